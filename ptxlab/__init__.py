@@ -1,0 +1,62 @@
+"""ptxlab: the low-level exploration toolkit for PTX and NVIDIA's tensor cores."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from ptxlab.device.opening import open_device
+    from ptxlab.errors import (
+        DeviceUnavailable,
+        LaunchError,
+        PtxlabError,
+        PtxSyntaxError,
+        ToolchainError,
+        Unsupported,
+    )
+    from ptxlab.isa import find
+    from ptxlab.isa.layout import Layout, Swizzle
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "DeviceUnavailable",
+    "LaunchError",
+    "Layout",
+    "PtxSyntaxError",
+    "PtxlabError",
+    "Swizzle",
+    "ToolchainError",
+    "Unsupported",
+    "__version__",
+    "find",
+    "open_device",
+]
+
+# Where each public name lives. They are imported on first use, so that `import ptxlab` costs nothing.
+_HOMES = {
+    "open_device": "ptxlab.device.opening",
+    "find": "ptxlab.isa",
+    "Layout": "ptxlab.isa.layout",
+    "Swizzle": "ptxlab.isa.layout",
+    "DeviceUnavailable": "ptxlab.errors",
+    "LaunchError": "ptxlab.errors",
+    "PtxSyntaxError": "ptxlab.errors",
+    "PtxlabError": "ptxlab.errors",
+    "ToolchainError": "ptxlab.errors",
+    "Unsupported": "ptxlab.errors",
+}
+
+
+def __getattr__(name: str) -> Any:
+    from importlib import import_module
+
+    if name not in _HOMES:
+        raise AttributeError(f"module 'ptxlab' has no attribute {name!r}")
+    value = getattr(import_module(_HOMES[name]), name)
+    globals()[name] = value
+    return value
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

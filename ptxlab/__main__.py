@@ -1,0 +1,8 @@
+"""``python -m ptxlab`` is the command ``ptxlab``."""
+
+import sys
+
+from ptxlab.cli.main import main
+
+if __name__ == "__main__":
+    sys.exit(main())

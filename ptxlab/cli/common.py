@@ -1,0 +1,155 @@
+"""What all verbs share: device, target, seed, and where and how the result is written."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from ptxlab.cli.parser import suggestion
+from ptxlab.errors import PtxlabError
+
+if TYPE_CHECKING:
+    from ptxlab.device.protocol import Device
+
+Text = str | Callable[[], str]
+
+
+def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
+    """Add the options every verb has; ``formats`` are those the verb knows beyond text and json."""
+    group = parser.add_argument_group("options of every verb")
+    group.add_argument(
+        "--device",
+        type=device_name,
+        default="auto",
+        metavar="auto|cuda[:N]|emulator",
+        help="where to run; auto takes the first GPU, or the emulator where there is none",
+    )
+    group.add_argument(
+        "--arch",
+        type=target_name,
+        metavar="NAME",
+        help="the target the emulator plays, such as sm_80 or sm_90a",
+    )
+    group.add_argument(
+        "--format",
+        choices=("text", "json", *formats),
+        default="text",
+        metavar="|".join(("text", "json", *formats)),
+        help="how to print the result",
+    )
+    group.add_argument(
+        "--json", dest="format", action="store_const", const="json", help="same as --format json"
+    )
+    group.add_argument(
+        "-o",
+        "--output",
+        type=output_path,
+        metavar="FILE",
+        help="write the result to FILE instead of stdout, whole or not at all",
+    )
+    group.add_argument(
+        "--seed", type=seed, default=0, metavar="N", help="seed of all random data (default 0)"
+    )
+
+
+def device_name(text: str) -> str:
+    """Check the spelling of ``--device``."""
+    kind, colon, number = text.partition(":")
+    if text in ("auto", "cuda", "emulator") or (kind == "cuda" and colon and number.isdecimal()):
+        return text
+    raise argparse.ArgumentTypeError(
+        f"no device {text!r}, it is auto, cuda, cuda:N or emulator"
+        f"{suggestion(text, ('auto', 'cuda', 'emulator'))}"
+    )
+
+
+def target_name(text: str) -> str:
+    """Check that ``--arch`` names a target ptxlab knows."""
+    from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
+
+    if text not in TARGETS:
+        raise argparse.ArgumentTypeError(
+            f"no target {text!r}, choose from {', '.join(TARGETS)}{suggestion(text, TARGETS)}"
+        )
+    return text
+
+
+def seed(text: str) -> int:
+    """Read a seed: an integer that is not negative."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
+    return int(text)
+
+
+def output_path(text: str) -> str:
+    """Check, before any work is done, that ``text`` can become a file."""
+    folder = os.path.dirname(os.path.realpath(text))
+    if os.path.isdir(text):
+        raise argparse.ArgumentTypeError(f"{text} is a folder")
+    if not os.path.isdir(folder):
+        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
+    return text
+
+
+def open_device(args: argparse.Namespace) -> Device:
+    """Open the device of ``--device`` and ``--arch``; what ``auto`` chose, and why, goes to stderr."""
+    from ptxlab.cli.progress import Progress
+    from ptxlab.device.opening import open_device as open_by_name
+
+    device = open_by_name(args.device, arch=args.arch, progress=Progress())
+    if args.device == "auto":
+        why = getattr(device, "note", "")
+        print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)
+    return device
+
+
+def emit(
+    args: argparse.Namespace, text: Text, json_object: Mapping[str, Any], **others: Text
+) -> None:
+    """Write a result in the form the user chose, to stdout or to the file of ``--output``.
+
+    ``others`` holds the texts of further formats by name. A text may be a function that makes it,
+    so that only the one that is wanted is made.
+    """
+    if args.format == "json":
+        # allow_nan=False: "NaN" is not JSON, so a result that would print it is a mistake here.
+        chosen: Text = json.dumps(json_object, allow_nan=False)
+    else:
+        chosen = {"text": text, **others}[args.format]
+    body = chosen if isinstance(chosen, str) else chosen()
+    if not body.endswith("\n"):
+        body += "\n"
+    if args.output is None:
+        sys.stdout.write(body)
+    else:
+        write_whole(args.output, body.encode())
+
+
+def write_whole(path: str, content: bytes) -> None:
+    """Write ``content`` to ``path`` in one step: under another name first, then renamed.
+
+    A device or pipe (``/dev/null``) is written to as it is, never replaced.
+    """
+    real = os.path.realpath(path)
+    in_place = os.path.exists(real) and not os.path.isfile(real)
+    draft = real if in_place else f"{real}.{os.getpid()}.part"
+    try:
+        with open(draft, "wb") as file:
+            file.write(content)
+        if not in_place:
+            os.replace(draft, real)
+    except OSError as error:
+        raise PtxlabError(f"cannot write {path}: {error.strerror}") from error
+    finally:
+        if not in_place and os.path.exists(draft):
+            os.unlink(draft)
+
+
+def wants_colour(args: argparse.Namespace) -> bool:
+    """Say whether text may be coloured: to a terminal, unless NO_COLOR or ``--output`` is given."""
+    plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"
+    return args.output is None and sys.stdout.isatty() and not plain

@@ -1,0 +1,79 @@
+"""``ptxlab fragments``: which lane holds which element, shown and verified on a device."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ptxlab.cli.common import add_common, emit, open_device, wants_colour
+
+NAME = "fragments"
+SUMMARY = "dump, verify, query and draw the fragment layouts of a matrix instruction"
+DESCRIPTION = """\
+example:
+  ptxlab fragments --op m16n8k16 --dtype bf16
+  ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element 3,9
+  ptxlab fragments --op m16n8k16 --dtype bf16 --fill ones --lane 5
+
+One warp runs the instruction in handwritten PTX with its registers dumped. Every element of A, B, C
+and D is compared with the layouts of the PTX ISA, and D with a product in NumPy; the exit status is
+1 when anything differs. B is indexed k,n."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = DESCRIPTION
+    parser.add_argument(
+        "--op",
+        default="m16n8k16",
+        metavar="NAME",
+        help="a shape (m16n8k16, the default) or a full instruction name",
+    )
+    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B: bf16 (default) or f16")
+    parser.add_argument("--acc", metavar="TYPE", help="type of C and D: f32, or f16 for f16 inputs")
+    parser.add_argument(
+        "--fill",
+        choices=("numbered", "ones"),
+        default="numbered",
+        help="what A and B hold: row * columns + column (default), or ones",
+    )
+    narrow = parser.add_mutually_exclusive_group()
+    narrow.add_argument("--lane", type=int, metavar="L", help="show this lane only")
+    narrow.add_argument(
+        "--element", type=element, metavar="ROW,COL", help="say who holds this element"
+    )
+    parser.add_argument(
+        "--ptx",
+        metavar="FILE",
+        help="look at this program in place of ptxlab's own: one kernel with the parameters "
+        "a, b, d, k of ptx/mma_m16n8k16_*.ptx, and one mma",
+    )
+    add_common(parser)
+
+
+def element(text: str) -> tuple[int, int]:
+    """Read ``ROW,COL``."""
+    row, comma, col = text.partition(",")
+    if not (comma and row.strip().isdecimal() and col.strip().isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not ROW,COL, such as 3,9")
+    return int(row), int(col)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run, print, and return 0 when all is as predicted, 1 when not."""
+    from ptxlab.fragments import Selection, verify
+    from ptxlab.isa import find
+    from ptxlab.view import colour, fragments
+
+    instruction = find(args.op, args.dtype, args.acc)
+    selection = Selection(args.lane, args.element)
+    selection.check(instruction)
+    with closing(open_device(args)) as device:
+        report = verify(device, instruction, args.fill, args.ptx)
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    emit(
+        args,
+        lambda: fragments.text(report, selection, paint),
+        fragments.as_json(report, selection),
+    )
+    return 0 if report.passed else 1

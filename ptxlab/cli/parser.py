@@ -1,0 +1,50 @@
+"""The argument parser every verb uses: errors are ptxlab's own and name the nearest right word."""
+
+from __future__ import annotations
+
+import argparse
+import difflib
+from collections.abc import Iterable, Sequence
+from typing import Any, NoReturn
+
+from ptxlab.errors import PtxlabError
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return "; did you mean X?" for the known word nearest to ``word``, or nothing."""
+    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+class Parser(argparse.ArgumentParser):
+    """An ``ArgumentParser`` that keeps its help as written and raises ``PtxlabError`` (status 2)."""
+
+    def __init__(self, **options: Any) -> None:
+        super().__init__(
+            allow_abbrev=False,
+            formatter_class=argparse.RawDescriptionHelpFormatter,
+            **options,
+        )
+
+    def error(self, message: str) -> NoReturn:
+        """Raise ``message`` as a usage error."""
+        raise PtxlabError(f"{self.prog}: {message}", hint=f"{self.prog} --help")
+
+    def parse_args(  # type: ignore[override]
+        self, args: Sequence[str] | None = None, namespace: None = None
+    ) -> argparse.Namespace:
+        """Parse ``args``; an option nobody knows is an error that names the nearest one."""
+        parsed, unknown = self.parse_known_args(args, namespace)
+        if unknown:
+            word = unknown[0].partition("=")[0]
+            near = suggestion(word, self._option_string_actions) if word.startswith("-") else ""
+            self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
+        return parsed
+
+    def _check_value(self, action: argparse.Action, value: Any) -> None:
+        if action.choices is not None and value not in action.choices:
+            choices = [str(choice) for choice in action.choices]
+            raise argparse.ArgumentError(
+                action,
+                f"no {value!r}, choose from {', '.join(choices)}{suggestion(str(value), choices)}",
+            )

@@ -1,0 +1,1 @@
+"""Where programs run: the Device, Module, Kernel and Buffer protocol, on a GPU or the emulator."""

@@ -1,0 +1,200 @@
+"""Kernel arguments: Python values bound to the parameters of a kernel.
+
+A value is bound by the parameter's declared type, and one that would change on the way is refused.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from math import isfinite
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+from ptxlab.device.protocol import Buffer
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.syntax.parameters import Parameter
+
+
+class _Mismatch(Exception):
+    """The value does not fit the parameter; the text says what was given, the hint what to do."""
+
+    def __init__(self, given: str, hint: str | None = None) -> None:
+        super().__init__(given)
+        self.hint = hint
+
+
+def pack(kernel_name: str, parameters: Sequence[Parameter], args: Sequence[Any]) -> bytes:
+    """Bind ``args`` to ``parameters`` and return the bytes of the parameter block.
+
+    Integers and bools bind to integer and untyped parameters, in range; floats to floating-point
+    ones, rounded, and to ``.b32`` and ``.b64`` by their bits; numpy and ml_dtypes scalars likewise,
+    where nothing is lost; buffers to 64-bit integer ones, by address; arrays, structured scalars
+    and bytes to a struct or array passed by value, of exactly its size.
+
+    Raises PtxlabError naming the kernel and the parameter.
+    """
+    if len(args) != len(parameters):
+        listed = ", ".join(f"{_type(p)} {p.name}" for p in parameters) or "none"
+        raise PtxlabError(
+            f"kernel {kernel_name} takes {len(parameters)} arguments, not {len(args)}",
+            hint=f"its parameters are: {listed}",
+        )
+    end = max((p.offset + p.size for p in parameters), default=0)
+    block = bytearray(end)
+    for parameter, value in zip(parameters, args, strict=True):
+        try:
+            data = _bind(parameter, value)
+        except _Mismatch as mismatch:
+            raise PtxlabError(
+                f"kernel {kernel_name}: parameter {parameter.index} ({parameter.name}) is "
+                f"{_type(parameter)}, which does not take {mismatch}",
+                hint=mismatch.hint,
+            ) from None
+        block[parameter.offset : parameter.offset + parameter.size] = data
+    return bytes(block)
+
+
+def _type(parameter: Parameter) -> str:
+    """Spell a parameter's type: ``.f32``, ``.u64 pointer``, ``.b8[24]``."""
+    count = f"[{parameter.count}]" if parameter.count != 1 else ""
+    return f".{parameter.type}{count}{' pointer' if parameter.is_pointer else ''}"
+
+
+def _bind(parameter: Parameter, value: Any) -> bytes:
+    scalar = TYPES[parameter.type]
+    if isinstance(value, Buffer):
+        if scalar.bits != 64 or scalar.kind == "float" or parameter.count != 1:
+            raise _Mismatch("a buffer, whose address is a 64-bit integer")
+        return value.address.to_bytes(8, "little")
+    if isinstance(value, np.ndarray) and value.ndim == 0:
+        value = value[()]
+    if parameter.count != 1 or scalar.bits == 128:
+        return _aggregate(parameter, scalar, value)
+    if isinstance(value, bool | int | np.bool_ | np.integer) or _is_small_integer(value):
+        return _integer(scalar, int(value))
+    if isinstance(value, float):  # np.float64 is one too
+        return _float(scalar, float(value))
+    if isinstance(value, np.generic) and _is_float(value.dtype):
+        return _typed_float(scalar, value)
+    if isinstance(value, np.ndarray | list | tuple) and scalar.bits == 64:
+        raise _Mismatch(_describe(value), "put it on the device first: device.upload(array)")
+    if value is None and scalar.bits == 64:
+        raise _Mismatch("None", "give 0 for a null pointer")
+    raise _Mismatch(_describe(value))
+
+
+def _integer(scalar: ScalarType, value: int) -> bytes:
+    """Bind an integer: in range for integers, of either sign for bits, if exact for floats."""
+    if scalar.kind == "float":
+        exact = _rounded(scalar, float(value)) if abs(value) < 2**1023 else None
+        if exact is None or float(exact) != value:  # Python compares these exactly
+            raise _Mismatch(f"{value}, which is not exact in .{scalar.name}", "give a float")
+        return exact.tobytes()
+    low = -(1 << scalar.bits - 1) if scalar.kind in ("signed", "bits") else 0
+    high = (1 << scalar.bits - (scalar.kind == "signed")) - 1
+    if not low <= value <= high:
+        raise _Mismatch(f"{value}: its range is {low} to {high}")
+    return (value % (1 << scalar.bits)).to_bytes(scalar.bytes, "little")
+
+
+def _float(scalar: ScalarType, value: float) -> bytes:
+    """Bind a Python float: rounded to a floating-point type, as bits of .b32 and .b64."""
+    if scalar.kind == "bits" and scalar.bits in (32, 64):
+        scalar = TYPES[f"f{scalar.bits}"]
+    elif scalar.kind == "bits":
+        raise _Mismatch(
+            f"the float {value!r}", "give a numpy or ml_dtypes scalar: its type says which bits"
+        )
+    if scalar.kind != "float":
+        raise _Mismatch(f"the float {value!r}", "give an integer")
+    rounded = _rounded(scalar, value)
+    if isfinite(value) and not isfinite(float(rounded)):
+        raise _Mismatch(f"{value!r}, which is too large for it")
+    return rounded.tobytes()
+
+
+def _typed_float(scalar: ScalarType, value: np.generic) -> bytes:
+    """Bind a float that has a type: by its bits to bits as wide, else where its value is kept."""
+    same_size = value.dtype.itemsize == scalar.bytes
+    if value.dtype == scalar.dtype or (scalar.kind == "bits" and same_size):
+        return value.tobytes()
+    if scalar.kind != "float":
+        raise _Mismatch(_describe(value))
+    number = float(value)
+    rounded = _rounded(scalar, number)
+    if float(rounded) != number and number == number:
+        raise _Mismatch(f"{_describe(value)}, whose value it cannot hold", "convert it first")
+    return rounded.tobytes()
+
+
+def _rounded(scalar: ScalarType, value: float) -> np.generic:
+    """Round a double to the type once, to nearest even."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if scalar.name == "bf16":  # ml_dtypes goes through f32, so let that step round to odd
+            value = float(_odd_f32(value))
+        rounded: np.generic = scalar.dtype.type(value)
+    return rounded
+
+
+def _odd_f32(value: float) -> np.float32:
+    """Round to f32 such that a later rounding to fewer bits gives what one rounding would."""
+    nearest = np.float32(value)
+    if float(nearest) == value or value != value or nearest.view(np.uint32) & 1:
+        return nearest
+    away = np.float32(np.inf if value > float(nearest) else -np.inf)
+    return np.float32(np.nextafter(nearest, away))
+
+
+def _aggregate(parameter: Parameter, scalar: ScalarType, value: Any) -> bytes:
+    """Bind a struct or array by value: the bytes of the same size, element types as declared."""
+    if isinstance(value, bytes | bytearray | memoryview):
+        data = bytes(value)
+    elif isinstance(value, int) and scalar.bits == 128 and parameter.count == 1:
+        if not -(1 << 127) <= value < 1 << 128:
+            raise _Mismatch(f"{value}, which is wider than 128 bits")
+        data = (value % (1 << 128)).to_bytes(16, "little")
+    elif isinstance(value, np.ndarray | np.generic) and not value.dtype.hasobject:
+        typed = scalar.kind != "bits" and scalar.kind != "packed"
+        if typed and value.dtype != scalar.dtype:
+            raise _Mismatch(_describe(value), f"its elements are {scalar.dtype.name}")
+        data = value.tobytes()
+    else:
+        raise _Mismatch(
+            _describe(value), f"give {parameter.size} bytes, or a numpy array or record"
+        )
+    if len(data) != parameter.size:
+        raise _Mismatch(f"{_describe(value)}: that is {len(data)} bytes, not {parameter.size}")
+    return data
+
+
+def _is_float(dtype: np.dtype[Any]) -> bool:
+    return _described_by(ml_dtypes.finfo, dtype) and dtype.kind != "c"
+
+
+def _is_small_integer(value: Any) -> bool:
+    """Say whether ``value`` is one of the integers of ml_dtypes, which numpy does not count as such."""
+    if not isinstance(value, np.generic) or isinstance(value, np.number):
+        return False
+    return _described_by(ml_dtypes.iinfo, value.dtype)
+
+
+def _described_by(info: Callable[..., Any], dtype: np.dtype[Any]) -> bool:
+    """Say whether ``finfo`` or ``iinfo`` knows a type; numpy's class tree has none of ml_dtypes'."""
+    try:
+        info(dtype)
+    except (ValueError, TypeError):
+        return False
+    return True
+
+
+def _describe(value: Any) -> str:
+    if isinstance(value, np.ndarray):
+        return f"an array of {value.dtype} with shape {value.shape}"
+    if isinstance(value, np.generic):
+        return f"the {value.dtype} {value}"
+    if isinstance(value, bytes | bytearray | memoryview):
+        return f"{len(bytes(value))} bytes"
+    return f"the {type(value).__name__} {value!r:.60}"

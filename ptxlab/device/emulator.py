@@ -1,0 +1,121 @@
+"""The emulator as a device: PTX on the CPU, bit for bit what the target's GPU would give."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Sequence
+from time import perf_counter
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
+from ptxlab.device.loading import is_text, load_ptx
+from ptxlab.device.protocol import LaunchResult
+from ptxlab.device.shapes import Dim3
+from ptxlab.emulator import GlobalMemory, Program, launch, prepare
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import Target
+from ptxlab.syntax.parameters import parameters
+from ptxlab.syntax.tree import Function, Module
+
+Progress = Callable[[int, int], None]
+
+
+class EmulatorKernel(BaseKernel):
+    """A kernel on the emulator."""
+
+    device: EmulatorDevice
+
+    def __init__(self, device: EmulatorDevice, program: Program, function: Function) -> None:
+        super().__init__(device, function.name, parameters(function), function)
+        self.program = program
+
+    def _run(self, grid: Dim3, block: Dim3, parameters: bytes, shared: int) -> LaunchResult:
+        began = perf_counter()
+        counters = launch(
+            self.program,
+            self.name,
+            grid,
+            block,
+            parameters,
+            shared,
+            self.device.memory,
+            self.device.progress,
+        )
+        return LaunchResult(perf_counter() - began, counters)
+
+
+class EmulatorModule(BaseModule[EmulatorKernel]):
+    """PTX prepared for the emulator."""
+
+    def __init__(self, device: EmulatorDevice, program: Program, tree: Module) -> None:
+        super().__init__(
+            tree.source.path, [EmulatorKernel(device, program, entry) for entry in tree.entries]
+        )
+        self.tree = tree
+        self.program = program
+
+
+class EmulatorDevice(BaseDevice):
+    """An emulated GPU of one ``target``.
+
+    ``progress`` is called during a launch with the CTAs done and their total. ``note`` says why
+    ``auto`` chose the emulator, "" when it was asked for.
+    """
+
+    def __init__(self, target: Target, *, progress: Progress | None = None, note: str = "") -> None:
+        self.target = target
+        self.progress = progress
+        self.note = note
+        self.memory = GlobalMemory()
+
+    @property
+    def kind(self) -> str:
+        """``emulator``."""
+        return "emulator"
+
+    @property
+    def name(self) -> str:
+        """What messages call this device."""
+        return f"ptxlab emulator, {self.target.name}"
+
+    def load(
+        self, source: str | os.PathLike[str], *, options: Sequence[str] = ()
+    ) -> EmulatorModule:
+        """Load a ``.ptx`` or ``.cu`` file, or PTX text; see ``ptxlab.device.protocol.Device``."""
+        self.require_open()
+        if not is_text(source) and os.fspath(source).endswith(".cubin"):
+            raise PtxlabError(
+                f"{os.fspath(source)} is machine code; the emulator runs PTX",
+                hint="load its .ptx or .cu, or run it on a GPU with --device cuda",
+            )
+        tree = load_ptx(source, self.target, options)
+        return EmulatorModule(self, prepare(tree, self.target), tree)
+
+    def allocate(self, nbytes: int, name: str) -> int:
+        """Reserve memory and return its address; ``name`` is what errors call it."""
+        return self.memory.allocate(nbytes, name)
+
+    def free(self, address: int) -> None:
+        """Release what ``allocate`` returned."""
+        if self.is_open:
+            self.memory.free(address)
+
+    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+        """Copy a contiguous array to emulated memory."""
+        self.memory.write(address, np.frombuffer(data.tobytes(), np.uint8))
+
+    def fill_zero(self, address: int, nbytes: int) -> None:
+        """Set emulated memory to zero."""
+        self.memory.write(address, np.zeros(nbytes, np.uint8))
+
+    def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+        """Copy emulated memory to a new array of bytes."""
+        return np.asarray(self.memory.read(address, nbytes), np.uint8)
+
+    def close(self) -> None:
+        """Forget all memory."""
+        super().close()
+        self.memory = GlobalMemory()

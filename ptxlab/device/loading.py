@@ -1,0 +1,120 @@
+"""From what a user names to a program: a .ptx or .cu file, a shipped one, or PTX text."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from ptxlab import resources
+from ptxlab.errors import Location, PtxlabError, Unsupported
+from ptxlab.isa.targets import Target
+from ptxlab.syntax.parser import parse
+from ptxlab.syntax.tree import Module
+from ptxlab.toolchain import compile_cuda
+
+_SUFFIXES = (".ptx", ".cu", ".cubin")
+_T = TypeVar("_T")
+
+
+def load_ptx(source: str | os.PathLike[str], target: Target, options: Sequence[str] = ()) -> Module:
+    """Parse the PTX of ``source`` for a device of ``target``; CUDA C is compiled for it first.
+
+    ``source`` is a path or, as a string that contains ``.version``, PTX text. A path that does not
+    exist is looked up among the programs that come with ptxlab (``ptx/x.ptx``, ``kernels/x.cu``).
+    Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError, and Unsupported
+    when the ``.target`` of the PTX cannot run on ``target``.
+    """
+    if is_text(source):
+        text, name = os.fspath(source), "<ptx>"
+    else:
+        file, name = locate(source), os.fspath(source)
+        text = _read(file, name)
+        if file.suffix == ".cu":
+            text = compile_cuda(
+                text,
+                path=str(file) if resources.shipped(name) == file else name,
+                arch=target.name,
+                options=options,
+                include_paths=[resources.path("kernels")],
+            )
+            name, options = f"{name} (PTX)", ()
+    if options:
+        raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
+    module = parse(text, name)
+    _refuse_other_targets(module, target)
+    return module
+
+
+def is_text(source: str | os.PathLike[str]) -> bool:
+    """Say whether ``source`` is PTX text and not a path."""
+    return isinstance(source, str) and (".version" in source or "\n" in source)
+
+
+def locate(source: str | os.PathLike[str]) -> Path:
+    """Return the file that a path means, on its own or among those that come with ptxlab."""
+    path = Path(source)
+    if path.suffix not in _SUFFIXES:
+        raise PtxlabError(f"{path} is neither a .ptx, .cu or .cubin file nor PTX text")
+    if path.is_file():
+        return path
+    shipped = resources.shipped(path.as_posix())
+    if shipped is not None:
+        return shipped
+    known = [name for name in resources.names() if name.endswith(_SUFFIXES)]
+    hint = resources.near(str(path), sorted({*_beside(path), *known}))
+    raise PtxlabError(f"there is no file {path}", hint=hint)
+
+
+def _beside(path: Path) -> list[str]:
+    """List the programs in the folder that ``path`` should be in."""
+    try:
+        return [str(file) for file in path.parent.iterdir() if file.suffix in _SUFFIXES]
+    except OSError:
+        return []
+
+
+def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
+    """Return the kernel called ``name``, or the only one when ``name`` is None."""
+    if name is None:
+        if len(kernels) == 1:
+            return next(iter(kernels.values()))
+        raise PtxlabError(
+            f"{path} has {len(kernels)} kernels" if kernels else f"{path} has no kernel (.entry)",
+            hint=f"name one of {', '.join(kernels)}" if kernels else None,
+        )
+    if name not in kernels:
+        known = list(kernels)
+        hint = resources.near(name, known) or (f"it has {', '.join(known)}" if known else None)
+        raise PtxlabError(f"{path} has no kernel {name}", hint=hint)
+    return kernels[name]
+
+
+def _read(file: Path, name: str) -> str:
+    try:
+        return file.read_text(encoding="utf-8")
+    except UnicodeDecodeError:
+        raise PtxlabError(f"{name} is not text") from None
+    except OSError as error:
+        raise PtxlabError(f"cannot read {name}: {error.strerror}") from None
+
+
+def _refuse_other_targets(module: Module, target: Target) -> None:
+    """Refuse PTX whose ``.target`` the device cannot run."""
+    for needed in module.targets:
+        if not needed.startswith("sm_") or target.runs(needed):
+            continue
+        line = next(
+            (n for n, text in enumerate(module.source.text.splitlines(), 1) if _names(text)), 1
+        )
+        text = module.source.line(line)
+        raise Unsupported(
+            f".target {needed} does not run on {target.name}",
+            location=Location(module.source.path, line, max(text.find(needed), 0) + 1, text),
+            hint=f"the emulator can be one: --device emulator --arch {needed}",
+        )
+
+
+def _names(line: str) -> bool:
+    return line.lstrip().startswith(".target")

@@ -1,0 +1,61 @@
+"""Opening a device by name: ``auto``, ``cuda``, ``cuda:1`` or ``emulator``."""
+
+from __future__ import annotations
+
+from ptxlab.device.emulator import EmulatorDevice, Progress
+from ptxlab.device.protocol import Device
+from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
+from ptxlab.resources import near
+
+
+def open_device(
+    spec: str = "auto", *, arch: str | None = None, progress: Progress | None = None
+) -> Device:
+    """Open a device.
+
+    ``auto`` is the first GPU that can be used and has ``arch``, or else the emulator, whose
+    ``note`` then says why. ``arch`` (``sm_90a``) is what the emulator is; a GPU must be it.
+    ``progress`` is called on the emulator with CTAs done and their total.
+
+    Raises DeviceUnavailable when ``cuda`` is asked for and cannot be used, PtxlabError for an
+    unknown name.
+    """
+    target = None if arch is None else _target(arch)
+    name, _, number = spec.partition(":")
+    if spec == "emulator":
+        return EmulatorDevice(target or TARGETS[DEFAULT_TARGET], progress=progress)
+    if name == "cuda" and (number.isdecimal() or spec == "cuda"):
+        return _open_cuda(int(number or 0), target)
+    if spec != "auto":
+        raise PtxlabError(
+            f"there is no device {spec!r}", hint="devices are auto, cuda, cuda:N and emulator"
+        )
+    try:
+        return _open_cuda(0, target)
+    except DeviceUnavailable as error:
+        return EmulatorDevice(
+            target or TARGETS[DEFAULT_TARGET], progress=progress, note=error.message
+        )
+
+
+def _target(arch: str) -> Target:
+    if arch not in TARGETS:
+        close = near(arch, list(TARGETS))
+        known = f"targets are {', '.join(TARGETS)}"
+        raise PtxlabError(
+            f"there is no target {arch!r}", hint=f"{close} {known}" if close else known
+        )
+    return TARGETS[arch]
+
+
+def _open_cuda(ordinal: int, target: Target | None) -> Device:
+    from ptxlab.device.cuda import CudaDevice
+
+    device = CudaDevice(ordinal)
+    plain = f"sm_{device.target.capability}"
+    if target is not None and target.name not in (device.target.name, plain):
+        message = f"GPU {ordinal} ({device.name}) is {device.target.name}, not {target.name}"
+        device.close()
+        raise DeviceUnavailable(message, hint=f"--device emulator --arch {target.name} is one")
+    return device

@@ -1,0 +1,357 @@
+"""What a step builder asks while a function is prepared: registers, constants, addresses, errors."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, NoReturn
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import special
+from ptxlab.emulator.memory import FUNCTION_WINDOW
+from ptxlab.emulator.operation import UnknownForm
+from ptxlab.emulator.program import Array, Deferred, Destination, Source, Step
+from ptxlab.emulator.scope import Register, Scope, Table, Variable
+from ptxlab.errors import Location, PtxSyntaxError, Unsupported
+from ptxlab.isa.targets import Target
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax.tree import (
+    Address,
+    Float,
+    Function,
+    Instruction,
+    Integer,
+    Name,
+    Node,
+    Not,
+    Operand,
+    Symbol,
+)
+from ptxlab.syntax.tree import (
+    Source as Text,
+)
+
+U64 = np.dtype(np.uint64)
+SINK = "_"
+
+
+class Context:
+    """The function being prepared and the instruction in hand.
+
+    ``variables`` and ``functions`` are the module's, by name. ``reads`` and ``writes`` collect the
+    registers of the instruction; ``droppable`` are registers proper, ``pinned`` those of them that
+    calls pass values through. ``prologue`` are steps to run just before the instruction.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        source: Text,
+        variables: Mapping[str, Variable],
+        functions: Mapping[str, Function],
+    ) -> None:
+        self.target = target
+        self._source = source
+        self._variables = variables
+        self.functions = functions
+        self.initial: list[Array | Deferred] = []
+        self.widths: list[int] = []
+        self.droppable: set[int] = set()
+        self.pinned: set[int] = set()
+        self.prologue: list[Step] = []
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        self._constants: dict[object, int] = {}
+        self.scope = Scope()
+        self.instruction = Instruction("", (), ())
+
+    def begin(self, instruction: Instruction, scope: Scope) -> None:
+        """Turn to the next instruction, which stands in ``scope``."""
+        self.instruction = instruction
+        self.scope = scope
+        self.prologue = []
+        self.reads = set()
+        self.writes = set()
+
+    # ---- registers ----
+
+    def new_slot(self, type_name: str) -> int:
+        """Allot a register of PTX type ``type_name``, holding zero until it is written."""
+        kind = TYPES[type_name]
+        slot = self._add(np.zeros(1, kind.dtype), kind.bits)
+        self.droppable.add(slot)
+        return slot
+
+    def argument_slot(self, size: int) -> int:
+        """Allot a register for a ``.param`` variable of a call: rows of ``size`` bytes."""
+        return self._add(np.zeros((1, size), np.uint8), 8 * size)
+
+    def _add(self, value: Array | Deferred, bits: int) -> int:
+        self.initial.append(value)
+        self.widths.append(bits)
+        return len(self.initial) - 1
+
+    def constant(self, value: Array | Deferred, bits: int, key: object) -> int:
+        """Return the slot that holds ``value``, one slot for equal keys."""
+        slot = self._constants.get(key)
+        if slot is None:
+            slot = self._constants[key] = self._add(value, bits)
+        return slot
+
+    def register(self, name: str) -> Register | None:
+        """Find a register by its scope; None when ``name`` is not one."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.registers:
+                return scope.registers[name]
+            type_name = scope.counted(name)
+            if type_name is not None:
+                register = Register(self.new_slot(type_name), type_name)
+                scope.registers[name] = register
+                return register
+            scope = scope.parent
+        return None
+
+    def variable(self, name: str) -> Variable | None:
+        """Find a variable by its scope, then in the module; None when ``name`` is not one."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.variables:
+                return scope.variables[name]
+            scope = scope.parent
+        return self._variables.get(name)
+
+    def label(self, name: str) -> int:
+        """Return the block that ``name`` labels."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.labels:
+                return scope.labels[name]
+            scope = scope.parent
+        return self.reject(f"no label '{name}' in this function")
+
+    def table(self, name: str) -> Table:
+        """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.tables:
+                return scope.tables[name]
+            scope = scope.parent
+        return self.reject(f"no list of targets or prototype '{name}' in this function")
+
+    # ---- operands ----
+
+    def source(self, operand: Operand, type_name: str, *, wider: bool = False) -> Source:
+        """Return how to read ``operand`` as ``type_name``.
+
+        ``wider`` allows a register with more bits, of which the low ones are read: PTX ISA, "Operand
+        Size Exceeding Instruction-Type Size", allows it for ld, st and cvt only.
+        """
+        source = self._source_of(operand, type_name, wider)
+        self.reads.add(source.slot)
+        return source
+
+    def _source_of(self, operand: Operand, type_name: str, wider: bool = False) -> Source:
+        kind = TYPES[type_name]
+        if isinstance(operand, Integer | Float):
+            value = self._immediate(operand, type_name)
+            return Source(self.constant(value, kind.bits, (type_name, value.tobytes())), kind.dtype)
+        if isinstance(operand, Not):
+            inner = self._source_of(operand.operand, "pred")
+            return Source(inner.slot, inner.dtype, np.logical_not)
+        if isinstance(operand, Symbol):
+            return Source(self._symbol(operand.name, operand.offset, operand), U64)
+        if not isinstance(operand, Name):
+            self.refuse(f"operand of this kind in {self.instruction.name}", operand)
+        register = self.register(operand.text)
+        if register is not None:
+            return self._register_source(register, type_name, operand, wider)
+        return self._named_source(operand, type_name)
+
+    def _register_source(
+        self, register: Register, type_name: str, operand: Name, wider: bool
+    ) -> Source:
+        kind, declared = TYPES[type_name], TYPES[register.type]
+        if (declared.kind == "predicate") != (kind.kind == "predicate"):
+            self.reject(
+                f"{operand.text} is a .{register.type} register, .{type_name} is needed", operand
+            )
+        if declared.bits == kind.bits:
+            return Source(register.slot, kind.dtype)
+        if declared.bits < kind.bits or not wider:
+            self.reject(
+                f"{operand.text} has {declared.bits} bits, {self.instruction.name} needs {kind.bits}",
+                operand,
+            )
+        return Source(register.slot, kind.dtype, _narrower(declared.bits, kind.bits, kind.dtype))
+
+    def _named_source(self, operand: Name, type_name: str) -> Source:
+        name, kind = operand.text, TYPES[type_name]
+        if name in special.TABLE:
+            bits = special.WIDTH.get(name, 32)
+            slot = self.constant(Deferred("special", name), bits, ("special", name))
+            if bits == kind.bits:
+                return Source(slot, kind.dtype)
+            if bits > kind.bits:
+                return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
+            return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
+        if (name.startswith("%") and "." in name) or name in _UNMODELLED_SPECIAL:
+            self.refuse(f"special register {name}", operand)
+        slot = self._symbol(name, 0, operand)
+        if kind.bits == 64:
+            return Source(slot, kind.dtype)
+        return Source(slot, kind.dtype, _narrower(64, kind.bits, kind.dtype))
+
+    def _symbol(self, name: str, offset: int, operand: Node) -> int:
+        variable = self.variable(name)
+        if variable is None:
+            if name in self.functions:
+                address = np.array([function_address(self.functions, name)], np.uint64)
+                return self.constant(address, 64, ("function", name))
+            self.reject(f"'{name}' is not declared", operand)
+        return self.address_slot(variable, offset)
+
+    def address_slot(self, variable: Variable, offset: int) -> int:
+        """Return the slot holding the address of ``variable`` plus ``offset`` in its own space."""
+        at = variable.offset + offset
+        key = (variable.space, variable.name, variable.offset, offset)
+        if variable.space in ("global", "const"):
+            return self.constant(Deferred("symbol", variable.name, offset), 64, key)
+        if variable.space == "dynamic":
+            return self.constant(Deferred("dynamic", offset=offset), 64, key)
+        if variable.space == "call":
+            self.refuse(f"the address of call parameter '{variable.name}'")
+        if variable.space == "local":
+            return self.constant(Deferred("local", offset=at), 64, key)
+        return self.constant(np.array([at % (1 << 64)], np.uint64), 64, key)
+
+    def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
+        kind = TYPES[type_name]
+        if isinstance(operand, Integer):
+            if kind.kind == "predicate":
+                return np.array([operand.value != 0])
+            if kind.kind == "float":
+                self.reject(f"an integer where .{type_name} is needed", operand, "write 0f… or 0d…")
+            raw = (operand.value % (1 << kind.bits)).to_bytes(kind.bits // 8, "little")
+            return np.frombuffer(raw, kind.dtype)
+        bits, width = operand.bits, operand.width
+        if kind.bits == 32 and width == 64 and kind.kind == "float":
+            with np.errstate(all="ignore"):
+                return np.array([struct.unpack("<d", bits.to_bytes(8, "little"))[0]]).astype(
+                    np.float32
+                )
+        if kind.bits == 64 and width == 32 and kind.kind == "float":
+            return np.frombuffer(bits.to_bytes(4, "little"), np.float32).astype(np.float64)
+        if kind.bits != width:
+            self.reject(f"a {width}-bit float constant where .{type_name} is needed", operand)
+        return np.frombuffer(bits.to_bytes(width // 8, "little"), kind.dtype)
+
+    def destination(self, operand: Operand, type_name: str, *, wider: bool = False) -> Destination:
+        """Return how to write a result of ``type_name`` to ``operand``, a register or ``_``.
+
+        ``wider`` allows a register with more bits, to which the result is extended; see ``source``.
+        """
+        kind = TYPES[type_name]
+        if not isinstance(operand, Name):
+            self.reject("a register is needed here", operand)
+        if operand.text == SINK:
+            return Destination(self.constant(np.zeros(1, kind.dtype), kind.bits, (SINK, kind.bits)))
+        register = self.register(operand.text)
+        if register is None:
+            self.reject(f"'{operand.text}' is not a declared register", operand)
+        declared = TYPES[register.type]
+        mixed = (declared.kind == "predicate") != (kind.kind == "predicate")
+        if mixed or declared.bits < kind.bits or (declared.bits > kind.bits and not wider):
+            self.reject(
+                f"{operand.text} is a .{register.type} register, the result is .{type_name}",
+                operand,
+            )
+        self.writes.add(register.slot)
+        if declared.bits == kind.bits:
+            return Destination(register.slot)
+        letter = "i" if kind.kind == "signed" else "u"
+        return Destination(register.slot, np.dtype(f"{letter}{declared.bits // 8}"))
+
+    def address(self, operand: Operand) -> tuple[Source, int]:
+        """Return the base of a memory operand and the bytes to add to it."""
+        if not isinstance(operand, Address):
+            self.reject("a memory operand in brackets is needed here", operand)
+        if operand.extra:
+            self.refuse(f"memory operand with coordinates in {self.instruction.name}", operand)
+        if operand.base is None:
+            return self.source(Integer(operand.offset), "u64"), 0
+        register = self.register(operand.base.text)
+        if register is not None:
+            kind = TYPES[register.type]
+            if kind.bits not in (32, 64) or kind.kind == "float":
+                self.reject(f"{operand.base.text} cannot hold an address", operand)
+            return self.source(operand.base, f"u{kind.bits}"), operand.offset
+        return self.source(operand.base, "u64"), operand.offset
+
+    def elements(self, operand: Operand, count: int) -> Sequence[Operand]:
+        """Return the elements of a vector operand of ``count``; a lone operand when ``count`` is 1."""
+        items = getattr(operand, "elements", None)
+        if items is None:
+            items = (operand,)
+        if len(items) != count:
+            self.reject(
+                f"{self.instruction.name} takes {count} registers here, found {len(items)}", operand
+            )
+        return tuple(items)
+
+    def names(self, count: int) -> list[str]:
+        """Return the texts of the operands, which must be ``count`` plain names."""
+        operands = self.instruction.operands
+        names = [operand.text for operand in operands if isinstance(operand, Name)]
+        if len(names) != count or len(operands) != count:
+            self.reject(f"{self.instruction.name} takes {count} names")
+        return names
+
+    # ---- errors ----
+
+    @property
+    def line(self) -> int:
+        """The line of the instruction in hand."""
+        return self.instruction.position.line
+
+    def location(self, node: Node | None = None) -> Location:
+        """Return the place of ``node``, or of the instruction in hand."""
+        position = (node or self.instruction).position
+        if position.line == 0:
+            position = self.instruction.position
+        text = self._source.line(position.line)
+        return Location(self._source.path, position.line, max(position.column, 1), text)
+
+    def refuse(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
+        """Raise Unsupported: valid PTX that is not modelled."""
+        raise Unsupported(f"{what} is not modelled", location=self.location(node), hint=hint)
+
+    def refuse_form(self, form: UnknownForm) -> NoReturn:
+        """Raise Unsupported for an opcode that is known, but not like this."""
+        raise Unsupported(f"{self.instruction.name}: {form}", location=self.location()) from None
+
+    def reject(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
+        """Raise PtxSyntaxError: the instruction is not valid PTX."""
+        raise PtxSyntaxError(what, location=self.location(node), hint=hint)
+
+
+def function_address(functions: Mapping[str, Function], name: str) -> int:
+    """Return the address that stands for a function, in a window that holds no data."""
+    return FUNCTION_WINDOW + 16 * list(functions).index(name)
+
+
+_UNMODELLED_SPECIAL = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer"})
+
+
+def _narrower(
+    register_bits: int, bits: int, dtype: np.dtype[Any]
+) -> Callable[[Array], npt.NDArray[Any]]:
+    """Return the conversion of a register to its low ``bits``, seen as ``dtype``."""
+    wide, narrow = np.dtype(f"u{register_bits // 8}"), np.dtype(f"u{bits // 8}")
+
+    def convert(value: Array) -> Array:
+        return value.view(wide).astype(narrow).view(dtype)
+
+    return convert

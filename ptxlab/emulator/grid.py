@@ -1,0 +1,97 @@
+"""A launch: module variables in place, the grid run wave by wave."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from ptxlab.emulator.image import symbols
+from ptxlab.emulator.machine import Machine
+from ptxlab.emulator.memory import GlobalMemory
+from ptxlab.emulator.program import Program
+from ptxlab.emulator.wave import WARP, Wave
+from ptxlab.errors import PtxlabError
+
+WAVE_THREADS = 16384
+"""Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
+
+WAVE_SHARED = 1 << 26
+"""Bytes of shared memory that a wave may have in all its CTAs together."""
+
+
+def print_text(text: str) -> None:
+    """Write what the program prints to standard output, as a GPU's driver does."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+Dims = tuple[int, int, int]
+Progress = Callable[[int, int], None]
+
+
+def launch(
+    program: Program,
+    kernel: str,
+    grid: Dims,
+    block: Dims,
+    parameters: bytes,
+    shared: int,
+    memory: GlobalMemory,
+    progress: Progress | None = None,
+    write: Callable[[str], None] = print_text,
+) -> dict[str, int]:
+    """Run ``kernel`` over ``grid`` x ``block`` threads with ``shared`` bytes of dynamic memory.
+
+    ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
+    ``write`` gets what the program prints.
+    Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared memory
+    than the target has. The shape of the launch is the caller's to check.
+    """
+    entry = program.functions[kernel]
+    dynamic_base = -(-entry.shared_bytes // 16) * 16
+    if dynamic_base + shared > program.target.shared_bytes:
+        raise PtxlabError(
+            f"kernel {kernel} needs {dynamic_base + shared} bytes of shared memory, "
+            f"{program.target.name} has {program.target.shared_bytes} for a CTA",
+            hint="launch it with less dynamic shared memory, or choose another --arch",
+        )
+    if len(parameters) != entry.parameter_bytes:
+        raise PtxlabError(
+            f"kernel {kernel} takes {entry.parameter_bytes} bytes of parameters, "
+            f"{len(parameters)} were given"
+        )
+    total = prod(grid)
+    addresses = symbols(program, memory)
+    size = _wave_size(total, prod(block), dynamic_base + shared)
+    instructions = 0
+    with np.errstate(all="ignore"):
+        for first in range(0, total, size):
+            ctas = min(size, total - first)
+            wave = Wave(
+                program, memory, addresses, grid, block, first, ctas, parameters,
+                dynamic_base + shared, dynamic_base, write,
+            )  # fmt: skip
+            machine = Machine(wave, entry, _heartbeat(progress, first, total))
+            machine.run()
+            instructions += machine.instructions
+            if progress is not None:
+                progress(first + ctas, total)
+    return {"threads": total * prod(block), "thread_instructions": instructions}
+
+
+def _heartbeat(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
+    if progress is None:
+        return lambda: None
+    return lambda: progress(done, total)
+
+
+def _wave_size(ctas: int, threads: int, shared: int) -> int:
+    """Return how many CTAs run together."""
+    padded = -(-threads // WARP) * WARP
+    fitting = max(1, WAVE_THREADS // padded)
+    if shared:
+        fitting = max(1, min(fitting, WAVE_SHARED // shared))
+    return max(1, min(ctas, fitting))

@@ -1,0 +1,127 @@
+"""Which threads of a wave an instruction acts on, and how results are merged into registers.
+
+A register's value is an immutable numpy array: one element per thread of the wave, or a single
+element that all threads share. Writing for some of the threads makes a new array.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Index = npt.NDArray[np.intp]
+Mask = npt.NDArray[np.bool_]
+
+# Below one active thread in this many, operands are compressed to the active ones.
+SPARSE = 8
+
+
+class Lanes:
+    """A set of threads of a wave of ``width`` threads, as a mask and as a sorted index.
+
+    ``everyone`` says that it is all threads of the wave, those that fill up warps too. ``full``
+    says that no other living thread can see what these threads write, so that registers may be
+    overwritten as a whole: threads that have ended (or only fill up the last warp) may compute
+    garbage but never touch memory.
+    """
+
+    __slots__ = ("_index", "_mask", "everyone", "full", "width")
+
+    def __init__(
+        self,
+        width: int,
+        *,
+        mask: Mask | None = None,
+        index: Index | None = None,
+        full: bool = False,
+    ) -> None:
+        self.width = width
+        self._mask = mask
+        self._index = index
+        self.full = full
+        self.everyone = mask is None and index is None
+
+    @property
+    def index(self) -> Index:
+        """The positions of the lanes, ascending."""
+        if self._index is None:
+            self._index = (
+                np.arange(self.width) if self._mask is None else np.flatnonzero(self._mask)
+            )
+        return self._index
+
+    @property
+    def mask(self) -> Mask:
+        """One truth value per thread of the wave."""
+        if self._mask is None:
+            if self._index is None:
+                self._mask = np.ones(self.width, bool)
+            else:
+                self._mask = np.zeros(self.width, bool)
+                self._mask[self._index] = True
+        return self._mask
+
+    @property
+    def size(self) -> int:
+        """How many lanes there are."""
+        if self.everyone:
+            return self.width
+        return len(self._index) if self._index is not None else int(np.count_nonzero(self.mask))
+
+    @property
+    def sparse(self) -> bool:
+        """Whether it pays to compress operands to these lanes."""
+        return not self.full and self.size * SPARSE < self.width
+
+    def where(self, predicate: Mask) -> Lanes | None:
+        """Return the lanes for which ``predicate`` holds (shape (width,) or (1,)); None if none."""
+        if predicate.size == 1:
+            return self if predicate[0] else None
+        mask = predicate if self.everyone else predicate & self.mask
+        count = int(np.count_nonzero(mask))
+        if count == 0:
+            return None
+        if count == self.width:
+            return self
+        if not self.everyone and count == self.size:
+            return self
+        return Lanes(self.width, mask=mask)
+
+    def pick(self, value: Array) -> Array:
+        """Return one element per active lane of a register value; a shared value stays single."""
+        if value.shape[0] == 1 or self.everyone:
+            return value
+        return value[self.index]
+
+    def merge(self, old: Array, new: Array) -> Array:
+        """Return ``old`` with the active lanes taken from ``new``, which is not compressed."""
+        if self.full or self.everyone:
+            return new
+        if old.dtype != new.dtype:
+            old = old.view(new.dtype)
+        return np.where(self.mask if old.ndim == 1 else self.mask[:, None], new, old)
+
+    def spread(self, old: Array, picked: Array) -> Array:
+        """Return ``old`` with the active lanes taken from ``picked``, one element per active lane."""
+        if self.everyone or (self.full and picked.shape[0] == 1):
+            return picked
+        if self.full:
+            result = np.zeros((self.width, *picked.shape[1:]), picked.dtype)
+        else:
+            if old.dtype != picked.dtype:
+                old = old.view(picked.dtype)
+            result = np.empty((self.width, *picked.shape[1:]), picked.dtype)
+            result[:] = old
+        result[self.index] = picked
+        return result
+
+
+def union(first: Lanes, second: Lanes) -> Lanes:
+    """Return the lanes of two disjoint sets."""
+    mask = first.mask | second.mask
+    if mask.all():
+        return Lanes(first.width)
+    return Lanes(first.width, mask=mask)

@@ -1,0 +1,163 @@
+"""The number formats tensor cores read and write: raw words to values and exponents, and back.
+
+Sources: PTX ISA, "Alternate Floating-Point Data Formats" (fields); MMA-Sim, arXiv 2511.10909
+(exponents of subnormals, rounding and canonical NaN of results).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+
+SPECIAL_EXPONENT = 8000
+"""Stands for the exponent of an infinity or NaN; plus any other exponent it is still above all."""
+ZERO_EXPONENT = -2000
+"""Stands for the exponent of a zero factor; plus any finite exponent it is still below all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A sign, ``exponent_bits`` and ``fraction_bits``, at the top of a word of ``word_bits``.
+
+    Bits of the word below the fraction are ignored (tf32). An exponent field of all zeros holds
+    zero and the subnormals, one of all ones infinities and NaNs.
+    """
+
+    name: str
+    word_bits: int
+    exponent_bits: int
+    fraction_bits: int
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """The dtype of raw words."""
+        return np.dtype(f"u{self.word_bits // 8}")
+
+    @property
+    def signed_word(self) -> np.dtype[Any]:
+        """The signed integer of a word's size."""
+        return np.dtype(f"i{self.word_bits // 8}")
+
+    @property
+    def bias(self) -> int:
+        """The exponent field of numbers from 1 to 2."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def lowest_exponent(self) -> int:
+        """The exponent of the smallest normal number, which subnormals share."""
+        return 1 - self.bias
+
+    @property
+    def exponent_shift(self) -> int:
+        """The position in the word of the exponent field's lowest bit."""
+        return self.word_bits - 1 - self.exponent_bits
+
+    @property
+    def special_field(self) -> int:
+        """The exponent field of infinities and NaNs."""
+        return (1 << self.exponent_bits) - 1
+
+    @property
+    def magnitude_mask(self) -> int:
+        """The word's exponent and fraction: all but the sign and the ignored bits."""
+        return (1 << (self.word_bits - 1)) - (1 << (self.exponent_shift - self.fraction_bits))
+
+    def values(self, words: Array, out: Array) -> None:
+        """Decode finite ``words`` into ``out`` (float32), exactly; for the others it is undefined.
+
+        The fields are moved to where float32 has them. Multiplying by the difference between the
+        two exponent biases then gives the value, and normalises subnormals on the way.
+        """
+        shift = 23 - self.exponent_shift
+        moved = out.view(np.int32)
+        np.copyto(moved, words.view(self.signed_word))
+        if shift:
+            np.left_shift(moved, shift, out=moved)
+        keep = (self.magnitude_mask << shift) - (1 << 31)
+        if keep != -(1 << shift):
+            np.bitwise_and(moved, keep, out=moved)
+        if self.bias != 127:
+            np.multiply(out, np.float32(2.0 ** (127 - self.bias)), out=out)
+
+    def exponents(self, words: Array, out: Array, zero: int, scratch: Array) -> None:
+        """Write the unbiased exponents of ``words`` into ``out`` (int16); ``zero`` for zeros.
+
+        Subnormals have ``lowest_exponent``, infinities and NaNs ``SPECIAL_EXPONENT``. ``scratch``
+        is three arrays like ``words``. Comparisons are written as arithmetic, ``(x - 1) >> sign``
+        being -1 for zero and 0 for x > 0, because masked and mixed operations are many times slower.
+        """
+        sign = self.word_bits - 1
+        magnitude, field, flag = scratch.view(self.signed_word)
+        np.bitwise_and(words.view(self.signed_word), self.magnitude_mask, out=magnitude)
+        np.right_shift(magnitude, self.exponent_shift, out=field)
+        special = field == self.special_field if field.max() == self.special_field else None
+        np.subtract(field, 1, out=flag)
+        np.right_shift(flag, sign, out=flag)
+        np.subtract(field, flag, out=field)
+        np.subtract(field, self.bias, out=field)
+        if not magnitude.min():
+            np.subtract(magnitude, 1, out=flag)
+            np.right_shift(flag, sign, out=flag)
+            np.bitwise_and(flag, zero - self.lowest_exponent, out=flag)
+            np.add(field, flag, out=field)
+        if special is not None:
+            np.copyto(field, SPECIAL_EXPONENT, where=special)
+        np.copyto(out, field, casting="unsafe")
+
+    def decode(self, words: Array) -> tuple[Array, Array]:
+        """Decode any ``words`` to float64 values, infinities and NaNs included, and exponents."""
+        narrow = np.empty(words.shape, np.float32)
+        exponents = np.empty(words.shape, np.int16)
+        self.values(words, narrow)
+        self.exponents(words, exponents, ZERO_EXPONENT, np.empty((3, *words.shape), self.word))
+        values = narrow.astype(np.float64)
+        special = exponents == SPECIAL_EXPONENT
+        fraction = words & ((1 << self.exponent_shift) - 1) & self.magnitude_mask
+        values[special] = np.copysign(np.inf, values[special])
+        values[special & (fraction != 0)] = np.nan
+        return values, exponents
+
+
+F16 = Format("f16", 16, 5, 10)
+BF16 = Format("bf16", 16, 8, 7)
+TF32 = Format("tf32", 32, 8, 10)
+F32 = Format("f32", 32, 8, 23)
+
+
+def store(values: Array, result: Format, out: Array) -> None:
+    """Round finite float64 ``values`` to words of ``result``; ``values`` may be overwritten.
+
+    float32 rounds toward zero and float16 to the nearest even, as tensor cores do. Overflow gives
+    infinity, but what truncates to the largest float32 stays finite. Zero is positive. For float32
+    the values must be multiples of 2**-149, its smallest number.
+    """
+    if result is F32:
+        bits = values.view(np.int64)
+        np.bitwise_and(bits, -1 << 29, out=bits)
+        np.copyto(out.view(np.float32), values, casting="unsafe")
+        return
+    np.copyto(out.view(np.float16), values, casting="unsafe")
+    negative_zero = out == 0x8000
+    if negative_zero.any():
+        np.copyto(out, 0, where=negative_zero)
+
+
+def round_any(values: Array, result: Format) -> Array:
+    """Round any float64 ``values`` to words of ``result`` as ``store`` does.
+
+    NaN gives the canonical one: all bits set but the sign.
+    """
+    words = np.empty(values.shape, result.word)
+    if result is F32:
+        subnormal = np.abs(values) < 2.0**-126
+        values = np.where(subnormal, np.trunc(values * 2.0**149) * 2.0**-149 + 0.0, values)
+    nan = np.isnan(values)
+    store(values, result, words)
+    words[nan] = (1 << (result.word_bits - 1)) - 1
+    return words

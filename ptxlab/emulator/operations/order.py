@@ -1,0 +1,59 @@
+"""Memory fences and trap.
+
+All threads see one memory, and every access is complete before the next begins, so a fence has
+nothing to do. Source: PTX ISA, "membar, fence" and "trap".
+"""
+
+from __future__ import annotations
+
+from ptxlab.emulator.context import Context
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.operation import Modifiers, step
+from ptxlab.emulator.program import Step
+from ptxlab.emulator.wave import Frame
+from ptxlab.errors import LaunchError
+from ptxlab.syntax.tree import Instruction
+
+
+class Fence:
+    """A fence: nothing to wait for."""
+
+    __slots__ = ()
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Go on."""
+
+
+@step("membar", "fence")
+def fence(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """membar.{cta,gl,sys} and fence.{sc,acq_rel,acquire,release}; proxies are not modelled."""
+    if instruction.opcode == "membar":
+        modifiers.one_of("cta", "gl", "sys")
+    else:
+        modifiers.one_of("sc", "acq_rel", "acquire", "release", default="acq_rel")
+        modifiers.one_of("cta", "cluster", "gpu", "sys")
+    return Fence()
+
+
+class Trap:
+    """trap: the kernel stops with an error."""
+
+    __slots__ = ("_line",)
+
+    def __init__(self, line: int) -> None:
+        self._line = line
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Stop the launch in the name of the first thread that is here."""
+        wave = frame.wave
+        raise LaunchError(
+            f"trap in {wave.thread(int(lanes.index[0]))}",
+            location=wave.program.locate(self._line),
+            hint="the program stops itself here, as a failed check or an unreachable place does",
+        )
+
+
+@step("trap")
+def trap(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """Trap: abort execution."""
+    return Trap(context.line)

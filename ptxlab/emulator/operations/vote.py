@@ -1,0 +1,207 @@
+"""vote.sync, match.sync, redux.sync and activemask: what the lanes of a warp know of each other.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from ptxlab.emulator.context import Context
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.operations.matrix import needs
+from ptxlab.emulator.operations.warp import MemberMask
+from ptxlab.emulator.program import Array, Destination, Source, Step
+from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.syntax.tree import Instruction, Operand, Pair
+
+LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+
+Among = Callable[[Array, Array, Array], tuple[Array, ...]]
+"""From values, members and the membermask, each [warps, 32], to results of that shape."""
+
+
+def ballot(predicate: Array) -> Array:
+    """Return the mask of lanes of each warp for which [warps, 32] ``predicate`` holds: [warps, 1]."""
+    bits: Array = (predicate * LANE_BITS).sum(axis=1, dtype=np.uint32, keepdims=True)
+    return bits
+
+
+class Together:
+    """An operation among the lanes of a warp that a membermask names."""
+
+    __slots__ = ("_among", "_destinations", "_mask", "_value", "participants")
+
+    def __init__(
+        self, among: Among, destinations: list[Destination], value: Source, mask: Source
+    ) -> None:
+        self._among = among
+        self._destinations = destinations
+        self._value = value
+        self._mask = mask
+        self.participants = MemberMask(mask)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for ``lanes``."""
+        registers, shape = frame.registers, (frame.wave.width,)
+        value = np.broadcast_to(self._value.read(registers), shape).reshape(-1, WARP)
+        mask = np.broadcast_to(self._mask.read(registers), shape).reshape(-1, WARP)
+        members = lanes.mask.reshape(-1, WARP)
+        results = self._among(value, members, mask)
+        for destination, result in zip(self._destinations, results, strict=True):
+            slot = destination.slot
+            full = np.broadcast_to(result, value.shape).reshape(-1)
+            registers[slot] = lanes.merge(registers[slot], full)
+
+
+# ---- vote -----------------------------------------------------------------------------------
+
+
+def _all(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    return (np.all(value | ~members, axis=1, keepdims=True),)
+
+
+def _any(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    return (np.any(value & members, axis=1, keepdims=True),)
+
+
+def _uniform(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    (everyone,), (someone,) = _all(value, members, mask), _any(value, members, mask)
+    return (everyone | ~someone,)
+
+
+def _ballot(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    return (ballot(value & members),)
+
+
+_VOTES: dict[str, Among] = {"all": _all, "any": _any, "uni": _uniform, "ballot": _ballot}
+
+
+@step("vote", collective=True)
+def vote(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """vote.sync.{all,any,uni}.pred and vote.sync.ballot.b32."""
+    if not modifiers.take("sync"):
+        raise UnknownForm("is not modelled without .sync, which sm_70 and newer need")
+    mode = modifiers.one_of(*_VOTES)
+    kind = modifiers.type("b32" if mode == "ballot" else "pred")
+    target, value, mask = _three(context, instruction)
+    return Together(
+        _VOTES[mode],
+        [context.destination(target, kind.name)],
+        context.source(value, "pred"),
+        context.source(mask, "b32"),
+    )
+
+
+# ---- match ----------------------------------------------------------------------------------
+
+
+def _match_any(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
+    return ((same * LANE_BITS).sum(axis=2, dtype=np.uint32),)
+
+
+def _match_all(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
+    agree = ((value == first) | ~members).all(axis=1, keepdims=True)
+    return np.where(agree, mask, np.uint32(0)), agree
+
+
+@step("match", collective=True)
+def match(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """match.any.sync and match.all.sync, of b32 and b64."""
+    mode = modifiers.one_of("any", "all")
+    modifiers.one_of("sync")
+    kind = modifiers.type("b32", "b64")
+    target, value, mask = _three(context, instruction)
+    second: Operand | None = None
+    if mode == "all" and isinstance(target, Pair):
+        second = target.second
+        target = target.first
+    destinations = [context.destination(target, "b32")]
+    if mode == "all":
+        unused = context.constant(np.zeros(1, bool), 1, ("unused", "pred"))
+        destinations.append(
+            Destination(unused) if second is None else context.destination(second, "pred")
+        )
+    among = _match_any if mode == "any" else _match_all
+    return Together(
+        among, destinations, context.source(value, kind.name), context.source(mask, "b32")
+    )
+
+
+# ---- redux ----------------------------------------------------------------------------------
+
+_REDUCTIONS = {
+    "add": (np.add, "u32", "s32"),
+    "min": (np.minimum, "u32", "s32"),
+    "max": (np.maximum, "u32", "s32"),
+    "and": (np.bitwise_and, "b32"),
+    "or": (np.bitwise_or, "b32"),
+    "xor": (np.bitwise_xor, "b32"),
+}
+
+
+def _reduction(operation: str, dtype: np.dtype[np.generic]) -> Among:
+    ufunc = _REDUCTIONS[operation][0]
+    assert isinstance(ufunc, np.ufunc)
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(operation, 0)
+    identity = np.array(neutral).astype(dtype)
+
+    def among(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+        masked = np.where(members, value, identity)
+        return (ufunc.reduce(masked, axis=1, keepdims=True, dtype=dtype),)
+
+    return among
+
+
+@step("redux", collective=True)
+def redux(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """redux.sync of integers; the floating-point forms of sm_100a are not modelled."""
+    modifiers.one_of("sync")
+    operation = modifiers.one_of(*_REDUCTIONS)
+    kind = modifiers.type(*(name for name in _REDUCTIONS[operation] if isinstance(name, str)))
+    needs(context, "sm_80", instruction)
+    target, value, mask = _three(context, instruction)
+    return Together(
+        _reduction(operation, kind.dtype),
+        [context.destination(target, kind.name)],
+        context.source(value, kind.name),
+        context.source(mask, "b32"),
+    )
+
+
+# ---- activemask -----------------------------------------------------------------------------
+
+
+class ActiveMask:
+    """activemask: the lanes of the warp that stand at this instruction together."""
+
+    __slots__ = ("_destination",)
+
+    def __init__(self, destination: Destination) -> None:
+        self._destination = destination
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for ``lanes``."""
+        slot = self._destination.slot
+        bits = np.repeat(ballot(lanes.mask.reshape(-1, WARP)), WARP)
+        frame.registers[slot] = lanes.merge(frame.registers[slot], bits)
+
+
+@step("activemask")
+def activemask(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """activemask.b32."""
+    modifiers.type("b32")
+    [target] = instruction.operands
+    return ActiveMask(context.destination(target, "b32"))
+
+
+def _three(context: Context, instruction: Instruction) -> tuple[Operand, ...]:
+    if len(instruction.operands) != 3:
+        context.reject(f"{instruction.name} takes 3 operands, found {len(instruction.operands)}")
+    return instruction.operands

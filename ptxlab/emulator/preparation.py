@@ -1,0 +1,181 @@
+"""From a syntax tree to a program: every instruction is bound, checked and legal before any runs."""
+
+from __future__ import annotations
+
+import difflib
+
+import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
+from ptxlab.emulator.context import Context, function_address
+from ptxlab.emulator.exits import CONTROL, build_exit, is_exit
+from ptxlab.emulator.flatten import Body, flatten
+from ptxlab.emulator.liveness import Flow, Uses, live_out, with_drops
+from ptxlab.emulator.operation import ALU, COLLECTIVE, STEPS, Modifiers, UnknownForm
+from ptxlab.emulator.operations.control import End, Jump, Return
+from ptxlab.emulator.operations.move import is_pack, move_vector
+from ptxlab.emulator.program import Block, Exit, Function, Program, Source, Step
+from ptxlab.emulator.scope import Scope, Variable, declare_registers, size_of
+from ptxlab.emulator.steps import Guarded, alu_step
+from ptxlab.emulator.variables import module_variables
+from ptxlab.isa.targets import Target
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax import tree
+from ptxlab.syntax.parameters import parameters
+
+
+def prepare(module: tree.Module, target: Target) -> Program:
+    """Prepare all functions of ``module`` to run as on ``target``.
+
+    Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
+    """
+    variables = module_variables(module)
+    bodies = {f.name: f for f in module.functions if f.body is not None}
+    declared = {f.name: f for f in module.functions} | bodies
+    functions = {
+        name: _function(
+            Context(target, module.source, variables.known, declared),
+            function,
+            variables.shared_bytes,
+        )
+        for name, function in bodies.items()
+    }
+    addresses = {name: function_address(declared, name) for name in declared}
+    return Program(module, target, functions, addresses, variables.in_memory)
+
+
+def _function(context: Context, function: tree.Function, shared: int) -> Function:
+    """Flatten a function, cut it into blocks, bind each instruction, and drop dead registers."""
+    assert function.body is not None
+    outer = Scope()
+    context.scope = outer
+    parameter_bytes = _kernel_parameters(function, outer) if function.is_entry else 0
+    arguments = () if function.is_entry else function.parameters
+    argument_slots = tuple(_argument(context, outer, d) for d in arguments)
+    result_slots = tuple(_argument(context, outer, d) for d in function.results)
+    body = flatten(context, function.body, Scope(outer), shared)
+    spans = _spans(body)
+    flows = [Flow() for _ in spans]
+    blocks = [
+        _block(context, body, spans, number, flow, in_entry=function.is_entry)
+        for number, flow in enumerate(flows)
+    ]
+    keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
+    for block, flow, live in zip(blocks, flows, live_out(flows), strict=True):
+        block.steps = with_drops(block.steps, flow, live, keep)
+    return Function(
+        name=function.name,
+        is_entry=function.is_entry,
+        blocks=blocks,
+        initial=context.initial,
+        parameters=argument_slots,
+        results=result_slots,
+        local_bytes=-(-body.local_bytes // 16) * 16,
+        shared_bytes=body.shared_bytes,
+        parameter_bytes=parameter_bytes,
+    )
+
+
+def _kernel_parameters(function: tree.Function, scope: Scope) -> int:
+    """Declare the parameters of a kernel and return the size of its parameter block."""
+    end = 0
+    for parameter in parameters(function):
+        scope.variables[parameter.name] = Variable(
+            "param", parameter.name, parameter.offset, parameter.size
+        )
+        end = parameter.offset + parameter.size
+    return end
+
+
+def _argument(context: Context, scope: Scope, declaration: tree.Declaration) -> int:
+    """Declare a parameter or result of a device function and return its register."""
+    [declarator] = declaration.names
+    if declaration.space == "reg":
+        declare_registers(scope, declaration, context.new_slot)
+        slot = scope.registers[declarator.name].slot
+        context.pinned.add(slot)
+        return slot
+    size = size_of(declaration, declarator, TYPES[declaration.type].bytes)
+    slot = context.argument_slot(size)
+    scope.variables[declarator.name] = Variable("call", declarator.name, slot, size)
+    return slot
+
+
+def _spans(body: Body) -> list[range]:
+    """Cut at labels, after exits, and before what must wait for the rest of a warp."""
+    count = len(body.instructions)
+    starts = {0, count} | {position for _, _, position in body.labels}
+    for position, (instruction, _) in enumerate(body.instructions):
+        if is_exit(instruction):
+            starts.add(position + 1)
+        elif instruction.opcode in COLLECTIVE:
+            starts.add(position)
+    ordered = sorted(starts)
+    number = {position: index for index, position in enumerate(ordered)}
+    for scope, name, position in body.labels:
+        scope.labels[name] = number[position]
+    return [range(a, b) for a, b in zip(ordered, [*ordered[1:], count], strict=True)]
+
+
+def _block(
+    context: Context, body: Body, spans: list[range], number: int, flow: Flow, *, in_entry: bool
+) -> Block:
+    """Bind the instructions of one block, and note in ``flow`` what they read and write."""
+    steps: list[Step] = []
+    following = number + 1
+    last = following == len(spans)
+    exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
+    flow.successors = () if last else (following,)
+    for position in spans[number]:
+        instruction, scope = body.instructions[position]
+        context.begin(instruction, scope)
+        if is_exit(instruction):
+            guard = _guard(context)
+            exit, flow.successors = build_exit(context, guard, following, in_entry=in_entry)
+            steps += [_guarded(step, guard) for step in context.prologue]
+        else:
+            steps.append(_step(context))
+        flow.uses.append(
+            Uses(frozenset(context.reads), frozenset(context.writes), instruction.guard is not None)
+        )
+    line = body.instructions[spans[number].start][0].position.line if spans[number] else 0
+    participants = getattr(steps[0], "participants", None) if steps else None
+    return Block(steps, exit, line, participants, len(spans[number]))
+
+
+def _step(context: Context) -> Step:
+    """Build the step of the instruction in hand. Raise Unsupported for a form that has none."""
+    modifiers = Modifiers(context.instruction.modifiers, context.target)
+    try:
+        step = _unguarded(context, modifiers)
+        modifiers.finish()
+    except UnknownForm as form:
+        context.refuse_form(form)
+    return _guarded(step, _guard(context))
+
+
+def _guarded(step: Step, guard: Source | None) -> Step:
+    return step if guard is None else Guarded(step, guard)
+
+
+def _unguarded(context: Context, modifiers: Modifiers) -> Step:
+    instruction = context.instruction
+    opcode = instruction.opcode
+    if opcode == "mov" and is_pack(instruction):
+        return move_vector(context, instruction, modifiers)
+    if opcode in STEPS:
+        step: Step = STEPS[opcode](context, instruction, modifiers)
+        return step
+    if opcode in ALU:
+        operation = ALU[opcode](modifiers)
+        modifiers.finish()
+        return alu_step(context, instruction, operation)
+    near = difflib.get_close_matches(opcode, [*ALU, *STEPS, *CONTROL], n=1)
+    hint = f"did you mean {near[0]}?" if near else None
+    return context.refuse(f"instruction {instruction.name}", hint=hint)
+
+
+def _guard(context: Context) -> Source | None:
+    guard = context.instruction.guard
+    if guard is None:
+        return None
+    name = tree.Name(guard.name, position=guard.position)
+    return context.source(tree.Not(name) if guard.negated else name, "pred")

@@ -1,0 +1,79 @@
+"""The errors a user can meet, and the exit status each one means at the command line.
+
+Every message has one shape: where it happened, the source line with a caret under the
+offending text, what is wrong, and one hint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class Location:
+    """A place in a source text: 1-based line and column, and the text of that line."""
+
+    path: str
+    line: int
+    column: int
+    text: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.path}:{self.line}:{self.column}"
+
+
+class PtxlabError(Exception):
+    """Something a user can act on: ``message``, where (``location``), and what to do (``hint``).
+
+    ``exit_status`` is what the command line returns: 1 a check or comparison failed, 2 usage,
+    3 something needed is absent, 4 the input was rejected.
+    """
+
+    exit_status = 2
+
+    def __init__(
+        self, message: str, *, location: Location | None = None, hint: str | None = None
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.location = location
+        self.hint = hint
+
+    def __str__(self) -> str:
+        parts = [f"{self.location}: {self.message}" if self.location else self.message]
+        if self.location and self.location.text:
+            text = self.location.text.expandtabs(1)
+            parts += [f"    {text}", "    " + " " * (self.location.column - 1) + "^"]
+        if self.hint:
+            parts.append(f"hint: {self.hint}")
+        return "\n".join(parts)
+
+
+class PtxSyntaxError(PtxlabError):
+    """PTX text that does not parse."""
+
+    exit_status = 4
+
+
+class Unsupported(PtxlabError):
+    """Valid input that ptxlab does not model, refused by name and line instead of guessed."""
+
+    exit_status = 4
+
+
+class ToolchainError(PtxlabError):
+    """NVRTC, nvJitLink or nvdisasm rejected the input; the tool's own log is in the message."""
+
+    exit_status = 4
+
+
+class DeviceUnavailable(PtxlabError):
+    """No GPU, no driver, or a driver too old for what was asked."""
+
+    exit_status = 3
+
+
+class LaunchError(PtxlabError):
+    """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called."""
+
+    exit_status = 4

@@ -1,0 +1,87 @@
+"""The program whose registers are looked at: the kernel, its one ``mma``, and the registers of it."""
+
+from __future__ import annotations
+
+from ptxlab import resources
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.rewrite import instructions
+from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
+
+OPERAND_ORDER = "DABC"
+"""How PTX writes the operands of ``mma``: destination first."""
+
+PARAMETERS = ("a", "b", "d", "k")
+"""What the kernel takes: A (m x k) and B (k x n), D (m x n, C before the launch), and k."""
+
+
+def handwritten(instruction: MatrixInstruction) -> str:
+    """Return the path of the program that comes with ptxlab for ``instruction``."""
+    name = f"mma_{instruction.shape}_{instruction.a_type}_{instruction.d_type}"
+    return str(resources.path(f"ptx/{name}.ptx"))
+
+
+def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
+    """Return the kernel and the statement of it that is ``instruction``.
+
+    Raises PtxlabError unless the module's kernels hold that instruction exactly once, in a kernel
+    with the parameters of the handwritten programs.
+    """
+    found = [
+        (kernel, site.instruction)
+        for kernel in module.entries
+        for site in instructions(kernel)
+        if site.instruction.opcode == "mma"
+    ]
+    path = module.source.path
+    if len(found) != 1:
+        count = "no mma instruction" if not found else f"{len(found)} mma instructions"
+        raise PtxlabError(f"{path} has {count} in its kernels", hint="it must have exactly one")
+    kernel, statement = found[0]
+    if statement.name != instruction.name:
+        raise PtxlabError(
+            f"this is {statement.name}, not {instruction.name}",
+            location=locate(module.source, statement.position),
+            hint="--op, --dtype and --acc say which instruction to look at",
+        )
+    if len(kernel.parameters) != len(PARAMETERS):
+        raise PtxlabError(
+            f"kernel {kernel.name} has {len(kernel.parameters)} parameters",
+            location=locate(module.source, kernel.position),
+            hint=f"it must have {', '.join(PARAMETERS)}, as ptxlab's own programs have",
+        )
+    return kernel, statement
+
+
+def registers(
+    module: Module, statement: Instruction, instruction: MatrixInstruction
+) -> dict[str, tuple[str, ...]]:
+    """Return the names of the registers of operands D, A, B and C, in fragment order.
+
+    Raises Unsupported, with the line, for an operand that is not a list of that many registers.
+    """
+    if len(statement.operands) != len(OPERAND_ORDER):
+        raise Unsupported(
+            f"mma has {len(statement.operands)} operands, not d, a, b, c",
+            location=locate(module.source, statement.position),
+        )
+    return {
+        operand: _names(module, statement, written, instruction.operand(operand))
+        for operand, written in zip(OPERAND_ORDER, statement.operands, strict=True)
+    }
+
+
+def _names(
+    module: Module, statement: Instruction, written: Operand, layout: FragmentLayout
+) -> tuple[str, ...]:
+    elements = written.elements if isinstance(written, Vector) else (written,)
+    names = tuple(element.text for element in elements if isinstance(element, Name))
+    count = layout.registers_per_lane
+    if len(names) != count or len(elements) != count:
+        raise Unsupported(
+            f"operand {layout.operand} is not a list of {count} registers",
+            location=locate(module.source, statement.position),
+            hint="only registers can be dumped: move constants into registers first",
+        )
+    return names

@@ -1,0 +1,51 @@
+"""The PTX and CUDA C programs that come with ptxlab, found in a checkout and in an installed wheel."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+FOLDERS = ("ptx", "kernels")
+
+_PACKAGE = Path(__file__).resolve().parent
+# A wheel carries the folders inside the package, a checkout beside it.
+_ROOT = _PACKAGE if (_PACKAGE / "ptx").is_dir() else _PACKAGE.parent
+
+
+def path(name: str) -> Path:
+    """Return where the shipped file or folder ``name`` (``ptx/x.ptx``) lies.
+
+    Raises PtxlabError with the nearest names when nothing of that name is shipped.
+    """
+    found = shipped(name)
+    if found is None:
+        from ptxlab.errors import PtxlabError
+
+        raise PtxlabError(f"ptxlab ships no {name}", hint=near(name, names()))
+    return found
+
+
+def shipped(name: str) -> Path | None:
+    """Return the path of the shipped file or folder ``name``, or None."""
+    first, *rest = Path(name).parts or ("",)
+    if first not in FOLDERS or ".." in rest:
+        return None
+    found = _ROOT / name
+    return found if found.exists() else None
+
+
+def names() -> list[str]:
+    """Return the names of all shipped programs, as ``ptx/x.ptx`` and ``kernels/x.cu``."""
+    return sorted(
+        file.relative_to(_ROOT).as_posix()
+        for folder in FOLDERS
+        for file in (_ROOT / folder).rglob("*")
+        if file.suffix in (".ptx", ".cu", ".cuh")
+    )
+
+
+def near(name: str, known: list[str]) -> str | None:
+    """Return a hint naming the entries of ``known`` that look like ``name``, or None."""
+    from difflib import get_close_matches
+
+    close = get_close_matches(name, known, n=3, cutoff=0.6)
+    return f"did you mean {' or '.join(close)}?" if close else None

@@ -1,0 +1,233 @@
+"""Declarations of variables and registers, and initialisers (PTX ISA, "Variables")."""
+
+from __future__ import annotations
+
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax import expressions
+from ptxlab.syntax.cursor import Cursor
+from ptxlab.syntax.lexer import Kind
+from ptxlab.syntax.tree import (
+    Aggregate,
+    Declaration,
+    Declarator,
+    Initializer,
+    Integer,
+    Position,
+    Symbol,
+)
+
+LINKAGES = frozenset((".extern", ".visible", ".weak", ".common"))
+SPACES = frozenset((".reg", ".global", ".shared", ".const", ".local", ".param", ".tex"))
+_TYPES = frozenset(f".{name}" for name in (*TYPES, "texref", "samplerref", "surfref"))
+_VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
+_QUALIFIERS = LINKAGES | SPACES | _TYPES | {*_VECTORS, ".align", ".attribute", ".ptr"}
+
+
+class _Qualifiers:
+    """What precedes the names of a declaration, collected in the order written."""
+
+    def __init__(self, linkage: str) -> None:
+        self.linkage = linkage
+        self.space = ""
+        self.type = ""
+        self.vector = 1
+        self.alignment: int | None = None
+        self.attributes: tuple[str, ...] = ()
+        self.is_pointer = False
+        self.pointer_space = ""
+        self.pointer_alignment: int | None = None
+
+    def read(self, c: Cursor) -> None:
+        """Take one qualifier."""
+        text = c.token.text
+        if text in _TYPES:
+            self._once(c, self.type, "type")
+            self.type = text[1:]
+        elif text in SPACES and self.is_pointer:
+            self._once(c, self.pointer_space, "pointer space")
+            self.pointer_space = text[1:]
+        elif text in SPACES:
+            self._once(c, self.space, "state space")
+            self.space = text[1:]
+        elif text in LINKAGES:
+            self._once(c, self.linkage, "linkage")
+            self.linkage = text[1:]
+        elif text in _VECTORS:
+            self.vector = _VECTORS[text]
+        elif text == ".ptr":
+            self.is_pointer = True
+        elif text == ".align":
+            self._align(c)
+            return
+        elif text == ".attribute":
+            self.attributes = attributes(c)
+            return
+        else:
+            c.fail_unknown("qualifier", _QUALIFIERS)
+        c.advance()
+
+    def _align(self, c: Cursor) -> None:
+        c.advance()
+        position = c.token.position
+        value = c.integer("an alignment in bytes")
+        if value == 0 or value & (value - 1):
+            c.fail("an alignment is a power of two", position)
+        if self.is_pointer:
+            self.pointer_alignment = value
+        else:
+            self.alignment = value
+
+    def _once(self, c: Cursor, before: str, what: str) -> None:
+        if before:
+            c.fail(f"a second {what}, after .{before}")
+
+
+def declaration(c: Cursor, linkage: str = "") -> Declaration:
+    """declaration : qualifiers declarator { "," declarator } ";" """
+    position = c.token.position
+    qualifiers = _qualifiers(c, linkage)
+    names = [_declarator(c)]
+    while c.accept(","):
+        names.append(_declarator(c))
+    c.expect(";", "the declaration")
+    return _build(qualifiers, tuple(names), position)
+
+
+def parameters(c: Cursor) -> tuple[Declaration, ...]:
+    """parameters : "(" [ parameter { "," parameter } ] ")" ; parameter : qualifiers declarator"""
+    c.expect("(", "the function")
+    found: list[Declaration] = []
+    if not c.accept(")"):
+        found.append(_parameter(c))
+        while c.accept(","):
+            found.append(_parameter(c))
+        c.expect(")", "the last parameter")
+    return tuple(found)
+
+
+def attributes(c: Cursor) -> tuple[str, ...]:
+    """attributes : ".attribute" "(" attribute { "," attribute } ")"
+
+    An attribute is kept as text, ``.managed`` or ``.unified(19,95)``.
+    """
+    c.advance()
+    c.expect("(", ".attribute")
+    texts: list[str] = []
+    while True:
+        if c.token.kind is not Kind.DOTTED:
+            c.fail(f"expected an attribute such as .managed, found {c.found()}")
+        text = c.advance().text
+        if c.accept("("):
+            numbers = [str(c.integer("a number"))]
+            while c.accept(","):
+                numbers.append(str(c.integer("a number")))
+            c.expect(")", "the attribute's values")
+            text += f"({','.join(numbers)})"
+        texts.append(text)
+        if not c.accept(","):
+            break
+    c.expect(")", "the attributes")
+    return tuple(texts)
+
+
+def _parameter(c: Cursor) -> Declaration:
+    position = c.token.position
+    qualifiers = _qualifiers(c, "")
+    if qualifiers.space not in ("param", "reg"):
+        c.fail("a parameter is .param or .reg", position)
+    return _build(qualifiers, (_declarator(c),), position)
+
+
+def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
+    """qualifiers : { linkage | space | ".align" n | ".attribute" (...) | vector | type | ".ptr" }"""
+    position = c.token.position
+    found = _Qualifiers(linkage)
+    while c.token.kind is Kind.DOTTED:
+        found.read(c)
+    if not found.space:
+        c.fail("a declaration needs a state space", position, "for example .reg or .shared")
+    if not found.type:
+        c.fail(f"this .{found.space} declaration has no type", hint="for example .b32")
+    return found
+
+
+def _build(found: _Qualifiers, names: tuple[Declarator, ...], position: Position) -> Declaration:
+    pointer = (found.pointer_space, found.pointer_alignment) if found.is_pointer else None
+    return Declaration(
+        found.space,
+        found.type,
+        names,
+        found.linkage,
+        found.alignment,
+        found.vector,
+        pointer,
+        found.attributes,
+        position=position,
+    )
+
+
+def _declarator(c: Cursor) -> Declarator:
+    """declarator : name [ "<" count ">" ] { "[" [ size ] "]" } [ "=" initializer ]"""
+    token = c.word("a name to declare")
+    count = None
+    if c.accept("<"):
+        count = c.integer("how many registers")
+        c.expect(">", "the number of registers")
+    dimensions: list[int | None] = []
+    while c.accept("["):
+        dimensions.append(None if c.token.text == "]" else _dimension(c))
+        c.expect("]", "the array's size")
+    initializer = _initializer(c) if c.accept("=") else None
+    return Declarator(token.text, count, tuple(dimensions), initializer, position=token.position)
+
+
+def _dimension(c: Cursor) -> int:
+    position = c.token.position
+    size = expressions.integer(c, "an array's size")
+    if size < 0:
+        c.fail("an array's size is not negative", position)
+    return size
+
+
+def _initializer(c: Cursor) -> Initializer:
+    """initializer : "{" [ initializer { "," initializer } ] "}" | symbol | mask | constant"""
+    token = c.token
+    if token.text == "{":
+        c.advance()
+        elements: list[Initializer] = []
+        if c.token.text != "}":
+            elements.append(_initializer(c))
+            while c.accept(","):
+                elements.append(_initializer(c))
+        c.expect("}", "the initialiser")
+        return Aggregate(tuple(elements), position=token.position)
+    if token.kind is Kind.WORD and token.text != "WARP_SZ":
+        return _symbol(c)
+    following = c.peek().text
+    if token.kind is Kind.INTEGER:
+        if following in (",", "}", ";"):
+            c.advance()
+            return Integer(c.integer_value(token), position=token.position)
+        if following == "(":
+            return _masked(c)
+    return expressions.constant(c)
+
+
+def _masked(c: Cursor) -> Symbol:
+    """mask : integer "(" symbol ")" : one byte of an address"""
+    token = c.advance()
+    mask = c.integer_value(token)
+    c.expect("(", "the mask")
+    inner = _symbol(c)
+    c.expect(")", "the masked address")
+    return Symbol(inner.name, inner.offset, inner.generic, mask, position=token.position)
+
+
+def _symbol(c: Cursor) -> Symbol:
+    """symbol : (name | "generic" "(" name ")") offset"""
+    token = c.word("a variable or function")
+    name, generic = token.text, False
+    if name == "generic" and c.accept("("):
+        name, generic = c.word("a variable or function").text, True
+        c.expect(")", "generic(" + name)
+    return Symbol(name, expressions.offset(c), generic, position=token.position)

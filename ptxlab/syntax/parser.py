@@ -1,0 +1,192 @@
+"""PTX modules: the directives at the top of a file, functions, variables and debugging data.
+
+Recursive descent over the tokens; the grammar rule stands above each function. Source: PTX ISA,
+"Directives".
+"""
+
+from __future__ import annotations
+
+from ptxlab.syntax.cursor import Cursor
+from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameters
+from ptxlab.syntax.lexer import Kind, Token
+from ptxlab.syntax.statements import body, directives, pragma
+from ptxlab.syntax.tree import Alias, Declaration, File, Function, Item, Module, Section, Source
+
+_OLDEST_MAJOR, _NEWEST_MAJOR = 6, 19
+_HEADER = (".version", ".target", ".address_size")
+_KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
+
+
+def parse(text: str, path: str = "<ptx>") -> Module:
+    """Parse a PTX module; ``path`` is the name errors call it by.
+
+    ``.version`` 6.0 and later are read. Constant expressions arrive folded; nothing is resolved or
+    checked beyond the grammar.
+
+    Raises PtxSyntaxError with the place of the first thing that is not PTX.
+    """
+    c = Cursor(Source(text, path))
+    try:
+        return _module(c)
+    except RecursionError:
+        place = c.token.position
+    return c.fail("blocks, lists or expressions nest too deeply here", place)
+
+
+def _module(c: Cursor) -> Module:
+    """module : version target [ address_size ] { item }"""
+    version = _version(c)
+    targets = _targets(c)
+    address_size = _address_size(c)
+    items: list[Item] = []
+    while not c.at_end():
+        items.append(_item(c))
+    return Module(version, targets, address_size, tuple(items), c.source)
+
+
+def _version(c: Cursor) -> tuple[int, int]:
+    """version : ".version" major "." minor"""
+    if c.token.text != ".version":
+        c.fail(f"a module begins with .version, found {c.found()}", hint="add .version 8.0")
+    c.advance()
+    number = c.token
+    major, _, minor = number.text.partition(".")
+    if number.kind is not Kind.FLOAT or not (major.isdecimal() and minor.isdecimal()):
+        c.fail(f"expected a version such as 8.0, found {c.found()}")
+    c.advance()
+    if len(minor) > 2 or not _OLDEST_MAJOR <= int(major[:4]) <= _NEWEST_MAJOR:
+        c.fail(f"PTX version {number.text} is not supported", number.position, "6.0 and later are")
+    return int(major), int(minor)
+
+
+def _targets(c: Cursor) -> tuple[str, ...]:
+    """target : ".target" name { "," name }"""
+    if c.token.text != ".target":
+        c.fail(f".version is followed by .target, found {c.found()}", hint="add .target sm_90a")
+    c.advance()
+    names = [c.word("a target such as sm_90a").text]
+    while c.accept(","):
+        names.append(c.word("a target option such as debug").text)
+    return tuple(names)
+
+
+def _address_size(c: Cursor) -> int:
+    """address_size : ".address_size" ("32" | "64"). Without it, 64, as ptxas takes it."""
+    if not c.accept(".address_size"):
+        return 64
+    position = c.token.position
+    size = c.integer("32 or 64")
+    if size not in (32, 64):
+        c.fail(f"an address size is 32 or 64, not {size}", position)
+    return size
+
+
+def _item(c: Cursor) -> Item:
+    """item : [ linkage ] (function | declaration) | file | section | alias | pragma"""
+    token = c.token
+    text = token.text
+    if text in LINKAGES:
+        following = c.peek().text
+        if following in (".entry", ".func"):
+            c.advance()
+            return _function(c, text[1:], token)
+        return declaration(c)
+    if text in (".entry", ".func"):
+        return _function(c, "", token)
+    if text in SPACES:
+        return declaration(c)
+    if text == ".file":
+        return _file(c)
+    if text == ".section":
+        return _section(c)
+    if text == ".alias":
+        return _alias(c)
+    if text == ".pragma":
+        return pragma(c)
+    if text in _HEADER:
+        c.fail(
+            f"{text} is not at the top of the file", hint="order: .version .target .address_size"
+        )
+    if token.kind is Kind.DOTTED:
+        c.fail_unknown("directive", (*_KNOWN, *LINKAGES, *SPACES))
+    hint = "is there one '}' too many above?" if text == "}" else None
+    return c.fail(f"expected a function or a variable, found {c.found()}", hint=hint)
+
+
+def _function(c: Cursor, linkage: str, first: Token) -> Function:
+    """function : (".entry" | ".func" [ attributes ] [ parameters ]) name [ parameters ] directives (body | ";")"""
+    is_entry = c.advance().text == ".entry"
+    attached = attributes(c) if c.token.text == ".attribute" else ()
+    results: tuple[Declaration, ...] = ()
+    if c.token.text == "(" and not is_entry:
+        results = parameters(c)
+    name = c.word("the name of a kernel" if is_entry else "the name of a function").text
+    accepted = parameters(c) if c.token.text == "(" else ()
+    found = directives(c)
+    statements = None
+    if c.token.text == "{":
+        statements = body(c)
+    elif not c.accept(";"):
+        c.fail(f"expected '{{' or ';' after the head of {name}, found {c.found()}")
+    return Function(
+        name,
+        is_entry,
+        accepted,
+        results,
+        linkage,
+        found,
+        statements,
+        attached,
+        position=first.position,
+    )
+
+
+def _file(c: Cursor) -> File:
+    """file : ".file" index string [ "," timestamp "," size ]"""
+    position = c.advance().position
+    index = c.integer("a file index")
+    path = c.string("a path")
+    rest: list[int] = []
+    while c.accept(","):
+        rest.append(c.integer("a timestamp or size"))
+    return File(index, path, tuple(rest), position=position)
+
+
+def _section(c: Cursor) -> Section:
+    """section : ".section" name "{" { debugging data } "}" """
+    position = c.advance().position
+    if c.token.kind is not Kind.DOTTED:
+        c.fail(f"expected the name of a section, found {c.found()}")
+    name = c.advance().text
+    opened = c.expect("{", "the name of a section")
+    lines: list[str] = []
+    while c.token.text != "}":
+        if c.at_end() or c.token.text in ("{", ".section", ".entry", ".func"):
+            c.fail("this '{' is never closed", opened.position, "add '}'")
+        lines.append(_line(c))
+    c.advance()
+    return Section(name, tuple(lines), position=position)
+
+
+def _line(c: Cursor) -> str:
+    """Take the tokens of one line of debugging data, up to a closing brace, as text."""
+    line = c.token.position.line
+    words: list[str] = []
+    end = 0
+    while c.token.position.line == line and not c.at_end() and c.token.text != "}":
+        token = c.advance()
+        if words and token.position.column > end:
+            words.append(" ")
+        words.append(token.text)
+        end = token.position.column + len(token.text)
+    return "".join(words)
+
+
+def _alias(c: Cursor) -> Alias:
+    """alias : ".alias" name "," name ";" """
+    position = c.advance().position
+    name = c.word("the alias").text
+    c.expect(",", "the alias")
+    target = c.word("the function it stands for").text
+    c.expect(";", "the alias")
+    return Alias(name, target, position=position)

@@ -1,0 +1,60 @@
+"""Which files a CUDA C source takes in: what a cached compilation depends on.
+
+The scan reads every ``#include`` and ``__has_include`` whatever ``#if`` surrounds it, so it finds
+too many files rather than too few; a change in any of them gives a new key.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+_INCLUDE = re.compile(
+    r"""(?:^[ \t]*\#[ \t]*include|__has_include[ \t]*\()[ \t]*  # directive or operator
+        (?:"(?P<quoted>[^"\n]+)" | <(?P<angled>[^>\n]+)> | (?P<computed>\w+))""",
+    re.MULTILINE | re.VERBOSE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Includes:
+    """The files found, with their contents, the names that were not, and whether that is all.
+
+    ``complete`` is False when an include is computed by a macro: such a source is not cached.
+    """
+
+    files: tuple[tuple[str, bytes], ...]
+    missing: tuple[str, ...]
+    complete: bool
+
+
+def scan(source: str, folder: Path, include_paths: Sequence[Path]) -> Includes:
+    """Follow the includes of ``source``, which lies in ``folder``, to every file they reach."""
+    files: dict[Path, bytes] = {}
+    missing: set[str] = set()
+    complete = True
+    todo = [(source, folder)]
+    while todo:
+        text, here = todo.pop()
+        for match in _INCLUDE.finditer(text.replace("\\\n", "")):
+            if match["computed"]:
+                complete = False
+                continue
+            name = match["quoted"] or match["angled"]
+            found = next(_candidates(name, here if match["quoted"] else None, include_paths), None)
+            if found is None:
+                missing.add(name)
+            elif found not in files:
+                files[found] = found.read_bytes()
+                todo.append((files[found].decode("utf-8", "replace"), found.parent))
+    ordered = sorted((str(path), data) for path, data in files.items())
+    return Includes(tuple(ordered), tuple(sorted(missing)), complete)
+
+
+def _candidates(name: str, here: Path | None, include_paths: Sequence[Path]) -> Iterator[Path]:
+    for base in ([here] if here is not None else []) + list(include_paths):
+        path = base / name
+        if path.is_file():
+            yield path

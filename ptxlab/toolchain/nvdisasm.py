@@ -1,0 +1,72 @@
+"""A cubin to SASS with nvdisasm. Needs neither a GPU nor a driver.
+
+Options and their meaning: CUDA Binary Utilities, "nvdisasm".
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain.absent import ToolAbsent
+from ptxlab.toolchain.cache import cached
+from ptxlab.toolchain.nvjitlink import Cubin
+
+_PACKAGE = "nvidia-cuda-nvdisasm"
+_TIMEOUT = 300.0
+
+
+def disassemble(cubin: Cubin | bytes, *, options: Sequence[str] = ("-c", "-gp")) -> str:
+    """Return the SASS text of a cubin.
+
+    With the usual options, ``//## File "...", line 9`` stands above the instructions that line 9 of
+    the PTX became. Raises ToolchainError with nvdisasm's own message.
+    """
+    image = cubin.image if isinstance(cubin, Cubin) else cubin
+    key: list[str | bytes] = [version(), *options, "", image]
+    return cached("nvdisasm", key, lambda: _run(image, options)).decode()
+
+
+@cache
+def version() -> str:
+    """Return nvdisasm's version: the wheel's, or what the program says of itself."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        asked = subprocess.run([_program(), "--version"], capture_output=True, text=True)
+        return asked.stdout.strip()
+
+
+@cache
+def _program() -> str:
+    """Find nvdisasm: the wheel's, or else that of an installed CUDA toolkit."""
+    from cuda.pathfinder import find_nvidia_binary_utility
+
+    found: str | None = find_nvidia_binary_utility("nvdisasm")
+    if found is None:
+        raise ToolAbsent("nvdisasm", _PACKAGE, "no wheel and no CUDA toolkit has it")
+    return found
+
+
+def _run(image: bytes, options: Sequence[str]) -> bytes:
+    with tempfile.TemporaryDirectory(prefix="ptxlab-") as folder:
+        file = Path(folder) / "kernel.cubin"
+        file.write_bytes(image)
+        command = [_program(), *options, os.fspath(file)]
+        try:
+            ran = subprocess.run(command, capture_output=True, timeout=_TIMEOUT)
+        except OSError as error:
+            raise ToolAbsent("nvdisasm", _PACKAGE, error) from None
+        except subprocess.TimeoutExpired:
+            raise ToolchainError(f"nvdisasm gave no answer in {_TIMEOUT:g} seconds") from None
+    if ran.returncode:
+        said = (ran.stderr or ran.stdout).decode(errors="replace").strip()
+        raise ToolchainError(f"nvdisasm rejected this cubin\n{said}")
+    return ran.stdout

@@ -1,0 +1,173 @@
+"""CUDA C to PTX with NVRTC. Needs neither a GPU nor a driver.
+
+Options and their meaning: NVRTC documentation, "Supported Compile Options".
+"""
+
+from __future__ import annotations
+
+import atexit
+import os
+import re
+import shutil
+import tempfile
+from collections.abc import Sequence
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from ptxlab.errors import Location, ToolchainError
+from ptxlab.toolchain.absent import ToolAbsent
+from ptxlab.toolchain.cache import cached, directory
+from ptxlab.toolchain.includes import scan
+
+_PACKAGE = "nvidia-cuda-nvrtc"
+_PRE_INCLUDE = ("-include", "--pre-include")
+_NO_HEADER = re.compile(r"could not open source file|cannot open source file")
+# my.cu(3): error: identifier "foo" is undefined / the source line / a caret under the place
+_PLACE = re.compile(
+    r"^(?P<path>.+)\((?P<line>\d+)\): (?:catastrophic )?error[^\n]*"
+    r"(?:\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^)?",
+    re.MULTILINE,
+)
+
+
+def compile_cuda(
+    source: str,
+    *,
+    path: str,
+    arch: str,
+    options: Sequence[str] = (),
+    include_paths: Sequence[str | os.PathLike[str]] = (),
+) -> str:
+    """Compile CUDA C and return its PTX text.
+
+    ``path`` is the name errors call the source by; ``#include "x.cuh"`` looks beside it first, then
+    in ``include_paths``. The CUDA headers (``cuda_bf16.h``, ``cuda/std/...``) are always there.
+    ``arch`` is ``sm_90a``, compiled as ``compute_90a``; ``options`` are NVRTC's own (``-DBM=64``).
+
+    Raises ToolchainError with NVRTC's log, placed at its first error.
+    """
+    folder = Path(os.path.abspath(path)).parent
+    searched = [os.path.abspath(entry) for entry in include_paths]
+    arguments = [
+        f"--gpu-architecture={arch.replace('sm_', 'compute_')}",
+        *options,
+        *(f"--include-path={entry}" for entry in searched),
+    ]
+    includes = scan(source, folder, [Path(entry) for entry in searched + _paths_in(options)])
+
+    def compile_now() -> bytes:
+        kept = directory() / "headers" / version()
+        headers = _cuda_headers(kept) if includes.missing or not includes.complete else ()
+        return _compile(source, path, arch, [*arguments, *(f"-I{entry}" for entry in headers)])
+
+    if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
+        return compile_now().decode()
+    key: list[str | bytes] = [version(), path, str(folder), source, *arguments, *includes.missing]
+    for file, contents in includes.files:
+        key += [file, contents]
+    return cached("nvrtc", key, compile_now).decode()
+
+
+@cache
+def version() -> str:
+    """Return NVRTC's version: the wheel's full one, or the library's own major.minor."""
+    import importlib.metadata
+
+    try:
+        return importlib.metadata.version(_PACKAGE)
+    except importlib.metadata.PackageNotFoundError:
+        _, major, minor = _library().nvrtcVersion()
+        return f"{major}.{minor}"
+
+
+@cache
+def _library() -> Any:
+    """Import the bindings and make sure that the library behind them loads."""
+    try:
+        from cuda.bindings import nvrtc
+
+        nvrtc.nvrtcVersion()
+    except (ImportError, RuntimeError) as error:
+        raise ToolAbsent("NVRTC", _PACKAGE, error) from None
+    return nvrtc
+
+
+def _paths_in(options: Sequence[str]) -> list[str]:
+    """Return the include paths that NVRTC options name."""
+    forms = ("--include-path=", "-I")
+    return [
+        option.removeprefix(form) for option in options for form in forms if option.startswith(form)
+    ]
+
+
+@cache
+def _cuda_headers(kept: Path) -> tuple[str, ...]:
+    """Return the folders of the CUDA headers, unpacked under ``kept`` from NVRTC's own library.
+
+    NVRTC 13.0 to 13.2 carries none; then those of an installed CUDA toolkit or wheel are used.
+    """
+    if _unpack(kept):
+        return str(kept), str(kept / "cccl")
+    temporary = tempfile.mkdtemp(prefix="ptxlab-headers-")
+    atexit.register(shutil.rmtree, temporary, ignore_errors=True)
+    if _unpack(Path(temporary)):
+        return temporary, os.path.join(temporary, "cccl")
+    from cuda.pathfinder import find_nvidia_header_directory
+
+    found = find_nvidia_header_directory("cudart")
+    return (found, os.path.join(found, "cccl")) if found else ()
+
+
+def _unpack(folder: Path) -> bool:
+    """Unpack NVRTC's bundled headers unless they are there, and say whether they are now."""
+    nvrtc = _library()
+    try:
+        status, *_ = nvrtc.nvrtcInstallBundledHeaders(
+            os.fsencode(folder), nvrtc.NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS
+        )
+    except (AttributeError, RuntimeError):  # an older binding, or an older library
+        return False
+    return int(status) == 0
+
+
+def _compile(source: str, path: str, arch: str, arguments: Sequence[str]) -> bytes:
+    nvrtc = _library()
+    status, program = nvrtc.nvrtcCreateProgram(source.encode(), path.encode(), 0, [], [])
+    if int(status):
+        raise ToolchainError(f"NVRTC did not take {path}: {status.name}")
+    try:
+        encoded = [argument.encode() for argument in arguments]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
+        if int(status):
+            log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+            raise _rejected(path, source, arch, log.decode(errors="replace"))
+        return _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+    finally:
+        nvrtc.nvrtcDestroyProgram(program)
+
+
+def _text(size: Any, get: Any, program: Any) -> bytes:
+    """Fetch one of NVRTC's texts, without the NUL it ends in."""
+    _, length = size(program)
+    buffer = bytes(length)
+    get(program, buffer)  # writes into the bytes object, as the binding documents
+    return buffer.rstrip(b"\0")
+
+
+def _rejected(path: str, source: str, arch: str, log: str) -> ToolchainError:
+    """Turn NVRTC's log into an error at the first place it names."""
+    hint = None
+    if _NO_HEADER.search(log):
+        hint = "NVRTC has no host headers: <cuda/std/cstdint> stands for <stdint.h>"
+    elif "--gpu-architecture" in log:
+        hint = f"NVRTC {version()} does not compile for {arch}"
+    place = _PLACE.search(log)
+    location = None
+    if place:
+        line = int(place["line"])
+        lines = source.splitlines() if place["path"] == path else []
+        text = lines[line - 1] if line <= len(lines) else (place["text"] or "")
+        location = Location(place["path"], line, 1 + len(place["indent"] or ""), text)
+    message = f"NVRTC rejected this CUDA C for {arch}\n{log.strip()}"
+    return ToolchainError(message, location=location, hint=hint)

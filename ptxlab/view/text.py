@@ -1,0 +1,39 @@
+"""Plain text building blocks: aligned tables and numbers. Nothing is ever cut off."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+
+def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with the columns of ``rows`` right-aligned, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def fields(pairs: Sequence[tuple[str, str]]) -> list[str]:
+    """Return lines ``name  value`` with the values below each other."""
+    width = max(len(name) for name, _ in pairs)
+    return [f"{name:{width}}  {value}" for name, value in pairs]
+
+
+def number(value: Any) -> str:
+    """Write a number the shortest way that reads back as the same value of its own type."""
+    if isinstance(value, (int, np.integer)):
+        return str(int(value))
+    real = float(value)
+    if np.isfinite(real) and real == int(real) and abs(real) < 1e15:
+        return f"-{abs(int(real))}" if np.signbit(real) else str(int(real))
+    return repr(real) if isinstance(value, float) else str(value)
+
+
+def values(bits: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+    """Return unsigned bit patterns, of whatever width they are held in, as values of ``dtype``."""
+    return bits.astype(f"u{dtype.itemsize}").view(dtype)

@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import argparse
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from ptxlab.cli.common import add_common, emit, wants_colour, write_whole
+from ptxlab.cli.parser import Parser
+from ptxlab.errors import PtxlabError
+
+
+def parse(*arguments: str, formats: tuple[str, ...] = ()) -> argparse.Namespace:
+    parser = Parser(prog="ptxlab verb")
+    add_common(parser, formats)
+    return parser.parse_args(arguments)
+
+
+def test_defaults() -> None:
+    args = parse()
+    assert (args.device, args.arch, args.format, args.output, args.seed) == (
+        "auto",
+        None,
+        "text",
+        None,
+        0,
+    )
+
+
+def test_each_form_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
+    emit(parse(), "words", {"x": 1})
+    assert capsys.readouterr() == ("words\n", "")
+    emit(parse("--json"), "words", {"x": 1})
+    assert json.loads(capsys.readouterr().out) == {"x": 1}
+    emit(parse("--format", "svg", formats=("svg",)), "words", {"x": 1}, svg=lambda: "<svg/>\n")
+    assert capsys.readouterr() == ("<svg/>\n", "")
+
+
+def test_only_the_text_that_is_wanted_is_made() -> None:
+    def never() -> str:
+        raise AssertionError("made in vain")
+
+    emit(parse("--json"), never, {}, svg=never)
+
+
+def test_what_json_cannot_say_is_not_printed() -> None:
+    with pytest.raises(ValueError, match="JSON"):
+        emit(parse("--json"), "", {"x": float("nan")})
+
+
+def test_output_goes_to_the_file_and_nowhere_else(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "result.json"
+    file.write_text("old and much longer than what replaces it")
+    emit(parse("--json", "-o", str(file)), "words", {"x": 1})
+    assert json.loads(file.read_text()) == {"x": 1}
+    assert capsys.readouterr() == ("", "")
+    assert os.listdir(tmp_path) == ["result.json"]
+
+
+def test_a_failed_write_leaves_the_old_file_and_no_other(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "result.txt"
+    file.write_text("old")
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(os, "replace", full)
+    with pytest.raises(PtxlabError, match=r"cannot write .*result\.txt: No space left on device"):
+        write_whole(str(file), b"new")
+    assert file.read_text() == "old"
+    assert os.listdir(tmp_path) == ["result.txt"]
+
+
+def test_a_link_stays_a_link_and_a_device_a_device(tmp_path: Path) -> None:
+    target, link = tmp_path / "target", tmp_path / "link"
+    link.symlink_to(target)
+    write_whole(str(link), b"through")
+    assert link.is_symlink()
+    assert target.read_bytes() == b"through"
+    write_whole("/dev/null", b"gone")
+    assert not os.path.isfile("/dev/null")
+
+
+def test_a_new_file_has_the_usual_permissions(tmp_path: Path) -> None:
+    old = os.umask(0o022)
+    try:
+        write_whole(str(tmp_path / "x"), b"")
+    finally:
+        os.umask(old)
+    assert (tmp_path / "x").stat().st_mode & 0o777 == 0o644
+
+
+class Terminal:
+    def isatty(self) -> bool:
+        return True
+
+
+def test_colour_only_on_a_terminal_that_wants_it(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    for name in ("NO_COLOR", "TERM"):
+        monkeypatch.delenv(name, raising=False)
+    assert not wants_colour(parse())
+    monkeypatch.setattr("sys.stdout", Terminal())
+    assert wants_colour(parse())
+    assert not wants_colour(parse("-o", str(tmp_path / "x")))
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert not wants_colour(parse())

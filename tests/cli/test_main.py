@@ -1,0 +1,178 @@
+from __future__ import annotations
+
+import importlib
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import ptxlab
+from ptxlab.cli import main as cli
+from ptxlab.errors import DeviceUnavailable, Location, PtxSyntaxError
+from ptxlab.isa import UnknownInstruction
+
+ROOT = Path(__file__).parents[2]
+HEAVY = ("numpy", "ml_dtypes", "rich", "cuda", "ptxlab.isa", "ptxlab.emulator", "ptxlab.device")
+
+
+def imported_by(*arguments: str) -> set[str]:
+    """Run the command in a fresh interpreter and return the modules it left imported."""
+    code = (
+        "import sys; from ptxlab.cli.main import main; status = main(sys.argv[1:]); "
+        "print('\\n' + ' '.join(sys.modules)); sys.exit(status)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code, *arguments], capture_output=True, text=True, cwd=ROOT
+    )
+    assert done.returncode == 0, done.stderr
+    return set(done.stdout.splitlines()[-1].split())
+
+
+def test_help_imports_no_verb_and_nothing_heavy() -> None:
+    modules = imported_by("--help")
+    assert not modules.intersection(HEAVY)
+    assert not modules.intersection(f"ptxlab.cli.{name}" for name, _ in cli.VERBS)
+
+
+@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+def test_help_of_a_verb_imports_only_it_and_nothing_heavy(verb: str) -> None:
+    modules = imported_by(verb, "--help")
+    assert f"ptxlab.cli.{verb}" in modules
+    assert not modules.intersection(HEAVY)
+    others = {f"ptxlab.cli.{name}" for name, _ in cli.VERBS if name != verb}
+    assert not modules.intersection(others)
+
+
+def test_the_counter_of_imports_would_see_numpy() -> None:
+    assert "numpy" in imported_by("run", "ptx/mma_m16n8k16_bf16_f32.ptx")
+
+
+def test_the_table_of_verbs_says_what_the_verbs_say() -> None:
+    for name, summary in cli.VERBS:
+        module = importlib.import_module(f"ptxlab.cli.{name}")
+        assert (name, summary) == (module.NAME, module.SUMMARY)
+
+
+@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+def test_help_of_a_verb_opens_with_an_example(
+    verb: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main([verb, "--help"]) == 0
+    out = capsys.readouterr().out
+    usage, example, *_ = out.split("\n\n")
+    assert usage.startswith("usage:")
+    assert example.startswith(f"example:\n  ptxlab {verb} ")
+    for option in ("--device", "--arch", "--json", "--format", "--output", "--seed"):
+        assert option in out
+
+
+def test_no_verb_is_a_usage_error_that_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main([]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "verbs:" in err
+
+
+def test_version(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"ptxlab {ptxlab.__version__}\n"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["gem"], ["no verb 'gem'", "did you mean 'gemm'"]),
+        (["--jason"], ["--jason"]),
+        (["gemm", "--algoritm", "naive"], ["--algoritm", "did you mean '--algorithm'"]),
+        (["gemm", "--device", "emulater"], ["emulater", "did you mean 'emulator'"]),
+        (["gemm", "--device", "cuda:x"], ["cuda:x", "cuda:N"]),
+        (["gemm", "--arch", "sm_90b"], ["sm_90b", "sm_80", "did you mean"]),
+        (["gemm", "--format", "jsn"], ["jsn", "did you mean 'json'"]),
+        (["gemm", "--seed", "-1"], ["-1"]),
+        (["gemm", "-o", "/nowhere/at/all.json"], ["/nowhere/at"]),
+        (["gemm", "-o", "/"], ["is a folder"]),
+        (["gemm", "surplus"], ["surplus"]),
+        (["run"], ["FILE"]),
+    ],
+)
+def test_usage_errors(
+    arguments: list[str], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(arguments) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert all(word in err for word in words), err
+    assert "hint: " in err
+
+
+def raising(error: BaseException) -> Callable[[list[str]], int]:
+    def dispatch(arguments: list[str]) -> int:
+        raise error
+
+    return dispatch
+
+
+@pytest.mark.parametrize(
+    ("error", "status", "message"),
+    [
+        (
+            PtxSyntaxError("no semicolon", location=Location("x.ptx", 3, 5, "    ret"), hint="add"),
+            4,
+            "x.ptx:3:5: no semicolon\n        ret\n        ^\nhint: add\n",
+        ),
+        (DeviceUnavailable("no GPU"), 3, "ptxlab: no GPU\n"),
+        (UnknownInstruction("no x", ("a", "b")), 2, "ptxlab: no x\nhint: the nearest are a, b\n"),
+        (KeyboardInterrupt(), 130, "ptxlab: interrupted\n"),
+        (
+            KeyError("x"),
+            70,
+            "ptxlab: a bug of ptxlab: KeyError: 'x'; run again with PTXLAB_DEBUG=1 for the "
+            "traceback\n",
+        ),
+    ],
+)
+def test_every_failure_is_a_message_and_a_status(
+    error: BaseException,
+    status: int,
+    message: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.delenv("PTXLAB_DEBUG", raising=False)
+    monkeypatch.setattr(cli, "dispatch", raising(error))
+    assert cli.main([]) == status
+    assert capsys.readouterr() == ("", message)
+
+
+def test_on_a_terminal_a_message_replaces_the_progress(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    cli.say("ptxlab: interrupted")
+    assert capsys.readouterr().err == "\r\x1b[Kptxlab: interrupted\n"
+
+
+def test_the_traceback_is_there_when_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PTXLAB_DEBUG", "1")
+    monkeypatch.setattr(cli, "dispatch", raising(KeyError("x")))
+    with pytest.raises(KeyError):
+        cli.main([])
+
+
+def test_a_reader_that_leaves_is_no_error() -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    # Unbuffered, argparse would meet the closed pipe itself, and keep it to itself.
+    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
+    done = subprocess.run(
+        [sys.executable, "-m", "ptxlab", "--help"],
+        stdout=writing,
+        stderr=subprocess.PIPE,
+        cwd=ROOT,
+        env=environment,
+    )
+    os.close(writing)
+    assert (done.returncode, done.stderr) == (cli.BROKEN_PIPE, b"")

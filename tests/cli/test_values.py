@@ -1,0 +1,123 @@
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read, split
+from ptxlab.errors import PtxlabError
+
+SEED = (0, 0)
+
+
+def array(text: str, seed: tuple[int, ...] = SEED) -> ArrayValue:
+    value = read("A", text, seed)
+    assert isinstance(value, ArrayValue)
+    return value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("128", 128),
+        ("-1", -1),
+        ("0x80000000", 2**31),
+        ("0b101", 5),
+        ("0.5", 0.5),
+        ("1e5", 1e5),
+        ("-inf", -math.inf),
+    ],
+)
+def test_scalars_keep_their_kind(text: str, value: float) -> None:
+    read_back = read("n", text, SEED)
+    assert read_back == value
+    assert type(read_back) is type(value)
+
+
+def test_split_takes_the_first_equals_sign() -> None:
+    assert split("A=randn(2,f32,seed=1)") == ("A", "randn(2,f32,seed=1)")
+    assert split(" n = 3 ") == ("n", "3")
+
+
+@pytest.mark.parametrize("text", ["n", "=3", "n=", "two words=3", ""])
+def test_split_says_what_an_argument_looks_like(text: str) -> None:
+    with pytest.raises(PtxlabError, match="is not NAME=VALUE"):
+        split(text)
+
+
+@pytest.mark.parametrize("name", sorted(ELEMENT_TYPES))
+def test_every_type_can_be_filled(name: str) -> None:
+    dtype = ELEMENT_TYPES[name].dtype
+    assert np.array_equal(array(f"zeros(2x3,{name})").array, np.zeros((2, 3), dtype))
+    assert np.array_equal(array(f"ones(4,{name})").array, np.array([1, 1, 1, 1], dtype))
+    counted = array(f"arange(2x3x4,{name})")
+    assert counted.array.dtype == dtype
+    assert counted.dtype == name
+    assert [int(x) for x in counted.array.ravel()] == list(range(24))
+    assert counted.array.shape == (2, 3, 4)
+    assert np.array_equal(array(f"eye(2x3,{name})").array, np.array([[1, 0, 0], [0, 1, 0]], dtype))
+
+
+def test_integers_count_past_their_width_as_bits_do() -> None:
+    assert [int(x) for x in array("arange(258,u8)").array[-3:]] == [255, 0, 1]
+
+
+def test_randn_is_the_seed_and_nothing_else() -> None:
+    one = array("randn(64x32,bf16,seed=1)")
+    expected = np.random.default_rng(1).standard_normal((64, 32)).astype(ml_dtypes.bfloat16)
+    assert one.array.tobytes() == expected.tobytes()
+    assert array("randn(64x32,bf16,seed=1)", (7, 7)).array.tobytes() == expected.tobytes()
+    assert array("randn(64,f32)", (0, 1)).array.tobytes() != array("randn(64,f32)").array.tobytes()
+
+
+def save(path: Path, values: Any) -> str:
+    with path.open("wb") as file:
+        np.save(file, values)
+    return f"@{path}"
+
+
+def test_files_come_back_to_the_bit(tmp_path: Path) -> None:
+    values = np.array([[1.5, np.nan], [-0.0, np.inf]], np.float32)
+    loaded = array(save(tmp_path / "x.npy", values))
+    assert (loaded.dtype, loaded.array.tobytes()) == ("f32", values.tobytes())
+    short = np.asfortranarray(np.arange(6).reshape(2, 3)).astype(np.int16)
+    loaded = array(save(tmp_path / "y.npy", short))
+    assert (loaded.dtype, loaded.array.tolist()) == ("s16", short.tolist())
+    halves = np.array([1.5, -2.0], ml_dtypes.bfloat16)
+    text = save(tmp_path / "z.npy", halves)
+    assert array(f"{text}:bf16").array.tobytes() == halves.tobytes()
+    assert array(f"{text}:bf16").dtype == "bf16"
+    with pytest.raises(PtxlabError, match=r"say how to read it, as @.*z\.npy:bf16"):
+        read("A", text, SEED)
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("zeroes(3,f32)", r"no zeroes\(\).*did you mean 'zeros'"),
+        ("zeros(3,float32)", "no array type 'float32'"),
+        ("zeros(3,bf61)", "no array type 'bf61'.*did you mean 'bf16'"),
+        ("zeros(3,pred)", "no array type 'pred'"),
+        ("zeros(0,f32)", "'0' is not a shape"),
+        ("zeros(3*4,f32)", "'3.4' is not a shape"),
+        ("zeros(3)", "zeros takes a shape and a type"),
+        ("zeros(3,f32,seed=1)", "zeros takes a shape and a type"),
+        ("randn(3,f32,1)", "randn takes a shape and a type, and seed=N"),
+        ("randn(3,f32,seed=x)", "seed 'x' is not"),
+        ("randn(3,s32)", "randn makes floating-point types, not s32"),
+        ("eye(2x2x2,f32)", "eye has one or two dimensions"),
+        ("@nowhere.npy", "cannot read nowhere.npy: No such file"),
+        (f"@{__file__}", "is not a .npy file"),
+        ("twelve", "'twelve' is not a number"),
+        ("[1,2]", r"'\[1,2\]' is not a number"),
+    ],
+)
+def test_what_is_wrong_is_said(text: str, why: str) -> None:
+    with pytest.raises(PtxlabError, match=why) as caught:
+        read("A", text, SEED)
+    assert caught.value.message.startswith(f"argument A={text}: ")
+    assert caught.value.hint

@@ -1,0 +1,148 @@
+"""A CUDA driver made of host memory: it records every call and holds it to the real binding.
+
+A call must name a function of ``cuda.bindings.driver`` and give it as many arguments as that takes.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+from cuda.bindings import driver as real
+
+
+def _takes(function: str) -> int:
+    """Count the parameters of a binding from the signature its documentation begins with."""
+    signature = (getattr(real, function).__doc__ or "").splitlines()[0]
+    inside = signature[signature.index("(") + 1 : signature.rindex(")")]
+    depth, count = 0, 1 if inside.strip() else 0
+    for character in inside:
+        depth += (character in "[(") - (character in "])")
+        count += character == "," and depth == 0
+    return count
+
+
+class FakeDriver:
+    """Stands in for the module ``cuda.bindings.driver``.
+
+    ``fail`` makes a function return an error code; ``on_launch`` plays the kernel and is given the
+    pointers of ``kernelParams``.
+    """
+
+    CUdevice_attribute = real.CUdevice_attribute
+    CUfunction_attribute = real.CUfunction_attribute
+
+    def __init__(
+        self, capability: tuple[int, int] = (9, 0), version: int = 13000, count: int = 1
+    ) -> None:
+        self.capability = capability
+        self.version = version
+        self.count = count
+        self.calls: list[tuple[str, tuple[Any, ...]]] = []
+        self.fail: dict[str, int] = {}
+        self.on_launch: Callable[[int], None] = lambda pointers: None
+        self.memory: dict[int, Any] = {}
+        self.images: list[bytes] = []
+        self.kernels_in_cubin: dict[str, list[tuple[int, int]]] = {}
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if not name.startswith("cu"):
+            raise AttributeError(name)
+
+        def call(*args: Any) -> tuple[Any, ...]:
+            assert len(args) == _takes(name), f"{name} takes {_takes(name)} arguments: {args}"
+            self.calls.append((name, args))
+            if self.fail.get(name):
+                return (real.CUresult(self.fail[name]), None)
+            value = getattr(self, f"_{name}", lambda *_: ())(*args)
+            return (real.CUresult.CUDA_SUCCESS, *(value if isinstance(value, tuple) else (value,)))
+
+        return call
+
+    def named(self, function: str) -> list[tuple[Any, ...]]:
+        """Return the arguments of every call of ``function``."""
+        return [args for name, args in self.calls if name == function]
+
+    def _cuGetErrorString(self, status: Any) -> bytes:
+        return f"words for {int(status)}".encode()
+
+    def _cuDriverGetVersion(self) -> int:
+        return self.version
+
+    def _cuDeviceGetCount(self) -> int:
+        return self.count
+
+    def _cuDeviceGet(self, ordinal: int) -> int:
+        return 100 + ordinal
+
+    def _cuDeviceGetName(self, length: int, device: int) -> bytes:
+        return b"Fake GPU\0\0\0"
+
+    def _cuDeviceGetAttribute(self, attribute: Any, device: int) -> int:
+        names = real.CUdevice_attribute
+        return {
+            int(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR): self.capability[0],
+            int(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR): self.capability[1],
+            int(names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN): 232448,
+        }[int(attribute)]
+
+    def _cuDevicePrimaryCtxRetain(self, device: int) -> str:
+        return "context"
+
+    def _cuStreamCreate(self, flags: int) -> str:
+        return "stream"
+
+    def _cuEventCreate(self, flags: int) -> str:
+        return f"event {len(self.named('cuEventCreate'))}"
+
+    def _cuEventElapsedTime(self, began: Any, ended: Any) -> float:
+        return 2.5
+
+    def _cuMemAlloc(self, nbytes: int) -> int:
+        assert nbytes > 0, "the driver refuses to allocate nothing"
+        block = ctypes.create_string_buffer(b"\xa5" * nbytes, nbytes)
+        self.memory[ctypes.addressof(block)] = block
+        return ctypes.addressof(block)
+
+    def _cuMemFree(self, address: int) -> tuple[()]:
+        del self.memory[address]
+        return ()
+
+    def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: Any) -> tuple[()]:
+        ctypes.memmove(to, source, nbytes)
+        return ()
+
+    def _cuMemcpyDtoHAsync(self, to: int, source: int, nbytes: int, stream: Any) -> tuple[()]:
+        ctypes.memmove(to, source, nbytes)
+        return ()
+
+    def _cuMemsetD8Async(self, to: int, value: int, nbytes: int, stream: Any) -> tuple[()]:
+        ctypes.memset(to, value, nbytes)
+        return ()
+
+    def _cuModuleLoadData(self, image: bytes) -> str:
+        self.images.append(image)
+        return f"module {len(self.images)}"
+
+    def _cuModuleGetFunction(self, module: str, name: bytes) -> str:
+        return f"{module} {name.decode()}"
+
+    def _cuModuleGetFunctionCount(self, module: str) -> int:
+        return len(self.kernels_in_cubin)
+
+    def _cuModuleEnumerateFunctions(self, count: int, module: str) -> list[str]:
+        return list(self.kernels_in_cubin)
+
+    def _cuFuncGetName(self, function: str) -> bytes:
+        return function.encode()
+
+    def cuFuncGetParamInfo(self, function: str, index: int) -> tuple[Any, ...]:
+        found = self.kernels_in_cubin[function]
+        if index >= len(found):
+            return (real.CUresult.CUDA_ERROR_INVALID_VALUE, None, None)
+        return (real.CUresult.CUDA_SUCCESS, *found[index])
+
+    def _cuLaunchKernel(self, *args: Any) -> tuple[()]:
+        self.on_launch(args[9])
+        return ()

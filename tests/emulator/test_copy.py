@@ -1,0 +1,169 @@
+"""cp.async: when the bytes land, what is filled with zeros, and whose groups are whose."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.device.protocol import Device
+from ptxlab.errors import LaunchError, PtxSyntaxError
+
+BEGIN = """
+    .shared .align 16 .b8 tile[2048];
+    ld.param.u64 d2, [in];
+    mad.wide.u32 d2, r0, 16, d2;
+    mov.u32 r3, tile;
+    mad.lo.u32 r3, r0, 16, r3;
+    mov.u32 r20, 7;
+    st.shared.v4.u32 [r3], {r20, r20, r20, r20};
+    st.shared.v4.u32 [r3+512], {r20, r20, r20, r20};
+"""
+END = """
+    ld.shared.v4.u32 {r4, r5, r6, r7}, [r3];
+    ld.shared.v4.u32 {r8, r9, r10, r11}, [r3+512];
+    st.global.v4.u32 [d1], {r4, r5, r6, r7};
+    st.global.v4.u32 [d1+16], {r8, r9, r10, r11};
+"""
+OLD = [7, 7, 7, 7]
+
+
+def copied(run: Any, emulator: Device, middle: str, size: int = 1024) -> Any:
+    """Return [32, 2, 4] words: the two copies of each thread, of words numbered from 100."""
+    words = np.arange(100, 100 + size // 4, dtype=np.uint32)
+    with emulator.upload(words) as source:
+        found = run(BEGIN + middle + END, source, words=8, parameters=", .param .u64 in")
+    return found.reshape(32, 2, 4)
+
+
+FIRST = "cp.async.cg.shared.global [r3], [d2], 16;"
+SECOND = "cp.async.ca.shared.global.L2::128B [r3+512], [d2+512], 16;"
+DATA = 100 + np.arange(128).reshape(32, 4)
+
+
+def test_a_copy_lands_when_it_is_waited_for(run: Any, emulator: Device) -> None:
+    middle = f"{FIRST} cp.async.commit_group; {SECOND} cp.async.commit_group;"
+    waited = copied(run, emulator, middle + "cp.async.wait_group 0;")
+    assert np.array_equal(waited[:, 0], DATA)
+    assert np.array_equal(waited[:, 1], DATA + 128)
+
+
+@pytest.mark.parametrize(
+    ("wait", "landed"),
+    [
+        ("", (False, False)),
+        ("cp.async.wait_group 2;", (False, False)),
+        ("cp.async.wait_group 1;", (True, False)),
+        ("cp.async.wait_group 0;", (True, True)),
+        ("cp.async.wait_all;", (True, True)),
+    ],
+)
+def test_a_missing_wait_is_visible(
+    run: Any, emulator: Device, wait: str, landed: tuple[bool, bool]
+) -> None:
+    middle = f"{FIRST} cp.async.commit_group; {SECOND} cp.async.commit_group; {wait}"
+    found = copied(run, emulator, middle)
+    for copy, there in enumerate(landed):
+        expected = DATA + 128 * copy if there else np.broadcast_to(OLD, (32, 4))
+        assert np.array_equal(found[:, copy], expected)
+
+
+def test_a_copy_in_no_group_is_waited_for_by_wait_all_only(run: Any, emulator: Device) -> None:
+    assert np.array_equal(copied(run, emulator, FIRST + "cp.async.wait_all;")[:, 0], DATA)
+    assert (copied(run, emulator, FIRST + "cp.async.wait_group 0;")[:, 0] == 7).all()
+
+
+def test_groups_are_each_threads_own(run: Any, emulator: Device) -> None:
+    # Even lanes commit a second, empty group, so that one group may stay pending: theirs has landed.
+    middle = f"""
+    {FIRST} cp.async.commit_group;
+    and.b32 r21, r0, 1;
+    setp.eq.u32 p1, r21, 0;
+    @p1 cp.async.commit_group;
+    cp.async.wait_group 1;
+"""
+    found = copied(run, emulator, middle)[:, 0]
+    assert np.array_equal(found[::2], DATA[::2])
+    assert (found[1::2] == 7).all()
+
+
+def test_waiting_in_one_branch_lands_that_branchs_copies(run: Any, emulator: Device) -> None:
+    middle = f"""
+    {FIRST} cp.async.commit_group;
+    setp.lt.u32 p1, r0, 10;
+    @p1 cp.async.wait_group 0;
+"""
+    found = copied(run, emulator, middle)[:, 0]
+    assert np.array_equal(found[:10], DATA[:10])
+    assert (found[10:] == 7).all()
+
+
+@pytest.mark.parametrize("size", range(17))
+def test_bytes_past_the_source_size_are_zero(run: Any, emulator: Device, size: int) -> None:
+    middle = f"cp.async.cg.shared.global [r3], [d2], 16, {size}; cp.async.wait_all;"
+    found = np.ascontiguousarray(copied(run, emulator, middle)[:, 0]).view(np.uint8)
+    expected = DATA.astype(np.uint32).view(np.uint8).copy()
+    expected[:, size:] = 0
+    assert np.array_equal(found, expected)
+
+
+def test_source_sizes_that_differ_and_addresses_that_are_not_read(
+    run: Any, emulator: Device
+) -> None:
+    # Lanes 8 and up point far outside the source, and copy nothing of it.
+    middle = """
+    mov.u32 r21, r0;
+    setp.ge.u32 p1, r0, 8;
+    @p1 mov.u32 r21, 0;
+    @p1 add.u64 d2, d2, 1048576;
+    cp.async.cg.shared.global [r3], [d2], 16, r21;
+    cp.async.wait_all;
+"""
+    found = np.ascontiguousarray(copied(run, emulator, middle)[:, 0]).view(np.uint8)
+    expected = DATA.astype(np.uint32).view(np.uint8).copy()
+    for lane in range(32):
+        expected[lane, lane if lane < 8 else 0 :] = 0
+    assert np.array_equal(found, expected)
+
+
+def test_a_partial_copy_reads_no_byte_too_many(run: Any, emulator: Device) -> None:
+    # The source ends 4 bytes into the last lane's chunk.
+    middle = """
+    mov.u32 r21, 16;
+    setp.eq.u32 p1, r0, 31;
+    @p1 mov.u32 r21, {size};
+    cp.async.cg.shared.global [r3], [d2], 16, r21;
+    cp.async.wait_all;
+"""
+    assert copied(run, emulator, middle.format(size=4), size=500)[31, 0].tolist() == [224, 0, 0, 0]
+    with pytest.raises(LaunchError, match="out of bounds"):
+        copied(run, emulator, middle.format(size=5), size=500)
+
+
+def test_ignored_sources(run: Any, emulator: Device) -> None:
+    middle = """
+    setp.lt.u32 p1, r0, 4;
+    cp.async.cg.shared.global [r3], [d2], 16, p1;
+    cp.async.wait_all;
+"""
+    found = copied(run, emulator, middle)[:, 0]
+    assert (found[:4] == 0).all()
+    assert np.array_equal(found[4:], DATA[4:])
+
+
+@pytest.mark.parametrize(
+    ("line", "error"),
+    [
+        ("cp.async.cg.shared.global [r3], [d2], 8;", PtxSyntaxError),
+        ("cp.async.ca.shared.global [r3], [d2], 12;", PtxSyntaxError),
+        ("cp.async.cg.shared.global [r3], [d2+8], 16;", LaunchError),
+        ("cp.async.cg.shared.global [r3+4], [d2], 16;", LaunchError),
+        ("cp.async.cg.shared.global [r3+4096], [d2], 16;", LaunchError),
+        ("mov.u32 r21, 17; cp.async.cg.shared.global [r3], [d2], 16, r21;", LaunchError),
+    ],
+)
+def test_wrong_copies(run: Any, emulator: Device, line: str, error: type[Exception]) -> None:
+    with pytest.raises(error) as caught:
+        copied(run, emulator, line)
+    assert "cp.async" in str(caught.value)

@@ -1,0 +1,48 @@
+"""Registers are dropped where nobody reads them again, and nowhere else."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.emulator.liveness import Drop, Flow, Uses, live_out, with_drops
+
+
+def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:
+    return Uses(frozenset(map(int, reads)), frozenset(map(int, writes)), partial)
+
+
+def dropped(flow: Flow, live: set[int]) -> list[tuple[int, int]]:
+    """Return (steps before it, register) for every drop."""
+    steps: list[Any] = [object() for _ in flow.uses]
+    found, before = [], 0
+    for step in with_drops(steps, flow, live, keep=set()):
+        if isinstance(step, Drop):
+            found += [(before, slot) for slot in step._slots]
+        else:
+            before += 1
+    return found
+
+
+def test_a_loop_keeps_what_its_next_round_reads() -> None:
+    before = Flow([uses("", "1"), uses("", "2")], (1,))
+    loop = Flow([uses("12", "3"), uses("3", "1")], (1, 2))
+    after = Flow([uses("1", "")], ())
+    assert live_out([before, loop, after]) == [{1, 2}, {1, 2}, set()]
+    assert dropped(loop, {1, 2}) == [(2, 3)]
+
+
+def test_a_register_written_again_is_not_dropped() -> None:
+    flow = Flow([uses("1", "2"), uses("", "1"), uses("2", "")], ())
+    assert dropped(flow, {1}) == [(3, 2)]
+
+
+def test_a_guarded_write_keeps_the_old_value_alive() -> None:
+    branch = Flow([uses("4", "1", partial=True)], ())
+    assert live_out([Flow([], (1,)), branch])[0] == {4}
+    flow = Flow([uses("", "1"), uses("4", "1", partial=True)], ())
+    assert (2, 4) in dropped(flow, {1})
+    assert (1, 1) not in dropped(flow, {1})
+
+
+def test_a_result_that_is_never_read_is_dropped() -> None:
+    assert dropped(Flow([uses("", "5")], ()), set()) == [(1, 5)]

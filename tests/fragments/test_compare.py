@@ -1,0 +1,227 @@
+"""Prediction, comparison, query and receipts on runs that no device made.
+
+The registers are built here with the manual's groupID and threadID_in_group, not with the layouts
+of ``ptxlab.isa``, so that agreement means something.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import json
+from fractions import Fraction
+from pathlib import Path
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.errors import PtxlabError
+from ptxlab.fragments import (
+    ADDRESSING,
+    NUMBERED,
+    ONES,
+    Fill,
+    FragmentReport,
+    Mismatch,
+    Run,
+    Selection,
+    inputs,
+    receipts,
+    select,
+)
+from ptxlab.fragments.compare import mismatches
+from ptxlab.fragments.fill import Array
+from ptxlab.fragments.predict import bits, product
+from ptxlab.isa import INSTRUCTIONS, TARGETS, MatrixInstruction, find
+
+SM90 = TARGETS["sm_90a"]
+BF16 = find("m16n8k16", "bf16")
+F16 = find("m16n8k16", "f16")
+
+
+def pattern(value: float, dtype: type) -> int:
+    return int(bits(np.array([value], dtype))[0])
+
+
+def pairs_of_a(matrix: Array) -> Array:
+    words = np.zeros((32, 4), np.uint32)
+    for lane, register in itertools.product(range(32), range(4)):
+        row = lane // 4 + 8 * (register % 2)
+        col = 2 * (lane % 4) + 8 * (register // 2)
+        words[lane, register] = int(matrix[row, col]) | int(matrix[row, col + 1]) << 16
+    return words
+
+
+def pairs_of_b(matrix: Array) -> Array:
+    words = np.zeros((32, 2), np.uint32)
+    for lane, register in itertools.product(range(32), range(2)):
+        row, col = 2 * (lane % 4) + 8 * register, lane // 4
+        words[lane, register] = int(matrix[row, col]) | int(matrix[row + 1, col]) << 16
+    return words
+
+
+def accumulators(matrix: Array) -> Array:
+    singles = np.zeros((32, 4), np.uint32)
+    for lane, i in itertools.product(range(32), range(4)):
+        singles[lane, i] = matrix[lane // 4 + 8 * (i // 2), 2 * (lane % 4) + i % 2]
+    if matrix.dtype == np.uint32:
+        return singles
+    return singles[:, 0::2] | singles[:, 1::2] << 16
+
+
+def right_run(instruction: MatrixInstruction, fill: Fill) -> Run:
+    given = inputs(instruction, fill)
+    d = bits(product(instruction, given))
+    registers = {
+        "A": pairs_of_a(bits(given.a)),
+        "B": pairs_of_b(bits(given.b)),
+        "C": accumulators(bits(given.c)),
+        "D": accumulators(d),
+    }
+    return Run(given, registers, d)
+
+
+def right_report(instruction: MatrixInstruction, fill: Fill = NUMBERED) -> FragmentReport:
+    fills = dict.fromkeys((fill, NUMBERED, ADDRESSING))
+    runs = tuple(right_run(instruction, each) for each in fills)
+    return FragmentReport(instruction, "cuda", "Test GPU", SM90, runs, (), None)
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
+@pytest.mark.parametrize("fill", [NUMBERED, ONES, ADDRESSING])
+def test_right_registers_compare_equal(instruction: MatrixInstruction, fill: Fill) -> None:
+    assert mismatches(instruction, [right_run(instruction, fill)]) == ()
+
+
+def test_the_fills_tell_all_elements_apart() -> None:
+    for instruction in INSTRUCTIONS:
+        numbered, addressed = inputs(instruction, NUMBERED), inputs(instruction, ADDRESSING)
+        for matrix in (numbered.a, numbered.b, addressed.c, product(instruction, addressed)):
+            assert np.unique(bits(matrix)).size == matrix.size
+        both = addressed.a.astype(int) @ addressed.b.astype(int)
+        assert (both == 8 * np.arange(16)[:, None] + np.arange(8)).all()
+
+
+def exact_product(instruction: MatrixInstruction, fill: Fill, chunk: int) -> Array:
+    """D by exact fractions, rounded to nearest even after every chunk along k."""
+    given = inputs(instruction, fill)
+    rounded: type = np.float16 if instruction.d_type == "f16" else np.float32
+    d: Array = np.empty((16, 8), rounded)
+    for row, col in itertools.product(range(16), range(8)):
+        total = rounded(given.c[row, col])
+        for start in range(0, 16, chunk):
+            terms = (
+                Fraction(float(given.a[row, k])) * Fraction(float(given.b[k, col]))
+                for k in range(start, start + chunk)
+            )
+            if np.isfinite(total):
+                exact = float(Fraction(float(total)) + sum(terms))
+                with np.errstate(over="ignore"):
+                    total = rounded(exact)
+        d[row, col] = total
+    return d
+
+
+@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
+@pytest.mark.parametrize("fill", [NUMBERED, ONES, ADDRESSING])
+def test_product_is_exact_arithmetic_whatever_a_target_fuses(
+    instruction: MatrixInstruction, fill: Fill
+) -> None:
+    found = product(instruction, inputs(instruction, fill))
+    for chunk in sorted({target.dot16.chunk for target in TARGETS.values()}):
+        assert (bits(found) == bits(exact_product(instruction, fill, chunk))).all()
+
+
+def test_numbered_f16_overflows_to_infinity_and_f32_does_not() -> None:
+    wide = product(find("m16n8k16", "f16", "f32"), inputs(F16, NUMBERED))
+    narrow = product(F16, inputs(F16, NUMBERED))
+    assert wide.max() == (np.arange(240, 256) * np.arange(7, 128, 8)).sum()
+    assert (np.isinf(narrow) == (wide >= 65520)).all()
+    assert np.isinf(narrow).any()
+
+
+def test_a_swapped_register_is_found_where_it_is() -> None:
+    run = right_run(BF16, NUMBERED)
+    run.registers["A"][5, [1, 2]] = run.registers["A"][5, [2, 1]]
+    found = mismatches(BF16, [run])
+    assert len(found) == 4
+    # Lane 5 is group 1, thread 1: a1 is row 9, columns 2 and 3; a2 is row 1, columns 10 and 11.
+    expected, held = (pattern(v, ml_dtypes.bfloat16) for v in (9 * 16 + 2, 16 + 10))
+    assert found[0] == Mismatch(NUMBERED, "register", "A", 5, 1, 0, 9, 2, expected, held)
+
+
+def test_one_flipped_bit_in_each_place_is_one_mismatch() -> None:
+    for operand, where in (("A", 4), ("B", 2), ("C", 2), ("D", 2)):
+        for lane in (0, 17, 31):
+            for register in range(where):
+                run = right_run(F16, ADDRESSING)
+                run.registers[operand][lane, register] ^= np.uint32(1 << 16)
+                (found,) = mismatches(F16, [run])
+                assert (found.operand, found.lane, found.register) == (operand, lane, register)
+                assert (found.element, found.expected ^ found.found) == (1, 1)
+
+
+def test_a_wrong_result_in_memory_names_the_lane_that_should_have_stored_it() -> None:
+    run = right_run(BF16, ONES)
+    run.result[9, 3] = 0
+    (found,) = mismatches(BF16, [run])
+    assert (found.where, found.operand, found.row, found.col) == ("memory", "D", 9, 3)
+    assert (found.lane, found.register, found.element) == (5, 3, 0)
+    assert found.expected == pattern(16, np.float32)
+
+
+def test_select_narrows_to_a_lane_or_an_element() -> None:
+    report = right_report(BF16)
+    everything = select(report, Selection())
+    assert len(everything) == 256 + 128 + 128 + 128
+    lane = select(report, Selection(lane=5))
+    assert {held.place.lane for held in lane} == {5}
+    assert [held.layout.operand for held in lane] == ["A"] * 8 + ["B"] * 4 + ["C"] * 4 + ["D"] * 4
+    a, b, c, d = select(report, Selection(element=(3, 7)))
+    assert (a.place, a.bits) == ((15, 0, 1), pattern(3 * 16 + 7, ml_dtypes.bfloat16))
+    assert (b.place, c.place, d.place) == ((29, 0, 1), (15, 1, 0), (15, 1, 0))
+    assert [held.layout.operand for held in select(report, Selection(element=(3, 9)))] == ["A"]
+
+
+def test_select_refuses_what_is_not_there() -> None:
+    for selection in (Selection(lane=32), Selection(lane=-1)):
+        with pytest.raises(PtxlabError, match="no lane"):
+            selection.check(BF16)
+    with pytest.raises(PtxlabError, match=r"(?s)no operand has an element 16,0.*A 16 x 16"):
+        Selection(element=(16, 0)).check(BF16)
+    Selection(element=(15, 15)).check(BF16)
+
+
+def test_a_receipt_comes_back_and_proves_what_it_holds(tmp_path: Path) -> None:
+    path = receipts.write(right_report(F16), {"driver": "1.2"}, tmp_path)
+    data = json.loads(path.read_text())
+    assert (data["gpu"], data["arch"], data["versions"]["driver"]) == ("Test GPU", "sm_90a", "1.2")
+    assert "nvidia-nvjitlink" in data["versions"]
+    assert receipts.hardware(F16, tmp_path) == "Test GPU"
+    assert receipts.hardware(BF16, tmp_path) is None
+    assert receipts.hardware(F16, tmp_path / "none") is None
+
+
+def test_a_receipt_that_disagrees_or_is_not_whole_proves_nothing(tmp_path: Path) -> None:
+    path = receipts.write(right_report(BF16), {}, tmp_path)
+    whole = json.loads(path.read_text())
+    assert receipts.from_json(whole).proves
+    half = {**whole, "runs": whole["runs"][:1]}
+    assert not receipts.from_json(half).proves
+    words = whole["runs"][0]["registers"]["B"]
+    words[0], words[1] = words[1], words[0]
+    assert not receipts.from_json(whole).proves
+    with pytest.raises(PtxlabError, match="not a fragment receipt"):
+        receipts.from_json({**whole, "schema": "other"})
+
+
+def test_the_emulator_cannot_write_a_receipt(tmp_path: Path) -> None:
+    report = dataclasses.replace(right_report(BF16), device_kind="emulator")
+    with pytest.raises(PtxlabError, match="needs a GPU"):
+        receipts.write(report, {}, tmp_path)
+
+
+def test_every_receipt_in_the_repository_proves_its_instruction() -> None:
+    for receipt in receipts.read_all(receipts.FOLDER):
+        assert receipt.proves, f"{receipt.instruction.name} on {receipt.gpu}"

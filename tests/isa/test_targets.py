@@ -1,0 +1,47 @@
+"""Targets and types: what runs where, and how wide a value is."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxlab.isa import TARGETS, TYPES
+
+
+@pytest.mark.parametrize(
+    ("target", "needed", "runs"),
+    [
+        ("sm_90a", "sm_80", True),
+        ("sm_90a", "sm_90", True),
+        ("sm_90a", "sm_90a", True),
+        ("sm_90", "sm_90a", False),
+        ("sm_100a", "sm_90a", False),
+        ("sm_120a", "sm_100a", False),
+        ("sm_120a", "sm_90", True),
+        ("sm_80", "sm_86", False),
+        ("sm_75", "sm_80", False),
+        ("sm_100a", "sm_100f", True),
+        ("sm_103a", "sm_100f", True),
+        ("sm_100a", "sm_103f", False),
+        ("sm_120a", "sm_100f", False),
+        ("sm_100", "sm_100f", False),
+    ],
+)
+def test_what_runs_where(target: str, needed: str, runs: bool) -> None:
+    """PTX ISA, ".target": plain code runs on anything newer, ``a`` on itself, ``f`` in its family."""
+    assert TARGETS[target].runs(needed) is runs
+
+
+def test_names_and_capabilities_agree() -> None:
+    for name, target in TARGETS.items():
+        assert name == target.name == f"sm_{target.capability}{target.suffix}"
+
+
+def test_types_are_as_wide_as_their_names_say() -> None:
+    for name, scalar in TYPES.items():
+        digits = "".join(c for c in name.removesuffix("x2") if c.isdigit())
+        width = 1 if name == "pred" else int(digits) * (2 if name.endswith("x2") else 1)
+        container = 32 if name == "tf32" else width
+        assert scalar.bits == container, name
+        assert scalar.bytes == max(1, container // 8)
+        assert np.zeros(1, scalar.dtype).itemsize == scalar.bytes

@@ -1,0 +1,335 @@
+"""Every shipped program: its header, its assembly, and its Run lines executed and checked."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab import resources
+from ptxlab.cli import values
+from ptxlab.device.protocol import Device
+from ptxlab.syntax.header import Header, read_header
+from ptxlab.toolchain import compile_cuda, link_ptx
+
+Array = npt.NDArray[Any]
+
+NAMES = resources.names()
+PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]
+HANDWRITTEN = [name for name in NAMES if name.endswith(".ptx")]
+TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+
+
+def text_of(name: str) -> str:
+    return resources.path(name).read_text()
+
+
+def header_of(name: str) -> Header:
+    return read_header(text_of(name), name)
+
+
+# ---- headers --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_header_says_what_the_file_is(name: str) -> None:
+    header = header_of(name)
+    assert header.title.endswith(".")
+    assert len(header.title) < 100
+    assert header.idea
+    assert header.instruction
+    assert header.section
+
+
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_header_says_how_to_run_it(name: str) -> None:
+    header = header_of(name)
+    assert header.launch
+    assert header.expect
+    entries = re.findall(
+        r"\.entry (\w+)|extern \"C\" __global__ [^;{]*?(\w+)\((?=int)", text_of(name)
+    )
+    declared = [first or second for first, second in entries]
+    runs = [run_of(words) for words in header.runs]
+    assert [run.kernel for run in runs] == declared
+    assert {run.file for run in runs} == {name}
+    assert set(header.parameters) == {argument for run in runs for argument, _ in run.args}
+
+
+@pytest.mark.parametrize("name", [n for n in PROGRAMS if n.endswith(".cu")])
+def test_header_lists_the_macros(name: str) -> None:
+    assert set(header_of(name).macros) == set(
+        re.findall(r"#ifndef (\w+)\n#define \1 ", text_of(name))
+    )
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_lines_fit_the_page(name: str) -> None:
+    assert max(map(len, text_of(name).splitlines())) <= 100
+
+
+# ---- assembly -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("arch", TARGETS)
+@pytest.mark.parametrize("name", PROGRAMS)
+def test_assembles_without_spills(name: str, arch: str) -> None:
+    text = text_of(name)
+    if name.endswith(".cu"):
+        text = compile_cuda(text, path=str(resources.path(name)), arch="sm_80")
+    kernels = link_ptx(text, arch=arch, path=name).kernels
+    for run in header_of(name).runs:
+        used = kernels[run_of(run).kernel]
+        assert used.spill_stores == used.spill_loads == 0
+        assert used.registers <= 255
+
+
+def functions_of(name: str) -> dict[str, str]:
+    """The device functions of a PTX file with the comment above each, by their first lines."""
+    found = re.findall(r"((?://[^\n]*\n)*)(\.func .*?)\n\{\n(.*?)\n\}\n", text_of(name), re.DOTALL)
+    return {signature: comment + body for comment, signature, body in found}
+
+
+def test_functions_of_the_same_name_are_the_same() -> None:
+    seen: dict[str, str] = {}
+    shared = 0
+    for name in HANDWRITTEN:
+        for signature, body in functions_of(name).items():
+            shared += signature in seen
+            assert seen.setdefault(signature, body) == body, f"{signature} in {name}"
+    assert shared >= 8
+
+
+@pytest.mark.parametrize("types", ["bf16_f32", "f16_f32", "f16_f16"])
+def test_mma_programs_issue_one_mma(types: str) -> None:
+    code = [
+        line for line in text_of(f"ptx/mma_m16n8k16_{types}.ptx").splitlines() if "//" not in line
+    ]
+    dtype, acc = types.split("_")
+    (line,) = [line for line in code if "mma.sync" in line]
+    assert line.strip() == f"mma.sync.aligned.m16n8k16.row.col.{acc}.{dtype}.{dtype}.{acc}"
+
+
+# ---- Run lines ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    file: str
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    args: tuple[tuple[str, str], ...]
+
+
+def _dim(text: str) -> tuple[int, ...]:
+    return tuple(map(int, text.split(",")))
+
+
+def run_of(words: tuple[str, ...]) -> Run:
+    """Read a Run line, apart from the command line's own parser."""
+    assert words[:2] == ("ptxlab", "run")
+    parser = argparse.ArgumentParser()
+    parser.add_argument("file")
+    parser.add_argument("--kernel", required=True)
+    parser.add_argument("--grid", type=_dim, required=True)
+    parser.add_argument("--block", type=_dim, required=True)
+    parser.add_argument("--shared", type=int, default=0)
+    parser.add_argument("--arg", action="append", type=values.split)
+    read = parser.parse_args(words[2:])
+    return Run(read.file, read.kernel, read.grid, read.block, read.shared, tuple(read.arg))
+
+
+def execute(device: Device, run: Run, source: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Launch a Run line on ``source``; return the arguments as they were and as they are then."""
+    before: dict[str, Any] = {}
+    given: list[Any] = []
+    for name, text in run.args:
+        value = values.read(name, text, (0,))
+        if isinstance(value, values.ArrayValue):
+            before[name] = value.array
+            given.append(device.upload(value.array))
+        else:
+            before[name] = value
+            given.append(value)
+    device.load(source).kernel(run.kernel).launch(run.grid, run.block, given, run.shared)
+    after = {
+        name: buffer.numpy() if isinstance(before[name], np.ndarray) else before[name]
+        for name, buffer in zip(before, given, strict=True)
+    }
+    return before, after
+
+
+def words(low: Array, high: Array) -> Array:
+    """Pairs of 16-bit elements as 32-bit registers."""
+    return low.astype(np.uint32) | high.astype(np.uint32) << 16
+
+
+LANE = np.arange(32)
+G, Q = LANE // 4, LANE % 4
+
+
+def expected_a(tile: Array) -> Array:
+    columns = [
+        words(tile[G + r, 2 * Q + c], tile[G + r, 2 * Q + c + 1]) for c in (0, 8) for r in (0, 8)
+    ]
+    return np.stack(columns, axis=1)
+
+
+def expected_b(tile: Array) -> Array:
+    return np.stack([words(tile[2 * Q + r, G], tile[2 * Q + r + 1, G]) for r in (0, 8)], axis=1)
+
+
+def expected_c(tile: Array) -> Array:
+    return np.stack([tile[G + r, 2 * Q + c] for r in (0, 8) for c in (0, 1)], axis=1)
+
+
+def tile_at(x: dict[str, Any], height: int, width: int) -> tuple[slice, slice]:
+    row, column = height * x["tile_row"], width * x["tile_column"]
+    return slice(row, row + height), slice(column, column + width)
+
+
+def check_fragment_a(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(
+        after["out"], expected_a(before["matrix"][tile_at(before, 16, 16)])
+    )
+    assert after["out"][0, 0] == 0x04210420
+
+
+def check_fragment_b(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(
+        after["out"], expected_b(before["matrix"][tile_at(before, 16, 8)])
+    )
+
+
+def check_fragment_c(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(
+        after["out"], expected_c(before["matrix"][tile_at(before, 16, 8)])
+    )
+
+
+def check_fragment_d(before: dict[str, Any], after: dict[str, Any]) -> None:
+    tile = tile_at(before, 16, 8)
+    np.testing.assert_array_equal(expected_c(after["matrix"][tile]), before["in"])
+    rest = after["matrix"].copy()
+    rest[tile] = 0
+    assert not rest.any()
+
+
+def check_ldmatrix(before: dict[str, Any], after: dict[str, Any]) -> None:
+    tile = before["tile"]
+    for j in range(tile.shape[1] // 8):
+        matrix = tile[:, 8 * j : 8 * j + 8]
+        np.testing.assert_array_equal(
+            after["out"][:, j], words(matrix[G, 2 * Q], matrix[G, 2 * Q + 1])
+        )
+
+
+def check_ldmatrix_trans(before: dict[str, Any], after: dict[str, Any]) -> None:
+    tile = before["tile"]
+    for j in range(tile.shape[1] // 8):
+        matrix = tile[:, 8 * j : 8 * j + 8]
+        np.testing.assert_array_equal(
+            after["out"][:, j], words(matrix[2 * Q, G], matrix[2 * Q + 1, G])
+        )
+
+
+def check_product(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """D = A * B + C within what steps of 8 products may lose; see ptxlab.gemm.reference."""
+    a, b = before["a"].astype(np.float64), before["b"].astype(np.float64)
+    c, d = before["d"].astype(np.float64), after["d"].astype(np.float64)
+    rounding = 2.0**-10 if before["d"].dtype == np.float16 else 2.0**-23
+    step = 2.0**-23 if before["a"].dtype == np.float32 else rounding + 9 * 2.0**-24
+    bound = -(-a.shape[1] // 8) * step * (abs(a) @ abs(b) + abs(c))
+    assert (abs(d - (a @ b + c)) <= bound).all()
+
+
+CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
+    "fragment_a": check_fragment_a,
+    "fragment_b": check_fragment_b,
+    "fragment_c": check_fragment_c,
+    "fragment_d": check_fragment_d,
+    **{f"ldmatrix_x{count}": check_ldmatrix for count in (1, 2, 4)},
+    **{f"ldmatrix_x{count}_trans": check_ldmatrix_trans for count in (1, 2, 4)},
+    **{f"mma_m16n8k16_{types}": check_product for types in ("bf16_f32", "f16_f32", "f16_f16")},
+    "gemm_m16n8k16_bf16_f32": check_product,
+    "naive": check_product,
+    "tensor_core": check_product,
+}
+
+RUNS = {run.kernel: run for name in PROGRAMS for run in map(run_of, header_of(name).runs)}
+
+
+def test_every_kernel_has_a_check() -> None:
+    assert RUNS.keys() == CHECKS.keys()
+
+
+@pytest.mark.parametrize("kernel", RUNS)
+def test_run_line_does_what_it_says(device: Device, kernel: str) -> None:
+    run = RUNS[kernel]
+    before, after = execute(device, run, resources.path(run.file))
+    CHECKS[kernel](before, after)
+    changed = {
+        name
+        for name, value in before.items()
+        if isinstance(value, np.ndarray) and value.tobytes() != after[name].tobytes()
+    }
+    assert changed == ({"matrix"} if kernel == "fragment_d" else changed & {"out", "d"})
+    assert changed
+
+
+def test_expected_registers_of_ldmatrix(device: Device) -> None:
+    found = {
+        name: execute(device, RUNS[name], resources.path("ptx/ldmatrix.ptx"))[1]["out"][5, 0]
+        for name in ("ldmatrix_x1", "ldmatrix_x1_trans")
+    }
+    assert found == {"ldmatrix_x1": 0x000B000A, "ldmatrix_x1_trans": 0x00190011}
+    expect = header_of("ptx/ldmatrix.ptx").expect
+    assert "0x000b000a" in expect
+    assert "0x00190011" in expect
+
+
+# What a slip of the pen would be, and the kernels that must notice it.
+SLIPS = [
+    ("ptx/fragment_mappers.ptx", "[upper + 16]", "[lower + 16]", ["fragment_a"]),
+    ("ptx/fragment_mappers.ptx", "shr.u32         g, lane, 2", "shr.u32         g, lane, 3", None),
+    ("ptx/fragment_mappers.ptx", "mov.b32         b0, {low, high}", "mov.b32         b0, {high, low}", ["fragment_b"]),
+    ("ptx/fragment_mappers.ptx", "mad.wide.u32    lower, leading, 32", "mad.wide.u32    lower, leading, 16", ["fragment_c", "fragment_d"]),
+    ("ptx/ldmatrix.ptx", "m8n8.x4.trans", "m8n8.x4", ["ldmatrix_x4_trans"]),
+    ("ptx/ldmatrix.ptx", "shr.u32         matrix, piece, 3", "shr.u32         matrix, piece, 4", ["ldmatrix_x2", "ldmatrix_x4"]),
+    ("ptx/mma_m16n8k16_bf16_f32.ptx", "add.u32         step, step, 1", "add.u32         step, step, 2", ["mma_m16n8k16_bf16_f32"]),
+    ("ptx/mma_m16n8k16_f16_f32.ptx", "{b0, b1}, {d0", "{b1, b0}, {d0", ["mma_m16n8k16_f16_f32"]),
+    ("ptx/mma_m16n8k16_f16_f16.ptx", "st.global.b32   [lower], d1", "st.global.b32   [lower], d0", ["mma_m16n8k16_f16_f16"]),
+    ("ptx/gemm_m16n8k16_bf16_f32.ptx", "add.u32         below, top, 1", "add.u32         below, top, 0", ["gemm_m16n8k16_bf16_f32"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "old", "new", "kernels"), SLIPS)
+def test_a_slip_is_noticed(
+    device: Device, file: str, old: str, new: str, kernels: list[str] | None
+) -> None:
+    text = text_of(file)
+    assert old in text
+    faulty = text.replace(old, new)
+    for kernel in kernels or [name for name, run in RUNS.items() if run.file == file]:
+        before, after = execute(device, RUNS[kernel], faulty)
+        with pytest.raises(AssertionError):
+            CHECKS[kernel](before, after)
+
+
+def test_checks_accept_nothing_but_the_right_register() -> None:
+    """The expected layouts cover a tile exactly once."""
+    tile = np.arange(256, dtype=np.uint16).reshape(16, 16)
+    for expected, part in ((expected_a, tile), (expected_b, tile[:, :8])):
+        registers = expected(part)
+        halves = np.stack([registers & 0xFFFF, registers >> 16])
+        assert sorted(halves.flat) == sorted(part.flat)
+    assert sorted(expected_c(tile[:, :8]).flat) == sorted(tile[:, :8].flat)

@@ -1,0 +1,103 @@
+"""The README keeps its word: every command and every program in it is run, every output compared."""
+
+from __future__ import annotations
+
+import contextlib
+import doctest
+import io
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import NoReturn
+
+import pytest
+
+from ptxlab.cli.main import main
+from ptxlab.errors import DeviceUnavailable
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def blocks(language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+
+
+def sessions() -> list[tuple[str, str]]:
+    """Return the (command, output) pairs of the console blocks."""
+    found = []
+    for block in blocks("console"):
+        for session in block.split("$ ")[1:]:
+            command, _, output = session.replace("\\\n", "").partition("\n")
+            found.append((command, output))
+    return found
+
+
+def same(expected: str, found: str) -> bool:
+    """Compare an output with the README, where ``...`` stands for anything."""
+    return doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
+
+
+def no_gpu(ordinal: int, target: object) -> NoReturn:
+    """Stand in for a GPU: the README shows a machine without one."""
+    raise DeviceUnavailable("no GPU can be used: no NVIDIA driver is installed")
+
+
+@pytest.mark.parametrize(("command", "expected"), sessions())
+def test_each_command_prints_what_the_readme_shows(
+    command: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    command, _, status = command.partition("    # exit status ")
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ptxlab.device.opening._open_cuda", no_gpu)
+    words = shlex.split(command)
+    assert words[0] == "ptxlab"
+    output = io.StringIO()
+    with contextlib.redirect_stdout(output), contextlib.redirect_stderr(output):
+        assert main(words[1:]) == int(status or 0)
+    assert same(expected, output.getvalue()), output.getvalue()
+
+
+def test_each_program_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
+    (program,) = blocks("python")
+    promised = re.findall(r"# prints (.*)$", program, re.MULTILINE)
+    done = subprocess.run(
+        [sys.executable, "-c", program],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.returncode == 0, done.stderr
+    assert promised
+    assert done.stdout.splitlines() == promised
+
+
+def test_each_script_and_file_it_names_is_there() -> None:
+    (first,) = blocks("sh")
+    scripts = [line.split()[0] for line in first.splitlines()]
+    assert scripts == ["scripts/demo", "scripts/test"]
+    for name in (*scripts, "scripts/check", "scripts/gpu", ".ci/run"):
+        assert os.access(ROOT / name, os.X_OK), name
+    named = re.findall(r"`((?:scripts|ptx|kernels|tests|docs|ptxlab)/[\w./]*)`", README)
+    named += re.findall(r"\]\(([\w./]+)\)", README) + re.findall(r'src="([\w./]+)"', README)
+    assert {"docs/fragment.svg", "CONTRIBUTING.md", "scripts/gpu"} <= set(named)
+    for name in named:
+        assert (ROOT / name).exists(), name
+
+
+def test_the_picture_is_drawn_from_the_layouts_of_today() -> None:
+    done = subprocess.run(
+        [sys.executable, "docs/fragment.py", "--check"],
+        cwd=ROOT,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )
+    assert done.returncode == 0, "run python docs/fragment.py"
+
+
+def test_the_comparison_would_see_a_difference() -> None:
+    assert same("a ... c\n", "a b c\n")
+    assert not same("a ... c\n", "a b d\n")

@@ -1,0 +1,333 @@
+import os
+import re
+import struct
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain import Cubin, compile_cuda, disassemble, link_ptx, nvrtc
+from ptxlab.toolchain.absent import ToolAbsent
+from ptxlab.toolchain.includes import scan
+
+SAXPY = """
+extern "C" __global__ void saxpy(float a, const float* x, float* y, unsigned n) {
+    unsigned i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = a * x[i] + y[i];
+}
+"""
+
+PTX = """.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 %r<3>;
+    .reg .b64 %rd<2>;
+    .shared .align 16 .b8 tile[1024];
+    ld.param.u64 %rd1, [out];
+    mov.u32 %r1, %tid.x;
+    st.shared.u32 [tile], %r1;
+    bar.sync 0;
+    ld.shared.u32 %r2, [tile+4];
+    st.global.u32 [%rd1], %r2;
+    ret;
+}
+"""
+
+
+@pytest.fixture(autouse=True)
+def _own_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The paths NVRTC was really run on."""
+    seen: list[str] = []
+    real = nvrtc._compile
+
+    def spy(source: str, path: str, arch: str, arguments: list[str]) -> bytes:
+        seen.append(path)
+        return real(source, path, arch, arguments)
+
+    monkeypatch.setattr(nvrtc, "_compile", spy)
+    return seen
+
+
+@pytest.mark.parametrize("arch", ["sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_compiled_ptx_is_for_the_arch_and_assembles(arch: str) -> None:
+    ptx = compile_cuda(SAXPY, path="saxpy.cu", arch=arch)
+    assert f".target {arch}" in ptx
+    assert "\0" not in ptx
+    assert ".entry saxpy(" in ptx
+    assert list(link_ptx(ptx, arch=arch).kernels) == ["saxpy"]
+
+
+def test_options_reach_the_compiler() -> None:
+    source = 'extern "C" __global__ void k(int* p) { *p = VALUE; }'
+    ptx = compile_cuda(source, path="k.cu", arch="sm_80", options=["-DVALUE=4711"])
+    assert "4711" in ptx
+
+
+def test_cuda_headers_are_there() -> None:
+    source = """#include <cuda_bf16.h>
+    #include <cuda/std/cstdint>
+    extern "C" __global__ void k(__nv_bfloat16* p, cuda::std::uint32_t n) { p[n] = 1.0f; }"""
+    assert ".entry k(" in compile_cuda(source, path="k.cu", arch="sm_90a")
+
+
+def test_header_beside_the_source(tmp_path: Path, compilations: list[str]) -> None:
+    (tmp_path / "inner").mkdir()
+    (tmp_path / "outer.cuh").write_text('#include "inner/value.cuh"\n')
+    value = tmp_path / "inner" / "value.cuh"
+    source = '#include "outer.cuh"\nextern "C" __global__ void k(int* p) { *p = VALUE; }'
+    path = str(tmp_path / "k.cu")
+    for number in (111, 222, 222, 111):
+        value.write_text(f"#define VALUE {number}\n")
+        assert str(number) in compile_cuda(source, path=path, arch="sm_80")
+    assert len(compilations) == 2, "a changed header of a header compiles again, an unchanged never"
+
+
+def test_include_paths_and_option_paths(tmp_path: Path, compilations: list[str]) -> None:
+    header = tmp_path / "value.cuh"
+    source = '#include <value.cuh>\nextern "C" __global__ void k(int* p) { *p = VALUE; }'
+    for number in (111, 222):
+        header.write_text(f"#define VALUE {number}\n")
+        for place in ({"include_paths": [tmp_path]}, {"options": [f"-I{tmp_path}"]}):
+            ptx = compile_cuda(source, path="k.cu", arch="sm_80", **place)
+            assert str(number) in ptx
+    assert len(compilations) == 4
+
+
+def test_header_that_appears_later_is_found(tmp_path: Path) -> None:
+    source = (
+        '#if __has_include("extra.cuh")\n#include "extra.cuh"\n#else\n#define VALUE 111\n#endif\n'
+        'extern "C" __global__ void k(int* p) { *p = VALUE; }'
+    )
+    path = str(tmp_path / "k.cu")
+    assert "111" in compile_cuda(source, path=path, arch="sm_80")
+    (tmp_path / "extra.cuh").write_text("#define VALUE 222\n")
+    assert "222" in compile_cuda(source, path=path, arch="sm_80")
+
+
+def test_include_named_by_a_macro_is_never_cached(tmp_path: Path, compilations: list[str]) -> None:
+    header = tmp_path / "value.cuh"
+    source = (
+        '#define HEADER "value.cuh"\n#include HEADER\n'
+        'extern "C" __global__ void k(int* p) { *p = VALUE; }'
+    )
+    for number in (111, 222):
+        header.write_text(f"#define VALUE {number}\n")
+        ptx = compile_cuda(source, path=str(tmp_path / "k.cu"), arch="sm_80")
+        assert str(number) in ptx
+    assert len(compilations) == 2
+
+
+def test_pre_included_header_is_never_cached(tmp_path: Path, compilations: list[str]) -> None:
+    header = tmp_path / "value.cuh"
+    source = 'extern "C" __global__ void k(int* p) { *p = VALUE; }'
+    for number in (111, 222):
+        header.write_text(f"#define VALUE {number}\n")
+        options = [f"--pre-include={header}"]
+        assert str(number) in compile_cuda(source, path="k.cu", arch="sm_80", options=options)
+    assert len(compilations) == 2
+
+
+def test_scan_follows_circles_once(tmp_path: Path) -> None:
+    (tmp_path / "a.cuh").write_text('#include "b.cuh"\n')
+    (tmp_path / "b.cuh").write_text('  #  include "a.cuh"\n#include <gone.h>\n')
+    found = scan('#include \\\n"a.cuh"\n', tmp_path, [])
+    assert [Path(name).name for name, _ in found.files] == ["a.cuh", "b.cuh"]
+    assert found.missing == ("gone.h",)
+    assert found.complete
+
+
+def test_cuda_error_has_its_place() -> None:
+    source = "__global__ void k(int* p) {\n    int x = 1;\n\t*p = x + nothing;\n}\n"
+    with pytest.raises(ToolchainError, match='identifier "nothing" is undefined') as caught:
+        compile_cuda(source, path="dir/bad.cu", arch="sm_90a")
+    place = caught.value.location
+    assert place is not None
+    assert (place.path, place.line, place.text) == ("dir/bad.cu", 3, "\t*p = x + nothing;")
+    assert place.text[place.column - 1 :].startswith("nothing")
+    assert caught.value.exit_status == 4
+
+
+def test_error_inside_a_header_names_the_header(tmp_path: Path) -> None:
+    (tmp_path / "bad.cuh").write_text("\n__device__ int f() { return nothing; }\n")
+    with pytest.raises(ToolchainError) as caught:
+        compile_cuda('#include "bad.cuh"\n', path=str(tmp_path / "k.cu"), arch="sm_90a")
+    place = caught.value.location
+    assert place is not None
+    assert (Path(place.path).name, place.line) == ("bad.cuh", 2)
+    assert place.text[place.column - 1 :].startswith("nothing")
+
+
+def test_missing_host_header_has_a_hint() -> None:
+    with pytest.raises(ToolchainError) as caught:
+        compile_cuda("#include <stdint.h>\n", path="k.cu", arch="sm_90a")
+    assert caught.value.hint is not None
+    assert "cuda/std/cstdint" in caught.value.hint
+
+
+@pytest.mark.parametrize("arch", ["sm_99", "sm_20", "nonsense"])
+def test_unknown_arch_is_refused_by_both_tools(arch: str) -> None:
+    with pytest.raises(ToolchainError, match=arch):
+        compile_cuda(SAXPY, path="k.cu", arch=arch)
+    with pytest.raises(ToolchainError, match=arch):
+        link_ptx(PTX, arch=arch)
+
+
+def test_unknown_options_are_refused() -> None:
+    with pytest.raises(ToolchainError, match="-nonsense"):
+        compile_cuda(SAXPY, path="k.cu", arch="sm_90a", options=["-nonsense"])
+    with pytest.raises(ToolchainError, match="-nonsense"):
+        link_ptx(PTX, arch="sm_90a", options=["-nonsense"])
+
+
+def test_resources_of_a_kernel() -> None:
+    cubin = link_ptx(PTX, arch="sm_90a")
+    assert cubin.image[:4] == b"\x7fELF"
+    found = cubin.kernels["k"]
+    assert (found.kernel, found.shared, found.barriers) == ("k", 1024, 1)
+    assert 4 <= found.registers <= 32
+    assert (found.stack, found.spill_stores, found.spill_loads) == (0, 0, 0)
+
+
+def test_spills_of_one_kernel_are_not_anothers() -> None:
+    source = """
+    __device__ __noinline__ float pick(const float* p, int i) {
+        float local[40];
+        for (int j = 0; j < 40; j++) local[j] = p[j] * p[i];
+        return local[i];
+    }
+    extern "C" __global__ void __launch_bounds__(1024, 2) spilling(float* p) {
+        float v[80];
+        #pragma unroll
+        for (int i = 0; i < 80; i++) v[i] = p[i * 17 + threadIdx.x];
+        __syncthreads();
+        #pragma unroll
+        for (int i = 0; i < 80; i++) p[i * 3 + threadIdx.x] = v[i] + v[i * 7 % 80];
+    }
+    extern "C" __global__ void calling(float* p) { p[0] = pick(p, threadIdx.x); }
+    """
+    kernels = link_ptx(compile_cuda(source, path="k.cu", arch="sm_90a"), arch="sm_90a").kernels
+    assert sorted(kernels) == ["calling", "spilling"]
+    assert kernels["spilling"].registers == 32
+    assert kernels["spilling"].spill_stores > 0
+    assert kernels["spilling"].spill_loads > 0
+    assert kernels["calling"].spill_stores == 0
+
+
+def test_ptx_error_has_its_place() -> None:
+    with pytest.raises(ToolchainError, match=r"Unknown modifier '\.sink'") as caught:
+        link_ptx(PTX.replace("bar.sync", "bar.sink"), arch="sm_90a", path="bad.ptx")
+    place = caught.value.location
+    assert place is not None
+    assert (place.path, place.line, place.text.strip()) == ("bad.ptx", 12, "bar.sink 0;")
+    assert place.text[place.column - 1 :].startswith(".sink")
+
+
+@pytest.mark.parametrize(
+    ("arch", "accepted"), [("sm_80", False), ("sm_90", False), ("sm_90a", True), ("sm_100a", False)]
+)
+def test_linking_certifies_a_target(arch: str, accepted: bool) -> None:
+    wgmma = PTX.replace("bar.sync 0;", "wgmma.fence.sync.aligned;")
+    if accepted:
+        assert link_ptx(wgmma, arch=arch).arch == arch
+    else:
+        with pytest.raises(ToolchainError):
+            link_ptx(wgmma, arch=arch)
+
+
+def test_too_new_ptx_is_refused() -> None:
+    with pytest.raises(ToolchainError, match=r"Unsupported \.version 99\.0"):
+        link_ptx(PTX.replace("8.0", "99.0"), arch="sm_90a")
+
+
+def test_two_texts_link_and_a_kernel_defined_twice_does_not() -> None:
+    both = link_ptx([PTX, PTX.replace("k(", "k2(")], arch="sm_90a")
+    assert sorted(both.kernels) == ["k", "k2"]
+    with pytest.raises(ToolchainError, match="kernel k is defined in more than one"):
+        link_ptx([PTX, PTX], arch="sm_90a", path="twice.ptx")
+
+
+def test_stored_cubin_equals_the_linked_one() -> None:
+    first = link_ptx(PTX, arch="sm_90a")
+    assert link_ptx(PTX, arch="sm_90a") == first
+    # e_flags of the ELF header tell architectures apart, so no arch gets another's entry.
+    plain = PTX.replace("sm_90a", "sm_80")
+    flags = [
+        struct.unpack_from("<I", link_ptx(plain, arch=arch).image, 48)[0]
+        for arch in ("sm_80", "sm_89", "sm_80")
+    ]
+    assert flags[0] == flags[2] != flags[1]
+
+
+def test_sass_names_the_lines_of_the_ptx() -> None:
+    sass = disassemble(link_ptx(PTX, arch="sm_90a"))
+    store = PTX.splitlines().index("    st.global.u32 [%rd1], %r2;") + 1
+    after = re.split(r'//## File "[^"]*", line (\d+)', sass)
+    by_line = dict(zip(map(int, after[1::2]), after[2::2], strict=True))
+    assert "STG" in by_line[store]
+    assert all("STG" not in text for line, text in by_line.items() if line != store)
+
+
+def test_disassembling_takes_bytes_and_refuses_rubbish() -> None:
+    cubin = link_ptx(PTX, arch="sm_90a")
+    assert disassemble(cubin.image) == disassemble(cubin)
+    with pytest.raises(ToolchainError, match="nvdisasm"):
+        disassemble(b"no cubin at all")
+    with pytest.raises(ToolchainError, match="nvdisasm"):
+        disassemble(Cubin("sm_90a", cubin.image[:200], ""))
+
+
+def test_unwritable_cache_breaks_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    monkeypatch.setenv("XDG_CACHE_HOME", str(blocked))
+    source = '#include <cuda_bf16.h>\nextern "C" __global__ void k(__nv_bfloat16* p) { *p = 1.f; }'
+    cubin = link_ptx(compile_cuda(source, path="k.cu", arch="sm_90a"), arch="sm_90a")
+    assert "STG" in disassemble(cubin)
+
+
+ABSENT: dict[str, tuple[str, Callable[[], object]]] = {
+    "NVRTC": ("nvrtc", lambda: compile_cuda(SAXPY, path="k.cu", arch="sm_90a")),
+    "nvJitLink": ("nvjitlink", lambda: link_ptx(PTX, arch="sm_90a")),
+}
+
+
+@pytest.mark.parametrize("tool", ABSENT)
+def test_absent_library_says_what_to_install(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    module, use = ABSENT[tool]
+    home: Any = sys.modules[f"ptxlab.toolchain.{module}"]
+    home._library.cache_clear()
+    monkeypatch.setitem(sys.modules, f"cuda.bindings.{module}", None)
+    monkeypatch.delattr(f"cuda.bindings.{module}")
+    try:
+        with pytest.raises(ToolAbsent, match=tool) as caught:
+            use()
+    finally:
+        home._library.cache_clear()
+    assert caught.value.exit_status == 3
+    assert "pip install" in str(caught.value)
+
+
+def test_no_driver_is_loaded() -> None:
+    code = (
+        "from ptxlab.toolchain import *\n"
+        f"cubin = link_ptx(compile_cuda({SAXPY!r}, path='k.cu', arch='sm_90a'), arch='sm_90a')\n"
+        "disassemble(cubin)\n"
+        "maps = open('/proc/self/maps').read() if __import__('os').path.exists('/proc/self/maps') else ''\n"
+        "assert 'libnvrtc' in maps or not maps\n"
+        "assert 'libcuda.so' not in maps\n"
+    )
+    ran = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, env=os.environ
+    )
+    assert ran.returncode == 0, ran.stderr

@@ -1,0 +1,165 @@
+"""A fragment report as text and as JSON."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import numpy as np
+import pytest
+
+from ptxlab.fragments import (
+    ADDRESSING,
+    NUMBERED,
+    Fill,
+    FragmentReport,
+    Run,
+    Selection,
+    inputs,
+)
+from ptxlab.fragments.compare import mismatches
+from ptxlab.fragments.predict import matrices
+from ptxlab.isa import TARGETS, MatrixInstruction, find
+from ptxlab.view.colour import on_terminal
+from ptxlab.view.fragments import as_json, text
+
+SM90 = TARGETS["sm_90a"]
+BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
+
+
+def run(instruction: MatrixInstruction, fill: Fill) -> Run:
+    given = inputs(instruction, fill)
+    expected = matrices(instruction, given)
+    registers = {o.operand: o.pack(expected[o.operand]) for o in instruction.operands}
+    return Run(given, registers, expected["D"])
+
+
+def report(instruction: MatrixInstruction, *, wrong: bool = False) -> FragmentReport:
+    runs = (run(instruction, NUMBERED), run(instruction, ADDRESSING))
+    if wrong:
+        runs[0].registers["A"][5, 2] = runs[0].registers["A"][6, 2]
+        runs[1].result[9, 3] ^= runs[1].result.dtype.type(1)
+    found = mismatches(instruction, runs)
+    return FragmentReport(instruction, "emulator", "ptxlab emulator", SM90, runs, found, None)
+
+
+def section(shown: str, title: str) -> list[str]:
+    """The lines below the title that starts with ``title``, up to the blank line."""
+    lines = shown.splitlines()
+    first = next(i for i, line in enumerate(lines) if line.startswith(title))
+    return lines[first : lines.index("", first)] if "" in lines[first:] else lines[first:]
+
+
+def test_lane_0_of_a_holds_the_eight_numbers_of_the_manual() -> None:
+    shown = text(report(BF16), Selection())
+    rows = section(shown, "A: 16 x 16")
+    assert rows[2].split() == ["lane", "a0", "a1", "a2", "a3"]
+    assert rows[3].split() == ["0", "0", "1", "128", "129", "8", "9", "136", "137"]
+    assert len(rows) == 3 + 32
+
+
+def test_every_cell_names_its_owner() -> None:
+    shown = text(report(BF16), Selection())
+    rows = section(shown, "A: lane and register")[2:]
+    for row, line in enumerate(rows):
+        index, *cells = line.split()
+        assert int(index) == row
+        for col, cell in enumerate(cells):
+            lane, register = cell.split(":a")
+            held = [BF16.operand("A").element(int(lane), int(register), i) for i in (0, 1)]
+            assert (row, col) in held
+    assert len(rows) == 16
+
+
+def test_plain_text_has_no_escape_and_aligned_columns() -> None:
+    for instruction in (BF16, F16):
+        shown = text(report(instruction), Selection())
+        assert "\x1b" not in shown
+        for title in ("A: lane", "B: lane", "C: lane", "D: lane", "D: as the program"):
+            assert len({len(line) for line in section(shown, title)[1:]}) == 1
+    assert "inf" in section(text(report(F16), Selection()), "D: as the program")[-1]
+
+
+def test_colour_changes_nothing_but_colour(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setenv("TERM", "xterm-256color")
+    monkeypatch.setenv("COLORTERM", "truecolor")
+    coloured = text(report(BF16), Selection(), on_terminal())
+    assert "\x1b[" in coloured
+    assert re.sub(r"\x1b\[[0-9;]*m", "", coloured) == text(report(BF16), Selection())
+    colours = {on_terminal()("x", lane) for lane in range(32)}
+    assert len(colours) == 32
+
+
+def test_verdicts_and_mismatches() -> None:
+    right = text(report(BF16), Selection())
+    assert "WRONG" not in right
+    assert "unverified on hardware" in right
+    wrong = text(report(BF16, wrong=True), Selection())
+    assert "layout    WRONG: 2 elements not as predicted" in wrong
+    assert "result    WRONG: 1 element not as predicted" in wrong
+    rows = [line.split() for line in section(wrong, "mismatches")[2:]]
+    assert rows[0] == ["numbered", "A", "register", "5", "2", "0", "1", "10", "26", "28"]
+    assert rows[1] == ["numbered", "A", "register", "5", "2", "1", "1", "11", "27", "29"]
+    assert rows[2][:8] == ["addressing", "D", "memory", "5", "3", "0", "9", "3"]
+
+
+def test_narrowing_to_a_lane() -> None:
+    shown = text(report(BF16), Selection(lane=5))
+    assert len(section(shown, "A: 16 x 16")) == 3 + 1
+    assert section(shown, "A: 16 x 16")[3].split()[:3] == ["5", "18", "19"]
+    assert set(re.findall(r"\b(\d+):[abcd]\d", shown)) == {"5"}
+
+
+def test_narrowing_to_an_element() -> None:
+    lines = text(report(BF16), Selection(element=(3, 5))).splitlines()[-4:]
+    assert lines[0] == "A[3,5] is in lane 14, register a0, element 1 and holds 53 (0x4254)"
+    assert [line.split()[4:6] for line in lines] == [
+        ["14,", "register"], ["21,", "register"], ["14,", "register"], ["14,", "register"]
+    ]  # fmt: skip
+
+
+def test_json_is_the_contract() -> None:
+    data = json.loads(json.dumps(as_json(report(BF16), Selection()), allow_nan=False))
+    assert data["schema"] == "ptxlab.fragments/1"
+    assert data["instruction"] == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    assert (data["device"], data["arch"]) == ("emulator", "sm_90a")
+    assert list(data["operands"]) == ["A", "B", "C", "D"]
+    a = data["operands"]["A"]
+    assert [a[key] for key in ("rows", "cols", "dtype", "bits", "registers")] == [
+        16,
+        16,
+        "bf16",
+        16,
+        4,
+    ]
+    assert np.array(a["map"]).shape == (32, 4, 2, 2)
+    assert a["map"][0] == [[[0, 0], [0, 1]], [[8, 0], [8, 1]], [[0, 8], [0, 9]], [[8, 8], [8, 9]]]
+    assert a["dump"][0] == ["0x3f800000", "0x43014300", "0x41104100", "0x43094308"]
+    assert len(data["operands"]["D"]["dump"]) == 32
+    assert data["verified"] == {"layout": True, "result": True, "hardware": None}
+    assert data["mismatches"] == []
+    assert "selection" not in data
+
+
+def test_json_of_a_selection_and_of_mismatches() -> None:
+    data = as_json(report(BF16, wrong=True), Selection(element=(3, 9)))
+    assert data["selection"] == [
+        {
+            "operand": "A",
+            "lane": 12,
+            "register": 2,
+            "element": 1,
+            "row": 3,
+            "col": 9,
+            "bits": "0x4264",
+        }
+    ]
+    assert data["verified"]["layout"] is False
+    assert data["verified"]["result"] is False
+    first = data["mismatches"][0]
+    assert (first["lane"], first["register"], first["expected"], first["found"]) == (
+        5, 2, "0x41d0", "0x41e0"
+    )  # fmt: skip
+    assert len(data["mismatches"]) == 3

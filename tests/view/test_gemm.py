@@ -1,0 +1,112 @@
+"""A GEMM result as text and as JSON, and the numbers of all views."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.gemm.run import GemmResult
+from ptxlab.view.gemm import as_json, text
+from ptxlab.view.text import aligned, number, values
+
+RESULT = GemmResult(
+    algorithm="mma",
+    device="emulator",
+    arch="sm_80",
+    m=64,
+    n=48,
+    k=32,
+    dtype="bf16",
+    acc="f32",
+    passed=True,
+    max_error=2.5e-8,
+    tolerance=1e-6,
+    seconds=0.25,
+    tflops=None,
+    worst=(3, 40),
+    expected=1.5,
+    found=1.25,
+    counters={"instructions": 12345},
+)
+
+
+def test_text_of_a_right_result() -> None:
+    shown = text(RESULT)
+    for part in (
+        "64 x 48 x 32",
+        "bf16 in, f32 out",
+        "emulator, sm_80",
+        "right",
+        "D[3,40]",
+        "12,345",
+    ):
+        assert part in shown
+    assert "TFLOP/s" not in shown
+    assert shown.isascii()
+
+
+def test_text_of_a_wrong_result_on_a_gpu() -> None:
+    shown = text(
+        dataclasses.replace(
+            RESULT, passed=False, device="cuda", tflops=600.0, seconds=1e-4, counters={}
+        )
+    )
+    assert "WRONG" in shown
+    assert "beyond the bound" in shown
+    assert "100.0 us, 600.00 TFLOP/s" in shown
+    assert "counters" not in shown
+
+
+def test_json_is_the_contract() -> None:
+    data = json.loads(json.dumps(as_json(RESULT), allow_nan=False))
+    for name in ("algorithm", "device", "arch", "m", "n", "k", "dtype", "acc", "passed"):
+        assert data[name] == getattr(RESULT, name)
+    for name in ("max_error", "tolerance", "seconds", "tflops", "counters"):
+        assert data[name] == getattr(RESULT, name)
+    assert data["schema"] == "ptxlab.gemm/1"
+    assert data["baselines"] == []
+    assert data["worst"] == {"row": 3, "col": 40, "expected": 1.5, "found": 1.25}
+
+
+def test_json_of_what_is_not_finite_or_not_there() -> None:
+    nan = dataclasses.replace(RESULT, max_error=math.nan, found=math.inf)
+    data = json.loads(json.dumps(as_json(nan), allow_nan=False))
+    assert data["max_error"] is None
+    assert data["worst"]["found"] is None
+    empty = dataclasses.replace(RESULT, worst=None, expected=None, found=None, max_error=0.0)
+    assert as_json(empty)["worst"] is None
+    assert "no elements" in text(empty)
+
+
+@pytest.mark.parametrize(
+    ("value", "shown"),
+    [
+        (3, "3"),
+        (np.float32(0.1), "0.1"),
+        (np.float64(0.1), "0.1"),
+        (np.float16(65504), "65504"),
+        (np.float32(-0.0), "-0"),
+        (np.float32(-2.5), "-2.5"),
+        (np.float32(np.inf), "inf"),
+        (np.float16(np.nan), "nan"),
+        (ml_dtypes.bfloat16(136), "136"),
+        (ml_dtypes.bfloat16(0.1), "0.100098"),
+        (np.uint32(7), "7"),
+    ],
+)
+def test_numbers(value: object, shown: str) -> None:
+    assert number(value) == shown
+
+
+def test_values_reads_wide_words_as_narrow_patterns() -> None:
+    patterns = np.array([0x3F80, 0x4300], np.uint32)
+    assert list(values(patterns, np.dtype(ml_dtypes.bfloat16)).astype(float)) == [1.0, 128.0]
+
+
+def test_aligned_columns() -> None:
+    assert aligned([("a", "bbb"), ("22", "3")]) == [" a  bbb", "22    3"]
