@@ -387,6 +387,7 @@ def test_cubin_has_untyped_parameters(gpu: CudaDevice, driver: Any, tmp_path: Pa
     driver.on_launch = play
     module.kernel("k").launch(1, 1, [5, 0.5, bytes(range(24))])
     assert seen == [(5).to_bytes(8, "little"), struct.pack("<f", 0.5), bytes(range(24))]
+    driver.on_launch = lambda pointers: None  # the other kernel has no parameters to read
     module.kernel("other").launch(1, 1)
 
 
