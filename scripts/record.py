@@ -2,6 +2,7 @@
 
 python scripts/record.py check       which GPU; exit status 3 when there is none
 python scripts/record.py receipts    tests/receipts/: the register dumps of every instruction
+python scripts/record.py arithmetic  tests/receipts/: dot products, to compare with the models
 python scripts/record.py gemm        benchmarks/: seconds and TFLOP/s of every GEMM algorithm
 """
 
@@ -19,9 +20,9 @@ from typing import Any
 from ptxlab import __version__, open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments import receipts, verify
+from ptxlab.fragments import receipts, verifiable, verify
 from ptxlab.gemm import ALGORITHMS, Problem, run
-from ptxlab.isa import INSTRUCTIONS
+from ptxlab.numerics import receipts as arithmetic
 from ptxlab.view.gemm import as_json
 
 BENCHMARKS = Path(__file__).resolve().parents[1] / "benchmarks"
@@ -30,10 +31,10 @@ REPEATS = 5
 
 
 def record_receipts(device: Device) -> bool:
-    """Dump every matrix instruction the GPU runs, and say whether all layouts are as predicted."""
+    """Dump every instruction ptxlab has a program for and the GPU runs, and say whether all layouts are as predicted."""
     good = True
-    for instruction in INSTRUCTIONS:
-        if not device.target.runs(instruction.minimum_target):
+    for instruction in verifiable():
+        if not instruction.runs_on(device.target):
             print(f"{instruction.name}: not on {device.target.name}")
             continue
         report = verify(device, instruction)
@@ -41,6 +42,17 @@ def record_receipts(device: Device) -> bool:
         good &= report.passed
         print(f"{instruction.name}: {'as predicted' if report.passed else 'DIFFERS'}, {path}")
     return good
+
+
+def record_arithmetic(device: Device) -> bool:
+    """Keep what the GPU makes of drawn dot products, and say whether all are as predicted."""
+    taken = []
+    for receipt in arithmetic.take(device):
+        taken.append(receipt)
+        wrong = f"{receipt.differing} of {len(receipt.words)} words differ"
+        print(f"{receipt.dtype} -> {receipt.acc}, {receipt.case}: {wrong} from the model")
+    print(arithmetic.write(taken, {"driver": driver()}, receipts.FOLDER))
+    return not any(receipt.differing for receipt in taken)
 
 
 def record_gemm(device: Device) -> bool:
@@ -95,7 +107,12 @@ def driver() -> str:
 
 def main() -> int:
     """Do what the command line asks."""
-    tasks = {"check": lambda device: True, "receipts": record_receipts, "gemm": record_gemm}
+    tasks = {
+        "check": lambda device: True,
+        "receipts": record_receipts,
+        "arithmetic": record_arithmetic,
+        "gemm": record_gemm,
+    }
     if len(sys.argv) != 2 or sys.argv[1] not in tasks:
         print(__doc__, file=sys.stderr)
         return 2

@@ -262,6 +262,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     **{f"mma_m16n8k16_{types}": check_product for types in ("bf16_f32", "f16_f32", "f16_f16")},
     "gemm_m16n8k16_bf16_f32": check_product,
     "naive": check_product,
+    "block_tiled_vectorized": check_product,
     "tensor_core": check_product,
 }
 

@@ -18,8 +18,13 @@ if TYPE_CHECKING:
 Text = str | Callable[[], str]
 
 
-def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> None:
-    """Add the options every verb has; ``formats`` are those the verb knows beyond text and json."""
+def add_common(
+    parser: argparse.ArgumentParser, formats: Sequence[str] = (), *, many_targets: bool = False
+) -> None:
+    """Add the options every verb has; ``formats`` are those the verb knows beyond text and json.
+
+    With ``many_targets`` ``--arch`` may be repeated, and ``arch`` is a list.
+    """
     group = parser.add_argument_group("options of every verb")
     group.add_argument(
         "--device",
@@ -31,8 +36,12 @@ def add_common(parser: argparse.ArgumentParser, formats: Sequence[str] = ()) -> 
     group.add_argument(
         "--arch",
         type=target_name,
+        action="append" if many_targets else "store",
+        default=[] if many_targets else None,
         metavar="NAME",
-        help="the target the emulator plays, such as sm_80 or sm_90a",
+        help="a target to show, such as sm_80 or sm_90a; again for more (default all)"
+        if many_targets
+        else "the target the emulator plays, such as sm_80 or sm_90a",
     )
     group.add_argument(
         "--format",

@@ -17,8 +17,12 @@ from ptxlab.cli.parser import Parser, suggestion
 from ptxlab.errors import PtxlabError
 
 VERBS: tuple[tuple[str, str], ...] = (
+    ("explain", "explain one matrix instruction: operands, targets, arithmetic, SASS"),
     ("fragments", "dump, verify, query and draw the fragment layouts of a matrix instruction"),
     ("gemm", "run, verify and time one matrix multiplication algorithm"),
+    ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
+    ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
+    ("ops", "list the matrix instructions, and which of them run on a target"),
     ("run", "launch a kernel of any .ptx or .cu file with arguments from the command line"),
 )
 """Every verb and its line of help, so that ``ptxlab --help`` imports none of them."""

@@ -5,17 +5,17 @@ All active threads are checked at once; only when one of them is out of line is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, Allocation, Region
 from ptxlab.errors import LaunchError
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.lanes import Lanes
     from ptxlab.emulator.program import Source
     from ptxlab.emulator.wave import Frame, Wave
 
@@ -52,25 +52,38 @@ class Part:
     where: Array | None = None
 
 
-def parts(access: Access, frame: Frame, lanes: Lanes) -> list[Part]:
-    """Return where the active threads' items are. Raise LaunchError for a wrong address."""
-    address = lanes.pick(access.base.read(frame.registers))
-    if address.dtype != np.uint64:
-        address = address.astype(np.uint64)
-    if access.offset:
-        address = address + np.uint64(access.offset % (1 << 64))
-    return _in_space(access, access.space, address, frame.wave, lanes, None)
+def parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> list[Part]:
+    """Return where the active threads' items are. Raise LaunchError for a wrong address.
+
+    ``wide`` gives an entry to every thread of the wave, those not active at the first active one's
+    address: less work than to compress and spread, when most threads are active.
+    """
+    wave = frame.wave
+    value = access.base.read(frame.registers)
+    if wide and not lanes.everyone:
+        everyone = Lanes(lanes.width)
+        try:
+            return _in_space(access, access.space, _u64(lanes.fill(value)), wave, everyone, None)
+        except LaunchError:
+            pass  # now for the active threads alone, whom the message is about
+    return _in_space(access, access.space, _u64(lanes.pick(value)), wave, lanes, None)
+
+
+def _u64(address: Array) -> Array:
+    return address if address.dtype == np.uint64 else address.astype(np.uint64)
 
 
 def _in_space(
     access: Access, space: str, address: Array, wave: Wave, lanes: Lanes, where: Array | None
 ) -> list[Part]:
-    if space == "generic":
-        return _by_window(access, address, wave, lanes)
+    """Find the items at ``address + access.offset``."""
     if space == "global":
         return _global(access, address, wave, lanes, where)
+    address = _offset(address, access.offset)
+    if space == "generic":
+        return _by_window(replace(access, offset=0), address, wave, lanes)
     region = wave.regions[space]
-    if int(address.max()) + access.nbytes > region.size or _misaligned(address, access.nbytes):
+    if not _fit(address, access.nbytes, region.size):
         raise _fault(access, address, wave, lanes, where, region)
     start = lanes.pick(region.start)
     if where is not None and start.shape[0] > 1:
@@ -79,17 +92,28 @@ def _in_space(
     return [Part(region, (address.view(np.int64) + start) >> shift, where)]
 
 
+def _offset(address: Array, offset: int) -> Array:
+    return address + np.uint64(offset % (1 << 64)) if offset else address
+
+
+def _fit(offset: Array, nbytes: int, size: int) -> bool:
+    """Say whether all items are aligned and end within ``size`` bytes."""
+    bits = int(np.bitwise_or.reduce(offset))  # aligned if they all are, and none is larger
+    if bits & (nbytes - 1):
+        return False
+    return bits + nbytes <= size or int(offset.max()) + nbytes <= size
+
+
 def _global(
     access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
 ) -> list[Part]:
-    allocation = wave.memory.find(int(address[0]))
+    allocation = wave.memory.find((int(address[0]) + access.offset) % (1 << 64))
     if allocation is not None and (allocation.writable or not access.writes):
-        offset = address - np.uint64(allocation.address)
-        if int(offset.max()) + access.nbytes <= allocation.size and not _misaligned(
-            offset, access.nbytes
-        ):
+        offset = _offset(address, access.offset - allocation.address)
+        if _fit(offset, access.nbytes, allocation.size):
             shift = access.nbytes.bit_length() - 1
             return [Part(allocation, (offset >> np.uint64(shift)).view(np.int64), where)]
+    address = _offset(address, access.offset)
     return _several_allocations(access, address, wave, lanes, where)
 
 

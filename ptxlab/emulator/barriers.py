@@ -13,10 +13,14 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator.group import Group
+from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.program import Destination, Source
-from ptxlab.emulator.wave import Wave
+from ptxlab.emulator.wave import WARP, Wave
+from ptxlab.errors import LaunchError
 
 Array = npt.NDArray[Any]
+Holding = tuple[Array, Array]
+BARRIERS = 16
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +54,11 @@ class Arrival:
     waits: bool = True
     reduction: Reduction | None = None
 
+    @property
+    def kind(self) -> tuple[int | None, str | None]:
+        """What all arrivals at one barrier have in common."""
+        return self.count, None if self.reduction is None else self.reduction.operation
+
 
 class Barriers:
     """The barriers of one wave."""
@@ -64,62 +73,107 @@ class Barriers:
         return [arrival for arrival in self.arrivals if arrival.waits]
 
     def arrive(self, arrival: Arrival) -> None:
-        """Note an arrival; ``complete`` says who may go on because of it."""
+        """Note an arrival; ``complete`` says who may go on because of it.
+
+        Raise LaunchError for what PTX leaves undefined: a barrier that does not exist, a count that
+        is not whole warps, threads that arrive again, or in another way than those before them.
+        """
+        lanes = arrival.group.lanes
+        if arrival.number >= BARRIERS:
+            raise self._wrong(arrival, lanes, f"barrier {arrival.number} of {BARRIERS}")
+        if arrival.count is not None and (arrival.count % WARP or not arrival.count):
+            what = f"a barrier for {arrival.count} threads, which is no number of whole warps,"
+            raise self._wrong(arrival, lanes, what)
+        ctas = self._in_cta(lanes.mask)
+        for other in self.arrivals:
+            if other.number != arrival.number:
+                continue
+            again = lanes.where(other.group.lanes.mask)
+            if again is not None:
+                what = f"a second arrival at barrier {arrival.number} before it is complete"
+                raise self._wrong(arrival, again, what)
+            together = ctas & self._in_cta(other.group.lanes.mask)
+            if arrival.kind != other.kind and together.any():
+                unlike = lanes.where(together[self._wave.cta_of])
+                what = f"barrier {arrival.number}, used in another way on line {other.line},"
+                raise self._wrong(arrival, unlike or lanes, what)
         self.arrivals.append(arrival)
 
     def complete(self, alive: Array) -> list[Group]:
         """Return the groups that may go on, given the mask of threads that have not ended."""
         freed: list[Group] = []
-        everyone = self._per_cta(alive)
-        for number in {arrival.number for arrival in self.arrivals}:
+        for number in sorted({arrival.number for arrival in self.arrivals}):
             here = [arrival for arrival in self.arrivals if arrival.number == number]
-            arrived = self._total(a.group.lanes.mask for a in here)
-            count = next((a.count for a in here if a.count is not None), None)
-            done = (arrived > 0) & (arrived >= (everyone if count is None else count))
+            done = self._complete(here, alive)
             if done.any():
                 self.arrivals = [a for a in self.arrivals if a.number != number]
-                self._reduce(here, arrived)
+                holding = self._holding(here)
                 for arrival in here:
-                    freed += self._let_go(arrival, done[self._wave.cta_of])
+                    freed += self._let_go(arrival, done, holding)
         return freed
 
-    def _let_go(self, arrival: Arrival, done: Array) -> list[Group]:
+    def _complete(self, here: list[Arrival], alive: Array) -> Array:
+        """Return for every CTA whether the barrier that these have arrived at is complete.
+
+        A warp has arrived when all of it that lives has, and then it counts as 32 threads.
+        """
+        arrived = np.zeros(self._wave.width, bool)
+        needed = np.zeros(self._wave.ctas, np.int64)
+        for arrival in here:
+            mask = arrival.group.lanes.mask
+            arrived |= mask
+            if arrival.count is not None:
+                needed[self._in_cta(mask)] = arrival.count
+        missing = alive & ~arrived
+        whole = arrived.reshape(-1, WARP).any(axis=1) & ~missing.reshape(-1, WARP).any(axis=1)
+        threads = WARP * whole.reshape(self._wave.ctas, -1).sum(axis=1)
+        done = self._in_cta(arrived)
+        done[self._in_cta(missing)] = False
+        counted = needed > 0
+        done[counted] = threads[counted] >= needed[counted]
+        return done
+
+    def _let_go(self, arrival: Arrival, done: Array, holding: Holding | None) -> list[Group]:
         """Return the threads of the complete CTAs; the others' arrival stands."""
-        group = arrival.group
-        held = group.lanes.where(~done)
+        group, of_thread = arrival.group, done[self._wave.cta_of]
+        held = group.lanes.where(~of_thread)
         if held is not None:
-            rest = Group(group.frame, group.block, held)
-            self.arrivals.append(replace(arrival, group=rest))
-        free = group.lanes.where(done)
+            self.arrivals.append(replace(arrival, group=group.part(held)))
+        free = group.lanes.where(of_thread)
         if free is None or not arrival.waits:
             return []
-        return [Group(group.frame, group.block, free)]
+        if arrival.reduction is not None:
+            assert holding is not None
+            registers, slot = group.frame.registers, arrival.reduction.destination.slot
+            result = arrival.reduction.result(*holding)[self._wave.cta_of]
+            registers[slot] = free.merge(registers[slot], result)
+        return [group.part(free)]
 
-    def _reduce(self, here: list[Arrival], arrived: Array) -> None:
-        """Write the results of a reducing barrier; in CTAs not complete they are written again."""
-        reducing = [a for a in here if a.reduction is not None]
-        if not reducing:
-            return
-        holding = self._total(_holding(a) for a in reducing)
-        for arrival in reducing:
-            reduction, group = arrival.reduction, arrival.group
-            assert reduction is not None
-            registers, slot = group.frame.registers, reduction.destination.slot
-            result = reduction.result(arrived, holding)[self._wave.cta_of]
-            registers[slot] = group.lanes.merge(registers[slot], result)
+    def _holding(self, here: list[Arrival]) -> Holding | None:
+        """Count per CTA who has arrived at a reducing barrier, and for how many of them it holds."""
+        if here[0].reduction is None:
+            return None
+        arrived = np.zeros(self._wave.ctas, np.int64)
+        holding = np.zeros(self._wave.ctas, np.int64)
+        for arrival in here:
+            assert arrival.reduction is not None
+            mask = arrival.group.lanes.mask
+            predicate = arrival.reduction.predicate.read(arrival.group.frame.registers)
+            arrived += self._per_cta(mask)
+            holding += self._per_cta(mask & predicate)
+        return arrived, holding
 
-    def _total(self, masks: Any) -> Array:
-        total = np.zeros(self._wave.ctas, np.int64)
-        for mask in masks:
-            total += self._per_cta(mask)
-        return total
+    def _in_cta(self, mask: Array) -> Array:
+        found: Array = np.logical_or.reduce(mask.reshape(self._wave.ctas, -1), axis=1)
+        return found
 
     def _per_cta(self, mask: Array) -> Array:
         counts: Array = mask.reshape(self._wave.ctas, -1).sum(axis=1)
         return counts
 
-
-def _holding(arrival: Arrival) -> Array:
-    assert arrival.reduction is not None
-    mask: Array = arrival.reduction.predicate.read(arrival.group.frame.registers)
-    return arrival.group.lanes.mask & mask
+    def _wrong(self, arrival: Arrival, lanes: Lanes, what: str) -> LaunchError:
+        return LaunchError(
+            f"{what} in {self._wave.thread(int(lanes.index[0]))}",
+            location=self._wave.program.locate(arrival.line),
+            hint="what a GPU does then is undefined",
+        )

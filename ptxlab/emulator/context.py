@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -16,7 +16,7 @@ from ptxlab.emulator.program import Array, Deferred, Destination, Source, Step
 from ptxlab.emulator.scope import Register, Scope, Table, Variable
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
-from ptxlab.isa.types import TYPES
+from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.syntax.tree import (
     Address,
     Float,
@@ -33,8 +33,29 @@ from ptxlab.syntax.tree import (
     Source as Text,
 )
 
+if TYPE_CHECKING:
+    from ptxlab.emulator.lanes import Lanes
+    from ptxlab.emulator.wave import Frame
+
 U64 = np.dtype(np.uint64)
 SINK = "_"
+
+
+class ReadClock:
+    """Put into a register how many instructions have been executed, ``before`` of this block among them."""
+
+    __slots__ = ("_before", "_dtype", "_lowest", "_slot")
+
+    def __init__(self, slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> None:
+        self._slot = slot
+        self._lowest = lowest
+        self._dtype = dtype
+        self._before = before
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Read the clock."""
+        now = np.array([frame.wave.clock + self._before], np.uint64) >> np.uint64(self._lowest)
+        frame.registers[self._slot] = now.astype(self._dtype)
 
 
 class Context:
@@ -65,12 +86,14 @@ class Context:
         self.writes: set[int] = set()
         self._constants: dict[object, int] = {}
         self.scope = Scope()
+        self.before = 0
         self.instruction = Instruction("", (), ())
 
-    def begin(self, instruction: Instruction, scope: Scope) -> None:
-        """Turn to the next instruction, which stands in ``scope``."""
+    def begin(self, instruction: Instruction, scope: Scope, before: int = 0) -> None:
+        """Turn to the next instruction, which stands in ``scope`` after ``before`` of its block."""
         self.instruction = instruction
         self.scope = scope
+        self.before = before
         self.prologue = []
         self.reads = set()
         self.writes = set()
@@ -189,6 +212,8 @@ class Context:
 
     def _named_source(self, operand: Name, type_name: str) -> Source:
         name, kind = operand.text, TYPES[type_name]
+        if name in special.CLOCKS:
+            return self._clock(name, kind)
         if name in special.TABLE:
             bits = special.WIDTH.get(name, 32)
             slot = self.constant(Deferred("special", name), bits, ("special", name))
@@ -197,12 +222,22 @@ class Context:
             if bits > kind.bits:
                 return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
             return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
-        if (name.startswith("%") and "." in name) or name in _UNMODELLED_SPECIAL:
+        if name.startswith("%") and name not in self.functions and self.variable(name) is None:
             self.refuse(f"special register {name}", operand)
         slot = self._symbol(name, 0, operand)
         if kind.bits == 64:
             return Source(slot, kind.dtype)
         return Source(slot, kind.dtype, _narrower(64, kind.bits, kind.dtype))
+
+    def _clock(self, name: str, kind: ScalarType) -> Source:
+        """Return a clock, which is read anew before each instruction that names it."""
+        lowest, bits = special.CLOCKS[name]
+        dtype = np.dtype(f"u{bits // 8}")
+        slot = self.constant(np.zeros(1, dtype), bits, ("clock", name))
+        self.prologue.append(ReadClock(slot, lowest, dtype, self.before))
+        if bits == kind.bits:
+            return Source(slot, kind.dtype)
+        return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
 
     def _symbol(self, name: str, offset: int, operand: Node) -> int:
         variable = self.variable(name)
@@ -340,9 +375,6 @@ class Context:
 def function_address(functions: Mapping[str, Function], name: str) -> int:
     """Return the address that stands for a function, in a window that holds no data."""
     return FUNCTION_WINDOW + 16 * list(functions).index(name)
-
-
-_UNMODELLED_SPECIAL = frozenset({"%clock", "%clock_hi", "%clock64", "%globaltimer"})
 
 
 def _narrower(

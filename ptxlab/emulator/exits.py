@@ -105,7 +105,7 @@ def _call(context: Context, following: int) -> Plain:
         return IndirectCall(context.source(callee, "u64"), *passed, following, context.line)
     if function.body is None:
         return _host_call(context, function, passed, following)
-    return Call(function.name, *passed, following)
+    return Call(function.name, *passed, following, context.line)
 
 
 def _host_call(
@@ -121,7 +121,10 @@ def _host_call(
             f"a call of '{function.name}', which has no body here,",
             hint=f"provided are {', '.join(host.FUNCTIONS)}",
         )
-    context.prologue.append(host.HostCall(provided, *passed, context.line))
+    arguments, results = passed
+    size = sum(TYPES[result.type].bytes for result in function.results)
+    call = host.HostCall(provided, arguments, results[0] if results else None, size, context.line)
+    context.prologue.append(call)
     return Jump(following)
 
 

@@ -73,8 +73,7 @@ NAN_F32 = F32.nan_value
 # that the allocator takes from and gives back to the operating system each time.
 BLOCK = 8192
 
-_TIE_MASK = np.int64((1 << 29) - 1)
-_TIE = np.int64(1 << 28)
+_TIE = np.int32(-(1 << 31))
 
 
 def has_nan(x: Array) -> bool:
@@ -245,33 +244,28 @@ def fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 
 def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
-    """Fused multiply-add of float32, to nearest even."""
-    return by_block(_fma_f32_nearest, a, b, c)
+    """Fused multiply-add of float32, to nearest even.
 
-
-def _fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
-    """Round the float64 sum of the exact product and ``c`` to float32.
-
-    Two roundings differ from one only where the float64 sum lies on a float32 tie: for normal
-    results a pattern of the low 29 bits, for subnormal ones anything. Only there the error of the
-    sum is computed.
+    The float64 sum of the exact product and ``c`` is rounded to float32. Two roundings differ from
+    one only where the float64 sum lies on a float32 tie: for normal results a pattern of the low 29
+    bits, for subnormal ones anything. Only there the error of the sum is computed.
     """
-    product = double(a) * double(b)
-    addend = double(c)
-    total = product + addend
-    tie = (total.view(np.int64) & _TIE_MASK) == _TIE
+    total = double(a) * double(b) + double(c)
     r = total.astype(np.float32)
-    if tie.any():
-        _round_again(r, np.flatnonzero(tie), product, addend)
+    low = total.view(np.int64).astype(np.int32) << 3  # the low 29 bits: the lowest number on a tie
+    if low.min() == _TIE:
+        _round_again(r, np.flatnonzero(low == _TIE), a, b, c)
     if np.abs(r).min() >= MIN_NORMAL:
         return r
     tiny = (np.abs(r) <= MIN_NORMAL) & (total != 0)
     if tiny.any():
-        _round_again(r, np.flatnonzero(tiny), product, addend)
+        _round_again(r, np.flatnonzero(tiny), a, b, c)
     return settle(r)
 
 
-def _round_again(r: Array, at: Array, product: F64, addend: F64) -> None:
-    whole = r.shape
-    exact = sum_to_odd(np.broadcast_to(product, whole)[at], np.broadcast_to(addend, whole)[at])
-    r[at] = exact.astype(np.float32)
+def _round_again(r: Array, at: Array, *operands: Array) -> None:
+    """Give ``r`` at the places ``at`` the sum of float64 and its error, rounded once."""
+    a, b, c = (double(np.broadcast_to(x, r.shape)[at]) for x in operands)
+    high, low = two_sum(a * b, c)
+    if low.any():
+        r[at] = to_odd(high, low).astype(np.float32)

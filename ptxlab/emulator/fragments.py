@@ -38,7 +38,7 @@ class FragmentCache:
         whole: bool,
     ) -> Array:
         """Return the operand as [rows, cols, warps] of raw words from its registers' values."""
-        key = (layout.kind, *map(id, values))
+        key = _key(layout, values)
         known = self._known.get(key) if whole else None
         if known is not None:
             return known[1]
@@ -51,36 +51,60 @@ class FragmentCache:
         """Keep ``matrix`` as what the arrays ``values`` stand for."""
         if len(self._known) >= self.CAPACITY:
             del self._known[next(iter(self._known))]
-        self._known[(layout.kind, *map(id, values))] = (values, matrix)
+        self._known[_key(layout, values)] = (values, matrix)
+
+
+def _key(layout: FragmentLayout, values: list[Array]) -> tuple[str | int, ...]:
+    return (layout.kind, layout.rows, layout.cols, layout.bits, *map(id, values))
 
 
 def from_registers(layout: FragmentLayout, registers: list[Array]) -> Array:
-    """Return [rows, cols, warps] of raw words from one [warps, 32] array a register."""
+    """Return [rows, cols, warps] of raw words from one [warps, 32] array a register.
+
+    Elements narrower than a byte come one a byte. Where a warp holds several matrices they count as
+    so many warps, next to each other. Of copies the first one counts.
+    """
     words = np.stack(registers)
-    elements = words.view(np.dtype(f"u{layout.bits // 8}"))
     warps = words.shape[1]
-    by_place = elements.reshape(len(registers), warps, -1).transpose(0, 2, 1)
+    by_place = _elements_of(words, layout.bits).transpose(0, 2, 1)
     flat = np.ascontiguousarray(by_place).reshape(-1, warps)
-    return flat[_places(layout)].reshape(layout.rows, layout.cols, warps)
+    matrices = flat[_places(layout)].reshape(layout.matrices, layout.rows, layout.cols, warps)
+    if layout.matrices == 1:
+        return np.asarray(matrices[0])
+    return np.moveaxis(matrices, 0, -1).reshape(layout.rows, layout.cols, -1)
 
 
 def to_registers(layout: FragmentLayout, matrix: Array) -> list[Array]:
-    """Return one [warps, 32] array a register from [rows, cols, warps] of raw words."""
-    warps = matrix.shape[2]
+    """Return one [warps, 32] array a register from [rows, cols, warps] of raw words.
+
+    The reverse of ``from_registers``, for elements of a byte and more.
+    """
+    warps = matrix.shape[2] // layout.matrices
+    if layout.matrices > 1:
+        matrix = np.moveaxis(matrix.reshape(*matrix.shape[:2], warps, -1), -1, 0)
     flat = matrix.reshape(-1, warps)[_elements(layout)]
     by_place = flat.reshape(layout.registers_per_lane, -1, warps).transpose(0, 2, 1)
     words = np.ascontiguousarray(by_place).view(np.dtype(f"u{layout.register_bits // 8}"))
     return list(words)
 
 
+def _elements_of(words: Array, bits: int) -> Array:
+    """Split [registers, warps, 32] words into elements, low bits first: the last axis grows."""
+    if bits >= 8:
+        return words.view(np.dtype(f"u{bits // 8}"))
+    octets = words.view(np.uint8)
+    if bits == 1:
+        return np.unpackbits(octets, axis=-1, bitorder="little")
+    return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
+
+
 @cache
 def _elements(layout: FragmentLayout) -> Array:
     """Return, for each place (register, lane, element), the number of the matrix element it holds."""
-    row, col = np.moveaxis(layout.table(), -1, 0)
-    return np.ascontiguousarray((row * layout.cols + col).transpose(1, 0, 2)).reshape(-1)
+    return np.ascontiguousarray(layout.numbers().transpose(1, 0, 2)).reshape(-1)
 
 
 @cache
 def _places(layout: FragmentLayout) -> Array:
-    """Return, for each matrix element, the number of the place that holds it."""
-    return np.argsort(_elements(layout))
+    """Return, for each matrix element, the number of the first place that holds it."""
+    return np.asarray(np.argsort(_elements(layout), kind="stable")[:: layout.copies])

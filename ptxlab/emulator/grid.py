@@ -11,6 +11,7 @@ import numpy as np
 from ptxlab.emulator.image import symbols
 from ptxlab.emulator.machine import Machine
 from ptxlab.emulator.memory import GlobalMemory
+from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
 from ptxlab.emulator.program import Program
 from ptxlab.emulator.wave import WARP, Wave
 from ptxlab.errors import PtxlabError
@@ -18,8 +19,8 @@ from ptxlab.errors import PtxlabError
 WAVE_THREADS = 16384
 """Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
 
-WAVE_SHARED = 1 << 26
-"""Bytes of shared memory that a wave may have in all its CTAs together."""
+WAVE_MEMORY = 1 << 26
+"""Bytes of shared and local memory that a wave may have in all its CTAs together."""
 
 
 def print_text(text: str) -> None:
@@ -47,8 +48,8 @@ def launch(
 
     ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints.
-    Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared memory
-    than the target has. The shape of the launch is the caller's to check.
+    Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
+    local memory than there is. The shape of the launch is the caller's to check.
     """
     entry = program.functions[kernel]
     dynamic_base = -(-entry.shared_bytes // 16) * 16
@@ -63,20 +64,31 @@ def launch(
             f"kernel {kernel} takes {entry.parameter_bytes} bytes of parameters, "
             f"{len(parameters)} were given"
         )
+    if entry.local_bytes > MOST_LOCAL_BYTES:
+        raise PtxlabError(
+            f"kernel {kernel} needs {entry.local_bytes} bytes of local memory, "
+            f"a thread has {MOST_LOCAL_BYTES}"
+        )
     total = prod(grid)
     addresses = symbols(program, memory)
-    size = _wave_size(total, prod(block), dynamic_base + shared)
+    local = sum(function.local_bytes for function in program.functions.values())
+    size = _wave_size(total, prod(block), dynamic_base + shared, local)
+
+    def run(first: int, ctas: int) -> int:
+        """Run one wave and return its instructions; its memory is free before the next begins."""
+        wave = Wave(
+            program, memory, addresses, grid, block, first, ctas, parameters,
+            dynamic_base + shared, dynamic_base, write,
+        )  # fmt: skip
+        machine = Machine(wave, entry, _heartbeat(progress, first, total))
+        machine.run()
+        return machine.instructions
+
     instructions = 0
     with np.errstate(all="ignore"):
         for first in range(0, total, size):
             ctas = min(size, total - first)
-            wave = Wave(
-                program, memory, addresses, grid, block, first, ctas, parameters,
-                dynamic_base + shared, dynamic_base, write,
-            )  # fmt: skip
-            machine = Machine(wave, entry, _heartbeat(progress, first, total))
-            machine.run()
-            instructions += machine.instructions
+            instructions += run(first, ctas)
             if progress is not None:
                 progress(first + ctas, total)
     return {"threads": total * prod(block), "thread_instructions": instructions}
@@ -88,10 +100,8 @@ def _heartbeat(progress: Progress | None, done: int, total: int) -> Callable[[],
     return lambda: progress(done, total)
 
 
-def _wave_size(ctas: int, threads: int, shared: int) -> int:
-    """Return how many CTAs run together."""
+def _wave_size(ctas: int, threads: int, shared: int, local: int) -> int:
+    """Return how many CTAs run together, with ``shared`` bytes each and ``local`` bytes a thread."""
     padded = -(-threads // WARP) * WARP
-    fitting = max(1, WAVE_THREADS // padded)
-    if shared:
-        fitting = max(1, min(fitting, WAVE_SHARED // shared))
+    fitting = min(WAVE_THREADS // padded, WAVE_MEMORY // max(1, shared + padded * local))
     return max(1, min(ctas, fitting))

@@ -7,14 +7,18 @@ from ptxlab.emulator.wave import Frame
 
 
 class Group:
-    """Threads that stand at the beginning of the same block of the same activation."""
+    """Threads that stand at the beginning of the same block of the same activation.
 
-    __slots__ = ("block", "frame", "lanes")
+    ``ran`` is when the group, or what it split from, had its last turn.
+    """
 
-    def __init__(self, frame: Frame, block: int, lanes: Lanes) -> None:
+    __slots__ = ("block", "frame", "lanes", "ran")
+
+    def __init__(self, frame: Frame, block: int, lanes: Lanes, ran: int = 0) -> None:
         self.frame = frame
         self.block = block
         self.lanes = lanes
+        self.ran = ran
 
     def at(self, other: Group) -> bool:
         """Say whether the other group stands at the same place."""
@@ -22,9 +26,14 @@ class Group:
 
     def part(self, lanes: Lanes, block: int | None = None) -> Group:
         """Return some of the threads as a group, at another block where one is given."""
-        return Group(self.frame, self.block if block is None else block, lanes)
+        return Group(self.frame, self.block if block is None else block, lanes, self.ran)
 
     @property
     def priority(self) -> tuple[int, int]:
-        """Order in which groups run, smallest first: the deepest call, then the order of the text."""
+        """Order in which groups run, smallest first: the deepest call, then the order of the text.
+
+        Threads with nothing left to do end at once, and are nobody's concern any more.
+        """
+        if self.frame.function.blocks[self.block].ends:
+            return -(1 << 30), 0
         return -self.frame.depth, self.block

@@ -28,7 +28,7 @@ class Lanes:
     garbage but never touch memory.
     """
 
-    __slots__ = ("_index", "_mask", "everyone", "full", "width")
+    __slots__ = ("_blends", "_index", "_mask", "_size", "everyone", "full", "width")
 
     def __init__(
         self,
@@ -41,6 +41,8 @@ class Lanes:
         self.width = width
         self._mask = mask
         self._index = index
+        self._size: int | None = None
+        self._blends: dict[int, Array] = {}
         self.full = full
         self.everyone = mask is None and index is None
 
@@ -67,9 +69,14 @@ class Lanes:
     @property
     def size(self) -> int:
         """How many lanes there are."""
-        if self.everyone:
-            return self.width
-        return len(self._index) if self._index is not None else int(np.count_nonzero(self.mask))
+        if self._size is None:
+            if self.everyone:
+                self._size = self.width
+            elif self._index is not None:
+                self._size = len(self._index)
+            else:
+                self._size = int(np.count_nonzero(self.mask))
+        return self._size
 
     @property
     def sparse(self) -> bool:
@@ -96,13 +103,32 @@ class Lanes:
             return value
         return value[self.index]
 
+    def fill(self, value: Array) -> Array:
+        """Return a register value with that of the first active lane in all lanes not active."""
+        if value.shape[0] == 1 or self.everyone:
+            return value
+        first = int(np.argmax(self.mask))
+        return self._blended(value[first : first + 1], value)
+
     def merge(self, old: Array, new: Array) -> Array:
         """Return ``old`` with the active lanes taken from ``new``, which is not compressed."""
         if self.full or self.everyone:
             return new
-        if old.dtype != new.dtype:
-            old = old.view(new.dtype)
-        return np.where(self.mask if old.ndim == 1 else self.mask[:, None], new, old)
+        if new.ndim > 1 or new.dtype.itemsize > 8:
+            return np.where(self.mask if new.ndim == 1 else self.mask[:, None], new, old)
+        return self._blended(old, new)
+
+    def _blended(self, old: Array, new: Array) -> Array:
+        """Choose by bits, at the speed of integer arithmetic; `np.where` takes three times as long."""
+        size = new.dtype.itemsize
+        word = np.dtype(f"u{size}")
+        blend = self._blends.get(size)
+        if blend is None:
+            blend = self._blends[size] = -self.mask.astype(word)
+        rest = old.view(word)
+        bits: Array = (new.view(word) ^ rest) & blend
+        bits ^= rest
+        return bits.view(new.dtype)
 
     def spread(self, old: Array, picked: Array) -> Array:
         """Return ``old`` with the active lanes taken from ``picked``, one element per active lane."""

@@ -11,18 +11,18 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable
 
-import numpy as np
-
 from ptxlab.emulator.barriers import Arrival, Barriers
 from ptxlab.emulator.group import Group
 from ptxlab.emulator.lanes import Lanes, union
-from ptxlab.emulator.program import Block, Function
-from ptxlab.emulator.wave import WARP, Wave
+from ptxlab.emulator.program import Array, Block, Function
+from ptxlab.emulator.wave import Wave
 from ptxlab.errors import LaunchError
 
-# A group that loops while others could run yields to the one furthest from its turn after this many
-# blocks, so that a thread that waits for another thread's store cannot starve it.
+# A group that loops while others could run is stopped after this many blocks, and whoever has not
+# had a turn for the longest gets one: a thread that waits for another thread's store must not
+# starve it. A block that looks at what other threads do costs as much as POLL others.
 PATIENCE = 4096
+POLL = 128
 
 
 class Machine:
@@ -35,29 +35,33 @@ class Machine:
         self._barriers = Barriers(wave)
         self._parked: list[Group] = []
         self._alive = wave.alive.mask.copy()
+        self._turns = 0
         self.instructions = 0
 
     def run(self) -> None:
         """Run until every thread has ended. Raise LaunchError for a fault or a deadlock."""
-        choose: Callable[..., Group] = min
+        fair = False
         while self._ready:
-            group = choose(self._ready, key=_priority)
+            group = min(self._ready, key=_longest_ago if fair else _priority)
             self._ready.remove(group)
-            choose = max if self._run(group) else min
+            self._turns += 1
+            group.ran = self._turns
+            fair = self._run(group, fair)
         if self._barriers.waiting or self._parked:
             raise self._deadlock()
 
-    def _run(self, group: Group) -> bool:
+    def _run(self, group: Group, fair: bool) -> bool:
         """Run ``group`` until it ends, waits, splits, or reaches or passes another group.
 
-        Return whether it was stopped because it ran for too long while others could.
+        In a ``fair`` turn it may pass others. Return whether it was stopped because it ran for too
+        long while others could.
         """
         current: Group | None = group
         patience = PATIENCE
         while current is not None:
             self._check()
             block = current.frame.function.blocks[current.block]
-            if block.participants is not None and not current.lanes.everyone:
+            if block.participants is not None and not self.alone():
                 current = self._gathered(current, block)
                 if current is None:
                     return False
@@ -65,13 +69,20 @@ class Machine:
             for step in block.steps:
                 step.run(current.frame, current.lanes)
             self.instructions += current.lanes.size * block.instructions
+            self.wave.clock += block.instructions
             current = block.exit.leave(self, current)
             if current is not None and self._ready:
-                patience -= 1
-                if patience == 0 or min(map(_priority, self._ready)) <= current.priority:
+                patience -= POLL if block.polls else 1
+                if patience <= 0 or (self._met(current) if fair else self._passed(current)):
                     self.resume(current)
-                    return patience == 0
+                    return patience <= 0
         return False
+
+    def _passed(self, group: Group) -> bool:
+        return min(map(_priority, self._ready)) <= group.priority
+
+    def _met(self, group: Group) -> bool:
+        return any(other.at(group) for other in self._ready)
 
     # ---- what exits ask for ----
 
@@ -85,7 +96,7 @@ class Machine:
             for other in others:
                 if other.at(group):
                     others.remove(other)
-                    self._ready.append(group.part(union(group.lanes, other.lanes)))
+                    self._ready.append(_joined(group, other))
                     return
         self._ready.append(group)
 
@@ -95,8 +106,11 @@ class Machine:
         self._release()
 
     def end(self, lanes: Lanes) -> None:
-        """End threads. Barriers no longer expect them."""
+        """End threads. Barriers and their warps no longer expect them."""
         self._alive &= ~lanes.mask
+        parked, self._parked = self._parked, []
+        for group in parked:
+            self.resume(group)
         self._release()
 
     def _release(self) -> None:
@@ -106,16 +120,13 @@ class Machine:
     # ---- warps ----
 
     def _gathered(self, group: Group, block: Block) -> Group | None:
-        """Return the part of ``group`` whose warps have all threads they need; park the rest."""
+        """Return the part of ``group`` that waits for no other thread of its warp; park the rest."""
         assert block.participants is not None
         for other in [parked for parked in self._parked if parked.at(group)]:
             self._parked.remove(other)
-            group = group.part(union(group.lanes, other.lanes))
-        missing = block.participants(group.frame, group.lanes) & ~group.lanes.mask
-        if not missing.any():
-            return group
-        short = np.repeat(missing.reshape(-1, WARP).any(axis=1), WARP)
-        parked, going = group.lanes.where(short), group.lanes.where(~short)
+            group = _joined(group, other)
+        ready: Array = block.participants(group.frame, group.lanes, self._alive)
+        parked, going = group.lanes.where(~ready), group.lanes.where(ready)
         if parked is not None:
             self._parked.append(group.part(parked))
         return None if going is None else group.part(going)
@@ -146,3 +157,14 @@ class Machine:
 
 def _priority(group: Group) -> tuple[int, int]:
     return group.priority
+
+
+def _longest_ago(group: Group) -> int:
+    return group.ran
+
+
+def _joined(group: Group, other: Group) -> Group:
+    """Return both as one; its turn is due when the earlier one's was."""
+    joined = group.part(union(group.lanes, other.lanes))
+    joined.ran = min(group.ran, other.ran)
+    return joined

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.errors import PtxlabError
+
 GUARD = 1 << 20
 ALIGNMENT = 512  # cudaMalloc promises 256; 512 keeps every vector type aligned
 FIRST_ADDRESS = 0x7F00_0000_0000
@@ -78,18 +80,32 @@ def pitched(nbytes: int) -> int:
 
 
 class GlobalMemory:
-    """The allocations of one emulated device."""
+    """The allocations of one emulated device.
+
+    ``images`` are the variables of the modules in it, ``heap`` the sizes of what device code allocated.
+    """
 
     def __init__(self) -> None:
         self._next = FIRST_ADDRESS
         self._allocations: list[Allocation] = []
         self._addresses: list[int] = []
         self.images: dict[Hashable, dict[str, int]] = {}
+        self.heap: dict[int, int] = {}
 
     def allocate(self, nbytes: int, name: str = "allocation", *, writable: bool = True) -> int:
-        """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512."""
+        """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512.
+
+        Raise PtxlabError when there is no room for them.
+        """
         padded = max(16, -(-nbytes // 16) * 16)
-        allocation = Allocation(self._next, nbytes, name, np.zeros(padded, np.uint8), writable)
+        try:
+            data = np.zeros(padded, np.uint8)
+        except (MemoryError, ValueError, OverflowError):
+            raise PtxlabError(
+                f"no memory for {name}: {nbytes} bytes",
+                hint="the emulator keeps a GPU's memory in the memory of this machine",
+            ) from None
+        allocation = Allocation(self._next, nbytes, name, data, writable)
         self._allocations.append(allocation)
         self._addresses.append(allocation.address)
         self._next += -(-(padded + GUARD) // ALIGNMENT) * ALIGNMENT

@@ -1,13 +1,15 @@
 """The number formats tensor cores read and write: raw words to values and exponents, and back.
 
-Sources: PTX ISA, "Alternate Floating-Point Data Formats" (fields); MMA-Sim, arXiv 2511.10909
-(exponents of subnormals, rounding and canonical NaN of results).
+Sources: PTX ISA, "Alternate Floating-Point Data Formats" (fields); OCP Microscaling Formats (MX)
+specification (special values of 8, 6 and 4 bits); MMA-Sim, arXiv 2511.10909 (exponents of
+subnormals, rounding and canonical NaN of results).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from functools import cache
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -124,22 +126,100 @@ class Format:
         return values, exponents
 
 
+@dataclass(frozen=True, slots=True)
+class ByteFormat:
+    """A number of 4 to 8 bits in a byte, its lowest bit at ``low_bit``; the byte's other bits are ignored.
+
+    An exponent field of all zeros holds zero and the subnormals. ``specials`` says what else is not
+    a plain number: "ieee" infinities and NaNs where the exponent field is all ones, "nan" a NaN
+    where all bits but the sign are, "none" nothing.
+    """
+
+    name: str
+    exponent_bits: int
+    fraction_bits: int
+    low_bit: int = 0
+    specials: Literal["ieee", "nan", "none"] = "none"
+    word_bits: int = 8
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """The dtype of raw words."""
+        return np.dtype(np.uint8)
+
+    @property
+    def bias(self) -> int:
+        """The exponent field of numbers from 1 to 2."""
+        return (1 << (self.exponent_bits - 1)) - 1
+
+    @property
+    def lowest_exponent(self) -> int:
+        """The exponent of the smallest normal number, which subnormals share."""
+        return 1 - self.bias
+
+    def values(self, words: Array, out: Array) -> None:
+        """Decode ``words`` into ``out`` (float32), exactly."""
+        np.take(_decode_bytes(self)[0], words, out=out, mode="clip")
+
+    def exponents(self, words: Array, out: Array, zero: int, scratch: Array) -> None:
+        """Write the unbiased exponents of ``words`` into ``out`` (int16), as ``Format.exponents``."""
+        values, exponents = _decode_bytes(self)
+        np.take(
+            np.where(values == 0, zero, exponents).astype(np.int16), words, out=out, mode="clip"
+        )
+
+    def decode(self, words: Array) -> tuple[Array, Array]:
+        """Decode ``words`` to float64 values, infinities and NaNs included, and exponents."""
+        values, exponents = _decode_bytes(self)
+        return values[words].astype(np.float64), exponents[words]
+
+
+@cache
+def _decode_bytes(form: ByteFormat) -> tuple[Array, Array]:
+    """Return the value (float32) and the exponent (int16) of each of the 256 bytes."""
+    code = np.arange(256) >> form.low_bit
+    fraction = code & ((1 << form.fraction_bits) - 1)
+    field = (code >> form.fraction_bits) & ((1 << form.exponent_bits) - 1)
+    negative = (code >> (form.fraction_bits + form.exponent_bits)) & 1
+    exponents = np.maximum(field, 1) - form.bias
+    significand = fraction + np.where(field > 0, 1 << form.fraction_bits, 0)
+    values = np.ldexp(significand.astype(np.float32), exponents - form.fraction_bits)
+    top = field == (1 << form.exponent_bits) - 1
+    full = fraction == (1 << form.fraction_bits) - 1
+    if form.specials == "ieee":
+        values = np.where(top, np.where(fraction > 0, np.nan, np.inf), values)
+    elif form.specials == "nan":
+        values = np.where(top & full, np.nan, values)
+    exponents = np.where(np.isfinite(values), exponents, SPECIAL_EXPONENT)
+    exponents = np.where(values == 0, ZERO_EXPONENT, exponents)
+    signed = np.copysign(values, np.where(negative, -1.0, 1.0))
+    return signed.astype(np.float32), exponents.astype(np.int16)
+
+
 F16 = Format("f16", 16, 5, 10)
 BF16 = Format("bf16", 16, 8, 7)
 TF32 = Format("tf32", 32, 8, 10)
 F32 = Format("f32", 32, 8, 23)
+E4M3 = ByteFormat("e4m3", 4, 3, specials="nan")
+E5M2 = ByteFormat("e5m2", 5, 2, specials="ieee")
+E3M2 = ByteFormat("e3m2", 3, 2)
+E2M3 = ByteFormat("e2m3", 2, 3)
+E2M1 = ByteFormat("e2m1", 2, 1, low_bit=2)
+E2M1_PACKED = ByteFormat("e2m1", 2, 1)
+"""e2m1 without the container of ``E2M1``: in the low four bits, as kind::mxf4 has it."""
 
 
 def store(values: Array, result: Format, out: Array) -> None:
     """Round finite float64 ``values`` to words of ``result``; ``values`` may be overwritten.
 
     float32 rounds toward zero and float16 to the nearest even, as tensor cores do. Overflow gives
-    infinity, but what truncates to the largest float32 stays finite. Zero is positive. For float32
-    the values must be multiples of 2**-149, its smallest number.
+    infinity, but what truncates to the largest float32 stays finite. Zero is positive. ``result``
+    may have fewer fraction bits than float32, in a word of its size. There the values must be
+    multiples of its smallest number, 2**-149 for float32.
     """
-    if result is F32:
+    if result.word_bits == F32.word_bits:
         bits = values.view(np.int64)
-        np.bitwise_and(bits, -1 << 29, out=bits)
+        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
         np.copyto(out.view(np.float32), values, casting="unsafe")
         return
     np.copyto(out.view(np.float16), values, casting="unsafe")
@@ -154,9 +234,10 @@ def round_any(values: Array, result: Format) -> Array:
     NaN gives the canonical one: all bits set but the sign.
     """
     words = np.empty(values.shape, result.word)
-    if result is F32:
-        subnormal = np.abs(values) < 2.0**-126
-        values = np.where(subnormal, np.trunc(values * 2.0**149) * 2.0**-149 + 0.0, values)
+    if result.word_bits == F32.word_bits:
+        subnormal = np.abs(values) < 2.0**F32.lowest_exponent
+        least = 2.0 ** (F32.lowest_exponent - result.fraction_bits)
+        values = np.where(subnormal, np.trunc(values / least) * least + 0.0, values)
     nan = np.isnan(values)
     store(values, result, words)
     words[nan] = (1 << (result.word_bits - 1)) - 1

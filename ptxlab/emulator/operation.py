@@ -34,11 +34,14 @@ class Modifiers:
     """The modifiers of one instruction, taken one by one in any order the ISA allows.
 
     What a builder leaves untaken is refused, so no qualifier is ever ignored in silence.
+    ``sources`` is how many source operands the instruction has, for the few opcodes where that
+    says which instruction it is; None where it is not known.
     """
 
-    def __init__(self, names: Sequence[str], target: Target) -> None:
+    def __init__(self, names: Sequence[str], target: Target, sources: int | None = None) -> None:
         self._rest = list(names)
         self.target = target
+        self.sources = sources
 
     def take(self, name: str) -> bool:
         """Take ``name`` if it is there, and say whether it was."""

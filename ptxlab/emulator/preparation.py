@@ -8,13 +8,14 @@ import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.context import Context, function_address
 from ptxlab.emulator.exits import CONTROL, build_exit, is_exit
 from ptxlab.emulator.flatten import Body, flatten
+from ptxlab.emulator.legality import require
 from ptxlab.emulator.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.operation import ALU, COLLECTIVE, STEPS, Modifiers, UnknownForm
 from ptxlab.emulator.operations.control import End, Jump, Return
 from ptxlab.emulator.operations.move import is_pack, move_vector
 from ptxlab.emulator.program import Block, Exit, Function, Program, Source, Step
 from ptxlab.emulator.scope import Scope, Variable, declare_registers, size_of
-from ptxlab.emulator.steps import Guarded, alu_step
+from ptxlab.emulator.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.variables import module_variables
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
@@ -35,6 +36,7 @@ def prepare(module: tree.Module, target: Target) -> Program:
             Context(target, module.source, variables.known, declared),
             function,
             variables.shared_bytes,
+            module.version,
         )
         for name, function in bodies.items()
     }
@@ -42,7 +44,9 @@ def prepare(module: tree.Module, target: Target) -> Program:
     return Program(module, target, functions, addresses, variables.in_memory)
 
 
-def _function(context: Context, function: tree.Function, shared: int) -> Function:
+def _function(
+    context: Context, function: tree.Function, shared: int, version: tuple[int, int]
+) -> Function:
     """Flatten a function, cut it into blocks, bind each instruction, and drop dead registers."""
     assert function.body is not None
     outer = Scope()
@@ -52,19 +56,22 @@ def _function(context: Context, function: tree.Function, shared: int) -> Functio
     argument_slots = tuple(_argument(context, outer, d) for d in arguments)
     result_slots = tuple(_argument(context, outer, d) for d in function.results)
     body = flatten(context, function.body, Scope(outer), shared)
+    for instruction, scope in body.instructions:
+        context.begin(instruction, scope)
+        require(context, version)
     spans = _spans(body)
     flows = [Flow() for _ in spans]
-    blocks = [
+    bound = [
         _block(context, body, spans, number, flow, in_entry=function.is_entry)
         for number, flow in enumerate(flows)
     ]
     keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
-    for block, flow, live in zip(blocks, flows, live_out(flows), strict=True):
-        block.steps = with_drops(block.steps, flow, live, keep)
+    for (block, last), flow, live in zip(bound, flows, live_out(flows), strict=True):
+        block.steps = with_drops(block.steps, flow, live, keep) + last
     return Function(
         name=function.name,
         is_entry=function.is_entry,
-        blocks=blocks,
+        blocks=[block for block, _ in bound],
         initial=context.initial,
         parameters=argument_slots,
         results=result_slots,
@@ -117,20 +124,26 @@ def _spans(body: Body) -> list[range]:
 
 def _block(
     context: Context, body: Body, spans: list[range], number: int, flow: Flow, *, in_entry: bool
-) -> Block:
-    """Bind the instructions of one block, and note in ``flow`` what they read and write."""
+) -> tuple[Block, list[Step]]:
+    """Bind the instructions of one block, and note in ``flow`` what they read and write.
+
+    The steps that belong to its exit come apart: nothing that the exit reads may be dropped before.
+    """
     steps: list[Step] = []
+    leaving: list[Step] = []
+    polls = False
     following = number + 1
     last = following == len(spans)
     exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
     flow.successors = () if last else (following,)
     for position in spans[number]:
         instruction, scope = body.instructions[position]
-        context.begin(instruction, scope)
+        context.begin(instruction, scope, position - spans[number].start)
+        polls |= _polls(instruction)
         if is_exit(instruction):
             guard = _guard(context)
             exit, flow.successors = build_exit(context, guard, following, in_entry=in_entry)
-            steps += [_guarded(step, guard) for step in context.prologue]
+            leaving = [_guarded(step, guard) for step in context.prologue]
         else:
             steps.append(_step(context))
         flow.uses.append(
@@ -138,18 +151,31 @@ def _block(
         )
     line = body.instructions[spans[number].start][0].position.line if spans[number] else 0
     participants = getattr(steps[0], "participants", None) if steps else None
-    return Block(steps, exit, line, participants, len(spans[number]))
+    ends = isinstance(exit, End) and not (steps or leaving)
+    return Block(steps, exit, line, participants, polls, len(spans[number]), ends), leaving
+
+
+def _polls(instruction: tree.Instruction) -> bool:
+    """Say whether this may be how a thread waits for another one."""
+    waiting = {"volatile", "relaxed", "acquire", "try_wait", "test_wait"}
+    return instruction.opcode in ("atom", "nanosleep") or not waiting.isdisjoint(
+        instruction.modifiers
+    )
 
 
 def _step(context: Context) -> Step:
     """Build the step of the instruction in hand. Raise Unsupported for a form that has none."""
-    modifiers = Modifiers(context.instruction.modifiers, context.target)
+    instruction = context.instruction
+    modifiers = Modifiers(
+        instruction.modifiers, context.target, max(len(instruction.operands) - 1, 0)
+    )
     try:
         step = _unguarded(context, modifiers)
         modifiers.finish()
     except UnknownForm as form:
         context.refuse_form(form)
-    return _guarded(step, _guard(context))
+    guarded = _guarded(step, _guard(context))
+    return InTurn([*context.prologue, guarded]) if context.prologue else guarded
 
 
 def _guarded(step: Step, guard: Source | None) -> Step:

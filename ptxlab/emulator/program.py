@@ -93,15 +93,18 @@ class Block:
     """Steps that run one after another, then an exit.
 
     ``participants`` is set where the first step needs threads of a warp to arrive together: given
-    the frame and the lanes it returns the lanes that must take part.
-    ``instructions`` counts them as PTX does.
+    the frame, the lanes that stand here and the mask of threads that live, it returns the mask of
+    lanes that need not wait for others. ``polls`` says that threads may look here for what other
+    threads do. ``instructions`` counts them as PTX does. ``ends`` says that threads only end here.
     """
 
     steps: list[Step]
     exit: Exit
     first_line: int
-    participants: Callable[[Frame, Lanes], npt.NDArray[np.bool_]] | None = None
+    participants: Callable[[Frame, Lanes, Array], Array] | None = None
+    polls: bool = False
     instructions: int = 0
+    ends: bool = False
 
 
 @dataclass(slots=True)

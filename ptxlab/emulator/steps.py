@@ -10,7 +10,7 @@ import numpy as np
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.operation import Alu
-from ptxlab.emulator.program import Destination, Source, Step
+from ptxlab.emulator.program import Array, Destination, Source, Step
 from ptxlab.emulator.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
@@ -48,14 +48,49 @@ class AluStep:
             registers[slot] = put(registers[slot], destination.extended(result))
 
 
+class InTurn:
+    """Several steps that one instruction is made of; the last may need lanes to arrive together."""
+
+    __slots__ = ("_steps", "participants")
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = tuple(steps)
+        self.participants = getattr(steps[-1], "participants", None)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run them for the same lanes."""
+        for step in self._steps:
+            step.run(frame, lanes)
+
+
+class Passing:
+    """Which lanes may go on at a guarded operation among a warp: those held back by their guard do."""
+
+    __slots__ = ("_participants", "_predicate")
+
+    def __init__(self, participants: Callable[..., Any], predicate: Source) -> None:
+        self._participants = participants
+        self._predicate = predicate
+
+    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the mask of lanes that wait for nobody."""
+        passing = lanes.where(self._predicate.read(frame.registers))
+        if passing is None:
+            return lanes.mask
+        ready: Array = self._participants(frame, passing, alive)
+        return ready | (lanes.mask & ~passing.mask)
+
+
 class Guarded:
     """Run a step only for the lanes whose predicate holds."""
 
-    __slots__ = ("_predicate", "_step")
+    __slots__ = ("_predicate", "_step", "participants")
 
     def __init__(self, step: Step, predicate: Source) -> None:
         self._step = step
         self._predicate = predicate
+        inner = getattr(step, "participants", None)
+        self.participants = None if inner is None else Passing(inner, predicate)
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Run the step for the lanes that pass, or not at all."""

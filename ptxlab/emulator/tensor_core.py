@@ -17,42 +17,32 @@ infinities of both signs give the canonical NaN; otherwise an infinity wins; a z
 
 Source: MMA-Sim, arXiv 2511.10909 ("T-FDPA"); Khattak & Mikaitis, arXiv 2512.07004.
 
-``_exact_step`` is this definition in float64. The rest of this file computes the same bits in
+``ptxlab.emulator.fused_step`` is this definition in float64. This file computes the same bits in
 float32 and int32, for many warps at once; the few elements where those would not be exact (special
-values, exponents near the ends of float32's range) go to ``_exact_step``.
+values, exponents near the ends of float32's range) go there.
 """
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from dataclasses import dataclass
 from functools import lru_cache
 from math import isqrt
 
 import numpy as np
 
-from ptxlab.emulator.number_formats import (
-    BF16,
-    F16,
-    F32,
-    TF32,
-    ZERO_EXPONENT,
-    Array,
-    Format,
-    round_any,
-    store,
+from ptxlab.emulator.fused_step import (
+    ACCUMULATORS,
+    OPERANDS,
+    FusedStep,
+    Operand,
+    exact_step,
+    operand_formats,
 )
-from ptxlab.errors import Unsupported
+from ptxlab.emulator.number_formats import F32, ZERO_EXPONENT, Array, Format, store
 from ptxlab.isa.targets import DotProduct
 
-FORMATS: dict[tuple[str, str], tuple[Format, Format]] = {
-    ("f16", "f32"): (F16, F32),
-    ("f16", "f16"): (F16, F16),
-    ("bf16", "f32"): (BF16, F32),
-    ("tf32", "f32"): (TF32, F32),
-}
-"""Formats of the operands and of the accumulator, by their PTX types."""
+__all__ = ["ACCUMULATORS", "OPERANDS", "multiply_add", "operand_formats"]
 
 _HIGHEST = 126
 """Largest exponent E at which float32 products are exact: below 2**(E + 2) they are finite."""
@@ -67,39 +57,45 @@ _PRODUCTS = 65536
 """Products held at once: 256 KiB."""
 
 
-def multiply_add(a: Array, b: Array, c: Array, *, dtype: str, acc: str, rules: DotProduct) -> Array:
+def multiply_add(
+    a: Array,
+    b: Array,
+    c: Array,
+    *,
+    dtype: str,
+    acc: str,
+    rules: DotProduct,
+    b_dtype: str | None = None,
+    c_dtype: str | None = None,
+) -> Array:
     """Compute D = A*B + C for a batch of warps on raw words, with the bits of a tensor core.
 
     ``a`` is [m, k, warps], ``b`` is [k, n, warps], ``c`` and the result are [m, n, warps]: unsigned
-    words of the PTX type ``dtype`` (uint16; uint32 for tf32) and ``acc`` (uint32 for f32, uint16
-    for f16). ``rules`` is the arithmetic of the chip; ``rules.chunk`` counts 16-bit products, and
-    half as many tf32 products are fused.
+    words of the PTX type ``dtype`` (uint16; uint32 for tf32; uint8 for the 8-bit containers, which
+    hold one number each) and ``acc`` (uint32 for f32, uint16 for f16). ``b_dtype`` is the type of B
+    where it differs from A's, ``c_dtype`` that of C where it differs from D's. ``rules`` is the
+    arithmetic of the chip.
 
     Raises ``Unsupported`` when tensor cores of these types are not modelled, ``ValueError`` for
     arrays that do not fit together.
     """
-    if (dtype, acc) not in FORMATS:
-        known = ", ".join(f"{one} into {other}" for one, other in FORMATS)
-        raise Unsupported(
-            f"tensor-core arithmetic of .{dtype} into .{acc} is not modelled",
-            hint=f"modelled are {known}",
-        )
-    operand, result = FORMATS[dtype, acc]
+    a_form, b_form = operand_formats(dtype, b_dtype or dtype, acc)
+    result, addend = ACCUMULATORS[acc], ACCUMULATORS[c_dtype or acc]
     (m, k, warps), n = a.shape, b.shape[1]
     if b.shape != (k, n, warps) or c.shape != (m, n, warps):
         raise ValueError(f"shapes {a.shape}, {b.shape} and {c.shape} are not m*k, k*n and m*n")
-    if (a.dtype, b.dtype, c.dtype) != (operand.word, operand.word, result.word):
+    if (a.dtype, b.dtype, c.dtype) != (a_form.word, b_form.word, addend.word):
         raise ValueError(f"words are {a.dtype}, {b.dtype} and {c.dtype}, not {dtype} and {acc}")
-    step = rules.chunk * 16 // operand.word_bits
-    zero = rules.zero_exponent_f32 if result is F32 else rules.zero_exponent_f16
-    arithmetic = _Arithmetic(operand, result, rules.fraction_bits, step, zero)
-    d = np.array(c, order="C")
+    if addend is not result and not k:
+        raise ValueError(f"without products a C of {c_dtype} has no step that makes it {acc}")
+    arithmetic = FusedStep.of(a_form, b_form, result, rules)
+    d = np.array(c, order="C") if addend is result else np.empty(c.shape, result.word)
     if a.size and b.size:
         with np.errstate(all="ignore"):
             for rows, columns, part in _blocks(m, n, warps):
-                _add_block(
-                    a[rows, :, part], b[:, columns, part], d[rows, columns, part], arithmetic
-                )
+                block = d[rows, columns, part]
+                source = block if addend is result else c[rows, columns, part]
+                _add_block(a[rows, :, part], b[:, columns, part], source, addend, block, arithmetic)
     return d
 
 
@@ -119,39 +115,10 @@ def _blocks(m: int, n: int, warps: int) -> Iterator[tuple[slice, slice, slice]]:
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Arithmetic:
-    """What one step does: formats, bits kept (F), products fused, exponent of a zero term."""
-
-    operand: Format
-    result: Format
-    fraction_bits: int
-    step: int
-    zero_exponent: int
-
-    @property
-    def lowest(self) -> int:
-        """Smallest exponent E at which float32 products are exact.
-
-        One that underflows there is below 2**-126 and so below the last bit kept, 2**(E - F).
-        """
-        return self.fraction_bits - 125
-
-    @property
-    def is_narrow(self) -> bool:
-        """Whether float32 and int32 are enough: true of every generation so far.
-
-        The sum of a step's products, each below 2**(F + 2), must not leave int32, and no term may
-        be below that of a zero (see ``_find_exponents``).
-        """
-        fits = self.step << (self.fraction_bits + 2) <= 1 << 31
-        return fits and self.zero_exponent < self.result.lowest_exponent
-
-
 class _Memory:
     """The arrays that one block works in, kept between calls: fresh ones cost page faults."""
 
-    def __init__(self, m: int, n: int, k: int, step: int, warps: int) -> None:
+    def __init__(self, m: int, n: int, k: int, step: int, groups: int, warps: int) -> None:
         step = min(step, k)
         rows = min(m, max(1, _PRODUCTS // (step * n * warps)))
 
@@ -175,12 +142,17 @@ class _Memory:
         self.top_product = empty(np.int16, m)
         self.top = empty(np.int16, m)
         self.scale = empty(np.float32, m)
-        self.total = empty(np.int32, m)
+        self.totals = empty(np.int32, groups, m)
         self.c_term = empty(np.int32, m)
         self.result = empty(np.float64, m)
 
     def decode(
-        self, words: Array, form: Format, values: Array, exponents: Array, zero: int
+        self,
+        words: Array,
+        form: Operand,
+        values: Array,
+        exponents: Array,
+        zero: int,
     ) -> None:
         """Decode ``words`` into two of the arrays."""
         scratch = self.scratch.view(form.word)[: 3 * words.size].reshape(3, *words.shape)
@@ -189,28 +161,34 @@ class _Memory:
 
 
 @lru_cache(maxsize=4)
-def _memory(thread: int, m: int, n: int, k: int, step: int, warps: int) -> _Memory:
-    return _Memory(m, n, k, step, warps)
+def _memory(thread: int, m: int, n: int, k: int, step: int, groups: int, warps: int) -> _Memory:
+    return _Memory(m, n, k, step, groups, warps)
 
 
-def _add_block(a: Array, b: Array, d: Array, how: _Arithmetic) -> None:
-    """Add A*B to ``d`` in place, one step after another, for warps that fit the cache."""
+def _add_block(a: Array, b: Array, c: Array, c_form: Format, d: Array, how: FusedStep) -> None:
+    """Add A*B to ``c``, one step after another, into ``d``, for warps that fit the cache.
+
+    ``c`` may be ``d`` itself; otherwise it is words of ``c_form``.
+    """
     (m, k, warps), n = a.shape, b.shape[1]
-    memory = _memory(threading.get_ident(), m, n, k, how.step, warps)
-    memory.decode(a, how.operand, memory.a_values, memory.a_exponents, ZERO_EXPONENT)
-    memory.decode(b, how.operand, memory.b_values, memory.b_exponents, ZERO_EXPONENT)
-    for start in range(0, k, how.step):
-        chunk = slice(start, start + how.step)
-        memory.decode(d, how.result, memory.c_values, memory.c_exponents, how.zero_exponent)
+    memory = _memory(threading.get_ident(), m, n, k, how.products, how.groups, warps)
+    memory.decode(a, how.a, memory.a_values, memory.a_exponents, ZERO_EXPONENT)
+    memory.decode(b, how.b, memory.b_values, memory.b_exponents, ZERO_EXPONENT)
+    for start in range(0, k, how.products):
+        chunk = slice(start, start + how.products)
+        memory.decode(c, c_form, memory.c_values, memory.c_exponents, how.zero_exponent)
         _find_exponents(memory, chunk)
         outside = _outside(memory, how)
         if outside is not None:
             row, column, warp = np.nonzero(outside)
-            exact = _exact_step(a[row, chunk, warp].T, b[chunk, column, warp], d[outside], how)
+            exact = exact_step(
+                a[row, chunk, warp].T, b[chunk, column, warp], c[outside], c_form, how
+            )
         _sum_terms(memory, chunk, how)
         store(memory.result, how.result, d)
         if outside is not None:
             d[outside] = exact
+        c, c_form = d, how.addend
 
 
 def _slabs(
@@ -237,7 +215,7 @@ def _find_exponents(memory: _Memory, chunk: slice) -> None:
     np.maximum(memory.top_product, memory.c_exponents, out=memory.top)
 
 
-def _outside(memory: _Memory, how: _Arithmetic) -> Array | None:
+def _outside(memory: _Memory, how: FusedStep) -> Array | None:
     """Say for which elements float32 and int32 are not exact; None where they always are."""
     if not how.is_narrow:
         return np.ones(memory.top.shape, np.bool_)
@@ -248,7 +226,7 @@ def _outside(memory: _Memory, how: _Arithmetic) -> Array | None:
     return outside if outside.any() else None
 
 
-def _sum_terms(memory: _Memory, chunk: slice, how: _Arithmetic) -> None:
+def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
     """Truncate and add the terms of every element, leaving the exact sums in ``memory.result``."""
     np.clip(memory.top, how.lowest, _HIGHEST, out=memory.top)
     field = memory.scale.view(np.int32)
@@ -260,28 +238,13 @@ def _sum_terms(memory: _Memory, chunk: slice, how: _Arithmetic) -> None:
         np.multiply(a, b, out=products)
         np.multiply(products, memory.scale[rows], out=products)
         np.copyto(terms, products, casting="unsafe")
-        np.add.reduce(terms, axis=0, out=memory.total[rows])
+        for group, total in enumerate(memory.totals):
+            first = group * how.group
+            np.add.reduce(terms[first : first + how.group], axis=0, out=total[rows])
     np.multiply(memory.c_values, memory.scale, out=memory.c_values)
     np.copyto(memory.c_term, memory.c_values, casting="unsafe")
-    np.copyto(memory.result, memory.total)
+    np.copyto(memory.result, memory.totals[0])
+    for total in memory.totals[1:]:
+        np.add(memory.result, total, out=memory.result)
     np.add(memory.result, memory.c_term, out=memory.result)
     np.divide(memory.result, memory.scale, out=memory.result)
-
-
-def _exact_step(a: Array, b: Array, c: Array, how: _Arithmetic) -> Array:
-    """Compute one step as it is defined, for words ``a`` and ``b`` [k, elements] and ``c`` [elements].
-
-    Every float64 operation here is exact: products have at most 22 bits, the sum at most 53, and
-    the exponents stay far inside float64's range.
-    """
-    a_values, a_exponents = how.operand.decode(a)
-    b_values, b_exponents = how.operand.decode(b)
-    c_values, c_exponents = how.result.decode(c)
-    products = a_values * b_values
-    exponents = np.where(products == 0, how.zero_exponent, a_exponents + b_exponents)
-    c_exponents = np.where(c_values == 0, how.zero_exponent, c_exponents)
-    top = np.maximum(exponents.max(axis=0), c_exponents)
-    last_bit = np.ldexp(1.0, top - how.fraction_bits)
-    total = np.trunc(products / last_bit).sum(axis=0) + np.trunc(c_values / last_bit)
-    rough = products.sum(axis=0) + c_values
-    return round_any(np.where(np.isfinite(rough), total * last_bit, rough), how.result)

@@ -30,7 +30,10 @@ UNWRITTEN = 0xFF
 
 
 class Wave:
-    """``ctas`` consecutive CTAs of a grid, starting with number ``first``."""
+    """``ctas`` consecutive CTAs of a grid, starting with number ``first``.
+
+    ``clock`` counts the instructions the wave has executed, each once for all threads it ran for.
+    """
 
     def __init__(
         self,
@@ -58,8 +61,9 @@ class Wave:
         self.width = ctas * self.cta_width
         self.parameters = parameters
         self.shared_bytes: int = shared_bytes
-        self.dynamic_base = dynamic_base
+        self.dynamic_base: int = dynamic_base
         self.write = write
+        self.clock = 0
         self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
         pitch = pitched(shared_bytes)
         self.regions = {

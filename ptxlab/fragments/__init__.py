@@ -1,6 +1,7 @@
 """Which lane holds which element: registers dumped on a device and compared with the layouts."""
 
 from ptxlab.fragments.fill import ADDRESSING, NUMBERED, ONES, Fill, Inputs, inputs
+from ptxlab.fragments.program import verifiable
 from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.verify import verify
@@ -18,5 +19,6 @@ __all__ = [
     "Selection",
     "inputs",
     "select",
+    "verifiable",
     "verify",
 ]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from functools import cache
+
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.isa import MMA, FragmentLayout, MatrixInstruction
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.rewrite import instructions
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
@@ -16,10 +18,28 @@ PARAMETERS = ("a", "b", "d", "k")
 """What the kernel takes: A (m x k) and B (k x n), D (m x n, C before the launch), and k."""
 
 
+@cache
+def verifiable() -> tuple[MatrixInstruction, ...]:
+    """Return the instructions that a program comes with ptxlab for, in the order of the table."""
+    return tuple(i for i in MMA if resources.shipped(f"ptx/{_file(i)}"))
+
+
 def handwritten(instruction: MatrixInstruction) -> str:
-    """Return the path of the program that comes with ptxlab for ``instruction``."""
-    name = f"mma_{instruction.shape}_{instruction.a_type}_{instruction.d_type}"
-    return str(resources.path(f"ptx/{name}.ptx"))
+    """Return the path of the program that comes with ptxlab for ``instruction``.
+
+    Raises Unsupported when there is none.
+    """
+    if instruction not in verifiable():
+        raise Unsupported(
+            f"ptxlab has no program to verify {instruction.name} with",
+            hint=f"it can verify {', '.join(i.name for i in verifiable())}",
+        )
+    return str(resources.path(f"ptx/{_file(instruction)}"))
+
+
+def _file(instruction: MatrixInstruction) -> str:
+    types = dict.fromkeys((instruction.a_type, instruction.b_type))
+    return f"mma_{instruction.shape}_{'_'.join(types)}_{instruction.d_type}.ptx"
 
 
 def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, Instruction]:

@@ -25,16 +25,16 @@ def verify(
 
     ``fill`` is what the report shows; launches with numbered A and B and with an addressed C and D
     follow, because only they tell every element from every other. ``ptx`` is another program than
-    the handwritten one, with the same parameters (file or text). Raises Unsupported when the
-    device's target is too old for the instruction.
+    the handwritten one, with the same parameters (file or text). Raises Unsupported for an
+    instruction without a handwritten one, and when the device's target has no such instruction.
     """
-    if not device.target.runs(instruction.minimum_target):
+    if not instruction.runs_on(device.target):
         raise Unsupported(
             f"{instruction.name} needs {instruction.minimum_target}, "
             f"the device is {device.target.name}"
         )
-    source = handwritten(instruction) if ptx is None else ptx
-    program = Instrumented.load(device, instruction, source)
+    own = handwritten(instruction)
+    program = Instrumented.load(device, instruction, own if ptx is None else ptx)
     fills = dict.fromkeys((fill, NUMBERED, ADDRESSING))
     runs = tuple(program.run(inputs(instruction, each)) for each in fills)
     found = mismatches(instruction, runs)

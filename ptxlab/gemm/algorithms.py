@@ -85,6 +85,16 @@ def _simt_launch(tile: Tile, m: int, n: int) -> Launch:
     return Launch(tile.count(m, n), (tile.bm, tile.bn), 0)
 
 
+def _fixed_options(tile: Tile, dtype: str, acc: str) -> tuple[str, ...]:
+    return ()
+
+
+def _block_tiled_launch(tile: Tile, m: int, n: int) -> Launch:
+    line = tile.bm + 4  # A is transposed, and its lines padded against bank conflicts
+    threads = tile.bm * tile.bn // 64  # of 8 x 8 results
+    return Launch(tile.count(m, n), (threads,), 4 * tile.bk * (line + tile.bn))
+
+
 def _tensor_core_options(tile: Tile, dtype: str, acc: str) -> tuple[str, ...]:
     return (f"-DDTYPE={dtype}", f"-DACC={acc}", *tile.options)
 
@@ -108,6 +118,16 @@ ALGORITHMS: dict[str, Algorithm] = {
             tile=Tile(bm=32, bn=32),
             options=_simt_options,
             launch=_simt_launch,
+        ),
+        Algorithm(
+            name="block_tiled_vectorized",
+            file="kernels/block_tiled_vectorized.cu",
+            entry="block_tiled_vectorized",
+            types=(("f32", "f32"),),
+            method="fma",
+            tile=Tile(bm=128, bn=128, bk=8),
+            options=_fixed_options,
+            launch=_block_tiled_launch,
         ),
         Algorithm(
             name="tensor_core",

@@ -1,14 +1,20 @@
 """Which lane, in which register, holds which element of a matrix operand.
 
-One formula generates every dense operand of the warp-level ``mma`` instructions with M of 8 or 16.
+One formula generates every operand of the warp-level ``mma`` instructions but one: dense, compressed
+sparse (A with half of its columns) and, by ptxlab's own choice, ``wmma`` (see ``ptxlab.isa.wmma``).
 A warp is 8 groups of 4 lanes. Along the operand's outer dimension (the rows of A, C and D, the
 columns of B) a group owns one line of every 8; along the inner dimension (k for A and B, n for C
 and D) each of the 4 lanes owns a run of consecutive elements. The next elements of the same lane
 are first the lines 8 further out, then the runs 4 lanes further in. The run is what fits a 32-bit
 register for A and B, and two elements for an accumulator whatever its width.
 
-Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type" and its sister
-sections, whose cases this formula covers; the tests state those sections separately.
+The exception is ``mma.m8n8k4`` with f16 inputs, which multiplies four pairs of 8 x 4 and 4 x 8
+matrices at once. Each belongs to a quad-pair, lanes 4p to 4p+3 and 16+4p to 16+4p+3, and a lane of
+it owns a line of the matrix, or one element of every line.
+
+Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for
+mma.m8n8k4 with .f16 floating point type" and their sister sections, whose cases these formulas cover;
+the tests state those sections separately.
 """
 
 from __future__ import annotations
@@ -20,11 +26,27 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.isa.notebook import Pictured
+
 LANES = 32
 
-FragmentKind = Literal["a", "b", "accumulator"]
+FragmentKind = Literal[
+    "a",
+    "b",
+    "accumulator",
+    "accumulator.trans",
+    "quad a.row",
+    "quad a.col",
+    "quad b.row",
+    "quad b.col",
+    "quad accumulator",
+]
 Index = int | npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
+
+QUAD_PAIRS = 4
+_OUTER_IS_COLUMNS = ("b", "accumulator.trans", "quad b.row", "quad b.col")
+_ONE_LINE_A_LANE = ("quad a.row", "quad b.col", "quad accumulator")
 
 
 class Place(NamedTuple):
@@ -48,15 +70,27 @@ def position(
     ``outer_size`` is the number of rows (of columns for B). Arrays broadcast against each other.
     """
     packed = elements_per_register(bits)
-    run = 2 if kind == "accumulator" else packed
+    if kind.startswith("quad"):
+        return _quad_position(kind, bits, lane, register * packed + element)
+    run = 2 if kind.startswith("accumulator") else packed
     group, in_group = lane // 4, lane % 4
     step, within = divmod(register * packed + element, run)
     inward, outward = divmod(step, outer_size // 8)
     return group + 8 * outward, run * (in_group + 4 * inward) + within
 
 
+def _quad_position(kind: FragmentKind, bits: int, lane: Any, i: Any) -> tuple[Index, Index]:
+    """Return (outer, inner) of element ``i`` of a lane, in the 8-line matrix of its quad-pair."""
+    in_quad, lower_half = lane % 4, 4 * (lane // 16)
+    if kind == "quad accumulator" and bits == 32:
+        return (in_quad & 1) + (i & 2) + lower_half, (i & 4) + (in_quad & 2) + (i & 1)
+    if kind in _ONE_LINE_A_LANE:
+        return in_quad + lower_half, i
+    return i + lower_half, in_quad
+
+
 @dataclass(frozen=True, slots=True)
-class FragmentLayout:
+class FragmentLayout(Pictured):
     """The layout of one operand of a matrix instruction over the 32 lanes of a warp.
 
     ``rows`` x ``cols`` is the matrix as mathematics writes it: m x k for A, k x n for B, m x n for C
@@ -64,7 +98,10 @@ class FragmentLayout:
     holds ``registers_per_lane`` registers of ``register_bits`` bits; the elements of a register are
     counted from its low bits up.
 
-    A layout checks itself when it is made: every element of the matrix has exactly one place.
+    The warp holds ``matrices`` such matrices, one or (``quad`` kinds) four, and its registers hold
+    each of them ``copies`` times over, the second copy in the registers after the first.
+
+    A layout checks itself when it is made: every element of every matrix has ``copies`` places.
     Raises ValueError when it does not.
     """
 
@@ -74,20 +111,22 @@ class FragmentLayout:
     cols: int
     dtype: str
     bits: int
+    copies: int = 1
 
     def __post_init__(self) -> None:
-        in_step = LANES * self.elements_per_register
-        if self.register_bits % self.bits or self.outer_size % 8 or self.rows * self.cols % in_step:
-            raise ValueError(f"{self} does not divide over the registers of a warp")
-        row, col = np.moveaxis(_table(self), -1, 0)
-        inside = (row >= 0) & (row < self.rows) & (col >= 0) & (col < self.cols)
-        if not inside.all() or np.unique(row * self.cols + col).size != self.rows * self.cols:
-            raise ValueError(f"{self} does not hold every element once")
+        problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies)
+        if problem:
+            raise ValueError(f"{self} {problem}")
+
+    @property
+    def matrices(self) -> int:
+        """How many independent matrices the warp holds: one a quad-pair, or one altogether."""
+        return _matrices(self.kind)
 
     @property
     def outer_size(self) -> int:
         """The dimension that groups of lanes divide: the columns of B, the rows of all others."""
-        return self.cols if self.kind == "b" else self.rows
+        return self.cols if self.kind in _OUTER_IS_COLUMNS else self.rows
 
     @property
     def register_bits(self) -> int:
@@ -102,7 +141,12 @@ class FragmentLayout:
     @property
     def registers_per_lane(self) -> int:
         """How many registers of each lane the operand takes."""
-        return self.rows * self.cols // (LANES * self.elements_per_register)
+        elements = self.matrices * self.rows * self.cols
+        return self.copies * elements // (LANES * self.elements_per_register)
+
+    def matrix(self, lane: Index) -> Index:
+        """Return which of the ``matrices`` the elements of ``lane`` belong to."""
+        return _matrix(self.kind, lane)
 
     def element(self, lane: Index, register: Index, i: Index = 0) -> tuple[Index, Index]:
         """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
@@ -113,39 +157,55 @@ class FragmentLayout:
         for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
             if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
-        outer, inner = position(self.kind, self.outer_size, self.bits, lane, register, i)
-        return (inner, outer) if self.kind == "b" else (outer, inner)
+        distinct = self.registers_per_lane // self.copies
+        return _row_col(self.kind, self.rows, self.cols, self.bits, lane, register % distinct, i)
 
     def registers(self, row: int, col: int) -> tuple[Place, ...]:
         """Return every place that holds the element, derived from the table: the inverse map.
 
+        One place; several where the registers hold copies, or hold several matrices (one of each).
         Raises IndexError outside the matrix.
         """
         if not (0 <= row < self.rows and 0 <= col < self.cols):
             raise IndexError(
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
-        found = np.argwhere((_table(self) == (row, col)).all(axis=-1))
+        found = np.argwhere((self.table() == (row, col)).all(axis=-1))
         return tuple(Place(*map(int, place)) for place in found)
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return (row, col) of everything, [32, registers, elements per register, 2], read-only."""
-        return _table(self)
+        return _table(self.kind, self.rows, self.cols, self.bits, self.copies)
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
+        return _numbers(self.kind, self.rows, self.cols, self.bits, self.copies)
 
     def pack(self, matrix: Array) -> Array:
-        """Return the registers, [..., 32, registers], of element bit patterns [..., rows, cols]."""
-        row, col = np.moveaxis(_table(self), -1, 0)
-        words = np.asarray(matrix)[..., row, col].astype(self._word)
+        """Return the registers, [..., 32, registers], of element bit patterns [..., rows, cols].
+
+        Where the warp holds several matrices the patterns are [..., matrices, rows, cols].
+        """
+        matrix = np.asarray(matrix)
+        flat = matrix.reshape(*matrix.shape[: -self._dimensions], -1)
+        words = flat[..., self.numbers()].astype(self._word)
         return np.asarray(np.bitwise_or.reduce(words << self._shifts, axis=-1))
 
     def unpack(self, words: Array) -> Array:
-        """Return the element bit patterns, [..., rows, cols], of registers [..., 32, registers]."""
+        """Return the element bit patterns of registers [..., 32, registers], shaped as ``pack``'s.
+
+        Where the registers hold copies, the last one counts.
+        """
         words = np.asarray(words, dtype=self._word)
         mask = self._word.type((1 << self.bits) - 1)
-        row, col = np.moveaxis(_table(self), -1, 0)
-        matrix = np.empty((*words.shape[:-2], self.rows, self.cols), self._word)
-        matrix[..., row, col] = (words[..., np.newaxis] >> self._shifts) & mask
-        return matrix
+        shape = (self.matrices, self.rows, self.cols)[-self._dimensions :]
+        flat = np.empty((*words.shape[:-2], self.matrices * self.rows * self.cols), self._word)
+        flat[..., self.numbers()] = (words[..., np.newaxis] >> self._shifts) & mask
+        return flat.reshape(*words.shape[:-2], *shape)
+
+    @property
+    def _dimensions(self) -> int:
+        return 2 if self.matrices == 1 else 3
 
     @property
     def _word(self) -> np.dtype[Any]:
@@ -156,11 +216,69 @@ class FragmentLayout:
         return (np.arange(self.elements_per_register) * self.bits).astype(self._word)
 
 
+def _row_col(
+    kind: FragmentKind,
+    rows: int,
+    cols: int,
+    bits: int,
+    lane: Index,
+    register: Index,
+    element: Index,
+) -> tuple[Index, Index]:
+    if kind in _OUTER_IS_COLUMNS:
+        outer, inner = position(kind, cols, bits, lane, register, element)
+        return inner, outer
+    return position(kind, rows, bits, lane, register, element)
+
+
+def _matrices(kind: FragmentKind) -> int:
+    return QUAD_PAIRS if kind.startswith("quad") else 1
+
+
+def _matrix(kind: FragmentKind, lane: Index) -> Index:
+    return lane // 4 % _matrices(kind)
+
+
+# Many operands of many instructions share a layout; what follows is worked out once for each.
+
+
 @cache
-def _table(layout: FragmentLayout) -> npt.NDArray[np.int64]:
+def _table(
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int
+) -> npt.NDArray[np.int64]:
+    packed = elements_per_register(bits)
+    distinct = _matrices(kind) * rows * cols // (LANES * packed)
     lanes = np.arange(LANES)[:, np.newaxis, np.newaxis]
-    registers = np.arange(layout.registers_per_lane)[:, np.newaxis]
-    elements = np.arange(layout.elements_per_register)
-    table = np.stack(np.broadcast_arrays(*layout.element(lanes, registers, elements)), axis=-1)
+    registers = np.arange(distinct * copies)[:, np.newaxis] % distinct
+    places = _row_col(kind, rows, cols, bits, lanes, registers, np.arange(packed))
+    table = np.stack(np.broadcast_arrays(*places), axis=-1)
     table.flags.writeable = False
     return table
+
+
+@cache
+def _numbers(
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int
+) -> npt.NDArray[np.int64]:
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies), -1, 0)
+    matrix = _matrix(kind, np.arange(LANES)[:, np.newaxis, np.newaxis])
+    numbers = np.asarray((matrix * rows + row) * cols + col)
+    numbers.flags.writeable = False
+    return numbers
+
+
+@cache
+def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int) -> str:
+    """Say what is wrong with a layout; nothing where every element has ``copies`` places."""
+    elements = _matrices(kind) * rows * cols
+    outer_size = cols if kind in _OUTER_IS_COLUMNS else rows
+    fits = max(32, bits) % bits == 0 and elements % (LANES * elements_per_register(bits)) == 0
+    if not fits or outer_size % 8:
+        return "does not divide over the registers of a warp"
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies), -1, 0)
+    inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)
+    numbers = _numbers(kind, rows, cols, bits, copies)[inside]
+    places = np.bincount(numbers.ravel(), minlength=elements)
+    if not inside.all() or (places != copies).any():
+        return "does not hold every element once"
+    return ""

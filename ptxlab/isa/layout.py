@@ -1,4 +1,4 @@
-"""Layouts as CuTe writes them: a shape and a stride, and the swizzles that permute their offsets.
+"""Layouts as CuTe writes them: a shape and a stride, nested alike.
 
 A layout maps a coordinate to an offset in elements. Shapes nest; a plain integer coordinate of a
 nested shape counts colexicographically, first mode fastest.
@@ -8,14 +8,27 @@ Source: NVIDIA CUTLASS documentation, "CuTe Layouts" and "CuTe Layout Algebra".
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Protocol
 
-IntTuple = int | tuple["IntTuple", ...]
-Coordinate = (
-    Any  # an int or integer array, or a tuple of coordinates nested no deeper than the shape
+from ptxlab.isa import algebra
+from ptxlab.isa.int_tuple import (
+    Coordinate,
+    IntTuple,
+    Modes,
+    Offset,
+    compact,
+    congruent,
+    leaves,
+    notation,
+    offset,
+    product,
+    reverse,
 )
-Offset = Any  # an int, or an integer array when the coordinate held arrays
+from ptxlab.isa.swizzle import IDENTITY, ComposedLayout, Swizzle, Tiling
+
+__all__ = ["ComposedLayout", "Layout", "Mapping", "Swizzle", "Tiling", "table"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,183 +48,207 @@ class Layout:
     stride: IntTuple
 
     def __post_init__(self) -> None:
-        _check(self.shape, self.stride, self)
+        if self.shape == () or not congruent(self.shape, self.stride):
+            raise ValueError(f"{self!r} has a shape and a stride of different profiles")
+        if any(size < 1 or stride < 0 for size, stride in self.modes):
+            raise ValueError(f"{self!r} needs sizes of 1 or more and strides of 0 or more")
 
     @classmethod
     def col_major(cls, shape: IntTuple) -> Layout:
         """Return the compact layout whose first mode is contiguous."""
-        return cls(shape, _compact(shape, 1)[0])
+        return cls(shape, compact(shape))
 
     @classmethod
     def row_major(cls, shape: IntTuple) -> Layout:
         """Return the compact layout whose last mode is contiguous."""
-        return cls(shape, _reversed(_compact(_reversed(shape), 1)[0]))
+        return cls(shape, reverse(compact(reverse(shape))))
+
+    @classmethod
+    def of_offsets(cls, offsets: Sequence[int]) -> Layout:
+        """Return the coalesced layout with these offsets, in linear order.
+
+        Raises ValueError when no layout has them.
+
+        >>> Layout.of_offsets([0, 6, 1, 7, 2, 8]).notation
+        '(2,3):(6,1)'
+        """
+        return _flat(algebra.of_offsets(offsets))
+
+    @property
+    def modes(self) -> Modes:
+        """(size, stride) of each integer of the shape, from left to right."""
+        return tuple(zip(leaves(self.shape), leaves(self.stride), strict=True))
 
     @property
     def size(self) -> int:
         """How many coordinates there are."""
-        return _product(self.shape)
+        return product(self.shape)
 
     @property
     def cosize(self) -> int:
         """One more than the largest offset: the elements of memory the layout spans."""
-        return int(self(self.size - 1)) + 1
+        return sum((size - 1) * stride for size, stride in self.modes) + 1
 
     def __call__(self, *coordinate: Coordinate) -> Offset:
         """Return the offset of a coordinate. Raises ValueError when its profile does not fit."""
         whole = coordinate[0] if len(coordinate) == 1 else coordinate
-        return _offset(whole, self.shape, self.stride)
+        return offset(whole, self.shape, self.stride)
+
+    @property
+    def parts(self) -> tuple[Layout, ...]:
+        """The modes at the top, each as a layout: rows and columns of a matrix."""
+        if isinstance(self.shape, int) or isinstance(self.stride, int):
+            return (self,)
+        return tuple(map(Layout, self.shape, self.stride))
+
+    def coalesce(self) -> Layout:
+        """Return the flat layout of the fewest modes with the same offsets in the same order."""
+        return _flat(algebra.coalesce(self.modes))
+
+    def compose(self, inner: Layout) -> Layout:
+        """Return the layout of ``self(inner(i))``, with the shape of ``inner``, modes split where
+        they must be. Raises ValueError when that is no layout.
+
+        >>> Layout.row_major((4, 8)).compose(Layout((8, 2), (4, 2))).notation
+        '(8,2):(1,16)'
+        """
+        composed = map(_flat, algebra.compose(self.modes, inner.modes))
+        return _nested(inner.shape, composed)
+
+    def complement(self, bound: int | None = None) -> Layout:
+        """Return the layout that fills the gaps of this one up to ``bound`` elements, its cosize if
+        left out. Raises ValueError when the gaps are no layout.
+        """
+        return _flat(algebra.complement(self.modes, self.cosize if bound is None else bound))
+
+    def right_inverse(self) -> Layout:
+        """Return R with ``self(R(i)) == i`` for every i below R's size: from offset to linear index.
+
+        It reaches as far as the offsets go from 0 up without a gap.
+        """
+        return _flat(algebra.right_inverse(self.modes))
+
+    def left_inverse(self) -> Layout:
+        """Return R with ``R(self(i)) == i`` for every i. Raises ValueError when there is none."""
+        return _flat(algebra.left_inverse(self.modes))
+
+    def divide(self, tiler: Layout) -> Layout:
+        """Return ``((tile), (rest))``: what ``tiler`` picks, and the repetitions that make it all.
+
+        CuTe's logical_divide. Raises ValueError when they are no layout.
+        """
+        return self.compose(_joined([tiler, tiler.complement(self.size)]))
+
+    def product(self, repeated: Layout) -> Layout:
+        """Return ``(self, copies)``: this layout at each place ``repeated`` says, side by side.
+
+        CuTe's logical_product. Raises ValueError when that is no layout.
+        """
+        free = self.complement(self.size * repeated.cosize)
+        return _joined([self, free.compose(repeated)])
+
+    def tile(self, shape: tuple[int, ...]) -> Tiling:
+        """Divide mode by mode into tiles of ``shape``; ``layout.tile((2, 2))(0, 1)`` is one of them.
+
+        Raises ValueError for a shape that does not divide the layout's.
+        """
+        if len(shape) != len(self.parts):
+            raise ValueError(f"a tile of {len(shape)} modes for a layout of {len(self.parts)}")
+        elements, grid = [], []
+        for part, size in zip(self.parts, shape, strict=True):
+            if size < 1 or part.size % size:
+                raise ValueError(f"a tile of {size} does not divide a mode of {part.size}")
+            elements.append(part.compose(Layout(size, 1)))
+            grid.append(part.compose(Layout(part.size // size, size)))
+        return Tiling(IDENTITY, 0, _joined(elements), _joined(grid))
+
+    def vectorize(self, count: int) -> Tiling:
+        """Divide the contiguous mode into vectors of ``count`` elements.
+
+        Raises ValueError when no mode holds runs of ``count`` elements next to each other, or when
+        a vector would not start at a multiple of ``count``.
+        """
+        if count < 1:
+            raise ValueError(f"a vector has 1 element or more, not {count}")
+        for i, part in enumerate(self.parts):
+            run, stride = part.coalesce().modes[0]
+            if stride == 1 and run % count == 0:
+                vectors = self.tile(tuple(count if j == i else 1 for j in range(len(self.parts))))
+                if any(stride % count for size, stride in vectors.grid.modes if size > 1):
+                    raise ValueError(f"vectors of {count} do not start at multiples of {count}")
+                return vectors
+        raise ValueError(f"no mode has {count} elements side by side")
+
+    @property
+    def notation(self) -> str:
+        """The layout as CuTe prints it: shape, colon, stride."""
+        return f"{notation(self.shape)}:{notation(self.stride)}"
 
     def __str__(self) -> str:
-        return f"{notation(self.shape)}:{notation(self.stride)}\n{table(self)}"
-
-
-@dataclass(frozen=True, slots=True)
-class Swizzle:
-    """CuTe's ``Swizzle<bits, base, shift>``: xor ``bits`` bits of an offset into lower ones.
-
-    The ``bits`` bits from bit ``base + shift`` up are xored into those from bit ``base`` up (for a
-    negative shift the other way round), so it is its own inverse and a bijection.
-
-    >>> Swizzle(3, 3, 3)(64)
-    72
-    """
-
-    bits: int
-    base: int
-    shift: int
-
-    def __post_init__(self) -> None:
-        if self.bits < 0 or self.base < 0 or abs(self.shift) < self.bits:
-            raise ValueError(f"{self} needs bits >= 0, base >= 0 and |shift| >= bits")
-
-    def __call__(self, offset: Offset) -> Offset:
-        """Return the swizzled offset; integer arrays work in place of ints."""
-        mask = ((1 << self.bits) - 1) << self.base
-        if self.shift >= 0:
-            return offset ^ ((offset >> self.shift) & mask)
-        return offset ^ ((offset & mask) << -self.shift)
-
-    def compose(self, layout: Layout) -> SwizzledLayout:
-        """Return the layout whose offsets are those of ``layout``, swizzled."""
-        return SwizzledLayout(self, layout)
-
-
-@dataclass(frozen=True, slots=True)
-class SwizzledLayout:
-    """A swizzle after a layout. ``print`` draws it as it draws a Layout."""
-
-    swizzle: Swizzle
-    layout: Layout
-
-    @property
-    def shape(self) -> IntTuple:
-        """The shape of the layout inside."""
-        return self.layout.shape
-
-    @property
-    def size(self) -> int:
-        """How many coordinates there are."""
-        return self.layout.size
-
-    @property
-    def cosize(self) -> int:
-        """One more than the largest offset."""
-        return max(int(self(i)) for i in range(self.size)) + 1
-
-    def __call__(self, *coordinate: Coordinate) -> Offset:
-        """Return the swizzled offset of a coordinate."""
-        return self.swizzle(self.layout(*coordinate))
-
-    def __str__(self) -> str:
-        s, inner = self.swizzle, self.layout
-        head = f"S<{s.bits},{s.base},{s.shift}> o {notation(inner.shape)}:{notation(inner.stride)}"
-        return f"{head}\n{table(self)}"
+        return f"{self.notation}\n{table(self)}"
 
 
 class Mapping(Protocol):
-    """What can be drawn: a shape, and offsets by coordinate."""
+    """What can be drawn and asked for offsets: a Layout, or one behind a swizzle or an offset."""
 
     @property
     def shape(self) -> IntTuple:
         """The shape, nested or not."""
         ...
 
+    @property
+    def size(self) -> int:
+        """How many coordinates there are."""
+        ...
+
+    @property
+    def notation(self) -> str:
+        """The mapping as CuTe prints it."""
+        ...
+
     def __call__(self, *coordinate: Coordinate) -> Offset:
         """Return the offset of a coordinate."""
         ...
 
+    def tile(self, shape: tuple[int, ...]) -> Tiling:
+        """Divide into tiles."""
+        ...
 
-def notation(value: IntTuple) -> str:
-    """Write ints and nested tuples as CuTe does, without blanks."""
-    if isinstance(value, int):
-        return str(value)
-    return "(" + ",".join(notation(part) for part in value) + ")"
+    def vectorize(self, count: int) -> Tiling:
+        """Divide into vectors of contiguous elements."""
+        ...
 
 
 def table(layout: Mapping) -> str:
-    """Draw offsets as text: the first mode counts down, all others across, indices on both axes."""
-    shape = layout.shape
-    rows, cols = (shape, 1) if isinstance(shape, int) else (shape[0], shape[1:])
-    height, width = _product(rows), _product(cols)
+    """Draw offsets as CuTe's print_layout does: first mode down, all others across, in a grid."""
+    height = layout.size if isinstance(layout.shape, int) else product(layout.shape[0])
+    width = layout.size // height
     cells = [[str(layout(row + height * col)) for col in range(width)] for row in range(height)]
-    digits = max(len(cell) for line in [*cells, [str(width - 1)]] for cell in line)
-    edge = len(str(height - 1))
-    lines = [" " * edge + " |" + "".join(f" {col:>{digits}}" for col in range(width))]
-    lines.append("-" * edge + "-+" + "-" * (width * (digits + 1)))
+    digits = max(2, *(len(cell) for line in [*cells, [str(width - 1)]] for cell in line))
+    edge = max(2, len(str(height - 1)))
+    rule = " " * (edge + 2) + f"+{'-' * (digits + 2)}" * width + "+"
+    header = " " * (edge + 2) + " ".join(f"  {col:>{digits}}" for col in range(width))
+    lines = [header, rule]
     for row, line in enumerate(cells):
-        lines.append(f"{row:>{edge}} |" + "".join(f" {cell:>{digits}}" for cell in line))
+        body = "".join(f"| {cell:>{digits}} " for cell in line)
+        lines += [f"{row:>{edge}}  {body}|", rule]
     return "\n".join(lines)
 
 
-def _product(shape: IntTuple) -> int:
+def _flat(modes: Modes) -> Layout:
+    """Return the layout of modes in one row; of a single one, without parentheses."""
+    if len(modes) == 1:
+        return Layout(*modes[0])
+    return Layout(tuple(size for size, _ in modes), tuple(stride for _, stride in modes))
+
+
+def _joined(modes: Sequence[Layout]) -> Layout:
+    """Return the layout that has these at its top."""
+    return Layout(tuple(mode.shape for mode in modes), tuple(mode.stride for mode in modes))
+
+
+def _nested(shape: IntTuple, leaves: Iterator[Layout]) -> Layout:
+    """Return the layout that nests as ``shape`` does and has a layout in place of each integer."""
     if isinstance(shape, int):
-        return shape
-    size = 1
-    for part in shape:
-        size *= _product(part)
-    return size
-
-
-def _reversed(value: IntTuple) -> IntTuple:
-    return value if isinstance(value, int) else tuple(_reversed(part) for part in value[::-1])
-
-
-def _compact(shape: IntTuple, stride: int) -> tuple[IntTuple, int]:
-    """Return column-major strides of ``shape`` from ``stride`` up, and the stride that follows."""
-    if isinstance(shape, int):
-        return stride, stride * shape
-    parts = []
-    for part in shape:
-        inner, stride = _compact(part, stride)
-        parts.append(inner)
-    return tuple(parts), stride
-
-
-def _check(shape: IntTuple, stride: IntTuple, layout: Layout) -> None:
-    if isinstance(shape, int) and isinstance(stride, int):
-        if shape < 1 or stride < 0:
-            raise ValueError(f"{layout!r} needs sizes of 1 or more and strides of 0 or more")
-    elif isinstance(shape, tuple) and isinstance(stride, tuple) and len(shape) == len(stride):
-        for part, step in zip(shape, stride, strict=True):
-            _check(part, step, layout)
-    else:
-        raise ValueError(f"{layout!r} has a shape and a stride of different profiles")
-
-
-def _offset(coordinate: Coordinate, shape: IntTuple, stride: IntTuple) -> Offset:
-    if isinstance(shape, int) or isinstance(stride, int):
-        if isinstance(coordinate, tuple):
-            raise ValueError(f"coordinate {coordinate} is nested deeper than the shape")
-        return coordinate * stride
-    if isinstance(coordinate, tuple):
-        if len(coordinate) != len(shape):
-            raise ValueError(f"coordinate {coordinate} does not have {len(shape)} modes")
-        return sum(_offset(*mode) for mode in zip(coordinate, shape, stride, strict=True))
-    total: Offset = 0
-    for i, (part, step) in enumerate(zip(shape, stride, strict=True)):
-        size = _product(part)
-        here = coordinate if i == len(shape) - 1 else coordinate % size
-        total = total + _offset(here, part, step)
-        coordinate = coordinate // size
-    return total
+        return next(leaves)
+    return _joined([_nested(part, leaves) for part in shape])

@@ -18,7 +18,7 @@ Kind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
 class ScalarType:
     """A PTX type: ``name`` as after the dot, ``bits`` wide, held in numpy as ``dtype``.
 
-    Packed types (f16x2, bf16x2) are held as raw 32-bit words.
+    Packed types (f16x2, u16x2, f32x2, ...) are held as raw words of their whole width.
     """
 
     name: str
@@ -48,6 +48,9 @@ def _table() -> dict[str, ScalarType]:
         ("f64", 64, "float", np.float64),
         ("f16x2", 32, "packed", np.uint32),
         ("bf16x2", 32, "packed", np.uint32),
+        ("u16x2", 32, "packed", np.uint32),
+        ("s16x2", 32, "packed", np.uint32),
+        ("f32x2", 64, "packed", np.uint64),
     ]
     return {name: ScalarType(name, bits, kind, np.dtype(dtype)) for name, bits, kind, dtype in rows}  # type: ignore[call-overload]
 

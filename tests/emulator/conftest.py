@@ -25,7 +25,7 @@ REGISTERS = """
 def kernel_text(body: str, before: str = "", parameters: str = "") -> str:
     """Return a module whose kernel ``k`` is ``body`` with ``d0`` the address of its output."""
     return f"""
-.version 8.0
+.version 8.3
 .target sm_80
 .address_size 64
 {before}
@@ -46,8 +46,28 @@ def emulator() -> Device:
 
 
 @pytest.fixture
-def run(emulator: Device) -> Run:
-    """Run a body over threads; each of them owns ``words`` 32-bit words of the output at d1."""
+def run(device: Device) -> Run:
+    """Run a body over threads; each of them owns ``words`` 32-bit words of the output at d1.
+
+    It runs where the tests run: what it computes is what a GPU computes, too.
+    """
+    return runner(device)
+
+
+@pytest.fixture
+def emulate(emulator: Device) -> Run:
+    """Run a body as ``run`` does, on the emulator alone: to see what a GPU does not show or say."""
+    return runner(emulator)
+
+
+@pytest.fixture
+def run_on() -> Callable[[Device], Run]:
+    """Give ``run`` for a device of the test's own."""
+    return runner
+
+
+def runner(device: Device) -> Run:
+    """Return what ``run`` and ``emulate`` are."""
 
     def execute(
         body: str,
@@ -58,7 +78,6 @@ def run(emulator: Device) -> Run:
         shared: int = 0,
         before: str = "",
         parameters: str = "",
-        device: Device | None = None,
     ) -> npt.NDArray[Any]:
         threads = int(np.prod(grid)) * int(np.prod(block))
         index = f"""
@@ -68,9 +87,8 @@ def run(emulator: Device) -> Run:
     mad.lo.u32 r1, r1, r2, r0;
     mad.wide.u32 d1, r1, {4 * words}, d0;
 """
-        chosen = device or emulator
-        module = chosen.load(kernel_text(index + body, before, parameters))
-        with chosen.zeros((threads, words), "u32") as out:
+        module = device.load(kernel_text(index + body, before, parameters))
+        with device.zeros((threads, words), "u32") as out:
             module.kernel("k").launch(grid, block, [out, *args], shared=shared)
             return out.numpy()
 

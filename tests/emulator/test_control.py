@@ -255,7 +255,7 @@ done:
     assert found.tolist() == [0] * 32 + [77] * 32 + [0] * 32
 
 
-def test_deadlock_names_who_waits_where(run: Any) -> None:
+def test_deadlock_names_who_waits_where(emulate: Any) -> None:
     body = """
     setp.ge.u32 p1, r0, 10;
     @p1 bra other;
@@ -267,7 +267,7 @@ done:
     ret;
 """
     with pytest.raises(LaunchError, match="deadlock") as caught:
-        run(body)
+        emulate(body)
     text = str(caught.value)
     assert "10 threads wait at the barrier" in text
     assert "22 threads wait at the barrier" in text
@@ -297,7 +297,7 @@ setter:
     assert found.tolist() == [4 if lane == 5 else 3 for lane in range(32)]
 
 
-def test_results_do_not_depend_on_the_wave_size(run: Any, monkeypatch: Any) -> None:
+def test_results_do_not_depend_on_the_wave_size(emulate: Any, monkeypatch: Any) -> None:
     body = """
     xor.b32 r3, r1, 0x5a;
     and.b32 r4, r3, 7;
@@ -311,9 +311,9 @@ loop:
 done:
     st.global.u32 [d1], r5;
 """
-    found = run(body, grid=40, block=33)
+    found = emulate(body, grid=40, block=33)
     monkeypatch.setattr("ptxlab.emulator.grid.WAVE_THREADS", 100)
-    assert np.array_equal(run(body, grid=40, block=33), found)
+    assert np.array_equal(emulate(body, grid=40, block=33), found)
     assert found[:, 0].tolist() == [3 ** ((i ^ 0x5A) & 7) for i in range(40 * 33)]
 
 
@@ -322,12 +322,14 @@ done:
     [
         ("wgmma.fence.sync.aligned;", "wgmma.fence"),
         ("add.u32.bogus r3, r3, 1;", "bogus"),
-        ("mov.u32 r3, %clock;", "%clock"),
+        ("mov.u32 r3, %reserved_smem_offset_end;", "%reserved_smem_offset_end"),
     ],
 )
-def test_what_is_not_modelled_is_refused_before_the_launch(run: Any, line: str, what: str) -> None:
+def test_what_is_not_modelled_is_refused_before_the_launch(
+    emulate: Any, line: str, what: str
+) -> None:
     with pytest.raises(Unsupported) as caught:
-        run(f"    bra end;\n    {line}\nend:\n    ret;")
+        emulate(f"    bra end;\n    {line}\nend:\n    ret;")
     assert what in str(caught.value)
     assert caught.value.location is not None
     assert caught.value.location.text.strip() == line
@@ -367,6 +369,30 @@ store:
     assert run(body, before=before)[:, 0].tolist() == [31 - lane for lane in range(32)]
 
 
-def test_warp_barrier_without_a_lane_it_names_is_a_deadlock(run: Any) -> None:
-    with pytest.raises(LaunchError, match="8 threads wait for the rest of their warp"):
-        run("setp.ge.u32 p1, r0, 8; @p1 ret; bar.warp.sync 0x1ff;")
+def test_warp_barrier_whose_lanes_wait_elsewhere_is_a_deadlock(emulate: Any) -> None:
+    body = """
+    setp.ge.u32 p1, r0, 8;
+    @p1 bra other;
+    bar.warp.sync 0x1ff;
+    bra done;
+other:
+    bar.sync 1;
+done:
+    ret;
+"""
+    with pytest.raises(LaunchError, match="8 threads wait for the rest of their warp") as caught:
+        emulate(body)
+    assert "24 threads wait at the barrier" in str(caught.value)
+
+
+def test_ended_lanes_are_not_waited_for_by_their_warp(run: Any) -> None:
+    # Source: PTX ISA, "shfl.sync", "vote.sync": all non-exited threads of the membermask.
+    body = """
+    setp.ge.u32 p1, r0, 40;
+    @p1 ret;
+    bar.warp.sync 0xffffffff;
+    vote.sync.ballot.b32 r5, 1, 0xffffffff;
+    st.global.u32 [d1], r5;
+"""
+    found = run(body, grid=2, block=50)[:, 0].reshape(2, 50)
+    assert (found == [0xFFFFFFFF] * 32 + [0xFF] * 8 + [0] * 10).all()

@@ -29,10 +29,10 @@ END = """
 OLD = [7, 7, 7, 7]
 
 
-def copied(run: Any, emulator: Device, middle: str, size: int = 1024) -> Any:
+def copied(run: Any, device: Device, middle: str, size: int = 1024) -> Any:
     """Return [32, 2, 4] words: the two copies of each thread, of words numbered from 100."""
     words = np.arange(100, 100 + size // 4, dtype=np.uint32)
-    with emulator.upload(words) as source:
+    with device.upload(words) as source:
         found = run(BEGIN + middle + END, source, words=8, parameters=", .param .u64 in")
     return found.reshape(32, 2, 4)
 
@@ -42,9 +42,9 @@ SECOND = "cp.async.ca.shared.global.L2::128B [r3+512], [d2+512], 16;"
 DATA = 100 + np.arange(128).reshape(32, 4)
 
 
-def test_a_copy_lands_when_it_is_waited_for(run: Any, emulator: Device) -> None:
+def test_a_copy_lands_when_it_is_waited_for(run: Any, device: Device) -> None:
     middle = f"{FIRST} cp.async.commit_group; {SECOND} cp.async.commit_group;"
-    waited = copied(run, emulator, middle + "cp.async.wait_group 0;")
+    waited = copied(run, device, middle + "cp.async.wait_group 0;")
     assert np.array_equal(waited[:, 0], DATA)
     assert np.array_equal(waited[:, 1], DATA + 128)
 
@@ -60,21 +60,21 @@ def test_a_copy_lands_when_it_is_waited_for(run: Any, emulator: Device) -> None:
     ],
 )
 def test_a_missing_wait_is_visible(
-    run: Any, emulator: Device, wait: str, landed: tuple[bool, bool]
+    emulate: Any, emulator: Device, wait: str, landed: tuple[bool, bool]
 ) -> None:
     middle = f"{FIRST} cp.async.commit_group; {SECOND} cp.async.commit_group; {wait}"
-    found = copied(run, emulator, middle)
+    found = copied(emulate, emulator, middle)
     for copy, there in enumerate(landed):
         expected = DATA + 128 * copy if there else np.broadcast_to(OLD, (32, 4))
         assert np.array_equal(found[:, copy], expected)
 
 
-def test_a_copy_in_no_group_is_waited_for_by_wait_all_only(run: Any, emulator: Device) -> None:
-    assert np.array_equal(copied(run, emulator, FIRST + "cp.async.wait_all;")[:, 0], DATA)
-    assert (copied(run, emulator, FIRST + "cp.async.wait_group 0;")[:, 0] == 7).all()
+def test_a_copy_in_no_group_is_waited_for_by_wait_all_only(emulate: Any, emulator: Device) -> None:
+    assert np.array_equal(copied(emulate, emulator, FIRST + "cp.async.wait_all;")[:, 0], DATA)
+    assert (copied(emulate, emulator, FIRST + "cp.async.wait_group 0;")[:, 0] == 7).all()
 
 
-def test_groups_are_each_threads_own(run: Any, emulator: Device) -> None:
+def test_groups_are_each_threads_own(emulate: Any, emulator: Device) -> None:
     # Even lanes commit a second, empty group, so that one group may stay pending: theirs has landed.
     middle = f"""
     {FIRST} cp.async.commit_group;
@@ -83,34 +83,32 @@ def test_groups_are_each_threads_own(run: Any, emulator: Device) -> None:
     @p1 cp.async.commit_group;
     cp.async.wait_group 1;
 """
-    found = copied(run, emulator, middle)[:, 0]
+    found = copied(emulate, emulator, middle)[:, 0]
     assert np.array_equal(found[::2], DATA[::2])
     assert (found[1::2] == 7).all()
 
 
-def test_waiting_in_one_branch_lands_that_branchs_copies(run: Any, emulator: Device) -> None:
+def test_waiting_in_one_branch_lands_that_branchs_copies(emulate: Any, emulator: Device) -> None:
     middle = f"""
     {FIRST} cp.async.commit_group;
     setp.lt.u32 p1, r0, 10;
     @p1 cp.async.wait_group 0;
 """
-    found = copied(run, emulator, middle)[:, 0]
+    found = copied(emulate, emulator, middle)[:, 0]
     assert np.array_equal(found[:10], DATA[:10])
     assert (found[10:] == 7).all()
 
 
 @pytest.mark.parametrize("size", range(17))
-def test_bytes_past_the_source_size_are_zero(run: Any, emulator: Device, size: int) -> None:
+def test_bytes_past_the_source_size_are_zero(run: Any, device: Device, size: int) -> None:
     middle = f"cp.async.cg.shared.global [r3], [d2], 16, {size}; cp.async.wait_all;"
-    found = np.ascontiguousarray(copied(run, emulator, middle)[:, 0]).view(np.uint8)
+    found = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
     expected = DATA.astype(np.uint32).view(np.uint8).copy()
     expected[:, size:] = 0
     assert np.array_equal(found, expected)
 
 
-def test_source_sizes_that_differ_and_addresses_that_are_not_read(
-    run: Any, emulator: Device
-) -> None:
+def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, device: Device) -> None:
     # Lanes 8 and up point far outside the source, and copy nothing of it.
     middle = """
     mov.u32 r21, r0;
@@ -120,14 +118,14 @@ def test_source_sizes_that_differ_and_addresses_that_are_not_read(
     cp.async.cg.shared.global [r3], [d2], 16, r21;
     cp.async.wait_all;
 """
-    found = np.ascontiguousarray(copied(run, emulator, middle)[:, 0]).view(np.uint8)
+    found = np.ascontiguousarray(copied(run, device, middle)[:, 0]).view(np.uint8)
     expected = DATA.astype(np.uint32).view(np.uint8).copy()
     for lane in range(32):
         expected[lane, lane if lane < 8 else 0 :] = 0
     assert np.array_equal(found, expected)
 
 
-def test_a_partial_copy_reads_no_byte_too_many(run: Any, emulator: Device) -> None:
+def test_a_partial_copy_reads_no_byte_too_many(emulate: Any, emulator: Device) -> None:
     # The source ends 4 bytes into the last lane's chunk.
     middle = """
     mov.u32 r21, 16;
@@ -136,18 +134,23 @@ def test_a_partial_copy_reads_no_byte_too_many(run: Any, emulator: Device) -> No
     cp.async.cg.shared.global [r3], [d2], 16, r21;
     cp.async.wait_all;
 """
-    assert copied(run, emulator, middle.format(size=4), size=500)[31, 0].tolist() == [224, 0, 0, 0]
+    assert copied(emulate, emulator, middle.format(size=4), size=500)[31, 0].tolist() == [
+        224,
+        0,
+        0,
+        0,
+    ]
     with pytest.raises(LaunchError, match="out of bounds"):
-        copied(run, emulator, middle.format(size=5), size=500)
+        copied(emulate, emulator, middle.format(size=5), size=500)
 
 
-def test_ignored_sources(run: Any, emulator: Device) -> None:
+def test_ignored_sources(run: Any, device: Device) -> None:
     middle = """
     setp.lt.u32 p1, r0, 4;
     cp.async.cg.shared.global [r3], [d2], 16, p1;
     cp.async.wait_all;
 """
-    found = copied(run, emulator, middle)[:, 0]
+    found = copied(run, device, middle)[:, 0]
     assert (found[:4] == 0).all()
     assert np.array_equal(found[4:], DATA[4:])
 
@@ -163,7 +166,7 @@ def test_ignored_sources(run: Any, emulator: Device) -> None:
         ("mov.u32 r21, 17; cp.async.cg.shared.global [r3], [d2], 16, r21;", LaunchError),
     ],
 )
-def test_wrong_copies(run: Any, emulator: Device, line: str, error: type[Exception]) -> None:
+def test_wrong_copies(emulate: Any, emulator: Device, line: str, error: type[Exception]) -> None:
     with pytest.raises(error) as caught:
-        copied(run, emulator, line)
+        copied(emulate, emulator, line)
     assert "cp.async" in str(caught.value)

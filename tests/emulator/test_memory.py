@@ -12,7 +12,7 @@ from ptxlab.errors import LaunchError, PtxSyntaxError
 
 
 @pytest.mark.parametrize("kind", ["u8", "s8", "b8", "u16", "s16", "b16", "u32", "s32", "b32"])
-def test_narrow_loads_extend_by_their_type(run: Any, emulator: Device, kind: str) -> None:
+def test_narrow_loads_extend_by_their_type(run: Any, device: Device, kind: str) -> None:
     data = np.random.default_rng(1).integers(0, 256, 256).astype(np.uint8)
     size = int(kind[1:]) // 8
     body = f"""
@@ -22,7 +22,7 @@ def test_narrow_loads_extend_by_their_type(run: Any, emulator: Device, kind: str
     st.global.u32 [d1], r5;
 """
     expected = data.view(f"{'i' if kind[0] == 's' else 'u'}{size}")[:32].astype(np.int64)
-    with emulator.upload(data) as source:
+    with device.upload(data) as source:
         found = run(body, source, parameters=", .param .u64 in")[:, 0]
     assert np.array_equal(found, expected.astype(np.uint32))
 
@@ -120,7 +120,7 @@ def test_initialised_variables(run: Any) -> None:
     assert found.tolist() == [1, 4, 5, 0x3FC00000, 0, 0]
 
 
-def test_global_variables_live_from_launch_to_launch(emulator: Device) -> None:
+def test_global_variables_live_from_launch_to_launch(device: Device) -> None:
     text = """
 .version 7.0
 .target sm_80
@@ -136,18 +136,18 @@ def test_global_variables_live_from_launch_to_launch(emulator: Device) -> None:
     st.global.u32 [d], r;
 }
 """
-    kernel = emulator.load(text).kernel()
-    with emulator.zeros(1, "u32") as out:
+    kernel = device.load(text).kernel()
+    with device.zeros(1, "u32") as out:
         for expected in (41, 42, 43):
             kernel.launch(1, 1, [out])
             assert out.numpy()[0] == expected
 
 
-def test_of_threads_that_store_to_one_place_the_last_wins(run: Any) -> None:
-    assert run("    st.global.u32 [d0], r1;", grid=2, block=40)[0, 0] == 79
+def test_of_threads_that_store_to_one_place_the_last_wins(emulate: Any) -> None:
+    assert emulate("    st.global.u32 [d0], r1;", grid=2, block=40)[0, 0] == 79
 
 
-def test_unwritten_shared_memory_is_not_zero(run: Any) -> None:
+def test_unwritten_shared_memory_is_not_zero(emulate: Any) -> None:
     body = """
     .shared .align 4 .b32 tile[32];
     mov.u32 r3, tile;
@@ -155,10 +155,10 @@ def test_unwritten_shared_memory_is_not_zero(run: Any) -> None:
     ld.shared.u32 r4, [r3];
     st.global.u32 [d1], r4;
 """
-    assert (run(body) == 0xFFFFFFFF).all()
+    assert (emulate(body) == 0xFFFFFFFF).all()
 
 
-def test_dynamic_shared_memory_begins_after_static(run: Any) -> None:
+def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:
     before = ".extern .shared .align 16 .b8 more[];\n.shared .align 4 .b32 fixed[3];"
     body = """
     mov.u32 r3, more;
@@ -171,7 +171,7 @@ def test_dynamic_shared_memory_begins_after_static(run: Any) -> None:
     or.b32 r5, r5, r3;
     st.global.u32 [d1], r5;
 """
-    found = run(body, shared=128, before=before)[:, 0]
+    found = emulate(body, shared=128, before=before)[:, 0]
     assert found.tolist() == [16 << 16 | lane for lane in range(32)]
 
 
@@ -191,11 +191,11 @@ def test_dynamic_shared_memory_begins_after_static(run: Any) -> None:
         ("cvta.shared.u64 d2, 4096; ld.u32 r4, [d2];", "outside shared memory"),
     ],
 )
-def test_wrong_addresses_stop_the_launch(run: Any, body: str, said: str) -> None:
+def test_wrong_addresses_stop_the_launch(emulate: Any, body: str, said: str) -> None:
     before = ".const .b32 fixed = 1;"
     declarations = "    .shared .align 16 .b8 tile[128];\n    .local .align 16 .b8 mine[16];\n"
     with pytest.raises(LaunchError) as caught:
-        run(declarations + "    " + body, before=before)
+        emulate(declarations + "    " + body, before=before)
     text = str(caught.value)
     assert said in text
     assert "of CTA (0, 0, 0)" in text
@@ -203,17 +203,17 @@ def test_wrong_addresses_stop_the_launch(run: Any, body: str, said: str) -> None
     assert caught.value.location.text.strip() == body
 
 
-def test_the_thread_at_fault_is_named(run: Any) -> None:
+def test_the_thread_at_fault_is_named(emulate: Any) -> None:
     body = """
     setp.eq.u32 p1, r1, 45;
     @p1 add.u64 d1, d1, 4096;
     @p1 st.global.u32 [d1], r0;
 """
     with pytest.raises(LaunchError, match=r"thread \(5, 0, 0\) of CTA \(1, 0, 0\)"):
-        run(body, grid=2, block=40)
+        emulate(body, grid=2, block=40)
 
 
-def test_threads_of_one_instruction_may_use_several_allocations(run: Any, emulator: Device) -> None:
+def test_threads_of_one_instruction_may_use_several_allocations(run: Any, device: Device) -> None:
     body = """
     ld.param.u64 d2, [a];
     ld.param.u64 d3, [b];
@@ -225,8 +225,8 @@ def test_threads_of_one_instruction_may_use_several_allocations(run: Any, emulat
     st.global.u32 [d1], r4;
 """
     with (
-        emulator.upload(np.arange(32, dtype=np.uint32)) as a,
-        emulator.upload(np.arange(100, 132, dtype=np.uint32)) as b,
+        device.upload(np.arange(32, dtype=np.uint32)) as a,
+        device.upload(np.arange(100, 132, dtype=np.uint32)) as b,
     ):
         found = run(body, a, b, parameters=", .param .u64 a, .param .u64 b")[:, 0]
     assert found.tolist() == [lane + 100 * (lane % 2) for lane in range(32)]
@@ -261,8 +261,8 @@ def test_a_freed_buffer_is_gone(emulator: Device) -> None:
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {f0,f1,f2}, {r0,r1,r2,r3}, {r4,r5}, {f0,f1,f2,f3};",
     ],
 )
-def test_operands_that_do_not_fit_are_rejected_by_line(run: Any, line: str) -> None:
+def test_operands_that_do_not_fit_are_rejected_by_line(emulate: Any, line: str) -> None:
     with pytest.raises(PtxSyntaxError) as caught:
-        run("    " + line)
+        emulate("    " + line)
     assert caught.value.location is not None
     assert caught.value.location.text.strip() == line

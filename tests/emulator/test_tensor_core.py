@@ -71,6 +71,29 @@ def test_agrees_with_mma_sim(dtype: str, acc: str, target: str) -> None:
     np.testing.assert_array_equal(actual, expected)
 
 
+@pytest.mark.parametrize("target", [name for name in TARGETS if architecture(name) != "Turing"])
+def test_wmma_of_tf32_agrees_with_mma_sim(target: str) -> None:
+    """Its steps have four products everywhere: two mma.m16n8k4, one after the other."""
+    arrays, arithmetic = load("tf32", "f32")
+    expected = arrays[arithmetic[f"{architecture(target)} wmma"]]
+    actual = replay(arrays, "tf32", "f32", TARGETS[target].arithmetic.wmma_tf32)
+    np.testing.assert_array_equal(actual, expected)
+    same = np.array_equal(expected, arrays[arithmetic[architecture(target)]])
+    assert same == (TARGETS[target].capability < 90)
+
+
+@pytest.mark.parametrize(("dtype", "acc"), PAIRS)
+@pytest.mark.parametrize(
+    ("target", "name"), [("sm_90a", "Hopper wgmma"), ("sm_100a", "Blackwell tcgen05")]
+)
+def test_asynchronous_forms_agree_with_mma_sim(
+    dtype: str, acc: str, target: str, name: str
+) -> None:
+    arrays, arithmetic = load(dtype, acc)
+    actual = replay(arrays, dtype, acc, TARGETS[target].dot16)
+    np.testing.assert_array_equal(actual, arrays[arithmetic[name]])
+
+
 def test_every_target_is_recorded() -> None:
     assert {target for *_, target in RECORDED} == set(TARGETS)
 
@@ -454,3 +477,5 @@ def test_refuses_what_it_does_not_model() -> None:
         multiply_add(a, b[:1], c, dtype="f16", acc="f16", rules=HOPPER)
     with pytest.raises(ValueError, match="words"):
         multiply_add(a, b, c, dtype="f16", acc="f32", rules=HOPPER)
+    with pytest.raises(ValueError, match="no step"):
+        multiply_add(a[:, :0], b[:0], c, dtype="f16", c_dtype="f16", acc="f32", rules=HOPPER)

@@ -11,7 +11,6 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.emulator.tensor_core import multiply_add
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.isa.targets import TARGETS
 
 
 def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
@@ -35,7 +34,7 @@ def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:
 
 
 @pytest.mark.parametrize("mode", ["up", "down", "bfly", "idx"])
-def test_shuffle(run: Any, emulator: Device, mode: str) -> None:
+def test_shuffle(run: Any, device: Device, mode: str) -> None:
     random = np.random.default_rng(7)
     warps = 24
     b = random.integers(0, 64, 32 * warps).astype(np.uint32)
@@ -57,7 +56,7 @@ def test_shuffle(run: Any, emulator: Device, mode: str) -> None:
     selp.u32 r8, 1, 0, p1;
     st.global.v2.u32 [d1], {{r7, r8}};
 """
-    with emulator.upload(b) as b_buffer, emulator.upload(c) as c_buffer:
+    with device.upload(b) as b_buffer, device.upload(c) as c_buffer:
         found = run(
             body, b_buffer, c_buffer, grid=3, block=256, words=2,
             parameters=", .param .u64 b, .param .u64 c",
@@ -102,15 +101,17 @@ done:
     assert run(body)[:7, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
-def test_a_lane_that_never_comes_is_a_deadlock(run: Any) -> None:
+def test_a_lane_that_never_comes_is_a_deadlock(emulate: Any) -> None:
     body = """
     setp.eq.u32 p1, r0, 3;
-    @p1 ret;
+    @p1 bra other;
     shfl.sync.bfly.b32 r5, r0, 1, 31, 0xffffffff;
     st.global.u32 [d1], r5;
+other:
+    bar.sync 0;
 """
     with pytest.raises(LaunchError, match="31 threads wait for the rest of their warp"):
-        run(body)
+        emulate(body)
 
 
 LDMATRIX = """
@@ -138,7 +139,7 @@ LDMATRIX = """
 @pytest.mark.parametrize("trans", [False, True])
 @pytest.mark.parametrize("mode", ["shared", "generic"])
 def test_ldmatrix_from_rows_anywhere(
-    run: Any, emulator: Device, count: int, trans: bool, mode: str
+    run: Any, device: Device, count: int, trans: bool, mode: str
 ) -> None:
     random = np.random.default_rng(count)
     tile = random.integers(0, 1 << 16, (64, 8)).astype(np.uint16)
@@ -155,7 +156,7 @@ def test_ldmatrix_from_rows_anywhere(
         load=f"{extra} ldmatrix.sync.aligned.m8n8.x{count}{suffix}{space}.b16 {group}, [{address}];",
         store="\n".join(f"st.global.u32 [d1+{4 * i}], {name};" for i, name in enumerate(names)),
     )
-    with emulator.upload(tile) as source, emulator.upload(rows) as numbers:
+    with device.upload(tile) as source, device.upload(rows) as numbers:
         found = run(
             body, source, numbers, words=count, parameters=", .param .u64 in, .param .u64 rows"
         )
@@ -168,7 +169,7 @@ def test_ldmatrix_from_rows_anywhere(
             assert found[lane, j] == int(low) | int(high) << 16
 
 
-def test_ldmatrix_of_a_partial_warp_is_an_error(run: Any) -> None:
+def test_ldmatrix_of_a_partial_warp_is_an_error(emulate: Any) -> None:
     body = """
     .shared .align 16 .b8 tile[128];
     setp.lt.u32 p1, r0, 16;
@@ -176,10 +177,10 @@ def test_ldmatrix_of_a_partial_warp_is_an_error(run: Any) -> None:
     @p1 ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r4}, [r3];
 """
     with pytest.raises(LaunchError, match="needs all 32 threads of the warp, 16 are active"):
-        run(body)
+        emulate(body)
 
 
-def test_ldmatrix_rows_must_be_aligned_but_only_those_it_reads(run: Any) -> None:
+def test_ldmatrix_rows_must_be_aligned_but_only_those_it_reads(emulate: Any) -> None:
     body = """
     .shared .align 16 .b8 tile[128];
     mov.u32 r3, tile;
@@ -187,9 +188,9 @@ def test_ldmatrix_rows_must_be_aligned_but_only_those_it_reads(run: Any) -> None
     @p1 add.u32 r3, r3, 4;
     ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{r4}}, [r3];
 """
-    run(body.format(compare="ge"))
+    emulate(body.format(compare="ge"))
     with pytest.raises(LaunchError, match="misaligned"):
-        run(body.format(compare="lt"))
+        emulate(body.format(compare="lt"))
 
 
 MMA = """
@@ -225,9 +226,14 @@ def lane_words(matrix: Any, kind: str) -> Any:
     return words
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
+@pytest.mark.parametrize("arch", [None, "sm_80", "sm_90a"])
 @pytest.mark.parametrize(("dtype", "acc"), [("bf16", "f32"), ("f16", "f32"), ("f16", "f16")])
-def test_mma_of_many_warps(run: Any, arch: str, dtype: str, acc: str) -> None:
+def test_mma_of_many_warps(
+    run_on: Any, device: Device, arch: str | None, dtype: str, acc: str
+) -> None:
+    # Random bits; on a GPU this compares the model of its tensor cores with the tensor cores.
+    if arch is not None:
+        device = open_device("emulator", arch=arch)
     random = np.random.default_rng(3)
     warps = 6
     a, b = (
@@ -251,20 +257,18 @@ def test_mma_of_many_warps(run: Any, arch: str, dtype: str, acc: str) -> None:
         d="{" + ", ".join(d_registers) + "}",
         store="\n".join(f"st.global.u32 [d1+{4 * i}], {r};" for i, r in enumerate(d_registers)),
     )
-    device = open_device("emulator", arch=arch)
     with device.upload(inputs) as source:
-        found = run(
-            body, source, grid=2, block=96, words=registers, device=device,
-            parameters=", .param .u64 in",
-        )  # fmt: skip
-    d = multiply_add(a, b, c, dtype=dtype, acc=acc, rules=TARGETS[arch].dot16)
+        found = run_on(device)(
+            body, source, grid=2, block=96, words=registers, parameters=", .param .u64 in"
+        )
+    d = multiply_add(a, b, c, dtype=dtype, acc=acc, rules=device.target.dot16)
     expected = np.concatenate(
         [lane_words(d[..., warp], "c")[:, :registers] for warp in range(warps)]
     )
     assert np.array_equal(found, expected)
 
 
-def test_mma_needs_its_target(run: Any) -> None:
+def test_mma_needs_its_target() -> None:
     turing = open_device("emulator", arch="sm_75")
     text = """
 .version 7.0
@@ -278,13 +282,13 @@ def test_mma_needs_its_target(run: Any) -> None:
         turing.load(text)
 
 
-def test_mma_of_a_partial_warp_is_an_error(run: Any) -> None:
+def test_mma_of_a_partial_warp_is_an_error(emulate: Any) -> None:
     body = """
     setp.lt.u32 p1, r0, 31;
     @p1 mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0,f1,f2,f3}, {r0,r1,r2,r3}, {r4,r5}, {f0,f1,f2,f3};
 """
     with pytest.raises(LaunchError, match="31 are active"):
-        run(body)
+        emulate(body)
 
 
 def test_warps_may_go_different_ways_through_mma(run: Any) -> None:

@@ -14,8 +14,8 @@ from ptxlab import resources
 from ptxlab.cli.main import main
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.fragments import NUMBERED, ONES, Fill, verify
-from ptxlab.isa import INSTRUCTIONS, MatrixInstruction, find
+from ptxlab.fragments import NUMBERED, ONES, Fill, verifiable, verify
+from ptxlab.isa import MatrixInstruction, find
 
 BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
 
@@ -36,7 +36,7 @@ def edited(instruction: MatrixInstruction, *edits: tuple[str, str]) -> str:
 
 
 @pytest.mark.parametrize("arch", ["sm_80", "sm_90a"])
-@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
+@pytest.mark.parametrize("instruction", verifiable(), ids=lambda i: i.name)
 def test_the_emulator_runs_the_handwritten_programs(
     instruction: MatrixInstruction, arch: str
 ) -> None:
@@ -45,7 +45,7 @@ def test_the_emulator_runs_the_handwritten_programs(
     assert (report.device_kind, report.target.name) == ("emulator", arch)
 
 
-@pytest.mark.parametrize("instruction", INSTRUCTIONS, ids=lambda i: i.name)
+@pytest.mark.parametrize("instruction", verifiable(), ids=lambda i: i.name)
 def test_the_handwritten_programs_are_right(device: Device, instruction: MatrixInstruction) -> None:
     report = verify(device, instruction)
     assert report.mismatches == ()
@@ -202,3 +202,23 @@ def test_errors_of_the_verb(cli: Ptxlab, arguments: list[str], status: int, mess
     assert (found, out) == (status, "")
     assert message in err
     assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    ("arguments", "name"),
+    [
+        (("--op", "m16n8k8"), "m16n8k8.row.col.f32.bf16"),
+        (("--op", "m16n8k32", "--dtype", "e4m3"), "m16n8k32.row.col.f32.e4m3"),
+        (("--op", "mma.sp.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16"), "mma.sp"),
+    ],
+)
+def test_an_instruction_without_a_program_is_named_with_those_that_have_one(
+    capsys: pytest.CaptureFixture[str], arguments: tuple[str, ...], name: str
+) -> None:
+    assert main(["fragments", "--device", "emulator", *arguments]) == 4
+    error = capsys.readouterr().err
+    assert (
+        f"no program to verify {'mma.sync.aligned.' if name[0] == 'm' and name[1] != 'm' else ''}{name}"
+        in error
+    )
+    assert all(instruction.name in error for instruction in verifiable())

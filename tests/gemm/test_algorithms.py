@@ -75,6 +75,10 @@ def test_the_grid_covers_d_and_no_more(m: int, n: int) -> None:
     shape = naive.launch(naive.tile, m, n)
     for size, grid, block in zip((m, n), shape.grid, shape.block, strict=True):
         assert (grid - 1) * block < size <= grid * block
+    vectorized = ALGORITHMS["block_tiled_vectorized"]
+    shape = vectorized.launch(vectorized.tile, m, n)
+    assert shape.grid == ((m + 127) // 128, (n + 127) // 128)
+    assert (shape.block, shape.shared) == ((256,), 4 * (8 * 132 + 8 * 128))
     tensor_core = ALGORITHMS["tensor_core"]
     shape = tensor_core.launch(tensor_core.tile, m, n)
     assert shape.grid == (((m + 127) // 128) * ((n + 127) // 128),)
@@ -84,7 +88,7 @@ def test_the_grid_covers_d_and_no_more(m: int, n: int) -> None:
 def test_an_unknown_name_gets_all_names_and_the_nearest() -> None:
     with pytest.raises(PtxlabError) as caught:
         find_algorithm("tensorcore")
-    assert "naive, tensor_core" in caught.value.message
+    assert "naive, block_tiled_vectorized, tensor_core" in caught.value.message
     assert caught.value.hint == "did you mean tensor_core?"
     with pytest.raises(PtxlabError) as caught:
         find_algorithm("zzz")

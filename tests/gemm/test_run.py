@@ -40,17 +40,18 @@ def test_right_to_the_bound(
 def test_an_empty_d_is_right_without_a_launch(
     device: Device, name: str, size: tuple[int, int, int]
 ) -> None:
-    result = run(device, Problem(*size, "bf16"), name)
+    result = run(device, Problem(*size, *ALGORITHMS[name].types[0]), name)
     assert result.passed
     assert (result.worst, result.seconds, result.counters) == (None, 0.0, {})
 
 
 def test_no_k_overwrites_d_with_zeros(device: Device) -> None:
-    for name in ALGORITHMS:
-        d = device.upload(np.full((3, 5), np.nan, np.float32))
-        nothing = device.upload(np.zeros(8, TYPES["bf16"].dtype))
+    for algorithm in ALGORITHMS.values():
+        dtype, acc = algorithm.types[0]
+        d = device.upload(np.full((3, 5), np.nan, TYPES[acc].dtype))
+        nothing = device.upload(np.zeros(8, TYPES[dtype].dtype))
         operands = Operands(nothing, 8, nothing, 8, d, 5)
-        launch(device, Problem(3, 5, 0, "bf16"), ALGORITHMS[name], operands)
+        launch(device, Problem(3, 5, 0, dtype, acc), algorithm, operands)
         assert not d.numpy().any()
 
 
@@ -97,41 +98,57 @@ def test_what_cannot_be_run(device: Device, name: str, dtype: str, acc: str, sai
 
 
 # What a slip of the pen in the kernel would be.
-SLIPS = [
-    ("u16(0)", "u16(0x3f80)"),
-    ("row < rows ? min", "row <= rows ? min"),
-    ("min(max(columns, 0), 8)", "8"),
-    ("left > 0; left -= BK", "left >= BK; left -= BK"),
-    ("b[step % 2][j]", "b[0][j]"),
-    ("place<BK / 8>(row + lane % 16", "place<BK / 8>(lane % 16"),
-    ("column0 = member / height", "column0 = member % height"),
-    ("line[8 * j + e]", "line[8 * j]"),
-    ("cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>"),
-]
+SLIPS = {
+    "tensor_core": [
+        ("u16(0)", "u16(0x3f80)"),
+        ("row < rows ? min", "row <= rows ? min"),
+        ("min(max(columns, 0), 8)", "8"),
+        ("left > 0; left -= BK", "left >= BK; left -= BK"),
+        ("b[step % 2][j]", "b[0][j]"),
+        ("place<BK / 8>(row + lane % 16", "place<BK / 8>(lane % 16"),
+        ("column0 = member / height", "column0 = member % height"),
+        ("line[8 * j + e]", "line[8 * j]"),
+        ("cp_async_wait<STAGES - 2>", "cp_async_wait<STAGES - 1>"),
+    ],
+    "block_tiled_vectorized": [
+        ("left > 0; left -= BK", "left >= BK; left -= BK"),
+        ("left >= 4) {\n        four.vector", "left >= 1) {\n        four.vector"),
+        ("% 16 == 0", "% 4 == 0"),
+        ("i < left ? from[i] : 0", "from[i]"),
+        ("a_exists ? left - a_k : 0", "left - a_k"),
+        ("b_k < left ? b_left : 0", "b_left"),
+        ("(a_k + i) * A_LINE", "a_k * A_LINE + i"),
+        ("sum[i][half], n - across", "sum[i][0], n - across"),
+        ("if (down >= m) continue;", ""),
+    ],
+}
 
 
-@pytest.mark.parametrize(("old", "new"), SLIPS)
+@pytest.mark.parametrize(
+    ("name", "old", "new"), [(name, *slip) for name, slips in SLIPS.items() for slip in slips]
+)
 def test_a_slip_in_the_kernel_is_noticed(
-    device: Device, tmp_path: Path, old: str, new: str
+    device: Device, tmp_path: Path, name: str, old: str, new: str
 ) -> None:
-    algorithm = ALGORITHMS["tensor_core"]
+    algorithm = ALGORITHMS[name]
     text = resources.path(algorithm.file).read_text()
     assert old in text
     file = tmp_path / "faulty.cu"
     file.write_text(text.replace(old, new))
     m, n, k = 130, 135, 70
-    a, b = Problem(m, n, k).inputs()
-    bound = error_bound("mma", device.target.dot16, a, b, "f32")
+    dtype, acc = algorithm.types[0]
+    a, b = Problem(m, n, k, dtype, acc).inputs()
+    bound = error_bound(algorithm.method, device.target.dot16, a, b, acc)
 
     def wrong(more: int) -> bool:
         """Say whether the kernel fails with rows of a multiple of 8, plus ``more`` elements."""
         wide_a = np.full((m + 1, 72 + more), np.nan, a.dtype)
         wide_b = np.full((k + 1, 136 + more), np.nan, b.dtype)
         wide_a[:m, :k], wide_b[:k, :n] = a, b
-        x, y, d = device.upload(wide_a), device.upload(wide_b), device.zeros((m, n), "f32")
+        x, y, d = device.upload(wide_a), device.upload(wide_b), device.zeros((m, n), acc)
         shape = algorithm.launch(algorithm.tile, m, n)
         try:
-            device.load(file).kernel("tensor_core").launch(
+            device.load(file).kernel(name).launch(
                 shape.grid, shape.block, [m, n, k, x, 72 + more, y, 136 + more, d, n], shape.shared
             )
         except LaunchError:

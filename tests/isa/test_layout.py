@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import doctest
 import itertools
+from types import ModuleType
 
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ptxlab.isa import Layout, Swizzle
+import ptxlab.isa.layout
+import ptxlab.isa.swizzle
+import ptxlab.isa.thread_value
+from ptxlab.isa import ComposedLayout, Layout, Swizzle
+from ptxlab.isa.layout import table
+from ptxlab.isa.swizzle import IDENTITY
 
 sizes = st.integers(1, 5)
 flat_shapes = st.lists(sizes, min_size=1, max_size=4).map(tuple)
@@ -24,6 +31,13 @@ def test_documented_examples() -> None:
     assert Layout.row_major((2, 4)).stride == (4, 1)
     assert Layout.row_major((2, (2, 2))).stride == (4, (2, 1))
     assert Layout.col_major((2, (2, 2))).stride == (1, (2, 4))
+
+
+@pytest.mark.parametrize("module", [ptxlab.isa.layout, ptxlab.isa.swizzle, ptxlab.isa.thread_value])
+def test_examples_in_docstrings(module: ModuleType) -> None:
+    result = doctest.testmod(module)
+    assert result.attempted > 0
+    assert result.failed == 0
 
 
 @given(flat_shapes, st.data())
@@ -60,7 +74,8 @@ def test_a_nested_mode_takes_an_int_or_a_tuple() -> None:
 
 
 @pytest.mark.parametrize(
-    ("shape", "stride"), [((2, 3), (1,)), ((2, 3), 1), (2, (1, 2)), ((0, 2), (1, 1)), (2, -1)]
+    ("shape", "stride"),
+    [((2, 3), (1,)), ((2, 3), 1), (2, (1, 2)), ((0, 2), (1, 1)), (2, -1), ((), ())],
 )
 def test_wrong_layouts_are_refused(shape: object, stride: object) -> None:
     with pytest.raises(ValueError, match=r"shape|sizes"):
@@ -105,18 +120,104 @@ def test_swizzle_limits() -> None:
             Swizzle(*arguments)
 
 
-def test_composition_and_tables() -> None:
-    layout = Layout.row_major((4, 8))
-    swizzled = Swizzle(2, 1, 2).compose(layout)
+def test_composition() -> None:
+    swizzled = Swizzle(2, 1, 2).compose(Layout.row_major((4, 8)))
     assert swizzled(2, 3) == Swizzle(2, 1, 2)(19) == 23
     assert (swizzled.size, swizzled.cosize, swizzled.shape) == (32, 32, (4, 8))
-    assert str(Layout((2, 6), (6, 1))).splitlines() == [
+    assert str(swizzled).splitlines()[0] == "Sw<2,1,2> o 0 o (4,8):(8,1)"
+    assert ComposedLayout(IDENTITY, 0, Layout(4, 2)).notation == "4:2"
+
+
+def test_a_layout_and_its_tile_print_as_cute_and_max_print_them() -> None:
+    layout = Layout.row_major((2, 6))
+    assert str(layout).splitlines() == [
         "(2,6):(6,1)",
-        "  |  0  1  2  3  4  5",
-        "--+------------------",
-        "0 |  0  1  2  3  4  5",
-        "1 |  6  7  8  9 10 11",
+        "       0    1    2    3    4    5",
+        "    +----+----+----+----+----+----+",
+        " 0  |  0 |  1 |  2 |  3 |  4 |  5 |",
+        "    +----+----+----+----+----+----+",
+        " 1  |  6 |  7 |  8 |  9 | 10 | 11 |",
+        "    +----+----+----+----+----+----+",
     ]
-    assert str(swizzled).splitlines()[0] == "S<2,1,2> o (4,8):(8,1)"
-    assert str(swizzled).splitlines()[4] == "1 | 10 11  8  9 14 15 12 13"
-    assert str(Layout(3, 2)).splitlines()[-1] == "2 | 4"
+    assert str(layout.tile((2, 2))(0, 1)).splitlines() == [
+        "2 o (2,2):(6,1)",
+        "       0    1",
+        "    +----+----+",
+        " 0  |  2 |  3 |",
+        "    +----+----+",
+        " 1  |  8 |  9 |",
+        "    +----+----+",
+    ]
+
+
+def test_a_table_of_any_size_stays_aligned() -> None:
+    for drawn in (Layout((120, 3), (1, 1000)), Layout((1, 120), (1, 1)), Layout(3, 2)):
+        header, *rules_and_rows = table(drawn).splitlines()
+        rows = rules_and_rows[1::2]
+        assert len({len(line) for line in rules_and_rows}) == 1
+        assert len(header) <= len(rows[0])
+        # A number in the header ends in the column in which the numbers below it end.
+        ends = [i for i in range(len(header)) if header[i : i + 2].strip() == header[i]]
+        assert all(row[end].isdecimal() for row in rows for end in ends)
+        assert [int(row.split("|")[0]) for row in rows] == list(range(len(rows)))
+
+
+@given(st.sampled_from([(4, 8), (8, (2, 4)), ((2, 2), (4, 2)), (6, 4), ((2, 2), 8, 2)]), st.data())
+def test_tiles_are_the_blocks_of_the_table(shape: tuple[object, ...], data: st.DataObject) -> None:
+    whole = data.draw(st.sampled_from([Layout.row_major, Layout.col_major]))(shape)  # type: ignore[arg-type]
+    sizes = tuple(part.size for part in whole.parts)
+    tile = tuple(data.draw(st.sampled_from([n for n in (1, 2, 4) if s % n == 0])) for s in sizes)
+    swizzled = Swizzle(2, 0, 3).compose(whole)
+    offsets = whole(np.arange(whole.size)).reshape(sizes, order="F")
+    for one, expected in ((whole, offsets), (swizzled, Swizzle(2, 0, 3)(offsets))):
+        tiling = one.tile(tile)
+        for place in itertools.product(*(range(s // t) for s, t in zip(sizes, tile, strict=True))):
+            block = expected[
+                tuple(slice(p * t, (p + 1) * t) for p, t in zip(place, tile, strict=True))
+            ]
+            found = tiling(*place)(np.arange(block.size)).reshape(tile, order="F")
+            assert (found == block).all()
+            assert tiling.origins(place) == block.ravel()[0]
+
+
+def test_wrong_tiles_are_refused() -> None:
+    layout = Layout.row_major((2, 6))
+    for shape in ((2, 4), (2,), (2, 0), (3, 2)):
+        with pytest.raises(ValueError, match="tile"):
+            layout.tile(shape)
+    for place in ((0, 3), (-1, 0), (0,)):
+        with pytest.raises(IndexError, match="no tile"):
+            layout.tile((2, 2))(*place)
+
+
+def test_vectors_lie_along_the_contiguous_mode() -> None:
+    rows, columns = Layout.row_major((4, 16)), Layout.col_major((16, 4))
+    assert [rows.vectorize(8).origins(i, j) for i in (0, 1) for j in (0, 1)] == [0, 8, 16, 24]
+    assert columns.vectorize(8).element.notation == "(8,1):(1,0)"
+    swizzled = Swizzle(1, 3, 1).compose(rows)
+    for row, vector in itertools.product(range(4), range(2)):
+        one = swizzled.vectorize(8)(row, vector)
+        assert [one(i) - one(0) for i in range(8)] == list(range(8))
+
+
+def test_vectors_that_are_none_are_refused() -> None:
+    with pytest.raises(ValueError, match="side by side"):
+        Layout((4, 8), (16, 2)).vectorize(2)
+    with pytest.raises(ValueError, match="multiples of 8"):
+        Layout((4, 8), (9, 1)).vectorize(8)
+    with pytest.raises(ValueError, match="1 element or more"):
+        Layout.row_major((4, 8)).vectorize(0)
+    for swizzle in (Swizzle(1, 2, 2), Swizzle(1, 2, -2), Swizzle(1, 0, 5)):
+        with pytest.raises(ValueError, match="within vectors"):
+            swizzle.compose(Layout.row_major((4, 8))).vectorize(8)
+    with pytest.raises(ValueError, match="multiples of 8"):
+        ComposedLayout(Swizzle(1, 3, 1), 4, Layout.row_major((4, 8))).vectorize(8)
+
+
+@pytest.mark.parametrize("swizzle", [Swizzle(1, 3, 1), Swizzle(2, 3, -2), Swizzle(3, 4, 3)])
+def test_vectors_stay_whole_behind_a_swizzle(swizzle: Swizzle) -> None:
+    whole = swizzle.compose(Layout.row_major((16, 16)))
+    vectors = whole.vectorize(8)
+    found = [[vectors(row, part)(i) for i in range(8)] for row in range(16) for part in range(2)]
+    assert all(one == list(range(one[0], one[0] + 8)) for one in found)
+    assert sorted(itertools.chain(*found)) == list(range(256))

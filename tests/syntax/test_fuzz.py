@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 
 import pytest
@@ -39,7 +38,6 @@ PIECES = st.sampled_from(
 
 
 def check(text: str) -> None:
-    started = time.perf_counter()
     try:
         module = parse(text)
     except PtxSyntaxError as error:
@@ -50,7 +48,6 @@ def check(text: str) -> None:
         assert 1 <= location.column <= len(lines[location.line - 1]) + 1
     else:
         assert parse(to_text(module)) == module
-    assert time.perf_counter() - started < 2
 
 
 FIXED = settings(
@@ -100,14 +97,3 @@ def test_rubble_in_a_body(pieces: list[str]) -> None:
 def test_any_text(text: str) -> None:
     check(text)
     check(f".version 8.0\n.target sm_90a\n{text}")
-
-
-def test_five_thousand_lines_take_less_than_a_second() -> None:
-    text = (
-        ".version 8.0\n.target sm_90a\n.func f {\n"
-        + "mad.lo.s32 %r1, %r2, 0x10, %r3;\n@%p1 ld.global.v2.f32 {%f1, %f2}, [%rd1+16];\n" * 2500
-        + "}"
-    )
-    started = time.process_time()
-    parse(text)
-    assert time.process_time() - started < 1

@@ -8,7 +8,7 @@ Instructions: atom, red".
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,28 +17,40 @@ import numpy as np
 from ptxlab.emulator.access import Access, Part, parts
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.memory import Region
 from ptxlab.emulator.operation import ALU, Modifiers, UnknownForm, step
-from ptxlab.emulator.operations.memory import ORDERINGS, SCOPES, memory_operand
+from ptxlab.emulator.operations.memory import memory_operand
+from ptxlab.emulator.operations.qualifiers import SCOPES
 from ptxlab.emulator.program import Array, Destination, Source, Step
 from ptxlab.emulator.wave import Frame
-from ptxlab.syntax.tree import Instruction
+from ptxlab.errors import LaunchError
+from ptxlab.isa.types import ScalarType
+from ptxlab.syntax.tree import Instruction, Operand
 
 Update = Callable[..., Array]
 """The new value from the old one and the instruction's operands."""
 
+Queue = Callable[..., tuple[Array, Array]]
+"""From the old value and the operands of threads in their order: what each finds, and what is left."""
+
 INTEGERS = ("u32", "s32", "u64", "s64")
-FLOATS = ("f32", "f64", "f16", "f16x2", "bf16", "bf16x2")
+HALVES = ("f16", "f16x2", "bf16", "bf16x2")
 TYPES_OF = {
     "and": ("b32", "b64"),
     "or": ("b32", "b64"),
     "xor": ("b32", "b64"),
-    "exch": ("b32", "b64"),
-    "cas": ("b16", "b32", "b64"),
-    "add": ("u32", "s32", "u64", *FLOATS),
+    "exch": ("b32", "b64", "b128"),
+    "cas": ("b16", "b32", "b64", "b128"),
+    "add": ("u32", "s32", "u64", "f32", "f64", *HALVES),
     "inc": ("u32",),
     "dec": ("u32",),
-    "min": (*INTEGERS, "f16", "f16x2", "bf16", "bf16x2"),
-    "max": (*INTEGERS, "f16", "f16x2", "bf16", "bf16x2"),
+    "min": INTEGERS,
+    "max": INTEGERS,
+}
+VECTOR_TYPES_OF = {"add": ("f32", *HALVES), "min": HALVES, "max": HALVES}
+ORDERINGS = {
+    "atom": ("relaxed", "acquire", "release", "acq_rel"),
+    "red": ("relaxed", "release"),
 }
 # An integer or bitwise update may be accumulated by numpy in one call, in order.
 ACCUMULATED = {
@@ -52,76 +64,103 @@ ACCUMULATED = {
 
 
 @dataclass(frozen=True, slots=True)
+class Change:
+    """How a value in memory changes.
+
+    ``in_shared`` is the update in shared memory. ``queue``, where there is one, does many updates of
+    one place at once.
+    """
+
+    update: Update
+    in_shared: Update
+    queue: Queue | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Atomic:
-    """Read, update and write a place in memory, one thread after the other."""
+    """Read, update and write places in memory, one thread after the other.
+
+    ``operands`` and ``destinations`` are per element of a vector; ``access`` is to all of it. The
+    elements are places of their own (PTX ISA, "atom": atomicity is per element).
+    """
 
     access: Access
     dtype: np.dtype[Any]
-    update: Update
-    accumulate: np.ufunc | None
-    operands: tuple[Source, ...]
-    destination: Destination | None
+    change: Change
+    operands: tuple[tuple[Source, ...], ...]
+    destinations: tuple[Destination, ...]
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``; the destination gets what the thread found there."""
-        count = lanes.size
-        values = [
-            np.broadcast_to(lanes.pick(source.read(frame.registers)), (count,))
-            for source in self.operands
-        ]
-        found = np.empty(count, self.dtype)
+        """Run for ``lanes``; the destinations get what the thread found there."""
+        count, size = lanes.size, len(self.operands)
+        found = np.empty((size, count), self.dtype)
         for part in parts(self.access, frame, lanes):
             where = np.arange(count) if part.where is None else part.where
-            found[where] = self._in_turn(part, where, [value[where] for value in values])
-        if self.destination is not None:
-            slot = self.destination.slot
-            frame.registers[slot] = lanes.spread(frame.registers[slot], found)
+            self._refuse_local(part, where, frame, lanes)
+            memory = part.memory.items(self.dtype.itemsize).view(self.dtype)
+            index = np.broadcast_to(part.index, where.shape) * size
+            change = self.change
+            update = change.in_shared if isinstance(part.memory, Region) else change.update
+            for element, sources in enumerate(self.operands):
+                values = [
+                    np.broadcast_to(lanes.pick(source.read(frame.registers)), (count,))[where]
+                    for source in sources
+                ]
+                turns = Turns(memory, index + element, update, change.queue, values)
+                found[element, where] = turns.take()
+        for element, destination in enumerate(self.destinations):
+            slot = destination.slot
+            frame.registers[slot] = lanes.spread(frame.registers[slot], found[element])
 
-    def _in_turn(self, part: Part, where: Array, values: list[Array]) -> Array:
-        """Update one array in thread order and return what each thread found."""
-        memory = part.memory.items(self.access.nbytes).view(self.dtype)
-        index = np.broadcast_to(part.index, where.shape)
-        order = np.argsort(index, kind="stable")
-        places, starts = np.unique(index[order], return_index=True)
+    def _refuse_local(self, part: Part, where: Array, frame: Frame, lanes: Lanes) -> None:
+        if part.memory.name == "local":
+            wave = frame.wave
+            raise LaunchError(
+                f"atomic on local memory by {wave.thread(int(lanes.index[where[0]]))}",
+                location=wave.program.locate(self.access.line),
+                hint="atom and red work on global and shared memory",
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Threads that update ``memory`` at ``index``, in their order, with their ``values``."""
+
+    memory: Array
+    index: Array
+    update: Update
+    queue: Queue | None
+    values: list[Array]
+
+    def take(self) -> Array:
+        """Do all updates and return what each thread found."""
+        order = np.argsort(self.index, kind="stable")
+        places, starts = np.unique(self.index[order], return_index=True)
         lengths = np.diff(starts, append=len(order))
-        found = np.empty(len(order), self.dtype)
+        found = np.empty(len(order), self.memory.dtype)
         if int(lengths.max()) <= len(places):
-            self._by_rank(memory, places, starts, lengths, order, values, found)
+            for rank in range(int(lengths.max())):
+                waiting = lengths > rank
+                self._round(places[waiting], order[starts[waiting] + rank], found)
         else:
             for place, start, length in zip(places, starts, lengths, strict=True):
-                turn = order[start : start + length]
-                self._queue(memory, int(place), turn, [value[turn] for value in values], found)
+                self._queue(int(place), order[start : start + length], found)
         return found
 
-    def _by_rank(
-        self,
-        memory: Array,
-        places: Array,
-        starts: Array,
-        lengths: Array,
-        order: Array,
-        values: list[Array],
-        found: Array,
-    ) -> None:
-        """Let the first thread at every place go, then the second, and so on."""
-        for rank in range(int(lengths.max())):
-            waiting = lengths > rank
-            threads = order[starts[waiting] + rank]
-            old = memory[places[waiting]]
-            found[threads] = old
-            memory[places[waiting]] = self.update(old, *(value[threads] for value in values))
+    def _round(self, places: Array, threads: Array, found: Array) -> None:
+        """Let one thread at each of several places go."""
+        old = self.memory[places]
+        found[threads] = old
+        self.memory[places] = self.update(old, *(value[threads] for value in self.values))
 
-    def _queue(
-        self, memory: Array, place: int, turn: Array, values: list[Array], found: Array
-    ) -> None:
+    def _queue(self, place: int, threads: Array, found: Array) -> None:
         """Let many threads at one place go one after the other."""
-        if self.accumulate is not None:
-            line = np.concatenate([memory[place : place + 1], values[0]])
-            line = self.accumulate.accumulate(line, dtype=self.dtype)
-            found[turn], memory[place] = line[:-1], line[-1]
+        memory, values = self.memory, [value[threads] for value in self.values]
+        if self.queue is not None:
+            found[threads], memory[place] = self.queue(memory[place : place + 1], *values)
             return
         old = memory[place : place + 1].copy()
-        for position, thread in enumerate(turn):
+        for position, thread in enumerate(threads):
             found[thread] = old[0]
             old = self.update(old, *(value[position : position + 1] for value in values))
         memory[place] = old[0]
@@ -129,55 +168,121 @@ class Atomic:
 
 @step("atom", "red")
 def atomic(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """atom and red, with every operation and type but vectors and 128 bits."""
-    for name in (*ORDERINGS, *SCOPES):
-        modifiers.take(name)
+    """atom and red: every operation and type, vectors and 128 bits among them."""
+    modifiers.one_of(*ORDERINGS[instruction.opcode], default="relaxed")
+    modifiers.one_of(*SCOPES, default="gpu")
     operation = modifiers.one_of(*TYPES_OF)
     returns = instruction.opcode == "atom"
     if not returns and operation in ("exch", "cas"):
         raise UnknownForm(f"red has no .{operation}")
-    space = next((name for name in modifiers.rest() if name.startswith(("shared", "global"))), "")
-    update = _update(operation, modifiers, space)
-    kind = modifiers.type(*TYPES_OF[operation])
-    operands = list(instruction.operands)
-    destination = context.destination(operands.pop(0), kind.name) if returns else None
-    wanted = 3 if operation == "cas" else 2
-    if len(operands) != wanted:
-        context.reject(f"{instruction.name} takes {wanted + returns} operands")
-    access = memory_operand(context, modifiers, operands[0], kind.bytes, "atomic", writes=True)
-    if access.space not in ("global", "shared", "generic"):
+    size = int(modifiers.one_of("v2", "v4", "v8", default="v1")[1:])
+    kind, change = _change(context, operation, modifiers, vector=size > 1)
+    most = 8 if kind.bits == 16 else 4
+    if size > most:
+        raise UnknownForm(f".v{size}.{kind.name} is more than 16 bytes")
+    operands = _operands(context, modifiers, 1 + returns + 1 + (operation == "cas"))
+    targets = context.elements(operands.pop(0), size) if returns else ()
+    destinations = tuple(context.destination(target, kind.name) for target in targets)
+    access = memory_operand(
+        context, modifiers, operands.pop(0), kind.bytes * size, "atomic", writes=True
+    )
+    spaces = ("global", "generic") if size > 1 else ("global", "shared", "generic")
+    if access.space not in spaces:
         raise UnknownForm(f"cannot be in .{access.space}")
-    sources = tuple(context.source(operand, kind.name) for operand in operands[1:])
-    accumulate = ACCUMULATED.get(operation) if kind.kind in _EXACT else None
-    return Atomic(access, kind.dtype, update, accumulate, sources, destination)
+    columns = [context.elements(operand, size) for operand in operands]
+    sources = tuple(
+        tuple(context.source(column[i], kind.name) for column in columns) for i in range(size)
+    )
+    return Atomic(access, kind.dtype, change, sources, destinations)
+
+
+def _operands(context: Context, modifiers: Modifiers, wanted: int) -> list[Operand]:
+    """Return the operands without a cache policy, which is a hint."""
+    operands = list(context.instruction.operands)
+    hinted = modifiers.take("L2::cache_hint")
+    if len(operands) != wanted + hinted:
+        context.reject(
+            f"{context.instruction.name} takes {wanted + hinted} operands, found {len(operands)}"
+        )
+    if hinted:
+        context.source(operands.pop(), "b64")
+    return operands
 
 
 _EXACT = ("bits", "unsigned", "signed")
 
 
+def _words(value: Array) -> Array:
+    return np.ascontiguousarray(value).view(np.uint64).reshape(-1, value.dtype.itemsize // 8)
+
+
+def _equal(a: Array, b: Array) -> Array:
+    same: Array = (_words(a) == _words(b)).all(axis=1) if a.dtype.itemsize == 16 else a == b
+    return same
+
+
 def _compare_and_swap(old: Array, compared: Array, new: Array) -> Array:
-    return np.where(old == compared, new, old)
+    return np.where(_equal(old, compared), new, old)
 
 
-def _update(operation: str, modifiers: Modifiers, space: str) -> Update:
-    """Return the update; floating-point ones are those of the arithmetic instruction."""
-    kind = next((name for name in modifiers.rest() if name in TYPES_OF[operation]), None)
-    if kind is None:
-        raise UnknownForm(f".{operation} does not take this type")
-    simple: dict[str, Update] = {
-        "exch": lambda old, new: new,
-        "cas": _compare_and_swap,
-        "inc": lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1)),
-        "dec": lambda old, top: np.where((old == 0) | (old > top), top, old - np.uint32(1)),
-    }
-    if operation in simple:
-        return simple[operation]
-    if kind not in FLOATS:
-        return ACCUMULATED[operation]
-    half = kind not in ("f32", "f64")
-    if half != modifiers.take("noftz"):
-        raise UnknownForm(f".{operation}.{kind} {'needs' if half else 'has no'} .noftz")
+def _swaps(old: Array, compared: Array, new: Array) -> tuple[Array, Array]:
+    """Let many compare and swap: nothing changes up to the first one that finds what it expects."""
+    found = np.empty_like(new)
+    at = 0
+    while at < len(new):
+        hits = np.flatnonzero(_equal(compared[at:], np.broadcast_to(old, len(new) - at)))
+        if not hits.size:
+            break
+        hit = at + int(hits[0])
+        found[at : hit + 1] = old
+        old, at = new[hit : hit + 1], hit + 1
+    found[at:] = old
+    return found, old[0]
+
+
+def _exchanges(old: Array, new: Array) -> tuple[Array, Array]:
+    return np.concatenate([old, new[:-1]]), new[-1]
+
+
+QUEUES: dict[str, Queue] = {"exch": _exchanges, "cas": _swaps}
+
+
+def _accumulated(function: np.ufunc) -> Queue:
+    def queue(old: Array, value: Array) -> tuple[Array, Array]:
+        line = function.accumulate(np.concatenate([old, value]), dtype=old.dtype)
+        return line[:-1], line[-1]
+
+    return queue
+
+
+SIMPLE: dict[str, Update] = {
+    "exch": lambda old, new: new,
+    "cas": _compare_and_swap,
+    "inc": lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1)),
+    "dec": lambda old, top: np.where((old == 0) | (old > top), top, old - np.uint32(1)),
+}
+
+
+def _change(
+    context: Context, operation: str, modifiers: Modifiers, *, vector: bool
+) -> tuple[ScalarType, Change]:
+    """Take the type and return it with what happens to a value; floats as the ALU computes them."""
+    allowed: Sequence[str] = (VECTOR_TYPES_OF if vector else TYPES_OF).get(operation, ())
+    if not allowed:
+        raise UnknownForm(f".{operation} has no vector form")
+    kind = modifiers.type(*allowed)
+    if operation in SIMPLE:
+        return kind, Change(SIMPLE[operation], SIMPLE[operation], QUEUES.get(operation))
+    if kind.kind in _EXACT:
+        update = ACCUMULATED[operation]
+        return kind, Change(update, update, _accumulated(update))
+    if (kind.name in HALVES) != modifiers.take("noftz"):
+        word = "needs" if kind.name in HALVES else "has no"
+        raise UnknownForm(f".{operation}.{kind.name} {word} .noftz")
+
+    def compute(*names: str) -> Update:
+        return ALU[operation](Modifiers((*names, kind.name), modifiers.target)).compute
+
     # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
-    flush = ("ftz",) if kind == "f32" and not space.startswith("shared") else ()
-    compute: Update = ALU[operation](Modifiers((*flush, kind), modifiers.target)).compute
-    return compute
+    flushing = ("ftz",) if kind.name == "f32" else ()
+    return kind, Change(compute(*flushing), compute())

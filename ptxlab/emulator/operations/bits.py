@@ -1,4 +1,4 @@
-"""Bit fields and byte permutations: bfe bfi bfind brev clz popc bmsk szext prmt.
+"""Bit fields and byte permutations: bfe bfi bfind brev clz popc fns bmsk szext prmt.
 
 PTX ISA, "Integer Arithmetic Instructions" and "Data Movement and Conversion Instructions: prmt".
 """
@@ -52,6 +52,32 @@ def _bfind(m: Modifiers) -> Alu:
         return place.astype(np.uint32)
 
     return Alu(("u32",), (kind.name,), compute)
+
+
+@alu("fns")
+def _fns(m: Modifiers) -> Alu:
+    """``fns.b32 d, mask, base, offset``: the place of the offset-th one from ``base``, up or down.
+
+    All ones where there is none. An offset of 0 asks for ``base`` itself.
+    """
+    m.type("b32")
+
+    def compute(mask: Array, base: Array, offset: Array) -> Array:
+        down = offset < 0
+        width = np.broadcast_shapes(mask.shape, base.shape, offset.shape)
+        left = np.broadcast_to(np.where(down, -offset, np.maximum(offset, 1)), width).astype(
+            np.int64
+        )
+        found = np.full(width, 0xFFFFFFFF, np.uint32)
+        for distance in range(32):
+            place = np.where(down, -distance, distance) + base.astype(np.int64)
+            inside = (place >= 0) & (place < 32) & ((offset != 0) | (distance == 0))
+            one = inside & (mask >> np.clip(place, 0, 31).astype(np.uint32) & 1).astype(bool)
+            left = left - one
+            found = np.where(one & (left == 0), place, found).astype(np.uint32)
+        return found
+
+    return Alu(("b32",), ("b32", "u32", "s32"), compute)
 
 
 _REVERSED_BYTE = np.array([int(f"{byte:08b}"[::-1], 2) for byte in range(256)], np.uint8)

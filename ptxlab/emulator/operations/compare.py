@@ -155,7 +155,7 @@ _TRUE: dict[str, int] = {
 _SET_RESULTS: dict[str, tuple[str, ...]] = dict.fromkeys(
     _SOURCES, ("u32", "s32", "f32", "f16", "bf16")
 ) | {
-    "f16": ("u16", "s16", "u32", "s32", "f16"),
+    "f16": ("u16", "s16", "u32", "s32", "f16", "bf16"),
     "bf16": ("u16", "s16", "u32", "s32", "bf16"),
     "f16x2": ("u32", "s32", "f16x2"),
     "bf16x2": ("u32", "s32", "bf16x2"),

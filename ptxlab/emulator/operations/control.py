@@ -11,11 +11,24 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.barriers import Arrival, Reduction
+from ptxlab.emulator.barriers import BARRIERS, Arrival, Reduction
 from ptxlab.emulator.group import Group
 from ptxlab.emulator.machine import Machine
-from ptxlab.emulator.program import Array, Source
+from ptxlab.emulator.program import Array, Program, Source
 from ptxlab.errors import LaunchError
+
+MOST_LOCAL_BYTES = 512 * 1024
+"""Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
+
+MOST_CALLS = 4096
+RECURSION_BYTES = 64 * 1024
+"""Activations on top of each other, and their local memory: a GPU has 1 KiB unless it is asked for more."""
+
+
+def _stack_bytes(program: Program) -> int:
+    """Return how much local memory a thread may use: each function's once, and some for recursion."""
+    each = sum(function.local_bytes for function in program.functions.values())
+    return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +150,21 @@ class Call:
     arguments: tuple[int, ...]
     results: tuple[CallResult, ...]
     following: int
+    line: int
 
     def leave(self, machine: Machine, group: Group) -> Group | None:
-        """Move the group into a new activation of the function."""
+        """Move the group into a new activation of the function. Raise LaunchError without a stack."""
         wave, frame = machine.wave, group.frame
         function = wave.program.functions[self.function]
-        inner = wave.frame(function, frame, frame.local_base + frame.function.local_bytes)
+        base = frame.local_base + frame.function.local_bytes
+        if frame.depth >= MOST_CALLS or base + function.local_bytes > _stack_bytes(wave.program):
+            raise LaunchError(
+                f"stack overflow: {frame.depth + 1} calls deep and {base} bytes of local memory in "
+                f"use, in {wave.thread(int(group.lanes.index[0]))}",
+                location=wave.program.locate(self.line),
+                hint=f"'{self.function}' calls itself without end, or its local variables are large",
+            )
+        inner = wave.frame(function, frame, base)
         inner.call = self
         for mine, theirs in zip(function.parameters, self.arguments, strict=True):
             inner.registers[mine] = frame.registers[theirs]
@@ -172,7 +194,7 @@ class IndirectCall:
                     location=program.locate(self.line),
                     hint="the register must hold the address of a function of this module",
                 )
-            call = Call(function.name, self.arguments, self.results, self.following)
+            call = Call(function.name, self.arguments, self.results, self.following, self.line)
             inner = call.leave(machine, group.part(lanes))
             assert inner is not None
             machine.resume(inner)
@@ -197,14 +219,20 @@ class Barrier:
         """Pass if everyone is here; otherwise wait."""
         alone = machine.alone()
         group.block = self.following
-        if alone and self.count is None and self.reduction is None:
+        registers = group.frame.registers
+        numbers = self.number.read(registers)
+        plain = self.count is None and self.reduction is None
+        if alone and plain and int(group.lanes.pick(numbers).max()) < BARRIERS:
             return group
-        registers, lanes = group.frame.registers, group.lanes
-        count = None if self.count is None else int(lanes.pick(self.count.read(registers))[0])
-        for number, here in by_value(group, self.number.read(registers)):
-            machine.arrive(
-                Arrival(group.part(here), number, count, self.line, self.waits, self.reduction)
-            )
+        for number, here in by_value(group, numbers):
+            part = group.part(here)
+            counts: list[tuple[int | None, Any]] = [(None, here)]
+            if self.count is not None:
+                counts = [*by_value(part, self.count.read(registers))]
+            for count, lanes in counts:
+                machine.arrive(
+                    Arrival(part.part(lanes), number, count, self.line, self.waits, self.reduction)
+                )
         return None if self.waits else group
 
 

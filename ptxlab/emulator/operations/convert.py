@@ -29,7 +29,7 @@ from ptxlab.emulator.floats import (
     two_sum,
 )
 from ptxlab.emulator.operation import Alu, Modifiers, UnknownForm, alu
-from ptxlab.emulator.operations import convert_packed
+from ptxlab.emulator.operations import convert_pack, convert_packed
 from ptxlab.emulator.operations.convert_packed import narrowing
 from ptxlab.emulator.operations.floating import ROUNDINGS
 from ptxlab.isa.types import ScalarType
@@ -54,6 +54,8 @@ class _Options:
 @alu("cvt")
 def _cvt(m: Modifiers) -> Alu:
     """``cvt{.rounding}{.ftz}{.sat}{.relu}{.satfinite}.dtype.atype``."""
+    if m.take("pack"):
+        return convert_pack.build(m)
     if convert_packed.is_packed(m.rest()):
         return convert_packed.build(m)
     options = _Options(

@@ -11,7 +11,6 @@ from ptxlab.emulator.context import Context
 from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.memory import ITEM
 from ptxlab.emulator.operation import Modifiers, UnknownForm, step
-from ptxlab.emulator.operations.matrix import needs
 from ptxlab.emulator.program import Array, Source, Step
 from ptxlab.emulator.wave import Frame
 from ptxlab.errors import LaunchError
@@ -147,7 +146,6 @@ def copy(context: Context, instruction: Instruction, modifiers: Modifiers) -> St
     """cp.async and its groups; the bulk forms are not modelled."""
     if not modifiers.take("async") or modifiers.take("bulk"):
         raise UnknownForm("is not modelled; cp.async without .bulk is")
-    needs(context, "sm_80", instruction)
     if modifiers.take("commit_group"):
         return CommitGroup()
     if modifiers.take("wait_all"):

@@ -199,13 +199,14 @@ def extremum(largest: bool, propagate: bool) -> Compute:
 
     NaN results are left for the caller to make canonical.
     """
-    chooser = (
-        (np.maximum if largest else np.minimum) if propagate else (np.fmax if largest else np.fmin)
-    )
+    chooser = np.maximum if largest else np.minimum
     combine = np.bitwise_and if largest else np.bitwise_or
 
     def compute(a: Array, b: Array) -> Array:
         r: Array = chooser(a, b)
+        if not propagate and np.isnan(r).any():
+            # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
+            r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
         zero = r == 0
         if not zero.any():
             return r
@@ -228,6 +229,8 @@ def with_xorsign(compute: Compute) -> Compute:
 
 def _extremum(m: Modifiers, largest: bool) -> Alu:
     ftz, propagate = m.take("ftz"), m.take("NaN")
+    if m.sources == 3:
+        return _extremum_of_three(m, extremum(largest, propagate), ftz)
     xorsign = m.take("xorsign")
     if xorsign and not m.take("abs"):
         raise UnknownForm("takes .xorsign only with .abs")
@@ -246,13 +249,25 @@ def _extremum(m: Modifiers, largest: bool) -> Alu:
     return Alu(("f32",), ("f32", "f32"), with_flush(compute) if ftz else compute)
 
 
+def _extremum_of_three(m: Modifiers, choose: Compute, ftz: bool) -> Alu:
+    """Build the forms with three sources, whose ``.abs`` drops all three signs."""
+    magnitude = m.take("abs")
+    m.type("f32")
+
+    def compute(*inputs: Array) -> Array:
+        a, b, c = (np.abs(x) for x in inputs) if magnitude else inputs
+        return settle(choose(choose(a, b), c))
+
+    return Alu(("f32",), ("f32", "f32", "f32"), with_flush(compute) if ftz else compute)
+
+
 def minimum(m: Modifiers) -> Alu:
-    """``min{.ftz}{.NaN}{.xorsign.abs}.f32``, ``min.f64``."""
+    """``min{.ftz}{.NaN}{.xorsign.abs}.f32``, ``min.f64``; ``min{.ftz}{.NaN}{.abs}.f32`` of three."""
     return _extremum(m, largest=False)
 
 
 def maximum(m: Modifiers) -> Alu:
-    """``max{.ftz}{.NaN}{.xorsign.abs}.f32``, ``max.f64``."""
+    """``max{.ftz}{.NaN}{.xorsign.abs}.f32``, ``max.f64``; ``max{.ftz}{.NaN}{.abs}.f32`` of three."""
     return _extremum(m, largest=True)
 
 

@@ -1,162 +1,267 @@
-"""ldmatrix and mma.sync on whole warps, with the fragment layouts of ``ptxlab.isa``.
+"""mma.sync and mma.sp on whole warps, with the fragment layouts of ``ptxlab.isa``.
 
-Source: PTX ISA, "Warp-level Matrix Instructions".
+Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp".
 """
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+
 import numpy as np
 
-from ptxlab.emulator.access import Access
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
-from ptxlab.emulator.operations.memory import gather, memory_operand
+from ptxlab.emulator.operation import Modifiers, step
+from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
 from ptxlab.emulator.operations.warp import (
     by_warp,
     require_whole_warps,
     whole_warps,
     write_warps,
 )
-from ptxlab.emulator.program import Destination, Source, Step
-from ptxlab.emulator.tensor_core import multiply_add
+from ptxlab.emulator.program import Array, Destination, Source, Step
 from ptxlab.emulator.wave import WARP, Frame
-from ptxlab.isa import MMA, MatrixInstruction, Target
-from ptxlab.syntax.tree import Instruction
+from ptxlab.errors import LaunchError
+from ptxlab.isa import (
+    INSTRUCTIONS,
+    InvalidMetadata,
+    MatrixInstruction,
+    Metadata,
+    Requires,
+    Scale,
+    Target,
+)
+from ptxlab.syntax.tree import Instruction, Integer, Operand
 
-ROW_BYTES = 16
-
-
-class LoadMatrix:
-    """ldmatrix.m8n8.b16: up to four 8x8 matrices, a 16-byte row for each of the first lanes."""
-
-    __slots__ = ("_access", "_destinations", "_trans")
-
-    participants = staticmethod(whole_warps)
-
-    def __init__(self, access: Access, destinations: list[Destination], trans: bool) -> None:
-        self._access = access
-        self._destinations = destinations
-        self._trans = trans
-
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
-        warps = require_whole_warps(frame, lanes, "ldmatrix", self._access.line)
-        count = len(self._destinations)
-        suppliers = lanes
-        if count < 4:
-            lane = np.arange(frame.wave.width) % WARP
-            suppliers = Lanes(frame.wave.width, mask=lanes.mask & (lane < 8 * count))
-        rows = gather(self._access, frame, suppliers)
-        warp_count = frame.wave.warps if warps is None else warps.shape[0]
-        if rows.shape[0] == 1:
-            rows = np.repeat(rows, warp_count * 8 * count)
-        matrices = rows.view(np.uint16).reshape(warp_count, count, 8, 8)
-        if self._trans:
-            matrices = matrices.transpose(0, 1, 3, 2)
-        for position, destination in enumerate(self._destinations):
-            words = np.ascontiguousarray(matrices[:, position]).view(np.uint32)
-            write_warps(frame, lanes, destination, words)
+Split = Callable[[Array], Array]
 
 
-@step("ldmatrix", collective=True)
-def load_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """ldmatrix.sync.aligned.m8n8.{x1,x2,x4}[.trans].shared.b16."""
-    for name in ("sync", "aligned", "m8n8"):
-        modifiers.one_of(name)
-    count = int(modifiers.one_of("x1", "x2", "x4")[1:])
-    trans = modifiers.take("trans")
-    modifiers.type("b16")
-    needs(context, "sm_75", instruction)
-    target, address = instruction.operands
-    destinations = [context.destination(e, "b32") for e in context.elements(target, count)]
-    access = memory_operand(
-        context, modifiers, address, ROW_BYTES, "ldmatrix row read", writes=False
-    )
-    if access.space not in ("shared", "generic"):
-        raise UnknownForm("reads shared memory only")
-    return LoadMatrix(access, destinations, trans)
+@dataclass(frozen=True, slots=True)
+class SparsityOperands:
+    """The metadata operand of a sparse instruction, and the selector."""
+
+    metadata: Metadata
+    source: Source
+    selector: int
+
+
+@dataclass(frozen=True, slots=True)
+class ScaleOperands:
+    """The scales of A or B: their register, byte-id and thread-id."""
+
+    scale: Scale
+    source: Source
+    byte_id: Source
+    thread_id: Source
 
 
 class MatrixMultiply:
-    """mma.sync: D = A*B + C for every active warp at once."""
+    """mma.sync, mma.sp and wmma.mma: D = A*B + C for every active warp at once."""
 
-    __slots__ = ("_destinations", "_instruction", "_line", "_sources", "_target")
+    __slots__ = ("_compute", "_destinations", "_form", "_line", "_scales", "_sources", "_sparsity")
 
     participants = staticmethod(whole_warps)
 
     def __init__(
         self,
-        instruction: MatrixInstruction,
+        form: MatrixInstruction,
         target: Target,
         destinations: list[Destination],
         sources: dict[str, list[Source]],
         line: int,
+        sparsity: SparsityOperands | None = None,
+        scales: tuple[ScaleOperands, ...] = (),
     ) -> None:
-        self._instruction = instruction
-        self._target = target
+        self._form = form
+        self._compute = arithmetic(form, target)
         self._destinations = destinations
         self._sources = sources
         self._line = line
+        self._sparsity = sparsity
+        self._scales = scales
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Run for the warps of ``lanes``."""
-        form = self._instruction
+        form = self._form
         warps = require_whole_warps(frame, lanes, form.name, self._line)
+
+        def split(value: Array) -> Array:
+            return by_warp(value, frame, warps)
+
         a, b, c = (
             frame.wave.fragments.matrix(
                 form.operand(name),
                 [source.read(frame.registers) for source in self._sources[name]],
-                lambda value: by_warp(value, frame, warps),
+                split,
                 warps is None,
             )
             for name in "ABC"
         )
-        d = multiply_add(a, b, c, dtype=form.a_type, acc=form.d_type, rules=self._target.dot16)
+        scales = tuple(self._read_scales(operand, frame, split) for operand in self._scales)
+        d = self._compute(Factors(a, b, c, self._places(frame, warps, split), scales))
         layout = form.operand("D")
-        rows = to_registers(layout, d)
-        for position, destination in enumerate(self._destinations):
-            write_warps(frame, lanes, destination, rows[position])
+        for destination, row in zip(self._destinations, to_registers(layout, d), strict=True):
+            write_warps(frame, lanes, destination, row)
         if warps is None:
             values = [frame.registers[destination.slot] for destination in self._destinations]
             frame.wave.fragments.remember(layout, values, d)
 
+    def _places(self, frame: Frame, warps: Array | None, split: Split) -> Array | None:
+        """Return the k of every element of a sparse A, [m, k / 2, warps]."""
+        operand = self._sparsity
+        if operand is None:
+            return None
+        words = split(operand.source.read(frame.registers))
+        values = operand.metadata.decode(words, operand.selector)
+        try:
+            operand.metadata.validate(values)
+        except InvalidMetadata as error:
+            lane, _ = operand.metadata.place(error.row, error.chunk, operand.selector)
+            warp = error.matrix if warps is None else int(warps[error.matrix])
+            raise LaunchError(
+                f"{error}, held by {frame.wave.thread(warp * WARP + lane)}, is undefined",
+                location=frame.wave.program.locate(self._line),
+                hint=f"defined are {', '.join(f'{v:#06b}' for v in operand.metadata.allowed)}",
+            ) from None
+        return np.moveaxis(operand.metadata.columns(values), 0, -1)
 
-_BY_NAME = {instruction.name: instruction for instruction in MMA}
+    def _read_scales(self, operand: ScaleOperands, frame: Frame, split: Split) -> Array:
+        """Return [m, blocks, warps] of A's scales, or [blocks, n, warps] of B's."""
+        ids = []
+        for name, source in (("byte-id", operand.byte_id), ("thread-id", operand.thread_id)):
+            found = np.unique(split(source.read(frame.registers)))
+            if found.size > 1:
+                raise self._wrong(frame, f"{name} differs between threads")
+            ids.append(int(found[0]))
+        words = split(operand.source.read(frame.registers))
+        try:
+            scales = operand.scale.unpack(words, *ids)
+        except ValueError as error:
+            raise self._wrong(frame, str(error)) from None
+        return scales.transpose(1, 2, 0) if operand.scale.operand == "A" else scales.T
+
+    def _wrong(self, frame: Frame, what: str) -> LaunchError:
+        return LaunchError(
+            f"{self._form.name}: {what}", location=frame.wave.program.locate(self._line)
+        )
+
+
+_BY_NAME = {form.name: form for form in INSTRUCTIONS}
+_AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
 
 
 @step("mma", collective=True)
 def matrix_multiply(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """mma.sync.aligned of the forms in the instruction table."""
-    form = _BY_NAME.get(instruction.name)
+    """mma.sync.aligned and mma.sp of the forms in the instruction table."""
+    form = named_form(context, _canonical(instruction))
+    take_all(modifiers)
+    operands = list(instruction.operands)
+    expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
+    if len(operands) != expected:
+        context.reject(f"{instruction.name} takes {expected} operands, found {len(operands)}")
+    destinations, sources = multiply_operands(context, form, operands[:4])
+    more = operands[4:]
+    sparsity = None
+    if form.metadata is not None:
+        sparsity = _sparsity(context, form.metadata, more[0], more[1])
+        more = more[2:]
+    scales = tuple(
+        _scale(context, scale, *more[2 * i : 2 * i + 2]) for i, scale in enumerate(form.scales)
+    )
+    return MatrixMultiply(
+        form, context.target, destinations, sources, context.line, sparsity, scales
+    )
+
+
+def _canonical(instruction: Instruction) -> str:
+    """Return the name with its qualifiers where the table has them.
+
+    ptxas takes ``kind`` and what belongs to it, and ``sp``, before the shape as well as after it.
+    """
+    names = list(instruction.modifiers)
+    first = [name for name in names if name.startswith("sp")]
+    late = [name for name in names if name.startswith(_AFTER_LAYOUTS)]
+    if not late or "col" not in names:
+        return instruction.name
+    rest = [name for name in names if name not in (*first, *late)]
+    end = rest.index("col") + 1
+    return ".".join([instruction.opcode, *first, *rest[:end], *late, *rest[end:]])
+
+
+def named_form(context: Context, name: str) -> MatrixInstruction:
+    """Return the instruction called ``name``; refuse one that is unknown or not the target's."""
+    form = _BY_NAME.get(name)
     if form is None:
-        context.refuse(instruction.name, hint=f"modelled are {', '.join(_BY_NAME)}")
+        context.refuse(name, hint=nearest(name, _BY_NAME))
+    needs(context, form)
+    return form
+
+
+def nearest(name: str, names: Iterable[str]) -> str | None:
+    """Return a hint with the names that look like ``name``, or None."""
+    near = difflib.get_close_matches(name, names, n=3)
+    return f"did you mean {' or '.join(near)}?" if near else None
+
+
+def needs(context: Context, form: Requires) -> None:
+    """Refuse the instruction when the chosen target does not have it."""
+    if not form.runs_on(context.target):
+        needed = form.minimum_target
+        newer = "" if needed[-1] in "af" else " or newer"
+        context.refuse(f"{form.name} on {context.target.name}", hint=f"it needs {needed}{newer}")
+
+
+def take_all(modifiers: Modifiers) -> None:
+    """Take every modifier: the name as a whole has been looked up."""
     for name in modifiers.rest():
         modifiers.take(name)
-    needs(context, form.minimum_target, instruction)
-    if len(instruction.operands) != 4:
-        context.reject(f"{instruction.name} takes 4 operands, found {len(instruction.operands)}")
-    target, *rest = instruction.operands
+
+
+def multiply_operands(
+    context: Context, form: MatrixInstruction, operands: list[Operand]
+) -> tuple[list[Destination], dict[str, list[Source]]]:
+    """Return the registers of D, and those of A, B and C by name, of operands d, a, b, c."""
+    target, *rest = operands
     layout = form.operand("D")
-    register_type = "f32" if form.d_type == "f32" else "b32"
     destinations = [
-        context.destination(e, register_type)
+        context.destination(e, f"b{layout.register_bits}")
         for e in context.elements(target, layout.registers_per_lane)
     ]
-    sources = {
-        name: [
-            context.source(e, "b32")
-            for e in context.elements(operand, form.operand(name).registers_per_lane)
-        ]
-        for name, operand in zip("ABC", rest, strict=True)
-    }
-    return MatrixMultiply(form, context.target, destinations, sources, context.line)
+    sources = {}
+    for name, operand in zip("ABC", rest, strict=True):
+        layout = form.operand(name)
+        elements = context.elements(operand, layout.registers_per_lane)
+        sources[name] = [context.source(e, f"b{layout.register_bits}") for e in elements]
+    return destinations, sources
 
 
-def needs(context: Context, target: str, instruction: Instruction) -> None:
-    """Refuse the instruction when the chosen target cannot run it."""
-    if not context.target.runs(target):
-        context.refuse(
-            f"{instruction.name} on {context.target.name}", hint=f"it needs {target} or newer"
-        )
+def _sparsity(
+    context: Context, metadata: Metadata, register: Operand, selector: Operand
+) -> SparsityOperands:
+    allowed = metadata.selectors
+    if not isinstance(selector, Integer) or selector.value not in allowed:
+        choice = f"0 to {allowed[-1]}" if allowed[-1] else "0"
+        context.reject(f"the sparsity selector must be a constant, {choice} here", selector)
+    [element] = context.elements(register, 1)
+    return SparsityOperands(metadata, context.source(element, "b32"), selector.value)
+
+
+def _scale(context: Context, scale: Scale, register: Operand, ids: Operand) -> ScaleOperands:
+    [element] = context.elements(register, 1)
+    byte_id, thread_id = context.elements(ids, 2)
+    for name, operand, allowed in (
+        ("byte-id", byte_id, scale.byte_ids),
+        ("thread-id", thread_id, scale.thread_ids),
+    ):
+        if isinstance(operand, Integer) and operand.value not in allowed:
+            choice = " or ".join(map(str, allowed))
+            context.reject(f"{name} of scale {scale.operand} must be {choice} here", operand)
+    return ScaleOperands(
+        scale,
+        context.source(element, "b32"),
+        context.source(byte_id, "u16"),
+        context.source(thread_id, "u16"),
+    )

@@ -12,6 +12,7 @@ from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.memory import ITEM
 from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
+from ptxlab.emulator.operations.qualifiers import take_qualifiers
 from ptxlab.emulator.program import Array, Destination, Source, Step
 from ptxlab.emulator.wave import Frame
 from ptxlab.isa.types import ScalarType
@@ -19,10 +20,6 @@ from ptxlab.syntax.tree import Instruction
 
 SPACES = ("global", "shared", "local", "const", "param")
 
-# Hints and orderings that change nothing where every access is seen by all threads at once.
-ORDERINGS = ("weak", "volatile", "relaxed", "acquire", "release", "mmio")
-SCOPES = ("cta", "cluster", "gpu", "sys")
-CACHE = ("ca", "cg", "cs", "lu", "cv", "wb", "wt", "nc")
 LOADABLE = frozenset(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)) | {
     "f32",
     "f64",
@@ -43,8 +40,9 @@ class Load:
         self._dtype = dtype
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Load for ``lanes``."""
-        items = gather(self._access, frame, lanes)
+        """Load for ``lanes``; only when they are few is one item per active lane read."""
+        wide = not (lanes.everyone or lanes.sparse)
+        items = gather(self._access, frame, lanes, wide=wide)
         registers = frame.registers
         count = len(self._destinations)
         if count == 1:
@@ -52,9 +50,10 @@ class Load:
         else:
             table = items.view(self._dtype).reshape(-1, count)
             columns = [np.ascontiguousarray(table[:, i]) for i in range(count)]
+        put = lanes.merge if wide else lanes.spread
         for destination, column in zip(self._destinations, columns, strict=True):
             slot = destination.slot
-            registers[slot] = lanes.spread(registers[slot], destination.extended(column))
+            registers[slot] = put(registers[slot], destination.extended(column))
 
 
 class Store:
@@ -80,14 +79,18 @@ class Store:
         scatter(self._access, frame, lanes, items)
 
 
-def gather(access: Access, frame: Frame, lanes: Lanes) -> Array:
-    """Return the items at the lanes' addresses: one per active lane, or one for all."""
-    found = parts(access, frame, lanes)
+def gather(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> Array:
+    """Return the items at the lanes' addresses: one per active lane, or one for all.
+
+    ``wide`` returns one per thread of the wave, of which those not active have no meaning.
+    """
+    found = parts(access, frame, lanes, wide=wide)
+    # Every index is known to be inside; "wrap" is numpy's fastest way of taking.
     if len(found) == 1 and found[0].where is None:
-        return found[0].memory.items(access.nbytes).take(found[0].index)
-    items = np.empty(lanes.size, ITEM[access.nbytes])
+        return found[0].memory.items(access.nbytes).take(found[0].index, mode="wrap")
+    items = np.empty(lanes.width if wide else lanes.size, ITEM[access.nbytes])
     for part in found:
-        items[part.where] = part.memory.items(access.nbytes).take(part.index)
+        items[part.where] = part.memory.items(access.nbytes).take(part.index, mode="wrap")
     return items
 
 
@@ -124,15 +127,10 @@ def take_space(modifiers: Modifiers) -> str:
     return "generic"
 
 
-def _qualifiers(modifiers: Modifiers) -> tuple[int, ScalarType]:
-    """Take everything but the state space: hints, then vector size and type."""
-    for name in (*ORDERINGS, *SCOPES, *CACHE):
-        modifiers.take(name)
-    for name in modifiers.rest():
-        if name.startswith(("L1::", "L2::")):
-            if name == "L2::cache_hint":
-                raise UnknownForm("modifier .L2::cache_hint is not modelled")
-            modifiers.take(name)
+def _element(modifiers: Modifiers) -> tuple[int, ScalarType]:
+    """Take the vector size and the type."""
+    if modifiers.take("v8"):
+        raise UnknownForm("vectors of eight are not modelled")
     count = 4 if modifiers.take("v4") else 2 if modifiers.take("v2") else 1
     return count, modifiers.type(*LOADABLE)
 
@@ -140,8 +138,8 @@ def _qualifiers(modifiers: Modifiers) -> tuple[int, ScalarType]:
 @step("ld", "ldu")
 def load(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
     """ld: from global, shared, local, const or param memory, or a generic address."""
-    count, kind = _qualifiers(modifiers)
-    target, address = two_operands(context, instruction)
+    target, address = take_qualifiers(context, modifiers)
+    count, kind = _element(modifiers)
     destinations = [
         context.destination(e, kind.name, wider=True) for e in context.elements(target, count)
     ]
@@ -156,8 +154,8 @@ def load(context: Context, instruction: Instruction, modifiers: Modifiers) -> St
 @step("st")
 def store(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
     """st: to global, shared, local or param memory, or a generic address."""
-    count, kind = _qualifiers(modifiers)
-    address, value = two_operands(context, instruction)
+    address, value = take_qualifiers(context, modifiers)
+    count, kind = _element(modifiers)
     sources = [context.source(e, kind.name, wider=True) for e in context.elements(value, count)]
     static = static_parameter(context, address) if "param" in modifiers.rest() else None
     if static is not None:

@@ -17,8 +17,11 @@ def is_pack(instruction: Instruction) -> bool:
 
 
 def move_vector(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """mov.b32 {lo, hi}, d and mov.b32 d, {lo, hi}: the first element is the low bits."""
-    whole = modifiers.type("b16", "b32", "b64")
+    """mov.b32 {lo, hi}, d and mov.b32 d, {lo, hi}: the first element is the low bits.
+
+    b16 has two parts of 8 bits, b32 two or four, b64 two or four, b128 two or four.
+    """
+    whole = modifiers.type("b16", "b32", "b64", "b128")
     target, value = instruction.operands
     if isinstance(target, Vector):
         part = f"b{whole.bits // len(target.elements)}"

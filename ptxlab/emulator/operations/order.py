@@ -1,7 +1,7 @@
-"""Memory fences and trap.
+"""Memory fences, trap, and what is for debuggers and profilers.
 
 All threads see one memory, and every access is complete before the next begins, so a fence has
-nothing to do. Source: PTX ISA, "membar, fence" and "trap".
+nothing to do. Source: PTX ISA, "membar, fence" and "Miscellaneous Instructions".
 """
 
 from __future__ import annotations
@@ -36,24 +36,34 @@ def fence(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
 
 
 class Trap:
-    """trap: the kernel stops with an error."""
+    """trap, and brkpt where no debugger listens: the kernel stops with an error."""
 
-    __slots__ = ("_line",)
+    __slots__ = ("_line", "_name")
 
-    def __init__(self, line: int) -> None:
+    def __init__(self, name: str, line: int) -> None:
+        self._name = name
         self._line = line
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Stop the launch in the name of the first thread that is here."""
         wave = frame.wave
         raise LaunchError(
-            f"trap in {wave.thread(int(lanes.index[0]))}",
+            f"{self._name} in {wave.thread(int(lanes.index[0]))}",
             location=wave.program.locate(self._line),
             hint="the program stops itself here, as a failed check or an unreachable place does",
         )
 
 
-@step("trap")
+@step("trap", "brkpt")
 def trap(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """Trap: abort execution."""
-    return Trap(context.line)
+    """Trap aborts execution; brkpt suspends it, for a debugger."""
+    return Trap(instruction.opcode, context.line)
+
+
+@step("pmevent")
+def event(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """Pmevent: a signal to a profiler."""
+    modifiers.take("mask")
+    if len(instruction.operands) != 1:
+        context.reject(f"{instruction.name} takes the number or mask of events")
+    return Fence()

@@ -24,16 +24,17 @@ class Shuffle:
         inside: Destination | None,
         sources: list[Source],
         mode: str,
-        mask: Source,
+        mask: MemberMask,
     ) -> None:
         self._value = value
         self._inside = inside
         self._sources = sources
         self._choose = _FROM[mode]
-        self.participants = MemberMask(mask)
+        self.participants = mask
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Run for ``lanes``; a lane whose source is out of range reads itself."""
+        self.participants.check(frame, lanes)
         registers = frame.registers
         a, b, c = (source.read(registers) for source in self._sources)
         lane = np.arange(frame.wave.width, dtype=np.int64) % WARP
@@ -87,4 +88,4 @@ def shuffle(context: Context, instruction: Instruction, modifiers: Modifiers) ->
         target = target.first
     value = context.destination(target, "b32")
     a, b, c, mask = (context.source(operand, "b32") for operand in instruction.operands[1:])
-    return Shuffle(value, inside, [a, b, c], mode, mask)
+    return Shuffle(value, inside, [a, b, c], mode, MemberMask(mask, context))

@@ -12,16 +12,13 @@ import numpy as np
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.lanes import Lanes
 from ptxlab.emulator.operation import Modifiers, UnknownForm, step
-from ptxlab.emulator.operations.matrix import needs
-from ptxlab.emulator.operations.warp import MemberMask
+from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.program import Array, Destination, Source, Step
 from ptxlab.emulator.wave import WARP, Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
-LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
-
-Among = Callable[[Array, Array, Array], tuple[Array, ...]]
-"""From values, members and the membermask, each [warps, 32], to results of that shape."""
+Among = Callable[[Array, Array], tuple[Array, ...]]
+"""From values and which lanes are members, each [warps, 32], to results that broadcast to that."""
 
 
 def ballot(predicate: Array) -> Array:
@@ -33,47 +30,51 @@ def ballot(predicate: Array) -> Array:
 class Together:
     """An operation among the lanes of a warp that a membermask names."""
 
-    __slots__ = ("_among", "_destinations", "_mask", "_value", "participants")
+    __slots__ = ("_among", "_destinations", "_value", "participants")
 
     def __init__(
-        self, among: Among, destinations: list[Destination], value: Source, mask: Source
+        self, among: Among, destinations: list[Destination], value: Source, mask: MemberMask
     ) -> None:
         self._among = among
         self._destinations = destinations
         self._value = value
-        self._mask = mask
-        self.participants = MemberMask(mask)
+        self.participants = mask
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``."""
-        registers, shape = frame.registers, (frame.wave.width,)
-        value = np.broadcast_to(self._value.read(registers), shape).reshape(-1, WARP)
-        mask = np.broadcast_to(self._mask.read(registers), shape).reshape(-1, WARP)
-        members = lanes.mask.reshape(-1, WARP)
-        results = self._among(value, members, mask)
-        for destination, result in zip(self._destinations, results, strict=True):
+        """Run for ``lanes``; those with the same membermask are among themselves."""
+        self.participants.check(frame, lanes)
+        registers = frame.registers
+        given = self._value.read(registers)
+        value = np.broadcast_to(given, (frame.wave.width,)).reshape(-1, WARP)
+        totals: list[Array | None] = [None] * len(self._destinations)
+        for team, _ in self.participants.teams(frame, lanes):
+            for i, result in enumerate(self._among(value, team)):
+                before = totals[i]
+                totals[i] = result if before is None else np.where(team, result, before)
+        for destination, total in zip(self._destinations, totals, strict=True):
+            assert total is not None
             slot = destination.slot
-            full = np.broadcast_to(result, value.shape).reshape(-1)
+            full = np.broadcast_to(total, value.shape).reshape(-1)
             registers[slot] = lanes.merge(registers[slot], full)
 
 
 # ---- vote -----------------------------------------------------------------------------------
 
 
-def _all(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+def _all(value: Array, members: Array) -> tuple[Array, ...]:
     return (np.all(value | ~members, axis=1, keepdims=True),)
 
 
-def _any(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+def _any(value: Array, members: Array) -> tuple[Array, ...]:
     return (np.any(value & members, axis=1, keepdims=True),)
 
 
-def _uniform(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
-    (everyone,), (someone,) = _all(value, members, mask), _any(value, members, mask)
+def _uniform(value: Array, members: Array) -> tuple[Array, ...]:
+    (everyone,), (someone,) = _all(value, members), _any(value, members)
     return (everyone | ~someone,)
 
 
-def _ballot(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+def _ballot(value: Array, members: Array) -> tuple[Array, ...]:
     return (ballot(value & members),)
 
 
@@ -92,22 +93,22 @@ def vote(context: Context, instruction: Instruction, modifiers: Modifiers) -> St
         _VOTES[mode],
         [context.destination(target, kind.name)],
         context.source(value, "pred"),
-        context.source(mask, "b32"),
+        MemberMask(context.source(mask, "b32"), context),
     )
 
 
 # ---- match ----------------------------------------------------------------------------------
 
 
-def _match_any(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+def _match_any(value: Array, members: Array) -> tuple[Array, ...]:
     same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
     return ((same * LANE_BITS).sum(axis=2, dtype=np.uint32),)
 
 
-def _match_all(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+def _match_all(value: Array, members: Array) -> tuple[Array, ...]:
     first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
     agree = ((value == first) | ~members).all(axis=1, keepdims=True)
-    return np.where(agree, mask, np.uint32(0)), agree
+    return np.where(agree, ballot(members), np.uint32(0)), agree
 
 
 @step("match", collective=True)
@@ -129,7 +130,10 @@ def match(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
         )
     among = _match_any if mode == "any" else _match_all
     return Together(
-        among, destinations, context.source(value, kind.name), context.source(mask, "b32")
+        among,
+        destinations,
+        context.source(value, kind.name),
+        MemberMask(context.source(mask, "b32"), context),
     )
 
 
@@ -152,7 +156,7 @@ def _reduction(operation: str, dtype: np.dtype[np.generic]) -> Among:
     neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(operation, 0)
     identity = np.array(neutral).astype(dtype)
 
-    def among(value: Array, members: Array, mask: Array) -> tuple[Array, ...]:
+    def among(value: Array, members: Array) -> tuple[Array, ...]:
         masked = np.where(members, value, identity)
         return (ufunc.reduce(masked, axis=1, keepdims=True, dtype=dtype),)
 
@@ -165,13 +169,12 @@ def redux(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     modifiers.one_of("sync")
     operation = modifiers.one_of(*_REDUCTIONS)
     kind = modifiers.type(*(name for name in _REDUCTIONS[operation] if isinstance(name, str)))
-    needs(context, "sm_80", instruction)
     target, value, mask = _three(context, instruction)
     return Together(
         _reduction(operation, kind.dtype),
         [context.destination(target, kind.name)],
         context.source(value, kind.name),
-        context.source(mask, "b32"),
+        MemberMask(context.source(mask, "b32"), context),
     )
 
 

@@ -5,7 +5,7 @@ A warp operation waits until every thread it needs stands at it; see ``ptxlab.em
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -17,28 +17,66 @@ from ptxlab.emulator.wave import WARP, Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction
 
-Participants = Callable[[Frame, Lanes], Array]
+LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
+EVERYONE = np.uint32(0xFFFFFFFF)
 
 
-def whole_warps(frame: Frame, lanes: Lanes) -> Array:
-    """Return every lane of every warp that has an active lane: who an ``.aligned`` operation needs."""
-    return np.repeat(lanes.mask.reshape(-1, WARP).any(axis=1), WARP)
+def whole_warps(frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    """Return the lanes whose warp is here as far as it lives: an ``.aligned`` operation's rule."""
+    missing = (alive & ~lanes.mask).reshape(-1, WARP).any(axis=1)
+    return lanes.mask & np.repeat(~missing, WARP)
 
 
 class MemberMask:
-    """The lanes that the active lanes name in their membermask operand."""
+    """The lanes that take part in an operation, as each of them names them in its membermask.
 
-    __slots__ = ("_source",)
+    Threads that have ended are not waited for (PTX ISA, "shfl.sync", "vote.sync", "match.sync",
+    "redux.sync"). bar.warp.sync is held to the same rule, which a GPU follows too.
+    """
 
-    def __init__(self, source: Source) -> None:
-        self._source = source
+    __slots__ = ("_line", "_name", "source")
 
-    def __call__(self, frame: Frame, lanes: Lanes) -> Array:
-        """Return the lanes named by any active lane of their warp."""
-        named = np.where(lanes.mask, self._source.read(frame.registers), np.uint32(0))
-        joined = np.bitwise_or.reduce(named.reshape(-1, WARP), axis=1)
-        bits: Array = (joined[:, None] >> np.arange(WARP, dtype=np.uint32)) & 1
-        return bits.astype(bool).reshape(-1)
+    def __init__(self, source: Source, context: Context) -> None:
+        self.source = source
+        self._name = context.instruction.name
+        self._line = context.line
+
+    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the lanes whose members all stand here, with the same membermask."""
+        living, ready = alive.reshape(-1, WARP), np.zeros((frame.wave.warps, WARP), bool)
+        for team, mask in self.teams(frame, lanes):
+            named = (mask & LANE_BITS).astype(bool)
+            ready |= team & ~(living & named & ~team).any(axis=1, keepdims=True)
+        return ready.reshape(-1)
+
+    def teams(self, frame: Frame, lanes: Lanes) -> Iterator[tuple[Array, Array]]:
+        """Split the lanes by membermask: (lanes [warps, 32], their masks [warps or 1, 1])."""
+        active, value = lanes.mask.reshape(-1, WARP), self.source.read(frame.registers)
+        if value.shape[0] == 1:
+            yield active, value.reshape(1, 1)
+            return
+        masks, left = value.reshape(-1, WARP), active
+        while left.any():
+            mask = np.take_along_axis(masks, left.argmax(axis=1)[:, None], axis=1)
+            team = left & (masks == mask)
+            yield team, mask
+            left = left & ~team
+
+    def check(self, frame: Frame, lanes: Lanes) -> None:
+        """Raise LaunchError for a thread that its own membermask does not name."""
+        value = self.source.read(frame.registers)
+        if value.shape[0] == 1 and value[0] == EVERYONE:
+            return
+        every = np.broadcast_to(value, (frame.wave.width,)).reshape(-1, WARP)
+        wrong = lanes.mask & ((every & LANE_BITS) == 0).reshape(-1)
+        if wrong.any():
+            thread = int(wrong.argmax())
+            raise LaunchError(
+                f"{self._name} with membermask {int(every.reshape(-1)[thread]):#x}, which does not "
+                f"name the lane that executes it, by {frame.wave.thread(thread)}",
+                location=frame.wave.program.locate(self._line),
+                hint=f"this is lane {thread % WARP}; what a GPU does then is undefined",
+            )
 
 
 def require_whole_warps(frame: Frame, lanes: Lanes, name: str, line: int) -> Array | None:
@@ -78,11 +116,12 @@ class WarpBarrier:
 
     __slots__ = ("participants",)
 
-    def __init__(self, mask: Source) -> None:
-        self.participants = MemberMask(mask)
+    def __init__(self, mask: MemberMask) -> None:
+        self.participants = mask
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Go on: all threads see the same memory at all times."""
+        self.participants.check(frame, lanes)
 
 
 @step("bar", "barrier", collective=True)
@@ -90,5 +129,6 @@ def warp_barrier(context: Context, instruction: Instruction, modifiers: Modifier
     """bar.warp.sync membermask. Barriers of a CTA end a block and are built by ``exits``."""
     modifiers.one_of("warp")
     modifiers.one_of("sync")
-    [mask] = instruction.operands
-    return WarpBarrier(context.source(mask, "b32"))
+    if len(instruction.operands) != 1:
+        context.reject(f"{instruction.name} takes a membermask")
+    return WarpBarrier(MemberMask(context.source(instruction.operands[0], "b32"), context))

@@ -31,9 +31,9 @@ FIELDS = {
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
-def build_alu(instruction: str) -> Alu:
+def build_alu(instruction: str, sources: int | None = None) -> Alu:
     opcode, *names = instruction.split(".")
-    modifiers = Modifiers(names, TARGETS["sm_90a"])
+    modifiers = Modifiers(names, TARGETS["sm_90a"], sources)
     operation = ALU[opcode](modifiers)
     modifiers.finish()
     return operation
@@ -41,7 +41,11 @@ def build_alu(instruction: str) -> Alu:
 
 def run_alu(instruction: str, *operands: Any) -> Any:
     """Run one instruction on arrays of bit patterns (or bools); results are bit patterns again."""
-    operation = build_alu(instruction)
+    return run_operation(instruction, build_alu(instruction, len(operands)), *operands)
+
+
+def run_operation(instruction: str, operation: Alu, *operands: Any) -> Any:
+    """Run what ``build_alu`` or another builder made of ``instruction``, as ``run_alu`` does."""
     assert len(operands) == len(operation.operands)
     inputs = []
     for operand, name in zip(operands, operation.operands, strict=True):
@@ -266,6 +270,7 @@ class Reference:
 
     build = staticmethod(build_alu)
     run = staticmethod(run_alu)
+    run_operation = staticmethod(run_operation)
     matches = staticmethod(assert_matches)
     decode = staticmethod(decode)
     encode = staticmethod(encode)

@@ -181,3 +181,13 @@ def test_selection(reference: Any, name: str) -> None:
             return x if value >= 0 else y
 
         reference.matches(f"slct{ftz}.{name}.f32", expected, a, b, numbers)
+
+
+@pytest.mark.parametrize("source", ["f16", "bf16"])
+def test_set_gives_one_in_bf16(reference: Any, source: str) -> None:
+    a, b = reference.floats(source, 2, 100, 21)
+
+    def expected(x: int, y: int) -> int:
+        return 0x3F80 if reference.decode(x, source) < reference.decode(y, source) else 0
+
+    reference.matches(f"set.lt.bf16.{source}", expected, a, b)

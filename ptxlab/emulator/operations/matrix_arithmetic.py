@@ -1,0 +1,101 @@
+"""Which arithmetic a matrix instruction has on a target: the table from its types to a function.
+
+All functions take and return matrices of raw words with the warps last; see
+``ptxlab.emulator.tensor_core`` and its neighbours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+from ptxlab.emulator.number_formats import Array
+from ptxlab.emulator.tensor_core import multiply_add
+from ptxlab.emulator.tensor_core_double import multiply_add_double
+from ptxlab.emulator.tensor_core_integer import multiply_add_bits, multiply_add_integer
+from ptxlab.emulator.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
+from ptxlab.emulator.tensor_core_software import (
+    multiply_add_bytes,
+    multiply_add_m8n8k4,
+    multiply_add_wmma,
+)
+from ptxlab.emulator.tensor_core_sparse import Rows
+from ptxlab.isa import MatrixInstruction, Target
+
+Product = Callable[..., Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What one multiplication takes: A [m, k, warps], B [k, n, warps], C [m, n, warps].
+
+    ``places`` are the k of A's elements, [m, k / 2, warps], where A is sparse and without its zeros.
+    ``scales`` are those of A, [m, blocks, warps], and B, [blocks, n, warps], where there are any.
+    """
+
+    a: Array
+    b: Array
+    c: Array
+    places: Array | None = None
+    scales: tuple[Array, ...] = ()
+
+
+def arithmetic(form: MatrixInstruction, target: Target) -> Callable[[Factors], Array]:
+    """Return how ``target`` computes D of ``form``."""
+    product = _scaled(form, target) if form.scales else _product(form, target)
+
+    def compute(factors: Factors) -> Array:
+        if factors.places is None:
+            return product(factors.a, factors.b, factors.c, *factors.scales)
+        rows = Rows(factors.places)
+        scales: tuple[Array, ...] = ()
+        if factors.scales:
+            scales = (rows.left(factors.scales[0]), rows.repeated(factors.scales[1]))
+        a, b, c = rows.left(factors.a), rows.picked(factors.b), rows.accumulator(factors.c)
+        return rows.restore(product(a, b, c, *scales))
+
+    return compute
+
+
+def _product(form: MatrixInstruction, target: Target) -> Product:
+    dot16 = target.arithmetic.dot16
+    pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
+    ends: dict[str, Any] = {"c_type": form.c_type, "d_type": form.d_type}
+    match form.a_type:
+        case "s8" | "u8" | "s4" | "u4":
+            return partial(multiply_add_integer, **pair, satfinite=form.satfinite)
+        case "b1":
+            return partial(multiply_add_bits, operation=form.bit_operation)
+        case "f64":
+            return partial(multiply_add_double, rounding=form.rounding)
+        case "f16" if form.family == "wmma":
+            return partial(multiply_add_wmma, **ends, rules=dot16)
+        case "f16" if form.k == 4:
+            return partial(multiply_add_m8n8k4, **ends, rules=target.arithmetic.m8n8k4)
+        case "tf32" if form.family == "wmma":
+            rules = target.arithmetic.wmma_tf32
+            return partial(multiply_add, dtype="tf32", acc=form.d_type, rules=rules)
+        case "f16" | "bf16" | "tf32":
+            return partial(multiply_add, dtype=form.a_type, acc=form.d_type, rules=dot16)
+    return partial(
+        multiply_add_bytes, **pair, acc=form.d_type, rules=_present(form, target, "dot8")
+    )
+
+
+def _scaled(form: MatrixInstruction, target: Target) -> Product:
+    if form.operand("B").bits == 4:
+        scale_type = form.scales[0].dtype
+        rules = _present(form, target, "grouped4")
+        return partial(multiply_add_grouped, scale_type=scale_type, rules=rules)
+    pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
+    return partial(multiply_add_scaled, **pair, rules=_present(form, target, "dot8"))
+
+
+def _present(form: MatrixInstruction, target: Target, name: str) -> Any:
+    """Return arithmetic ``name`` of the target, which has it where it runs the instruction."""
+    rules = getattr(target.arithmetic, name)
+    if rules is None:
+        raise ValueError(f"{target.name} has no arithmetic for {form.name}")
+    return rules

@@ -1,0 +1,212 @@
+"""ldmatrix, stmatrix and movmatrix on whole warps, with the fragment layouts of ``ptxlab.isa``.
+
+Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix", "Warp-level matrix store
+instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
+"""
+
+from __future__ import annotations
+
+from functools import cache
+
+import numpy as np
+
+from ptxlab.emulator.access import Access
+from ptxlab.emulator.context import Context
+from ptxlab.emulator.fragments import from_registers, to_registers
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.memory import ITEM
+from ptxlab.emulator.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.operations.matrix import needs
+from ptxlab.emulator.operations.memory import gather, memory_operand, scatter, two_operands
+from ptxlab.emulator.operations.warp import (
+    by_warp,
+    require_whole_warps,
+    whole_warps,
+    write_warps,
+)
+from ptxlab.emulator.program import Array, Destination, Source, Step
+from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.isa import LDMATRIX, MOVMATRIX, STMATRIX, FragmentLayout, LdMatrix, StMatrix
+from ptxlab.isa.ldmatrix import ROW_BYTES
+from ptxlab.syntax.tree import Instruction, Operand
+
+
+class LoadMatrix:
+    """ldmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
+
+    __slots__ = ("_access", "_all_addresses", "_destinations", "_form")
+
+    participants = staticmethod(whole_warps)
+
+    def __init__(
+        self,
+        form: LdMatrix,
+        access: Access,
+        destinations: list[Destination],
+        *,
+        all_addresses: bool,
+    ) -> None:
+        self._form = form
+        self._access = access
+        self._destinations = destinations
+        self._all_addresses = all_addresses
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for the warps of ``lanes``."""
+        form = self._form
+        warps = require_whole_warps(frame, lanes, "ldmatrix", self._access.line)
+        count = frame.wave.warps if warps is None else warps.shape[0]
+        asked = form.matrices * form.rows
+        if self._all_addresses:
+            rows = gather(self._access, frame, lanes)
+            if rows.shape[0] > 1:
+                rows = rows.reshape(count, WARP)[:, :asked].reshape(-1)
+        else:
+            rows = gather(self._access, frame, _suppliers(frame, lanes, asked))
+        if rows.shape[0] == 1:
+            rows = np.repeat(rows, count * asked)
+        elements = _unpacked(rows.view(np.uint8).reshape(count, form.matrices, -1), form)
+        order = _order(form.fragment)
+        if order is not None:
+            elements = elements[..., order]
+        words = np.ascontiguousarray(elements).view(np.uint32).reshape(count, -1, WARP)
+        for position, destination in enumerate(self._destinations):
+            write_warps(frame, lanes, destination, words[:, position])
+
+
+class StoreMatrix:
+    """stmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
+
+    __slots__ = ("_access", "_form", "_sources")
+
+    participants = staticmethod(whole_warps)
+
+    def __init__(self, form: StMatrix, access: Access, sources: list[Source]) -> None:
+        self._form = form
+        self._access = access
+        self._sources = sources
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for the warps of ``lanes``."""
+        form = self._form
+        warps = require_whole_warps(frame, lanes, "stmatrix", self._access.line)
+        words = np.stack(
+            [by_warp(source.read(frame.registers), frame, warps) for source in self._sources],
+            axis=1,
+        )
+        elements = words.view(np.dtype(f"u{form.bits // 8}"))
+        order = _order(form.fragment)
+        if order is not None:
+            elements = elements[..., np.argsort(order)]
+        rows = np.ascontiguousarray(elements).reshape(-1).view(ITEM[ROW_BYTES])
+        scatter(self._access, frame, _suppliers(frame, lanes, form.matrices * form.rows), rows)
+
+
+class MoveMatrix:
+    """movmatrix: the transpose of an 8x8 matrix of 16-bit elements, one register a lane."""
+
+    __slots__ = ("_destination", "_line", "_source")
+
+    participants = staticmethod(whole_warps)
+
+    def __init__(self, destination: Destination, source: Source, line: int) -> None:
+        self._destination = destination
+        self._source = source
+        self._line = line
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for the warps of ``lanes``."""
+        warps = require_whole_warps(frame, lanes, "movmatrix", self._line)
+        words = by_warp(self._source.read(frame.registers), frame, warps)
+        matrix = from_registers(MOVMATRIX.source, [words])
+        [result] = to_registers(MOVMATRIX.destination, matrix)
+        write_warps(frame, lanes, self._destination, result)
+
+
+def _suppliers(frame: Frame, lanes: Lanes, count: int) -> Lanes:
+    """Return the lanes whose addresses count: the first ``count`` of every active warp."""
+    if count == WARP:
+        return lanes
+    lane = np.arange(frame.wave.width) % WARP
+    return Lanes(frame.wave.width, mask=lanes.mask & (lane < count))
+
+
+def _unpacked(rows: Array, form: LdMatrix) -> Array:
+    """Return the elements [..., rows * columns] of rows of bytes, one an 8- or 16-bit word."""
+    if form.packed_bits == form.bits:
+        return rows.view(np.dtype(f"u{form.bits // 8}"))
+    used = form.cols * form.packed_bits // 8
+    packed = rows.reshape(*rows.shape[:-1], form.rows, ROW_BYTES)[..., :used]
+    bits = np.unpackbits(packed, axis=-1, bitorder="little")
+    by_element = bits.reshape(*rows.shape[:-1], form.rows * form.cols, form.packed_bits)
+    return np.packbits(by_element, axis=-1, bitorder="little")[..., 0]
+
+
+@cache
+def _order(layout: FragmentLayout) -> Array | None:
+    """Return the number of the element at each place (register, lane, element); None if in order."""
+    order = layout.numbers().transpose(1, 0, 2).reshape(-1)
+    return None if (order == np.arange(order.size)).all() else order
+
+
+_LOADS = {form.name: form for form in LDMATRIX}
+_STORES = {form.name: form for form in STMATRIX}
+
+
+def _shared_name(instruction: Instruction, modifiers: Modifiers) -> str:
+    """Take every modifier but the state space, and return the name as the tables have it."""
+    names = [name for name in instruction.modifiers if not name.startswith("shared")]
+    for name in names:
+        modifiers.take(name)
+    types = 1 + any(name.startswith("b8x16") for name in names)
+    return ".".join([instruction.opcode, *names[:-types], "shared", *names[-types:]])
+
+
+def _access(context: Context, modifiers: Modifiers, address: Operand, verb: str) -> Access:
+    writes = verb == "write"
+    what = f"{context.instruction.opcode} row {verb}"
+    access = memory_operand(context, modifiers, address, ROW_BYTES, what, writes=writes)
+    if access.space not in ("shared", "generic"):
+        raise UnknownForm("reaches shared memory only")
+    return access
+
+
+@step("ldmatrix", collective=True)
+def load_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """ldmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
+    form = _LOADS.get(_shared_name(instruction, modifiers))
+    if form is None:
+        context.refuse(instruction.name, hint=f"there are {', '.join(_LOADS)}")
+    needs(context, form)
+    target, address = two_operands(context, instruction)
+    destinations = [context.destination(e, "b32") for e in context.elements(target, form.registers)]
+    access = _access(context, modifiers, address, "read")
+    return LoadMatrix(
+        form, access, destinations, all_addresses=form.needs_all_addresses(context.target)
+    )
+
+
+@step("stmatrix", collective=True)
+def store_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """stmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
+    form = _STORES.get(_shared_name(instruction, modifiers))
+    if form is None:
+        context.refuse(instruction.name, hint=f"there are {', '.join(_STORES)}")
+    needs(context, form)
+    address, value = two_operands(context, instruction)
+    sources = [context.source(e, "b32") for e in context.elements(value, form.registers)]
+    return StoreMatrix(form, _access(context, modifiers, address, "write"), sources)
+
+
+@step("movmatrix", collective=True)
+def move_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
+    """movmatrix.sync.aligned.m8n8.trans.b16."""
+    if instruction.name != MOVMATRIX.name:
+        context.refuse(instruction.name, hint=f"there is {MOVMATRIX.name}")
+    for name in modifiers.rest():
+        modifiers.take(name)
+    needs(context, MOVMATRIX)
+    target, source = two_operands(context, instruction)
+    return MoveMatrix(
+        context.destination(target, "b32"), context.source(source, "b32"), context.line
+    )

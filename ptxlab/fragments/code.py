@@ -1,0 +1,98 @@
+"""The index arithmetic of a fragment as source code, generated from its bit fields.
+
+For each operand two functions, ``a_element`` from a place to an element and ``a_place`` back, in
+CUDA C++, Python, or as blocks of PTX to put into a kernel, which take and give registers by name (PTX
+functions could return but one value). In C++ a register is called ``reg``: ``register`` is a keyword.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+
+from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.isa.bit_fields import Assignment, BitFields, of_fragment
+
+_RENAMED = {"register": "reg"}
+
+
+def code(instruction: MatrixInstruction, language: str) -> str:
+    """Return the source text, in ``cuda``, ``ptx`` or ``python``, for all different operands.
+
+    D is left out where its layout is that of C.
+    """
+    write = LANGUAGES[language]
+    mark = "#" if language == "python" else "//"
+    parts = [f"{mark} {instruction.name}: which lane holds which element"]
+    if instruction.family == "wmma":
+        parts[0] += f"\n{mark} (on ptxlab's emulator: PTX leaves the layout open)"
+    for layout in _different(instruction.operands):
+        name = layout.operand.lower()
+        there = of_fragment(layout)
+        size = f"{layout.rows} x {layout.cols} of {layout.dtype}"
+        parts.append(
+            write(f"{name}_element", there, f"{layout.operand}, {size}: what a lane holds")
+        )
+        what = f"{layout.operand}, {size}: who holds an element"
+        parts.append(write(f"{name}_place", there.inverse(), what))
+    return "\n\n".join(parts) + "\n"
+
+
+def _different(operands: Sequence[FragmentLayout]) -> Iterator[FragmentLayout]:
+    *others, c, d = operands
+    same = (c.kind, c.bits) == (d.kind, d.bits)
+    yield from (*others, c) if same else (*others, c, d)
+
+
+def _python(name: str, fields: BitFields, what: str) -> str:
+    lines = [f"def {name}({', '.join(v.name for v in fields.inputs)}):", f'    """{what}."""']
+    lines += [f"    {o.variable.name} = {o.expression}" for o in fields.outputs]
+    results = ", ".join(o.variable.name for o in fields.outputs)
+    return "\n".join([*lines, f"    return {results}"])
+
+
+def _cuda(name: str, fields: BitFields, what: str) -> str:
+    sources = [f"unsigned {_c(v.name)}" for v in fields.inputs]
+    results = [f"unsigned &{_c(o.variable.name)}" for o in fields.outputs]
+    lines = [f"// {what}", "__device__ __forceinline__", f"void {name}({', '.join(sources)},"]
+    lines.append(f"{'':{len(name) + 6}}{', '.join(results)})")
+    body = [f"    {_c(o.variable.name)} = {_c_expression(o)};" for o in fields.outputs]
+    return "\n".join([*lines, "{", *body, "}"])
+
+
+def _c(name: str) -> str:
+    return _RENAMED.get(name, name)
+
+
+def _c_expression(output: Assignment) -> str:
+    text = output.expression
+    for name, other in _RENAMED.items():
+        text = text.replace(name, other)
+    return text
+
+
+def _ptx(name: str, fields: BitFields, what: str) -> str:
+    sources = ", ".join(v.name for v in fields.inputs)
+    results = ", ".join(o.variable.name for o in fields.outputs)
+    lines = [f"// {name}: {what}", f"// takes .b32 {sources}; gives .b32 {results}", "{"]
+    lines.append("    .reg .b32 bits;")
+    for output in fields.outputs:
+        lines += [f"    {line}" for line in _ptx_assignment(output)]
+    return "\n".join([*lines, "}"])
+
+
+def _ptx_assignment(output: Assignment) -> Iterator[str]:
+    name = output.variable.name
+    yield f"mov.b32 {name}, 0;"
+    for field in output.fields:
+        yield f"bfe.u32 bits, {field.source}, {field.low}, {field.bits};"
+        if field.to:
+            yield f"shl.b32 bits, bits, {field.to};"
+        yield f"xor.b32 {name}, {name}, bits;"
+
+
+LANGUAGES: dict[str, Callable[[str, BitFields, str], str]] = {
+    "cuda": _cuda,
+    "ptx": _ptx,
+    "python": _python,
+}
+"""How each language writes one function: name, bit fields, and what it answers."""

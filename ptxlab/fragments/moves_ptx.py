@@ -1,0 +1,116 @@
+"""The moves of ``ptxlab.fragments.moves`` written as PTX."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ptxlab.errors import Unsupported
+from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
+from ptxlab.isa import LANES, FragmentLayout
+from ptxlab.isa.bit_fields import Variable, derive
+
+_NEEDS = {"f16": ("sm_80", "7.0"), "bf16": ("sm_80", "7.0"), "tf32": ("sm_80", "7.0")}
+_NEEDS |= {"e4m3": ("sm_89", "8.1"), "e5m2": ("sm_89", "8.1")}
+_OLDEST = ("sm_75", "7.0")
+
+
+def ptx(found: Moves) -> str:
+    """Return the moves as a block of PTX to put into a kernel, whose registers it takes by name.
+
+    ``d0_1`` is register 1 of tile 0 of D and ``a0`` a register of A.
+    """
+    d, a = found.d, found.a
+    kind = d.dtype if d.dtype in ("f32", "s32") else "b32"
+    target, version = _NEEDS.get(a.dtype, _OLDEST)
+    lines = [
+        f"// D of {found.first.name}",
+        f"// to A of {found.following.name}; needs {target}, PTX {version}",
+        f"// takes .{kind} {', '.join(map(_word, found.words))}",
+        f"// gives .b32 {', '.join(f'a{i}' for i in range(a.registers_per_lane))}",
+        "{",
+        *(f"    {line}" for line in _body(found)),
+        "}",
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _word(word: Word) -> str:
+    return f"d{word[0]}_{word[1]}"
+
+
+def _body(found: Moves) -> Iterator[str]:
+    """Yield the statements: packing, source lanes and selectors, then shuffles and permutations."""
+    shuffled = any(move.shuffles for move in found.moves)
+    conversion = CONVERSIONS.get((found.d.dtype, found.a.dtype), "")
+    if found.a.bits == 8 and found.d.dtype == "f32":
+        yield ".reg .b16 low, high;"
+    if not shuffled:
+        for move in found.moves:
+            yield from _pack(move.packed[0], f"a{move.register}", conversion, found.a)
+        return
+    names: dict[Packed, str] = {}
+    for packed in dict.fromkeys(packed for move in found.moves for packed in move.packed):
+        names[packed] = f"packed{len(names)}"
+    by_lane: dict[tuple[int, ...], str] = {}
+    for move in found.moves:
+        for _, lanes in move.shuffles:
+            by_lane.setdefault(lanes, f"from{len(by_lane)}")
+    selectors = {s: f"select{i}" for i, s in enumerate({m.selectors: 0 for m in found.moves})}
+    yield f".reg .b32 lane, bits, first, second, {', '.join(names.values())};"
+    yield f".reg .b32 {', '.join((*by_lane.values(), *selectors.values()))};"
+    yield ".reg .pred odd;"
+    yield "mov.u32 lane, %laneid;"
+    for table, name in by_lane.items():
+        yield from _lane_function(table, name)
+    for table, name in selectors.items():
+        yield from _choice(table, name)
+    for packed, name in names.items():
+        yield from _pack(packed, name, conversion, found.a)
+    for move in found.moves:
+        for (number, lanes), name in zip(move.shuffles, ("first", "second"), strict=True):
+            source = names[move.packed[number]]
+            yield f"shfl.sync.idx.b32 {name}, {source}, {by_lane[lanes]}, 31, 0xffffffff;"
+        yield f"prmt.b32 a{move.register}, first, second, {selectors[move.selectors]};"
+
+
+def _pack(packed: Packed, name: str, conversion: str, a: FragmentLayout) -> Iterator[str]:
+    """Yield what packs the words; the first operand of a conversion of two goes to the high half."""
+    words = [_word(word) for word in packed.words]
+    if packed.whole:
+        yield f"mov.b32 {name}, {words[0]};"
+    elif len(words) == 1:
+        yield f"{conversion} {name}, {words[0]};"
+    elif len(words) == 2:
+        yield f"{conversion} {name}, {words[1]}, {words[0]};"
+    elif conversion.startswith("cvt.pack"):
+        yield f"{conversion} {name}, {words[3]}, {words[2]}, 0;"
+        yield f"{conversion} {name}, {words[1]}, {words[0]}, {name};"
+    else:
+        yield f"{conversion} low, {words[1]}, {words[0]};"
+        yield f"{conversion} high, {words[3]}, {words[2]};"
+        yield f"mov.b32 {name}, {{low, high}};"
+
+
+def _lane_function(table: tuple[int, ...], name: str) -> Iterator[str]:
+    """Yield what computes a function of the lane, derived as bit fields."""
+    lane, result = Variable("lane", 5), Variable(name, 5)
+    constant = table[0]
+    fields = derive((lane,), (result,), lambda at: {name: table[at["lane"]] ^ constant})
+    yield f"mov.b32 {name}, {constant};"
+    for field in fields.outputs[0].fields:
+        yield f"bfe.u32 bits, lane, {field.low}, {field.bits};"
+        if field.to:
+            yield f"shl.b32 bits, bits, {field.to};"
+        yield f"xor.b32 {name}, {name}, bits;"
+
+
+def _choice(table: tuple[int, ...], name: str) -> Iterator[str]:
+    """Yield what chooses between two selectors by one bit of the lane."""
+    for bit in range(5):
+        low, high = table[0], table[1 << bit]
+        if table == tuple(high if lane >> bit & 1 else low for lane in range(LANES)):
+            yield f"and.b32 bits, lane, {1 << bit};"
+            yield "setp.ne.u32 odd, bits, 0;"
+            yield f"selp.b32 {name}, {high:#06x}, {low:#06x}, odd;"
+            return
+    raise Unsupported("the selector depends on more than one bit of the lane")

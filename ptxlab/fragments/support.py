@@ -1,0 +1,92 @@
+"""What is known of matrix instructions beyond the tables: who runs them, and what they compile to.
+
+Nothing here is a list: the emulator and ptxas are asked, and hardware speaks through receipts.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from pathlib import Path
+
+from ptxlab.emulator import prepare
+from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.fragments import receipts
+from ptxlab.fragments.specimen import collection, line_of_statement, program
+from ptxlab.isa.entry import Entry
+from ptxlab.isa.targets import TARGETS
+from ptxlab.syntax.parser import parse
+from ptxlab.toolchain import disassemble, link_ptx
+
+_MARK = re.compile(r'//## File "[^"]*", line (\d+)')
+_OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
+
+
+def emulated(entries: Sequence[Entry]) -> frozenset[str]:
+    """Return the names of those the emulator runs, by preparing a program of each.
+
+    Each is asked about on the newest known target that has it.
+    """
+    names: set[str] = set()
+    by_target: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.targets:
+            by_target.setdefault(entry.targets[-1], []).append(entry)
+    for target, group in by_target.items():
+        names.update(_prepared(group, target))
+    return frozenset(names)
+
+
+def _prepared(entries: Sequence[Entry], target: str) -> Iterator[str]:
+    """Yield the names of those that can be prepared: all at once, or else each half alone."""
+    try:
+        prepare(parse(collection(entries, target), "<specimens>"), TARGETS[target])
+    except (Unsupported, PtxSyntaxError):
+        if len(entries) > 1:
+            middle = len(entries) // 2
+            yield from _prepared(entries[:middle], target)
+            yield from _prepared(entries[middle:], target)
+        return
+    yield from (entry.name for entry in entries)
+
+
+def hardware(folder: Path = receipts.FOLDER) -> dict[str, str]:
+    """Return the GPU whose receipt in ``folder`` proves an instruction's layouts, by its name."""
+    found = (receipt for receipt in receipts.read_all(folder) if receipt.proves)
+    return {receipt.instruction.name: receipt.gpu for receipt in found}
+
+
+@dataclass(frozen=True, slots=True)
+class Compiled:
+    """What an instruction is on ``targets``: SASS opcodes in order, each with how often it follows."""
+
+    targets: tuple[str, ...]
+    opcodes: tuple[tuple[str, int], ...]
+
+
+def compiled(entry: Entry, targets: Sequence[str]) -> tuple[Compiled, ...]:
+    """Return what ptxas makes of ``entry`` on each of ``targets``, equal ones together.
+
+    Raises ToolAbsent (a ToolchainError) where nvJitLink or nvdisasm is not installed.
+    """
+    found: dict[tuple[tuple[str, int], ...], list[str]] = {}
+    for target in targets:
+        found.setdefault(_opcodes(entry, target), []).append(target)
+    return tuple(Compiled(tuple(names), opcodes) for opcodes, names in found.items())
+
+
+def _opcodes(entry: Entry, target: str) -> tuple[tuple[str, int], ...]:
+    """Read the SASS of the instruction's own line of a program that holds it once."""
+    ptx = program(entry, target)
+    wanted = line_of_statement(ptx, entry)
+    opcodes = []
+    line = 0
+    for text in disassemble(link_ptx(ptx, arch=target)).splitlines():
+        mark = _MARK.search(text)
+        if mark:
+            line = int(mark[1])
+        elif line == wanted and (opcode := _OPCODE.match(text)):
+            opcodes.append(opcode[1])
+    return tuple((name, len(list(run))) for name, run in groupby(opcodes))

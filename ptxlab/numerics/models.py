@@ -1,0 +1,102 @@
+"""Which arithmetic adds up a dot product on which targets, and what it makes of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from ptxlab.emulator.dissect import Step, explain
+from ptxlab.emulator.fused_step import OPERANDS, operand_formats
+from ptxlab.emulator.number_formats import Array, ByteFormat
+from ptxlab.emulator.tensor_core import multiply_add
+from ptxlab.emulator.tensor_core_software import multiply_add_bytes
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
+from ptxlab.numerics.products import DotProducts
+
+Rules = DotProduct | UnpackedDotProduct
+
+BYTES_AT_ONCE = 32
+"""The k of an mma.sync of 8-bit numbers: longer dot products are several of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Model:
+    """Targets whose mma.sync gives the same bits for some types, and the arithmetic they share."""
+
+    targets: tuple[str, ...]
+    rules: Rules
+
+    def compute(self, products: DotProducts) -> Array:
+        """Return the result of every dot product as words, [count]."""
+        d = products.c[None, None]
+        for piece in _instructions(products):
+            d = _multiply_add(products, piece, d, self.rules)
+        words: Array = d[0, 0]
+        return words
+
+    def steps(self, products: DotProducts) -> tuple[Step, ...]:
+        """Return the steps in which the first of the dot products is added up."""
+        steps: list[Step] = []
+        for piece in _instructions(products):
+            found = explain(
+                products.a[piece, 0].tolist(),
+                products.b[piece, 0].tolist(),
+                steps[-1].word if steps else int(products.c[0]),
+                dtype=products.dtype,
+                acc=products.acc,
+                target=TARGETS[self.targets[0]],
+            )
+            steps += (_shifted(step, piece.start) for step in found.steps)
+        return tuple(steps)
+
+
+def _multiply_add(products: DotProducts, piece: slice, c: Array, rules: Rules) -> Array:
+    """Add a piece of every dot product to ``c``, [1, 1, count]."""
+    dtype, acc = products.dtype, products.acc
+    a, b = products.a[None, piece], products.b[piece, None]
+    if isinstance(rules, DotProduct):
+        return multiply_add(a, b, c, dtype=dtype, acc=acc, rules=rules)
+    return multiply_add_bytes(a, b, c, a_type=dtype, b_type=dtype, acc=acc, rules=rules)
+
+
+def _instructions(products: DotProducts) -> Iterator[slice]:
+    """Cut k as it is cut by instructions, where that changes bits."""
+    once = BYTES_AT_ONCE if isinstance(products.operand, ByteFormat) else products.k
+    for start in range(0, products.k, once):
+        yield slice(start, min(start + once, products.k))
+
+
+def _shifted(step: Step, first: int) -> Step:
+    """Count the products of an instruction from the ``first`` that it adds."""
+    terms = (term if term.k is None else replace(term, k=term.k + first) for term in step.terms)
+    return replace(step, terms=tuple(terms))
+
+
+def models(dtype: str, acc: str, targets: Sequence[str] = ()) -> tuple[Model, ...]:
+    """Return the different arithmetics of ``dtype`` into ``acc``, of ``targets`` or of all.
+
+    Raises PtxlabError for types that do not go together, and for a target named that has no
+    mma.sync of them.
+    """
+    try:
+        operand_formats(dtype, dtype, acc)
+    except Unsupported as error:
+        raise PtxlabError(error.message, hint=error.hint) from None
+    groups: dict[Rules, list[str]] = {}
+    for name in dict.fromkeys(targets) or TARGETS:
+        rules = _rules(TARGETS[name], dtype)
+        if rules is not None:
+            groups.setdefault(rules, []).append(name)
+        elif targets:
+            types = ", ".join(TARGETS[name].arithmetic.types)
+            raise PtxlabError(f"{name} has no mma.sync of {dtype}", hint=f"it multiplies {types}")
+    return tuple(Model(tuple(names), rules) for rules, names in groups.items())
+
+
+def _rules(target: Target, dtype: str) -> Rules | None:
+    """Return how ``target`` multiplies ``dtype``, None where it does not."""
+    if dtype not in target.arithmetic.types:
+        return None
+    is_byte = isinstance(OPERANDS[dtype], ByteFormat)
+    return target.arithmetic.dot8 if is_byte else target.arithmetic.dot16

@@ -1,0 +1,106 @@
+// The picture of an instruction's operands.
+
+const scaleOf = (name, layout) => {
+  const run = layout.runs[0][0];
+  const text = Math.max(...layout.runs[0].map((r) => ownerText(name, r.places).length));
+  return { width: (text * CHARACTER + PADDING) / run.cols, height: CELL / run.rows };
+};
+
+function drawOperand(name, layout, matrix, box, title) {
+  const cells = layout.runs[matrix].map((run, i) => {
+    const x = box.x + run.col * box.width, y = box.y + run.row * box.height;
+    const w = run.cols * box.width, h = run.rows * box.height;
+    return `<g class="c" data-run="${i}"><rect class="l${run.places[0].lane}" x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}"/>` +
+      `<text x="${round(x + w / 2)}" y="${round(y + h / 2 + 3.5)}">${ownerText(name, run.places)}</text></g>`;
+  }).join("");
+  const width = layout.cols * box.width, height = layout.rows * box.height;
+  const about = `${title}, ${layout.rows} by ${layout.cols} ${layout.bits}-bit elements`;
+  return `<text class="t" x="${round(box.x)}" y="${round(box.y - LINE)}">${title}</text>` +
+    `<g class="operand" tabindex="0" role="application" aria-label="${about}; arrow keys move" data-operand="${name}" data-matrix="${matrix}" ` +
+    `data-box="${[box.x, box.y, box.width, box.height].map(round3).join(" ")}">${cells}` +
+    `<rect class="spot" visibility="hidden"/><rect class="frame" x="${round(box.x - 3)}" y="${round(box.y - 3)}" width="${round(width + 6)}" height="${round(height + 6)}" rx="4"/></g>`;
+}
+
+const round3 = (x) => Math.round(x * 1000) / 1000;
+
+function columnIndices(layout, matrix, box) {
+  const seen = new Map(layout.runs[matrix].map((run) => [run.col, run.cols]));
+  return [...seen].map(([col, count]) => {
+    const text = span(col, count), fits = text.length * 5.6 <= count * box.width;
+    return `<text class="i" x="${round(box.x + (col + count / 2) * box.width)}" y="${round(box.y - 5)}">${fits ? text : `${col}..`}</text>`;
+  }).join("");
+}
+
+function rowIndices(layout, matrix, box) {
+  const seen = new Map(layout.runs[matrix].map((run) => [run.row, run.rows]));
+  return [...seen].map(([row, count]) =>
+    `<text class="i e" x="${round(box.x - 6)}" y="${round(box.y + (row + count / 2) * box.height + 3)}">${span(row, count)}</text>`).join("");
+}
+
+/** The 32 lanes as 8 groups of 4: the key to the colours, and a way to ask for one lane. */
+function drawWarp(x, y, idle = () => false) {
+  const w = 36, h = 17;
+  const cells = range(LANES).map((lane) => {
+    const cx = x + (lane % 4) * w, cy = y + Math.floor(lane / 4) * h;
+    return `<g class="c${idle(lane) ? " idle" : ""}" data-lane="${lane}"><rect class="l${lane}" x="${cx}" y="${cy}" width="${w}" height="${h}"/>` +
+      `<text x="${cx + w / 2}" y="${cy + h / 2 + 3.5}">${lane}</text></g>`;
+  }).join("");
+  return `<text class="t" x="${x}" y="${y - 8}">lanes of the warp</text>` +
+    `<g class="operand lanes" tabindex="0" role="application" aria-label="the 32 lanes; arrow keys move" data-lanes="1">${cells}` +
+    `<rect class="frame" x="${x - 3}" y="${y - 3}" width="${4 * w + 6}" height="${8 * h + 6}" rx="4"/></g>`;
+}
+
+function frame(width, height, body) {
+  const size = `max-width:${Math.round(width * 1.25)}px;min-width:${Math.round(Math.min(width * 0.72, 900))}px`;
+  return `<svg viewBox="0 0 ${round(width)} ${round(height)}" style="${size}" role="group">${body}</svg>`;
+}
+
+const sameTables = (c, d) => c === d || JSON.stringify(c.table) === JSON.stringify(d.table);
+const axes = { A: "m×k", B: "k×n", C: "m×n", D: "m×n" };
+
+function drawFigure() {
+  const [a, b, c, d] = ["A", "B", "C", "D"].map(operand), matrix = state.matrix;
+  const same = sameTables(c, d), sums = same ? [["D", d, "C and D"]] : [["D", d, "D"], ["C", c, "C"]];
+  const scales = { A: scaleOf("A", a), B: scaleOf("B", b), C: scaleOf("C", c), D: scaleOf("D", d) };
+  const line = Math.max(scales.A.height, ...sums.map(([name]) => scales[name].height));
+  const column = Math.max(scales.B.width, ...sums.map(([name]) => scales[name].width));
+  const warp = 4 * 36, notes = Object.keys(axes).map((name) => {
+    const layout = operand(name), kept = name === "A" && layout.cols < state.entry.mnk[2] ? "/2" : "";
+    return [name, `${axes[name]}${kept}`, `${layout.rows}×${layout.cols}`, state.entry.dtypes[name],
+      `${layout.registers} reg${layout.registers > 1 ? "s" : ""}`];
+  });
+  const wide = Math.max(a.cols * scales.A.width + INDEX, warp + 232);
+  const dx = MARGIN + wide + INDEX;
+  const dy = Math.max(2 * LINE + b.rows * scales.B.height + 3 * LINE, 8 * 17 + 5 * LINE);
+  const boxes = {
+    A: { x: dx - INDEX - a.cols * scales.A.width, y: dy, width: scales.A.width, height: line },
+    B: { x: dx, y: dy - 2.4 * LINE - b.rows * scales.B.height, width: column, height: scales.B.height },
+  };
+  const offset = warp + 18;
+  let body = drawWarp(MARGIN + 3, 24) + notes.map((parts, i) =>
+    `<text class="s" x="${MARGIN + offset}" y="${34 + LINE * i}">${parts[0]}  ${parts[1]} = ${parts[2]} ${parts[3]}</text>`).join("") +
+    `<text class="s" x="${MARGIN + offset}" y="${34 + LINE * 5}">6:a0 is lane 6, register a0</text>`;
+  body += drawOperand("A", a, matrix, boxes.A, "A") + columnIndices(a, matrix, boxes.A) + rowIndices(a, matrix, boxes.A);
+  body += drawOperand("B", b, matrix, boxes.B, "B") + columnIndices(b, matrix, boxes.B) + rowIndices(b, matrix, boxes.B);
+  let x = dx;
+  sums.forEach(([name, layout, title]) => {
+    const box = { x, y: dy, width: column, height: line };
+    body += drawOperand(name, layout, matrix, box, title);
+    x += layout.cols * column + INDEX;
+  });
+  const picks = d.matrices === 1 ? "" : `<div class="pick"><span>product of the warp ${range(d.matrices).map((i) =>
+    `<button type="button" data-matrix-pick="${i}" aria-pressed="${i === matrix}">${i}</button>`).join("")}</span></div>`;
+  $("stage").innerHTML = picks + frame(x - INDEX + 8, dy + Math.max(a.rows, d.rows) * line + 8, body);
+}
+
+/** The operands of what moves a matrix and multiplies nothing, side by side. */
+function drawPanels() {
+  let x = 4 * 36 + 40 + INDEX, bottom = 0, body = drawWarp(MARGIN + 3, 24);
+  Object.keys(state.entry.operands).forEach((name) => {
+    const layout = operand(name), box = { x, y: 3 * LINE, ...scaleOf(name, layout) };
+    body += drawOperand(name, layout, 0, box, state.entry.titles[name]) + columnIndices(layout, 0, box) + rowIndices(layout, 0, box);
+    x += Math.max(layout.cols * box.width, 130) + INDEX + 12;
+    bottom = Math.max(bottom, box.y + layout.rows * box.height);
+  });
+  $("stage").innerHTML = frame(x - INDEX, Math.max(bottom, 24 + 8 * 17) + 8, body);
+}

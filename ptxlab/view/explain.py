@@ -1,0 +1,130 @@
+"""One instruction explained, as text and as JSON (schema ``ptxlab.explain/1``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.fragments.explanation import Explanation
+from ptxlab.fragments.support import Compiled
+from ptxlab.isa.instruction import MatrixInstruction
+from ptxlab.isa.signature import Operand
+from ptxlab.view.ops import ptx
+from ptxlab.view.text import fields
+
+SCHEMA = "ptxlab.explain/1"
+_NAMED = 4
+
+
+def text(found: Explanation) -> str:
+    """Return what is known of the instruction, ending with what else the words describe."""
+    entry = found.entry
+    pairs = [
+        ("PTX ISA", entry.section),
+        ("computes", _meaning(found)),
+        ("needs", f"{entry.minimum_target}, PTX {ptx(entry)}"),
+        ("runs on", ", ".join(entry.targets) or "no target that ptxlab knows"),
+        ("emulated", "yes" if found.emulated else "no"),
+        ("hardware", f"layouts verified on {found.hardware}" if found.hardware else "unverified"),
+    ]
+    blocks = [[entry.name, *fields(pairs)], ["operands", *_indented(map(_operand, found.operands))]]
+    if found.arithmetic:
+        notes = [(", ".join(names), note) for names, note in found.arithmetic]
+        blocks.append(["arithmetic", *_indented(notes)])
+    blocks.append(["compiles to", *_compiled(found)])
+    blocks.append(["as PTX", f"  {found.statement}"])
+    if found.others:
+        blocks.append([_others(found)])
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def as_json(found: Explanation) -> dict[str, Any]:
+    """Return the explanation as JSON data."""
+    entry, form = found.entry, found.entry.form
+    shape = {"m": form.m, "n": form.n, "k": form.k} if isinstance(form, MatrixInstruction) else None
+    return {
+        "schema": SCHEMA,
+        "instruction": entry.name,
+        "family": entry.family,
+        "section": entry.section,
+        "shape": shape,
+        "flops": found.flops,
+        "targets": list(entry.minimum_targets),
+        "runs_on": list(entry.targets),
+        "min_ptx": ptx(entry),
+        "emulated": found.emulated,
+        "hardware": found.hardware,
+        "statement": found.statement,
+        "operands": [_operand_json(operand) for operand in found.operands],
+        "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],
+        "compiled": [
+            {"targets": list(one.targets), "sass": [[name, count] for name, count in one.opcodes]}
+            for one in found.compiled
+        ],
+        "not_compiled": found.not_compiled,
+        "others": [other.name for other in found.others],
+    }
+
+
+def _meaning(found: Explanation) -> str:
+    form = found.entry.form
+    if not isinstance(form, MatrixInstruction):
+        return {
+            "ldmatrix": "rows of shared memory to registers",
+            "stmatrix": "registers to rows of shared memory",
+            "movmatrix": "the transpose of a matrix in registers",
+            "wmma": "a matrix between memory and registers; PTX leaves its layout open",
+        }[found.entry.family]
+    several = form.operand("A").matrices
+    times = f", {several} times" if several > 1 else ""
+    factor = f"{several} * 2 m n k" if several > 1 else "2 m n k"
+    kind = "FLOPs" if form.d_type != "s32" else "operations"
+    sparse = " counting the zeros of A" if form.metadata else ""
+    return (
+        f"D = A * B + C, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
+        f"{found.flops:,} {kind} ({factor}){sparse}"
+    )
+
+
+def _operand(operand: Operand) -> tuple[str, str]:
+    if not operand.registers:
+        return operand.name, operand.meaning
+    registers = "register" if operand.count == 1 else "registers"
+    size = f"{operand.count} {registers} of .{operand.type} a lane"
+    packed = operand.layout.elements_per_register if operand.layout else 1
+    each = f", {packed} elements in each" if packed > 1 else ""
+    return operand.name, f"{operand.meaning}: {size}{each}"
+
+
+def _operand_json(operand: Operand) -> dict[str, Any]:
+    layout = operand.layout
+    matrix = {"rows": layout.rows, "cols": layout.cols, "dtype": layout.dtype} if layout else None
+    bits = {"bits": layout.bits} if layout else {}
+    return {
+        "name": operand.name,
+        "role": operand.role,
+        "meaning": operand.meaning,
+        "registers": len(operand.registers),
+        "register_type": operand.type if operand.registers else None,
+        "matrix": matrix and matrix | bits,
+    }
+
+
+def _compiled(found: Explanation) -> list[str]:
+    if found.not_compiled:
+        return [f"  not tried: {found.not_compiled.splitlines()[0]}"]
+    return _indented([(", ".join(one.targets), _sass(one)) for one in found.compiled])
+
+
+def _sass(one: Compiled) -> str:
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in one.opcodes)
+
+
+def _indented(pairs: Any) -> list[str]:
+    return [f"  {line}" for line in fields(list(pairs))]
+
+
+def _others(found: Explanation) -> str:
+    names = ", ".join(other.name for other in found.others[:_NAMED])
+    more = len(found.others) - _NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"The same words describe {names}{rest}."

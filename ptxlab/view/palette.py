@@ -1,0 +1,50 @@
+"""The colours of the 32 lanes in pictures: one hue for each group of four, four shades in a group.
+
+The hues and shades are even steps in Oklab (Björn Ottosson, "A perceptual color space for image
+processing"), so that no lane stands out and the text on all of them is equally legible.
+"""
+
+from __future__ import annotations
+
+import math
+
+from ptxlab.isa import LANES
+
+INK = {"light": "#1f2328", "dark": "#f0f6fc"}
+QUIET = {"light": "#59636e", "dark": "#9198a1"}
+PAPER = {"light": "#ffffff", "dark": "#0d1117"}
+
+
+def lane_colour(lane: int, *, dark: bool) -> str:
+    """Return the sRGB colour of a lane: a hue for its group of four, a lightness for its place."""
+    group, place = divmod(lane, 4)
+    hue = math.radians(20 + group * 45)
+    lightness = (0.36 + 0.055 * place) if dark else (0.93 - 0.055 * place)
+    chroma = 0.085 if dark else 0.075
+    return oklab(lightness, chroma * math.cos(hue), chroma * math.sin(hue))
+
+
+def lane_rules(prefix: str, declaration: str, *, dark: bool) -> str:
+    """Return one CSS rule a lane: ``prefix`` and its number, ``declaration`` and its colour."""
+    return "".join(
+        f"{prefix}{lane}{{{declaration}:{lane_colour(lane, dark=dark)}}}" for lane in range(LANES)
+    )
+
+
+def oklab(lightness: float, a: float, b: float) -> str:
+    """Return an Oklab colour as #rrggbb."""
+    long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
+    medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
+    short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
+    linear = (
+        4.0767416621 * long - 3.3077115913 * medium + 0.2309699292 * short,
+        -1.2684380046 * long + 2.6097574011 * medium - 0.3413193965 * short,
+        -0.0041960863 * long - 0.7034186147 * medium + 1.7076147010 * short,
+    )
+    return "#" + "".join(f"{round(255 * gamma(channel)):02x}" for channel in linear)
+
+
+def gamma(channel: float) -> float:
+    """Return the sRGB value of a linear one, clipped to what a screen shows."""
+    channel = min(max(channel, 0.0), 1.0)
+    return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055

@@ -1,0 +1,289 @@
+"""Answers about a fragment layout, as text and as JSON; nothing was run for them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptxlab.fragments.code import code
+from ptxlab.fragments.moves import Move, Moves
+from ptxlab.fragments.moves_ptx import ptx
+from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Place
+from ptxlab.isa.bit_fields import BitFields, of_fragment
+from ptxlab.isa.register_bits import Slot, slots
+from ptxlab.isa.trace import Term, Trace
+from ptxlab.view.text import aligned
+
+TRACE = "ptxlab.trace/1"
+REGISTER = "ptxlab.register/1"
+FORMULA = "ptxlab.formula/1"
+CODE = "ptxlab.code/1"
+MOVES = "ptxlab.moves/1"
+OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no chip"
+"""What is said of wmma."""
+
+
+def _title(instruction: MatrixInstruction) -> str:
+    return instruction.name + (f"\n{OPEN}" if instruction.family == "wmma" else "")
+
+
+def _start(schema: str, instruction: MatrixInstruction) -> dict[str, Any]:
+    return {
+        "schema": schema,
+        "instruction": instruction.name,
+        "layout": "ptxlab" if instruction.family == "wmma" else "isa",
+    }
+
+
+def trace_text(traces: tuple[Trace, ...]) -> str:
+    """Return the dot product of an element of D, a product a line, each factor with its register."""
+    blocks = [_title(traces[0].instruction)]
+    for found in traces:
+        form = found.instruction
+        which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
+        at = f"{found.row},{found.col}"
+        title = f"D[{at}] = C[{at}] + the sum of the products{which}"
+        ends = [
+            f"{name}[{at}]  {_held(form.operand(name), places)}"
+            for name, places in (("D", found.d), ("C", found.c))
+        ]
+        rows = [line for term in found.terms for line in _term_rows(found, term)]
+        blocks.append("\n".join([title, *ends, *_left(rows)]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def trace_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
+    """Return the same as JSON data; a place is lane, register, and lowest and highest bit."""
+    form = traces[0].instruction
+    a, b, c, d = form.operands
+    return {
+        **_start(TRACE, form),
+        "row": traces[0].row,
+        "col": traces[0].col,
+        "matrices": [
+            {
+                "d": _places_json(d, found.d),
+                "c": _places_json(c, found.c),
+                "terms": [
+                    {
+                        "a_col": term.a_col,
+                        "b_rows": list(term.b_rows),
+                        "a": _places_json(a, term.a),
+                        "b": [_places_json(b, places) for places in term.b],
+                        "metadata": term.metadata
+                        and dict(zip(("lane", "low_bit", "bits"), term.metadata, strict=True)),
+                        "scales": [{"lane": lane, "byte": byte} for lane, byte in term.scales],
+                    }
+                    for term in found.terms
+                ],
+            }
+            for found in traces
+        ],
+    }
+
+
+def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
+    a, b = (found.instruction.operand(name) for name in "AB")
+    scales = [
+        f"scaled by {name} in lane {lane} byte {byte}"
+        for name, (lane, byte) in zip("AB", term.scales, strict=False)
+    ]
+    for number, (k, places) in enumerate(zip(term.b_rows, term.b, strict=True)):
+        left = [f"A[{found.row},{term.a_col}]", _held(a, term.a)] if number == 0 else ["", ""]
+        sign = "*" if number == 0 else "or"
+        notes = scales
+        if term.metadata is not None and number == 0:
+            lane, low, bits = term.metadata
+            high = low + bits - 1
+            notes = [f"as metadata in lane {lane} bits {high}:{low} says", *scales]
+        yield [*left, sign, f"B[{k},{found.col}]", _held(b, places), ", ".join(notes)]
+
+
+def _held(layout: FragmentLayout, places: tuple[Place, ...]) -> str:
+    return " = ".join(f"lane {place.lane} {_part(layout, place)}" for place in places)
+
+
+def _part(layout: FragmentLayout, place: Place) -> str:
+    """Write a register, with the bits of the element where it has more than one: ``a2[31:16]``."""
+    name = f"{layout.operand.lower()}{place.register}"
+    if layout.elements_per_register == 1:
+        return name
+    return f"{name}[{_bits(slots(layout)[place.element])}]"
+
+
+def _bits(slot: Slot) -> str:
+    return f"{slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else str(slot.low)
+
+
+def _places_json(layout: FragmentLayout, places: tuple[Place, ...]) -> list[dict[str, int]]:
+    found = []
+    for place in places:
+        slot = slots(layout)[place.element]
+        bits = {"low_bit": slot.low, "high_bit": slot.low + slot.bits - 1}
+        found.append({"lane": place.lane, "register": place.register, **bits})
+    return found
+
+
+def register_text(
+    instruction: MatrixInstruction, layout: FragmentLayout, register: int, lane: int | None
+) -> str:
+    """Return what every lane, or one, holds in a register, with the bits of each element."""
+    name = f"{layout.operand.lower()}{register}"
+    parts = slots(layout)
+    lines = [
+        _title(instruction),
+        f"{name}: a register of {layout.register_bits} bits, {_contents(layout)}",
+    ]
+    inside = parts[0]
+    if inside.data_bits < inside.bits:
+        first = inside.data_low - inside.low
+        lines.append(
+            f"of the {inside.bits} bits of an element, bits {first + inside.data_bits - 1} to {first} "
+            f"are the number"
+        )
+    rows = [["lane", *(f"[{_bits(slot)}]" for slot in parts)]]
+    for number in range(LANES) if lane is None else [lane]:
+        cells = [",".join(map(str, element)) for element in layout.table()[number, register]]
+        rows.append([str(number), *cells])
+    return "\n".join([*lines, *aligned(rows)]) + "\n"
+
+
+def _contents(layout: FragmentLayout) -> str:
+    count = layout.elements_per_register
+    elements = "one element" if count == 1 else f"{count} elements"
+    return f"{elements} of {layout.operand} ({layout.dtype}), row,col from low bits up"
+
+
+def register_json(
+    instruction: MatrixInstruction, layout: FragmentLayout, register: int, lane: int | None
+) -> dict[str, Any]:
+    """Return the same as JSON data."""
+    lanes = range(LANES) if lane is None else [lane]
+    return {
+        **_start(REGISTER, instruction),
+        "operand": layout.operand,
+        "register": register,
+        "dtype": layout.dtype,
+        "slots": [
+            {
+                "low_bit": slot.low,
+                "high_bit": slot.low + slot.bits - 1,
+                "data_low_bit": slot.data_low,
+                "data_high_bit": slot.data_low + slot.data_bits - 1,
+            }
+            for slot in slots(layout)
+        ],
+        "lanes": [
+            {"lane": number, "elements": layout.table()[number, register].tolist()}
+            for number in lanes
+        ],
+    }
+
+
+def formula_text(instruction: MatrixInstruction) -> str:
+    """Return the closed formulas of all operands, from place to element and back."""
+    blocks = [f"{_title(instruction)}\nderived from the layout, bit by bit; true for every lane"]
+    for layout in instruction.operands:
+        there = of_fragment(layout)
+        blocks.append(
+            "\n".join(
+                [
+                    f"{layout.operand}  {layout.rows} x {layout.cols} of {layout.dtype}",
+                    *_assignments(there),
+                    *_assignments(there.inverse()),
+                ]
+            )
+        )
+    return "\n\n".join(blocks) + "\n"
+
+
+def _assignments(fields: BitFields) -> list[str]:
+    width = max(len(output.variable.name) for output in fields.outputs)
+    return [f"  {o.variable.name:{width}} = {o.expression}" for o in fields.outputs]
+
+
+def formula_json(instruction: MatrixInstruction) -> dict[str, Any]:
+    """Return the same as JSON data, with the bit fields apart."""
+    return {
+        **_start(FORMULA, instruction),
+        "operands": {
+            layout.operand: {
+                "element": _fields_json(of_fragment(layout)),
+                "place": _fields_json(of_fragment(layout).inverse()),
+            }
+            for layout in instruction.operands
+        },
+    }
+
+
+def _fields_json(fields: BitFields) -> dict[str, Any]:
+    return {
+        output.variable.name: {
+            "formula": output.expression,
+            "fields": [
+                {"source": f.source, "low_bit": f.low, "bits": f.bits, "to_bit": f.to}
+                for f in output.fields
+            ],
+        }
+        for output in fields.outputs
+    }
+
+
+def code_json(instruction: MatrixInstruction, language: str) -> dict[str, Any]:
+    """Return the index arithmetic as JSON data."""
+    return {
+        **_start(CODE, instruction),
+        "language": language,
+        "code": code(instruction, language),
+    }
+
+
+def moves_text(found: Moves) -> str:
+    """Return, for each register of A, where it comes from and what that takes, then the PTX."""
+    tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
+    title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
+    rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m)] for m in found.moves]
+    return "\n".join([title, *_left(rows), "", ptx(found)])
+
+
+def _origin(move: Move) -> str:
+    packed = [", ".join(f"d{tile}_{register}" for tile, register in p.words) for p in move.packed]
+    if not move.shuffles:
+        return f"of {packed[0]} of the same lane"
+    return f"of {' and '.join(packed)} of other lanes of the quad"
+
+
+def moves_json(found: Moves) -> dict[str, Any]:
+    """Return the same as JSON data; of every shuffle the source lane of each lane."""
+    return {
+        "schema": MOVES,
+        "from": found.first.name,
+        "to": found.following.name,
+        "tiles": found.tiles,
+        "registers": [
+            {
+                "register": move.register,
+                "kinds": list(move.kinds),
+                "packed": [
+                    [{"tile": tile, "register": register} for tile, register in packed.words]
+                    for packed in move.packed
+                ],
+                "shuffles": [
+                    {"packed": number, "source_lanes": list(lanes)}
+                    for number, lanes in move.shuffles
+                ],
+                "selectors": [f"{selector:#06x}" for selector in move.selectors],
+            }
+            for move in found.moves
+        ],
+        "ptx": ptx(found),
+    }
+
+
+def _left(rows: list[list[str]]) -> list[str]:
+    """Return lines with the columns of ``rows`` left-aligned."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]

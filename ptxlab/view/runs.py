@@ -1,0 +1,117 @@
+"""A matrix operand cut into runs: the neighbouring elements that share a register.
+
+The PTX ISA's figures draw such a run as one cell, and so do the pictures and tables here: an operand
+of one-bit elements has as many cells as one of 32-bit elements.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+
+from ptxlab.isa import FragmentLayout, Place
+
+Keep = Callable[[int, int, int], bool]
+"""Says of a lane, a row and a column whether that element in that lane is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """``length`` elements from (``row``, ``col``) on, along a row or, ``vertical``, a column.
+
+    ``places`` are those of the first element, more than one where registers hold copies. The next
+    elements of the run are the next ones of the same registers.
+    """
+
+    row: int
+    col: int
+    length: int
+    vertical: bool
+    places: tuple[Place, ...]
+
+    @property
+    def rows(self) -> int:
+        """How many rows the run spans."""
+        return self.length if self.vertical else 1
+
+    @property
+    def cols(self) -> int:
+        """How many columns the run spans."""
+        return 1 if self.vertical else self.length
+
+    def meets(self, keep: Keep) -> bool:
+        """Say whether any element of the run, in any lane that holds it, is meant."""
+        return any(
+            keep(place.lane, self.row + i, self.col + j)
+            for place in self.places
+            for i in range(self.rows)
+            for j in range(self.cols)
+        )
+
+
+@cache
+def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[Run, ...]:
+    """Return the runs of the operand from the top left, row by row.
+
+    ``matrix`` counts the independent matrices of instructions that hold several in one warp.
+    """
+    owners = places(layout, matrix)
+    downward = vertical(layout)
+    down, right = (1, 0) if downward else (0, 1)
+    found = []
+    for (row, col), here in owners.items():
+        before = owners.get((row - down, col - right))
+        if before is not None and here == _next(before):
+            continue
+        length = 1
+        while (after := owners.get((row + length * down, col + length * right))) is not None:
+            if after != _next(owners[row + (length - 1) * down, col + (length - 1) * right]):
+                break
+            length += 1
+        found.append(Run(row, col, length, downward, here))
+    return tuple(found)
+
+
+@cache
+def places(layout: FragmentLayout, matrix: int = 0) -> dict[tuple[int, int], tuple[Place, ...]]:
+    """Return all places of every element of the operand, row by row."""
+    found: dict[tuple[int, int], list[Place]] = {
+        (row, col): [] for row in range(layout.rows) for col in range(layout.cols)
+    }
+    for lane, registers in enumerate(layout.table().tolist()):
+        if layout.matrix(lane) == matrix:
+            for register, elements in enumerate(registers):
+                for i, (row, col) in enumerate(elements):
+                    found[row, col].append(Place(lane, register, i))
+    return {element: tuple(held) for element, held in found.items()}
+
+
+def register_name(layout: FragmentLayout, register: int) -> str:
+    """Return what the pictures call a register: ``a0`` of A, ``r0`` of what is no operand."""
+    return f"{layout.operand.lower() if len(layout.operand) == 1 else 'r'}{register}"
+
+
+def owner(layout: FragmentLayout, held: tuple[Place, ...]) -> str:
+    """Return ``lane:register`` of an element, ``6:a1``, or of all its copies."""
+    if len({place.lane for place in held}) == 1:
+        names = ",".join(register_name(layout, place.register) for place in held)
+        return f"{held[0].lane}:{names}"
+    return " ".join(f"{p.lane}:{register_name(layout, p.register)}" for p in held)
+
+
+def span(first: int, length: int) -> str:
+    """Return ``length`` indices from ``first`` on: ``8``, or ``8..11``."""
+    return str(first) if length == 1 else f"{first}..{first + length - 1}"
+
+
+def _next(held: tuple[Place, ...]) -> tuple[Place, ...]:
+    return tuple(place._replace(element=place.element + 1) for place in held)
+
+
+def vertical(layout: FragmentLayout) -> bool:
+    """Say whether the elements of a register go down: they share a column."""
+    if layout.elements_per_register == 1:
+        return layout.operand == "B"
+    (row, col), (next_row, next_col) = layout.table()[0, 0, :2].tolist()
+    return bool(col == next_col and row != next_row)

@@ -1,0 +1,135 @@
+"""Fragment layouts as tables for other programs: CSV, Markdown and LaTeX.
+
+CSV has one line an element and place. Markdown and LaTeX have two tables an operand: by register,
+what each lane holds, and by matrix, who holds each element. Neighbouring elements of one register
+share a cell, as in the PTX ISA's figures, and are written ``row,first..last``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction
+from ptxlab.view.runs import Keep, owner, register_name, runs, span
+
+CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: a caption, a line of heads, and lines that begin with their own head."""
+
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def everything(lane: int, row: int, col: int) -> bool:
+    """Keep all."""
+    return True
+
+
+def csv(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+    """Return every element of every operand with its place, by lane and register."""
+    lines = [CSV_HEAD]
+    for layout in instruction.operands:
+        for lane, registers in enumerate(layout.table().tolist()):
+            for register, elements in enumerate(registers):
+                for i, (row, col) in enumerate(elements):
+                    if keep(lane, row, col):
+                        bits = (i * layout.bits, (i + 1) * layout.bits - 1)
+                        where = (layout.matrix(lane), lane, register, i, *bits, row, col)
+                        lines.append(",".join([layout.operand, *map(str, where)]))
+    return "\n".join(lines) + "\n"
+
+
+def markdown(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+    """Return the tables as GitHub writes them."""
+    parts = [f"# `{instruction.name}`"]
+    for table in tables(instruction, keep):
+        rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
+        lines = [" | ".join(line) for line in (table.head, *table.lines)]
+        body = [f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])]
+        parts.append("\n".join([f"### {table.caption}", "", *body]))
+    return "\n\n".join(parts) + "\n"
+
+
+def latex(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+    """Return the tables as ``tabular``, which need no package."""
+    parts = [f"% {instruction.name}"]
+    for table in tables(instruction, keep):
+        columns = "r|" + "c" * (len(table.head) - 1)
+        lines = [" & ".join(line) + r" \\" for line in (table.head, *table.lines)]
+        parts.append(
+            "\n".join(
+                [
+                    f"% {table.caption}",
+                    rf"\begin{{tabular}}{{{columns}}}",
+                    lines[0],
+                    r"\hline",
+                    *lines[1:],
+                    r"\end{tabular}",
+                ]
+            )
+        )
+    return "\n\n".join(parts) + "\n"
+
+
+def tables(instruction: MatrixInstruction, keep: Keep = everything) -> Iterator[Table]:
+    """Yield the tables of every operand, by register and by matrix."""
+    for layout in instruction.operands:
+        yield by_register(layout, keep)
+        for matrix in range(layout.matrices):
+            yield by_matrix(layout, matrix, keep)
+
+
+def by_register(layout: FragmentLayout, keep: Keep = everything) -> Table:
+    """Return the lanes down and the registers across; in each cell elements, low bits first."""
+    names = [register_name(layout, register) for register in range(layout.registers_per_lane)]
+    lines = []
+    for lane in range(LANES):
+        cells = [
+            " ".join(_joined([e for e in elements if keep(lane, *e)]))
+            for elements in layout.table()[lane].tolist()
+        ]
+        if any(cells):
+            lines.append((str(lane), *cells))
+    caption = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}: what each lane holds"
+    return Table(caption, ("lane", *names), tuple(lines))
+
+
+def by_matrix(layout: FragmentLayout, matrix: int = 0, keep: Keep = everything) -> Table:
+    """Return the matrix with lane and register of each run of elements.
+
+    ``matrix`` counts those of an instruction that holds several in one warp.
+    """
+    cells = {(run.row, run.col): run for run in runs(layout, matrix)}
+    across = dict.fromkeys((run.col, run.cols) for run in cells.values())
+    down = dict.fromkeys((run.row, run.rows) for run in cells.values())
+    lines = []
+    for row, rows in down:
+        here = [cells[row, col] for col, _ in across]
+        owners = [owner(layout, run.places) if run.meets(keep) else "" for run in here]
+        lines.append((span(row, rows), *owners))
+    which = f", matrix {matrix}" if layout.matrices > 1 else ""
+    caption = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}{which}: who holds what"
+    return Table(caption, ("", *(span(*columns) for columns in across)), tuple(lines))
+
+
+def _joined(elements: Sequence[Sequence[int]]) -> Iterator[str]:
+    """Yield the elements of one register as ``row,col``, neighbours as one."""
+    start = 0
+    for end in range(1, len(elements) + 1):
+        if end < len(elements) and _steps(elements[start : end + 1]):
+            continue
+        (row, col), (last_row, last_col) = elements[start], elements[end - 1]
+        yield f"{span(row, last_row - row + 1)},{span(col, last_col - col + 1)}"
+        start = end
+
+
+def _steps(elements: Sequence[Sequence[int]]) -> bool:
+    """Say whether the elements are neighbours along one row or one column, in order."""
+    row, col = elements[0]
+    right = all(list(e) == [row, col + i] for i, e in enumerate(elements))
+    return right or all(list(e) == [row + i, col] for i, e in enumerate(elements))

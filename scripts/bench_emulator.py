@@ -1,0 +1,383 @@
+"""Measure the emulator: seconds, memory, scaling, where the time goes, and peers side by side.
+
+scripts/bench emulator [--repeats N] [--no-peers]
+
+Every measurement is a process of its own, so that its peak memory is its own: Python, numpy, the
+compiled kernel, both copies of the matrices and the emulated machine. Every result is checked
+against float64 before its time counts. Seconds are the best of the repeats (the median is in the
+JSON); the work of another process only ever adds to them. Peers are installed on first use into a
+virtual environment inside .venv. Writes benchmarks/emulator.json and the table in README.md that is
+made from it. Exit status 1: a target is missed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import venv
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+ROOT = Path(__file__).resolve().parents[1]
+RESULT = ROOT / "benchmarks" / "emulator.json"
+README = ROOT / "README.md"
+MARKS = ("<!-- speed, from benchmarks/emulator.json -->\n", "<!-- /speed -->\n")
+PEERS = ROOT / ".venv" / "peers"
+ARCH = "sm_90a"
+MEMORY = 1 << 30
+"""Bytes that a measurement may need at its peak."""
+GROWTH = 2.2
+"""How much longer twice the work may take."""
+
+
+@dataclass(frozen=True, slots=True)
+class Workload:
+    """A GEMM of ``size`` cubed; ``target`` is how many seconds it may take on one core."""
+
+    name: str
+    algorithm: str
+    dtype: str
+    size: int
+    target: float
+
+    @property
+    def multiply_adds(self) -> int:
+        """Products of one run."""
+        return self.size**3
+
+
+WORKLOADS = (
+    Workload("tensor_core bf16", "tensor_core", "bf16", 1024, 12.0),
+    Workload("tensor_core f16", "tensor_core", "f16", 1024, 12.0),
+    Workload("naive f32", "naive", "f32", 512, 2.0),
+    Workload("block_tiled_vectorized f32", "block_tiled_vectorized", "f32", 1024, 15.0),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """Another emulator, beside which workload it is put, and how many times faster that is to be."""
+
+    package: str
+    what: str
+    size: int
+    beside: Workload
+    target: float
+
+
+PEER_EMULATORS = (
+    Peer("numba", "Numba's CUDA simulator, naive f32", 64, WORKLOADS[2], 150.0),
+    Peer("tinygrad", "tinygrad's PYTHON device, tensor cores f16", 64, WORKLOADS[1], 300.0),
+)
+
+
+def main() -> int:
+    """Print the tables row by row as they are measured, and keep the numbers."""
+    assert __doc__ is not None
+    parser = argparse.ArgumentParser(
+        "scripts/bench emulator",
+        description=__doc__,
+        formatter_class=argparse.RawDescriptionHelpFormatter,
+    )
+    parser.add_argument("--repeats", type=int, default=5, help="runs of each (default 5)")
+    parser.add_argument(
+        "--no-peers", action="store_true", help="leave out other emulators, write nothing"
+    )
+    parser.add_argument("--child", help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if options.child:
+        print(json.dumps(in_child(**json.loads(options.child))))
+        return 0
+    data: dict[str, Any] = {
+        "schema": "ptxlab.benchmark.emulator/1",
+        "arch": ARCH,
+        "repeats": options.repeats,
+        "machine": machine(),
+    }
+    print(", ".join(f"{name} {value}" for name, value in data["machine"].items()))
+    data["workloads"] = measure(options.repeats)
+    data["families"] = where_time_goes()
+    data["peers"] = [] if options.no_peers else compare(data["workloads"])
+    if not options.no_peers:
+        RESULT.parent.mkdir(exist_ok=True)
+        RESULT.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+        README.write_text(with_table(README.read_text(encoding="utf-8"), data), encoding="utf-8")
+        print(f"\nwritten: {RESULT.relative_to(ROOT)}, {README.name}")
+    rows = data["workloads"] + data["peers"]
+    return 0 if all(row["passed"] for row in rows) else 1
+
+
+def machine() -> dict[str, Any]:
+    """Return what the numbers depend on."""
+    import numpy
+
+    from ptxlab import __version__
+
+    return {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "cpu": cpu(),
+        "cores": os.cpu_count(),
+        "system": platform.system(),
+        "python": platform.python_version(),
+        "numpy": numpy.__version__,
+        "ptxlab": __version__,
+        "load": round(os.getloadavg()[0], 2),
+    }
+
+
+def cpu() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        return platform.processor() or platform.machine()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()
+
+
+def with_table(readme: str, data: dict[str, Any]) -> str:
+    """Return the text of README.md with the table of ``data`` between its marks."""
+    rows = [
+        f"| {row['name']}, {row['size']}^3 | {row['best']:.1f} s | {row['peak'] >> 20} MiB "
+        f"| {row['multiply_adds_per_second'] / 1e6:.0f} M/s |"
+        for row in data["workloads"]
+    ]
+    rows += [
+        f"| {row['name']} ({row['package']} {row['version']}) | | "
+        f"| {row['multiply_adds'] / min(row['seconds']) / 1e6:.2f} M/s, 1/{row['ratio']:.0f} of it |"
+        for row in data["peers"]
+    ]
+    machine = data["machine"]
+    title = f"one core of {machine['cpu']}, Python {machine['python']}, numpy {machine['numpy']}"
+    table = [f"| {title} | time | memory | multiply-adds |", "|---|---|---|---|", *rows]
+    before, _, rest = readme.partition(MARKS[0])
+    after = rest.partition(MARKS[1])[2]
+    return "".join([before, MARKS[0], *(f"{line}\n" for line in table), MARKS[1], after])
+
+
+def print_row(cells: Sequence[str], widths: Sequence[int]) -> None:
+    """Print one row: the first column to the left, the others to the right."""
+    first, *rest = zip(cells, widths, strict=True)
+    print(f"{first[0]:<{first[1]}}", *(f"{cell:>{width}}" for cell, width in rest), flush=True)
+
+
+def verdict(passed: bool) -> str:
+    """Say whether a target is met."""
+    return "ok" if passed else "MISSED"
+
+
+# ---- the emulator itself ------------------------------------------------------------------------
+
+
+def measure(repeats: int) -> list[dict[str, Any]]:
+    """Time every workload, and twice the columns of it."""
+    widths = (33, 8, 8, 8, 9, 9, 9, 7)
+    print()
+    print_row(("", "best", "median", "target", "peak", "Mmadd/s", "twice", ""), widths)
+    rows = []
+    for workload in WORKLOADS:
+        once = child(workload, repeats)
+        twice = child(workload, repeats, columns=2)
+        best = min(once["seconds"])
+        growth = min(twice["seconds"]) / best
+        passed = best <= workload.target and once["peak"] <= MEMORY and growth <= GROWTH
+        row = {
+            **asdict(workload),
+            **once,
+            "best": best,
+            "median": statistics.median(once["seconds"]),
+            "multiply_adds_per_second": workload.multiply_adds / best,
+            "growth": growth,
+            "passed": passed,
+        }
+        rows.append(row)
+        cells = (
+            f"{workload.name} {workload.size}^3",
+            f"{best:.2f} s",
+            f"{row['median']:.2f} s",
+            f"{workload.target:g} s",
+            f"{once['peak'] / 2**20:.0f} MiB",
+            f"{row['multiply_adds_per_second'] / 1e6:.0f}",
+            f"x {growth:.2f}",
+            verdict(passed),
+        )
+        print_row(cells, widths)
+    print(f"memory up to {MEMORY >> 20} MiB, twice the work up to x {GROWTH}")
+    return rows
+
+
+def child(workload: Workload, repeats: int, *, columns: int = 1, split: bool = False) -> Any:
+    """Run ``in_child`` in a new process and return what it prints."""
+    request = {"workload": asdict(workload), "columns": columns, "repeats": repeats, "split": split}
+    command = [sys.executable, __file__, "--child", json.dumps(request)]
+    return json.loads(subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT).stdout)
+
+
+def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) -> dict[str, Any]:
+    """Run a workload ``repeats`` times, with ``columns`` times as many columns of B."""
+    import resource
+
+    from ptxlab import open_device
+    from ptxlab.gemm import Problem, run
+
+    spent: dict[str, list[float]] = {}
+    if split:
+        time_steps(spent)
+    size = workload["size"]
+    problem = Problem(size, columns * size, size, workload["dtype"])
+    device = open_device("emulator", arch=ARCH)
+    results = [run(device, problem, workload["algorithm"]) for _ in range(repeats)]
+    if not all(result.passed for result in results):
+        raise SystemExit(f"{workload['name']} is wrong")
+    unit = 1 if sys.platform == "darwin" else 1024
+    return {
+        "seconds": [result.seconds for result in results],
+        "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
+        "thread_instructions": results[0].counters["thread_instructions"],
+        "spent": spent,
+    }
+
+
+# ---- where the time goes ------------------------------------------------------------------------
+
+
+class Timed:
+    """A step that notes how often and how long it runs."""
+
+    def __init__(self, step: Any, note: list[float]) -> None:
+        self._step = step
+        self._note = note
+        self.participants = getattr(step, "participants", None)
+
+    def run(self, frame: Any, lanes: Any) -> None:
+        """Run the step."""
+        began = perf_counter()
+        self._step.run(frame, lanes)
+        self._note[0] += perf_counter() - began
+        self._note[1] += 1
+
+
+def time_steps(spent: dict[str, list[float]]) -> None:
+    """Have every step prepared from now on note its [seconds, runs] under its family in ``spent``.
+
+    A family is an opcode, with the state space where it has one. Times include the noting.
+    """
+    from ptxlab.emulator import preparation
+
+    prepare_step = preparation._step
+
+    def timed(context: Any) -> Any:
+        instruction = context.instruction
+        spaces = [name for name in instruction.modifiers if name in ("global", "shared", "local")]
+        family = ".".join([instruction.opcode, *spaces[:1]])
+        return Timed(prepare_step(context), spent.setdefault(family, [0.0, 0]))
+
+    preparation._step = timed
+
+
+def where_time_goes() -> list[dict[str, Any]]:
+    """Split the time of each workload by opcode family; the rest is scheduling."""
+    rows = []
+    for workload in WORKLOADS:
+        measured = child(workload, 1, split=True)
+        [seconds] = measured["seconds"]
+        families = sorted(measured["spent"].items(), key=lambda item: -item[1][0])
+        inside = sum(note[0] for _, note in families)
+        shares = [(name, note[0] / seconds, int(note[1])) for name, note in families]
+        shares.append(("scheduling", 1 - inside / seconds, 0))
+        rows.append(
+            {
+                "name": workload.name,
+                "shares": [
+                    {"family": name, "share": share, "runs": runs} for name, share, runs in shares
+                ],
+            }
+        )
+        shown = sorted(shares, key=lambda share: -share[1])[:6]
+        text = ", ".join(f"{name} {100 * share:.1f} %" for name, share, _ in shown)
+        print(f"{'' if len(rows) > 1 else chr(10)}{workload.name:<27} {text}", flush=True)
+    return rows
+
+
+# ---- other emulators ----------------------------------------------------------------------------
+
+
+def compare(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Time the peers, each beside the workload that does the same."""
+    speeds = {row["name"]: row["multiply_adds_per_second"] for row in workloads}
+    widths = (68, 9, 10, 9, 7)
+    print()
+    print_row(("", "Mmadd/s", "ptxlab is", "target", ""), widths)
+    rows = []
+    for peer, measured in measured_peers():
+        if isinstance(measured, str):
+            print(f"{peer.what}: left out, {measured}", flush=True)
+            continue
+        speed = measured["multiply_adds"] / min(measured["seconds"])
+        ratio = speeds[peer.beside.name] / speed
+        passed = ratio >= peer.target
+        rows.append(
+            {
+                "name": peer.what,
+                "package": peer.package,
+                "beside": peer.beside.name,
+                **measured,
+                "ratio": ratio,
+                "target": peer.target,
+                "passed": passed,
+            }
+        )
+        cells = (
+            f"{peer.what} {peer.size}^3 ({peer.package} {measured['version']})",
+            f"{speed / 1e6:.2f}",
+            f"x {ratio:.0f}",
+            f"x {peer.target:.0f}",
+            verdict(passed),
+        )
+        print_row(cells, widths)
+    return rows
+
+
+def measured_peers() -> Iterator[tuple[Peer, Any]]:
+    """Yield each peer with what was measured, or the reason why it was not."""
+    if os.environ.get("PTXLAB_NO_INSTALL") == "1":
+        yield from ((peer, "PTXLAB_NO_INSTALL is set") for peer in PEER_EMULATORS)
+        return
+    python = PEERS / "bin" / "python"
+    if not python.exists():
+        venv.create(PEERS, with_pip=True)
+    for peer in PEER_EMULATORS:
+        install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+        reason = failure([*install, "numpy", peer.package])
+        if reason:
+            yield peer, reason
+            continue
+        script = str(ROOT / "scripts" / "bench_peers.py")
+        command = [str(python), script, peer.package, str(peer.size)]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        yield peer, json.loads(done.stdout) if done.returncode == 0 else last_line(done.stderr)
+
+
+def failure(command: Sequence[str]) -> str:
+    """Run a command and return the last line of what it complains about, "" when it succeeds."""
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return "" if done.returncode == 0 else last_line(done.stderr)
+
+
+def last_line(text: str) -> str:
+    """Return the last line of an error message."""
+    lines = text.strip().splitlines()
+    return lines[-1] if lines else "no reason given"
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,186 @@
+"""Ask ptxas whether it agrees with ptxlab on which targets and versions have an instruction.
+
+python scripts/certify_operations.py
+
+Each form of the register-to-register instructions that the emulator computes, and some of the others,
+is assembled (nvJitLink, no GPU needed) for every target, in every .version that a rule names. What ptxas takes must be what `ptxlab.isa.legality` says, form by
+form. Exit status 1 where they differ.
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+
+from ptxlab.emulator.forms import Form, forms
+from ptxlab.errors import ToolchainError
+from ptxlab.isa import TARGETS, TYPES
+from ptxlab.isa.grammar import GRAMMAR
+from ptxlab.isa.legality import RULES, Version, needs
+from ptxlab.toolchain import link_ptx
+
+NEWEST: Version = (9, 1)
+INTRODUCED: dict[str, Version] = {
+    "sm_75": (6, 3),
+    "sm_80": (7, 0),
+    "sm_86": (7, 1),
+    "sm_87": (7, 4),
+    "sm_89": (8, 1),
+    "sm_90": (7, 8),
+    "sm_90a": (8, 0),
+    "sm_100": (8, 6),
+    "sm_100a": (8, 6),
+    "sm_103a": (8, 8),
+    "sm_120": (8, 7),
+    "sm_120a": (8, 7),
+}
+"""The first .version in which ptxas takes each .target; of sm_89, the first with all it can do."""
+
+_REGISTERS = (
+    ".reg .pred %p<9>; .reg .b8 %c<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; "
+    ".reg .b128 %q<9>;"
+)
+_LETTERS = {1: "h", 2: "h", 4: "r", 8: "d", 16: "q"}
+_FIRST_LINE = 7
+_REJECTED = re.compile(r"line (\d+); error")
+
+
+# One or more for each rule about memory and warps, and some that no rule is about.
+OTHERS = """
+ld.b128 %q0, [%d8];
+ld.relaxed.sys.global.b128 %q0, [%d8];
+ld.mmio.relaxed.sys.global.u32 %r0, [%d8];
+ld.relaxed.cluster.global.u32 %r0, [%d8];
+ld.acquire.gpu.global.u32 %r0, [%d8];
+ld.shared::cta.v4.u32 {%r0, %r1, %r2, %r3}, [%d8];
+ld.shared::cluster.u32 %r0, [%d8];
+ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%r0, %r1, %r2, %r3}, [%d8];
+ld.global.L1::evict_unchanged.u32 %r0, [%d8];
+ld.global.L1::evict_normal.u32 %r0, [%d8];
+ld.global.L1::evict_first.L2::64B.u32 %r0, [%d8];
+ld.global.L2::256B.u32 %r0, [%d8];
+ld.global.L2::cache_hint.u32 %r0, [%d8], %d7;
+st.release.sys.global.b128 [%d8], %q0;
+st.global.L1::evict_last.u32 [%d8], %r0;
+st.release.cluster.shared::cta.u32 [%d8], %r0;
+atom.global.add.noftz.bf16 %h0, [%d8], %h0;
+atom.global.add.noftz.f16x2 %r0, [%d8], %r0;
+atom.global.add.f64 %d0, [%d8], %d0;
+atom.shared.cas.b128 %q0, [%d8], %q0, %q4;
+atom.sys.global.exch.b128 %q0, [%d8], %q0;
+atom.cas.b16 %h0, [%d8], %h0, %h4;
+atom.global.add.v2.f32 {%r0, %r1}, [%d8], {%r0, %r1};
+atom.global.L2::cache_hint.add.u32 %r0, [%d8], %r0, %d7;
+red.global.add.v4.f32 [%d8], {%r0, %r1, %r2, %r3};
+red.global.add.noftz.v8.f16 [%d8], {%h0, %h1, %h2, %h3, %h4, %h5, %h6, %h7};
+red.relaxed.cluster.global.add.u32 [%d8], %r0;
+red.global.max.noftz.v2.bf16x2 [%d8], {%r0, %r1};
+cvta.shared::cta.u64 %d0, %d1;
+cvta.to.global.u64 %d0, %d1;
+isspacep.param %p0, %d1;
+isspacep.param::entry %p0, %d1;
+isspacep.shared::cta %p0, %d1;
+isspacep.shared::cluster %p0, %d1;
+prefetch.global.L2::evict_normal [%d1];
+prefetch.global.L2::evict_last [%d1];
+prefetch.global.L1 [%d1];
+cp.async.cg.shared.global.L2::256B [%r1], [%d1], 16;
+cp.async.ca.shared.global.L2::cache_hint [%r1], [%d1], 4, %d7;
+cp.async.wait_group 1;
+fence.acq_rel.cluster;
+fence.sc.sys;
+membar.gl;
+redux.sync.min.s32 %r0, %r1, %r2;
+shfl.sync.bfly.b32 %r0|%p1, %r1, %r2, %r3, %r4;
+vote.sync.ballot.b32 %r0, %p1, %r1;
+match.any.sync.b64 %r0, %d1, %r2;
+bar.cta.sync 0;
+barrier.cta.arrive 0, 64;
+bar.red.popc.u32 %r0, 0, %p1;
+bar.warp.sync %r0;
+""".strip().splitlines()
+
+
+def all_forms() -> tuple[Form, ...]:
+    """Return every form of every opcode of the grammar."""
+    return tuple(form for opcode in GRAMMAR for form in forms(opcode))
+
+
+def line(form: Form) -> str:
+    """Write ``form`` with registers as operands."""
+    results = [_register(kind, i) for i, kind in enumerate(form.results) if kind != "cc"]
+    sources = [_register(kind, (4 + i) % 9) for i, kind in enumerate(form.operands) if kind != "cc"]
+    if form.opcode == "lop3":
+        sources[3] = "0x96"
+    return f"{form.name} {', '.join(['|'.join(results), *sources])};"
+
+
+def _register(name: str, index: int) -> str:
+    if name in ("pred", "b8"):
+        return f"%{name[0] if name == 'pred' else 'c'}{index}"
+    return f"%{_LETTERS[TYPES[name].bytes]}{index}"
+
+
+def rejected(lines: list[str], target: str, version: Version) -> set[int]:
+    """Return which lines ptxas rejects in a module for ``target``."""
+    text = "\n".join(
+        [
+            f".version {version[0]}.{version[1]}",
+            f".target {target}",
+            ".address_size 64",
+            ".visible .entry k()",
+            "{",
+            _REGISTERS,
+            *lines,
+            "ret;",
+            "}",
+        ]
+    )
+    try:
+        link_ptx(text, arch=target)
+    except ToolchainError as error:
+        found = {int(number) - _FIRST_LINE for number in _REJECTED.findall(error.message)}
+        if not found:
+            raise
+        return found
+    return set()
+
+
+def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
+    """Say where ptxas and the rules differ on one target and version."""
+    every = [(line(form), needs(form.opcode, form.modifiers, form.sources)) for form in all_forms()]
+    for text in OTHERS:
+        opcode, *modifiers = text.split()[0].rstrip(";").split(".")
+        every.append((text, needs(opcode, tuple(modifiers))))
+    without = rejected([text for text, _ in every], target, version)
+    for index, (text, need) in enumerate(every):
+        legal = not need.missing(TARGETS[target]) and need.ptx <= version
+        if legal == (index in without):
+            taken = "rejects" if index in without else "takes"
+            yield f"{target}, .version {version[0]}.{version[1]}: ptxas {taken} {text}"
+
+
+def versions(target: str) -> list[Version]:
+    """Return the versions to ask for a target: each that a rule names and the one before it."""
+    named = {rule.ptx for rule in RULES}
+    before = {(major, minor - 1) for major, minor in named if minor}
+    oldest = INTRODUCED[target]
+    return sorted({v for v in named | before if oldest <= v <= NEWEST} | {oldest, NEWEST})
+
+
+def main() -> int:
+    """Certify all, and print what differs."""
+    found = [
+        problem
+        for target in TARGETS
+        for version in versions(target)
+        for problem in differences(target, version)
+    ]
+    count = len(all_forms()) + len(OTHERS)
+    print("\n".join(found) or f"{count} forms on {len(TARGETS)} targets: ptxas agrees")
+    return 1 if found else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

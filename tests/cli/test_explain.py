@@ -1,0 +1,111 @@
+from __future__ import annotations
+
+import json
+from typing import Any, NoReturn
+
+import pytest
+
+from ptxlab.cli.main import main
+from ptxlab.fragments import explanation
+from ptxlab.isa.entry import ENTRIES, matching
+from ptxlab.toolchain.absent import ToolAbsent
+
+
+def explain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    assert main(["explain", *words, "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "ptxlab.explain/1"
+    return found
+
+
+def test_a_dense_instruction(capsys: pytest.CaptureFixture[str]) -> None:
+    found = explain(capsys, "mma.m16n8k16.f32.bf16", "--arch", "sm_80", "--arch", "sm_90a")
+    assert found["instruction"] == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    assert (found["flops"], found["min_ptx"], found["targets"]) == (4096, "7.0", ["sm_80"])
+    assert [(o["name"], o["registers"]) for o in found["operands"]] == [
+        ("d", 4),
+        ("a", 4),
+        ("b", 2),
+        ("c", 4),
+    ]
+    assert found["operands"][1]["matrix"] == {"rows": 16, "cols": 16, "dtype": "bf16", "bits": 16}
+    assert found["compiled"] == [
+        {"targets": ["sm_80", "sm_90a"], "sass": [["HMMA.16816.F32.BF16", 1]]}
+    ]
+    ampere, hopper = found["arithmetic"]
+    assert ampere["targets"] == ["sm_80"]
+    assert ampere["note"].startswith("8 products at a time and C, cut off 24 bits")
+    assert hopper["note"].startswith("16 products and C, cut off 25 bits")
+
+
+def test_what_has_no_tensor_core_instruction_is_seen_in_sass(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    name = "mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e4m3.f32"
+    found = explain(capsys, name, "--arch", "sm_89", "--arch", "sm_90a")
+    ada, hopper = (dict(one["sass"]) for one in found["compiled"])
+    assert list(ada) == ["QMMA.16832.F32.E4M3.E4M3"]
+    assert "HMMA.16816.F32" in hopper
+    assert any(opcode.startswith("F2FP") for opcode in hopper)
+    assert "unpacked to f16" in found["arithmetic"][1]["note"]
+
+
+def test_sparse_and_scaled_operands(capsys: pytest.CaptureFixture[str]) -> None:
+    sparse = explain(capsys, "mma.sp.m16n8k32.f32.f16", "--arch", "sm_80")
+    assert [o["name"] for o in sparse["operands"]] == ["d", "a", "b", "c", "e", "f"]
+    assert sparse["operands"][5]["role"] == "constant"
+    assert sparse["flops"] == 2 * 16 * 8 * 32
+    assert main(["explain", "m16n8k64.mxf4nvf4.4X.ue4m3", "--arch", "sm_120a"]) == 0
+    text = capsys.readouterr().out
+    assert "scale-b-data  4 scales of ue4m3 a column of B: 1 register of .b32 a lane" in text
+    assert "OMMA.SF" in text
+
+
+def test_ldmatrix_and_the_forms_the_words_also_describe(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    found = explain(capsys, "ldmatrix.x4", "--arch", "sm_75")
+    assert found["instruction"] == "ldmatrix.sync.aligned.m8n8.x4.shared.b16"
+    assert found["flops"] is None
+    assert found["compiled"][0]["sass"] == [["LDSM.16.M88.4", 1]]
+    assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in found["others"]
+
+
+def test_every_full_name_finds_itself() -> None:
+    assert all(matching(entry.name)[0] is entry for entry in ENTRIES)
+    cta = "stmatrix.sync.aligned.m8n8.x2.shared::cta.b16"
+    assert matching(cta)[0].name == cta.replace("::cta", "")
+
+
+@pytest.mark.parametrize(
+    ("word", "near"),
+    [
+        ("ldmatrx.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
+        ("mma.m16n8k16.e3m2", "mma.sync.aligned.m16n8k16.row.col"),
+        ("nonsense", "mma.sync.aligned.m16n8k16"),
+    ],
+)
+def test_an_unknown_name_gets_near_ones(
+    word: str, near: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["explain", word]) == 2
+    err = capsys.readouterr().err
+    assert f"no matrix instruction is {word}" in err
+    assert near in err
+
+
+def test_a_target_without_it(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "stmatrix.x4", "--arch", "sm_80"]) == 2
+    assert "hint: it needs sm_90" in capsys.readouterr().err
+
+
+def test_without_the_tools_the_reason_is_given(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def absent(*_: object) -> NoReturn:
+        raise ToolAbsent("nvdisasm", "nvidia-cuda-nvdisasm", "no wheel")
+
+    monkeypatch.setattr(explanation, "compiled", absent)
+    assert explain(capsys, "movmatrix")["not_compiled"].startswith("nvdisasm is not available")
+    assert main(["explain", "movmatrix"]) == 0
+    assert "not tried: nvdisasm is not available: no wheel" in capsys.readouterr().out

@@ -1,0 +1,71 @@
+"""``ptxlab fragments`` in the formats that draw a layout and run nothing."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from ptxlab.cli.main import main
+from ptxlab.fragments import Selection
+from ptxlab.isa import INSTRUCTIONS, find
+from ptxlab.view import atlas, svg, tables
+
+S4 = find("m16n8k64", "s4")
+LANE = Selection(lane=6)
+EXPECTED = {
+    "svg": svg.svg(S4, LANE.has),
+    "csv": tables.csv(S4, LANE.has),
+    "markdown": tables.markdown(S4, LANE.has),
+    "latex": tables.latex(S4, LANE.has),
+    "html": atlas.page(INSTRUCTIONS, S4),
+}
+ASKED = ["fragments", "--op", "m16n8k64", "--dtype", "s4"]
+
+
+@pytest.fixture(autouse=True)
+def no_device(monkeypatch: pytest.MonkeyPatch) -> None:
+    def opened(*args: object, **options: object) -> None:
+        raise AssertionError("a device was opened")
+
+    monkeypatch.setattr("ptxlab.device.opening.open_device", opened)
+
+
+@pytest.mark.parametrize("name", EXPECTED)
+def test_each_format_is_what_the_view_draws(
+    name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main([*ASKED, "--lane", "6", "--format", name]) == 0
+    assert capsys.readouterr().out == EXPECTED[name]
+    file = tmp_path / "result"
+    assert main([*ASKED, "--lane", "6", "--format", name, "-o", str(file)]) == 0
+    assert file.read_text(encoding="utf-8") == EXPECTED[name]
+    assert capsys.readouterr() == ("", "")
+
+
+def test_all_is_drawn_when_nothing_is_selected(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASKED, "--format", "svg"]) == 0
+    assert capsys.readouterr().out == svg.svg(S4) != EXPECTED["svg"]
+    assert main([*ASKED, "--html"]) == 0
+    assert capsys.readouterr().out == EXPECTED["html"]
+
+
+def test_a_program_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main([*ASKED, "--format", "svg", "--ptx", "mine.ptx"]) == 2
+    assert "--ptx goes with --format text and json" in capsys.readouterr().err
+    assert main([*ASKED, "--format", "svg", "--lane", "32"]) == 2
+    assert "no lane 32" in capsys.readouterr().err
+
+
+def test_help_imports_nothing_heavy() -> None:
+    code = (
+        "import sys\nfrom ptxlab.cli.main import main\nmain(['fragments', '--help'])\n"
+        "assert not {'numpy', 'rich', 'cuda', 'ptxlab.view'} & set(sys.modules)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+    )
+    assert done.returncode == 0, done.stderr
+    assert "--format text|json|csv|markdown|svg|latex|html" in done.stdout

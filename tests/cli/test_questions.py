@@ -1,0 +1,105 @@
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from ptxlab.cli.main import main
+
+
+def ask(capsys: pytest.CaptureFixture[str], *words: str) -> str:
+    assert main(["fragments", *words]) == 0, capsys.readouterr().err
+    out, err = capsys.readouterr()
+    assert err == ""  # nothing runs, so no device is named
+    return out
+
+
+def ask_json(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(ask(capsys, *words, "--json"))
+    return found
+
+
+def test_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ask(capsys, "--op", "m16n8k64", "--dtype", "s4", "--trace", "9,2").splitlines()
+    assert lines[2] == "D[9,2] = C[9,2] + the sum of the products"
+    assert lines[3:5] == ["D[9,2]  lane 5 d2", "C[9,2]  lane 5 c2"]
+    assert len(lines) == 5 + 64
+    assert lines[-1] == "A[9,63]  lane 7 a3[31:28]  *  B[63,2]  lane 11 b1[31:28]"
+    found = ask_json(capsys, "--op", "m16n8k64", "--dtype", "s4", "--trace", "9,2")
+    last = found["matrices"][0]["terms"][-1]
+    assert last["a"] == [{"lane": 7, "register": 3, "low_bit": 28, "high_bit": 31}]
+    assert (found["schema"], found["layout"]) == ("ptxlab.trace/1", "isa")
+
+
+def test_a_trace_says_what_metadata_and_scales_decide(capsys: pytest.CaptureFixture[str]) -> None:
+    sparse = ask(capsys, "--op", "m16n8k32", "--dtype", "f16", "--trace", "3,5")
+    assert "as metadata in lane 12 bits 1:0 says" in sparse
+    assert sparse.count(" or ") == 3 * 16
+    scaled = ask(capsys, "--op", "m16n8k64", "--dtype", "e2m1", "--trace", "9,2")
+    assert "scaled by A in lane 5 byte 1, scaled by B in lane 8 byte 1" in scaled
+
+
+def test_a_register_with_its_bits(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ask(
+        capsys, "--op", "m16n8k32", "--dtype", "e2m1", "--register", "a2", "--lane", "1"
+    ).splitlines()
+    assert lines[2] == "of the 8 bits of an element, bits 5 to 2 are the number"
+    assert lines[3].split() == ["lane", "[7:0]", "[15:8]", "[23:16]", "[31:24]"]
+    assert lines[4].split() == ["1", "0,20", "0,21", "0,22", "0,23"]
+    found = ask_json(capsys, "--op", "m16n8k8", "--dtype", "tf32", "--register", "B1")
+    assert found["slots"] == [
+        {"low_bit": 0, "high_bit": 31, "data_low_bit": 13, "data_high_bit": 31}
+    ]
+    assert found["lanes"][6] == {"lane": 6, "elements": [[6, 1]]}
+
+
+def test_formulas_and_code(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ask(capsys, "--formula")
+    assert "  row = (lane >> 2) + 8 * (register & 1)\n" in text
+    assert "  lane     = (col >> 1 & 3) + 4 * (row & 7)\n" in text
+    found = ask_json(capsys, "--formula")
+    assert found["operands"]["A"]["element"]["row"]["fields"] == [
+        {"source": "lane", "low_bit": 2, "bits": 3, "to_bit": 0},
+        {"source": "register", "low_bit": 0, "bits": 1, "to_bit": 3},
+    ]
+    assert "def a_place(row, col):" in ask(capsys, "--code", "python")
+    assert ask_json(capsys, "--code", "cuda")["code"] == ask(capsys, "--code", "cuda")
+
+
+def test_moves(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ask(capsys, "--moves")
+    assert "a2  pack  of d1_0, d1_1 of the same lane" in text
+    found = ask_json(capsys, "--op", "m16n8k16", "--moves", "m16n8k32.e4m3")
+    assert found["tiles"] == 4
+    assert found["registers"][0]["kinds"] == ["pack", "shuffle", "prmt"]
+    assert len(found["registers"][0]["shuffles"][0]["source_lanes"]) == 32
+
+
+def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words = ["--op", "m16n16k16", "--dtype", "f16", "--formula"]
+    assert "PTX leaves this layout open" in ask(capsys, *words)
+    assert ask_json(capsys, *words)["layout"] == "ptxlab"
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--trace", "9"], "--trace '9' is not ROW,COL"),
+        (["--trace", "99,1"], "D has no element 99,1: it is 16 x 8"),
+        (["--register", "a9"], "it has a0 to a3, b0 to b1, c0 to c3, d0 to d3"),
+        (["--register", "x"], "has no register 'x'"),
+        (["--code", "rust"], "choose from cuda, ptx, python"),
+        (["--formula", "--format", "svg"], "a question is answered as text or json"),
+        (["--formula", "--lane", "3"], "--lane goes with --register alone"),
+        (["--formula", "--ptx", "x.ptx"], "a question runs none"),
+        (["--formula", "--moves"], "not allowed with argument"),
+        (["--moves", "ldmatrix.x4"], "multiplies nothing"),
+        (["--moves", "m16n8k99"], "no matrix instruction is m16n8k99"),
+    ],
+)
+def test_wrong_words(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["fragments", *words]) == 2
+    assert message in capsys.readouterr().err

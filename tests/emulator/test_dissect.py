@@ -1,0 +1,199 @@
+"""Dissected dot products: they end in the bits that the emulator computes, and say what is lost where."""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.emulator.dissect import Dissection, explain
+from ptxlab.emulator.fused_step import OPERANDS
+from ptxlab.emulator.number_formats import Array
+from ptxlab.emulator.tensor_core import multiply_add
+from ptxlab.emulator.tensor_core_software import multiply_add_bytes
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS, Target
+
+WORDS: dict[str, type[np.unsignedinteger]] = {"f16": np.uint16, "f32": np.uint32}
+
+
+def compute(a: Array, b: Array, c: Array, types: tuple[str, str, str], target: Target) -> Array:
+    """Compute dot products [rows, k] the way the emulator does."""
+    a_type, b_type, acc = types
+    operands = a.T[None], b.T[:, None], c[None, None]
+    if a.itemsize == 1:
+        rules = target.arithmetic.dot8
+        assert rules is not None
+        d = multiply_add_bytes(*operands, a_type=a_type, b_type=b_type, acc=acc, rules=rules)
+    else:
+        d = multiply_add(*operands, dtype=a_type, acc=acc, rules=target.dot16)
+    result: Array = d[0, 0]
+    return result
+
+
+def draw(rng: np.random.Generator, dtype: str, rows: int, k: int) -> Array:
+    """Draw raw words, half the rows numbers near 1."""
+    form = OPERANDS[dtype]
+    words = rng.integers(0, 1 << form.word_bits, (rows, k)).astype(form.word)
+    if form.word_bits == 8:
+        words[::2] &= 0xBB
+    else:
+        values = rng.standard_normal((rows, k)).astype(np.float32)
+        near = {
+            "f16": values.astype(np.float16).view(np.uint16),
+            "bf16": values.view(np.uint32) >> 16,
+            "tf32": values.view(np.uint32),
+        }[dtype]
+        words[::2] = near[::2].astype(form.word)
+    return words
+
+
+CASES = [
+    (target, a_type, b_type, acc)
+    for target in ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+    for a_type, b_type, acc in (
+        ("f16", "f16", "f32"),
+        ("f16", "f16", "f16"),
+        ("bf16", "bf16", "f32"),
+        ("tf32", "tf32", "f32"),
+        ("e4m3", "e4m3", "f32"),
+        ("e5m2", "e4m3", "f16"),
+        ("e2m1", "e3m2", "f32"),
+    )
+    if {a_type, b_type} <= set(TARGETS[target].arithmetic.types)
+]
+
+
+@pytest.mark.parametrize(("target", "a_type", "b_type", "acc"), CASES)
+def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str, acc: str) -> None:
+    rng = np.random.default_rng(15)
+    chip, k = TARGETS[target], 32 if OPERANDS[a_type].word_bits == 8 else 16
+    a, b = draw(rng, a_type, 40, k), draw(rng, b_type, 40, k)
+    c = (rng.standard_normal(40) * 2.0 ** rng.integers(-12, 12, 40)).astype(
+        f"f{WORDS[acc]().itemsize}"
+    )
+    c = c.view(WORDS[acc])
+    expected = compute(a, b, c, (a_type, b_type, acc), chip)
+    for row in range(40):
+        found = explain(
+            a[row].tolist(),
+            b[row].tolist(),
+            int(c[row]),
+            dtype=a_type,
+            b_dtype=b_type,
+            acc=acc,
+            target=chip,
+        )
+        assert found.word == expected[row], row
+        check_consistency(found)
+
+
+def check_consistency(found: Dissection) -> None:
+    """What was kept and lost adds up, step by step."""
+    for step in found.steps:
+        if not isinstance(step.total, Fraction):
+            assert not isinstance(step.value, Fraction)
+            assert step.exponent is None
+            continue
+        assert sum(Fraction(term.kept) for term in step.terms) == step.total
+        for term in step.terms:
+            assert term.lost + term.kept == term.value
+            if step.last_bit is not None:
+                assert abs(Fraction(term.lost)) < step.last_bit
+                assert Fraction(term.kept) % step.last_bit == 0
+                assert abs(Fraction(term.kept)) <= abs(Fraction(term.value))
+        if step.operation == "fused":
+            assert step.exponent is not None
+            assert (
+                max(term.exponent for term in step.terms if term.exponent is not None)
+                == step.exponent
+            )
+    places = [term.k for step in found.steps for term in step.terms if term.k is not None]
+    assert sorted(places) == list(range(len(places)))
+
+
+def f16(*values: float) -> list[int]:
+    return [int(np.float16(value).view(np.uint16)) for value in values]
+
+
+def f32(value: float) -> int:
+    return int(np.float32(value).view(np.uint32))
+
+
+def test_says_what_is_lost_where() -> None:
+    """1024 * 1024 - 1024 * 1024 + 2**-6, in one step of sixteen and in two of eight."""
+    a = f16(1024, -1024, 0, 0, 0, 0, 0, 0, 2.0**-6) + [0] * 7
+    b = f16(1024, 1024, 0, 0, 0, 0, 0, 0, 1) + [0] * 7
+    hopper = explain(a, b, 0, dtype="f16", acc="f32", target=TARGETS["sm_90a"])
+    assert hopper.exact == Fraction(1, 64)
+    assert hopper.in_order == Fraction(1, 64)
+    assert hopper.in_order_word == f32(2.0**-6)
+    assert (hopper.word, hopper.value) == (0, 0)
+    (step,) = hopper.steps
+    assert (step.exponent, step.last_bit) == (20, Fraction(1, 32))
+    assert len(step.terms) == 17
+    assert [term.k for term in step.terms if term.lost] == [8]
+    assert step.terms[8].lost == Fraction(1, 64)
+    assert step.terms[2].exponent == TARGETS["sm_90a"].dot16.zero_exponent_f32
+    ampere = explain(a, b, 0, dtype="f16", acc="f32", target=TARGETS["sm_80"])
+    assert ampere.value == Fraction(1, 64)
+    assert [len(step.terms) for step in ampere.steps] == [9, 9]
+    assert ampere.steps[1].exponent == -6
+
+
+def test_unpacked_products_end_in_an_addition() -> None:
+    one = 0x3C
+    hopper = explain(
+        [one] * 8, [one] * 8, f32(2.0**-24), dtype="e5m2", acc="f32", target=TARGETS["sm_90"]
+    )
+    assert [step.operation for step in hopper.steps] == ["fused", "fused", "add"]
+    assert [term.k for term in hopper.steps[0].terms] == [0, 1, 4, 5, None]
+    assert hopper.steps[2].total == 8 + Fraction(1, 2**24)
+    assert hopper.value == 8
+
+
+def test_special_values() -> None:
+    infinity, one = 0x7C00, 0x3C00
+
+    def dissect(a: list[int], b: list[int], c: int) -> Dissection:
+        return explain(a, b, c, dtype="f16", acc="f32", target=TARGETS["sm_80"])
+
+    found = dissect([infinity, one], [one, one], 0)
+    assert (found.word, found.value, found.exact) == (0x7F800000, math.inf, math.inf)
+    found = dissect([infinity, one], [0, one], 0)
+    assert found.word == 0x7FFFFFFF
+    assert math.isnan(found.value)
+    assert math.isnan(found.exact)
+    assert found.in_order_word == 0x7FFFFFFF
+    found = dissect([one], [one], 0xFF800000)
+    assert (found.word, found.value) == (0xFF800000, -math.inf)
+
+
+def test_in_order_is_a_chain_of_multiply_adds() -> None:
+    rng = np.random.default_rng(16)
+    differs = 0
+    for _ in range(30):
+        a, b = (rng.standard_normal(16).astype(ml_dtypes.bfloat16) for _ in range(2))
+        total = np.float32(rng.standard_normal())
+        left, right = a.view(np.uint16).tolist(), b.view(np.uint16).tolist()
+        start = int(total.view(np.uint32))
+        found = explain(left, right, start, dtype="bf16", acc="f32", target=TARGETS["sm_120"])
+        for x, y in zip(a, b, strict=True):
+            total = total + np.float32(x) * np.float32(y)
+        assert found.in_order_word == int(total.view(np.uint32))
+        differs += found.in_order_word != found.word
+    assert differs > 0
+
+
+def test_refuses_what_a_target_does_not_have() -> None:
+    with pytest.raises(Unsupported, match=r"\.bf16 on sm_75"):
+        explain([0], [0], 0, dtype="bf16", target=TARGETS["sm_75"], acc="f32")
+    with pytest.raises(Unsupported, match=r"\.e3m2 on sm_90"):
+        explain([0], [0], 0, dtype="e4m3", b_dtype="e3m2", target=TARGETS["sm_90"], acc="f32")
+    with pytest.raises(Unsupported, match=r"\.e4m3 on sm_80"):
+        explain([0], [0], 0, dtype="e4m3", target=TARGETS["sm_80"], acc="f32")
+    with pytest.raises(ValueError, match="2 numbers of A and 1 of B"):
+        explain([0, 0], [0], 0, dtype="f16", target=TARGETS["sm_80"], acc="f32")

@@ -1,0 +1,203 @@
+"""What a target or a version does not have, and what is not emulated, is refused by name and line."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from ptxlab.emulator.operation import STEPS
+from ptxlab.emulator.preparation import prepare
+from ptxlab.emulator.refused import REFUSED, reason
+from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.isa import TARGETS
+from ptxlab.isa.grammar import GRAMMAR
+from ptxlab.isa.legality import RULES, needs
+from ptxlab.syntax import parse
+
+LINE = 8
+
+
+def kernel(instruction: str, version: str = "9.1") -> str:
+    return f"""
+.version {version}
+.target sm_75
+.visible .entry k(.param .b64 p)
+{{
+    .reg .pred p<9>; .reg .b8 c<9>; .reg .b16 h<9>; .reg .b32 r<9>; .reg .b64 d<9>;
+    .reg .b128 q<9>;
+    {instruction}
+    ret;
+}}
+"""
+
+
+def attempt(instruction: str, target: str, version: str = "9.1") -> Any:
+    return prepare(parse(kernel(instruction, version)), TARGETS[target])
+
+
+@pytest.mark.parametrize(
+    ("instruction", "without", "within", "hint"),
+    [
+        ("add.bf16 h1, h2, h3;", "sm_89", "sm_90", "sm_90 or newer"),
+        ("min.NaN.f32 r1, r2, r3;", "sm_75", "sm_80", "sm_80 or newer"),
+        ("min.f32 r1, r2, r3, r4;", "sm_90a", "sm_100", "sm_100 or newer"),
+        ("max.xorsign.abs.f16 h1, h2, h3;", "sm_80", "sm_86", "sm_86 or newer"),
+        ("fma.rn.f32x2 d1, d2, d3, d4;", "sm_90a", "sm_120", "sm_100 or newer"),
+        ("cvt.rn.satfinite.e4m3x2.f32 h1, r1, r2;", "sm_86", "sm_89", "sm_89 or newer"),
+        ("cvt.rn.satfinite.e2m1x2.f32 c1, r1, r2;", "sm_100", "sm_120a", "family"),
+        ("cvt.rs.bf16x2.f32 r0, r1, r2, r3;", "sm_120a", "sm_103a", "sm_100f"),
+        ("redux.sync.add.u32 r1, r2, r3;", "sm_75", "sm_80", "sm_80 or newer"),
+        ("cp.async.wait_all;", "sm_75", "sm_80", "sm_80 or newer"),
+        ("atom.add.noftz.bf16 h1, [d1], h2;", "sm_89", "sm_90", "sm_90 or newer"),
+        ("fence.acq_rel.cluster;", "sm_89", "sm_90", "sm_90 or newer"),
+        ("prefetch.global.L2::evict_last [d1];", "sm_75", "sm_80", "sm_80 or newer"),
+        (
+            "ldmatrix.sync.aligned.m16n16.x1.trans.shared.b8 {r1,r2}, [r3];",
+            "sm_90a",
+            "sm_100a",
+            "s",
+        ),
+    ],
+)
+def test_a_target_without_an_instruction(
+    instruction: str, without: str, within: str, hint: str
+) -> None:
+    with pytest.raises(Unsupported) as caught:
+        attempt(instruction, without)
+    name = instruction.split()[0].rstrip(";")
+    assert name in caught.value.message
+    assert without in caught.value.message
+    assert caught.value.location is not None
+    assert caught.value.location.line == LINE
+    assert hint in str(caught.value.hint)
+    attempt(instruction, within)
+
+
+@pytest.mark.parametrize(
+    ("instruction", "old", "new"),
+    [
+        ("add.bf16 h1, h2, h3;", "7.7", "7.8"),
+        ("bmsk.clamp.b32 r1, r2, r3;", "7.5", "7.6"),
+        ("lop3.or.b32 r1|p1, r2, r3, r4, 0x96, p2;", "8.1", "8.2"),
+        ("min.f32 r1, r2, r3, r4;", "8.7", "8.8"),
+        ("cvt.rn.satfinite.e3m2x2.f16x2 h1, r1;", "9.0", "9.1"),
+        ("mov.b128 q1, q2;", "8.2", "8.3"),
+        ("ld.shared::cta.b32 r1, [r2];", "7.7", "7.8"),
+        ("ld.global.L1::evict_last.b32 r1, [d2];", "7.3", "7.4"),
+        ("bar.cta.sync 0;", "7.7", "7.8"),
+    ],
+)
+def test_a_version_older_than_an_instruction(instruction: str, old: str, new: str) -> None:
+    with pytest.raises(PtxSyntaxError, match=rf"\.version {old}") as caught:
+        attempt(instruction, "sm_100a", old)
+    assert caught.value.location is not None
+    assert caught.value.location.line == LINE
+    assert new in str(caught.value.hint)
+    attempt(instruction, "sm_100a", new)
+
+
+REFUSALS = """
+wgmma.fence.sync.aligned;
+wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {r0,r1,r2,r3}, d0, d1, 1, 1, 1, 0, 0;
+wgmma.commit_group.sync.aligned;
+wgmma.wait_group.sync.aligned 0;
+tcgen05.alloc.cta_group::1.sync.aligned.shared::cta.b32 [r0], 32;
+tcgen05.dealloc.cta_group::1.sync.aligned.b32 r0, 32;
+tcgen05.mma.cta_group::1.kind::f16 [r0], d0, d1, r1, p0;
+tcgen05.commit.cta_group::1.mbarrier::arrive::one.b64 [d0];
+tcgen05.ld.sync.aligned.32x32b.x1.b32 {r0}, [r1];
+tcgen05.st.sync.aligned.32x32b.x1.b32 [r1], {r0};
+tcgen05.wait::ld.sync.aligned;
+tcgen05.fence::before_thread_sync;
+tcgen05.cp.cta_group::1.128x256b [r0], d0;
+tcgen05.shift.cta_group::1.down [r0];
+setmaxnreg.inc.sync.aligned.u32 40;
+mbarrier.init.shared::cta.b64 [r0], 1;
+mbarrier.inval.shared::cta.b64 [r0];
+mbarrier.arrive.expect_tx.release.cta.shared::cta.b64 d0, [r0], r1;
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [r0], 16;
+mbarrier.try_wait.parity.shared::cta.b64 p0, [r0], r1;
+mbarrier.test_wait.shared::cta.b64 p0, [r0], d1;
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d0], 16, [r1];
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [r0], [d0, {r1, r2}], [r3];
+cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [d0, {r1, r2, r3, r4, r5}], [r0];
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group.read 0;
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.u32 [d0], [r0], 16;
+cp.async.mbarrier.arrive.noinc.shared.b64 [r0];
+prefetch.tensormap [d0];
+tensormap.replace.tile.global_address.global.b1024.b64 [d0], d1;
+fence.proxy.async;
+fence.proxy.async.shared::cta;
+fence.mbarrier_init.release.cluster;
+barrier.cluster.arrive.aligned;
+barrier.cluster.wait;
+mapa.shared::cluster.u32 r0, r1, 0;
+getctarank.shared::cluster.u32 r0, r1;
+clusterlaunchcontrol.try_cancel.async.shared::cta.mbarrier::complete_tx::bytes.b128 [r0], [r1];
+st.async.shared::cluster.mbarrier::complete_tx::bytes.u32 [r0], r1, [r2];
+red.async.shared::cluster.mbarrier::complete_tx::bytes.add.u32 [r0], r1, [r2];
+st.bulk.shared::cta [r0], 16, 0;
+multimem.ld_reduce.global.add.u32 r0, [d0];
+griddepcontrol.wait;
+griddepcontrol.launch_dependents;
+tex.1d.v4.f32.s32 {r0,r1,r2,r3}, [d0, {r4}];
+tld4.r.2d.v4.f32.f32 {r0,r1,r2,r3}, [d0, {r4,r5}];
+txq.width.b32 r0, [d0];
+suld.b.1d.b32.trap r0, [d0, {r1}];
+sust.b.1d.b32.trap [d0, {r1}], r0;
+sured.b.add.1d.u32.trap [d0, {r1}], r0;
+suq.width.b32 r0, [d0];
+istypep.texref p0, d0;
+alloca.u64 d0, 16;
+stacksave.u64 d0;
+stackrestore.u64 d0;
+createpolicy.fractional.L2::evict_last.b64 d0;
+applypriority.global.L2::evict_normal [d0], 128;
+discard.global.L2 [d0], 128;
+fma.rn.oob.f16 h0, h1, h2, h3;
+""".strip().splitlines()
+
+
+@pytest.mark.parametrize("instruction", REFUSALS)
+@pytest.mark.parametrize("target", ["sm_90a", "sm_100a"])
+def test_what_is_not_emulated(instruction: str, target: str) -> None:
+    with pytest.raises(Unsupported) as caught:
+        attempt(instruction, target)
+    name = instruction.split()[0].rstrip(";")
+    assert caught.value.message.startswith(name)
+    assert caught.value.location is not None
+    assert caught.value.location.line == LINE
+    assert caught.value.hint == reason(name)
+
+
+def test_every_family_is_tried() -> None:
+    names = [instruction.split()[0].rstrip(";") for instruction in REFUSALS]
+    missing = [
+        key
+        for key in REFUSED
+        if key.partition(".")[0] not in GRAMMAR
+        and not any(f"{name}.".startswith(f"{key}.") for name in names)
+    ]
+    assert missing == []
+
+
+def test_reasons_go_by_whole_parts_of_a_name() -> None:
+    assert reason("cp.async.bulk.commit_group")
+    assert reason("cp.async.commit_group") is None
+    assert reason("texture") is None
+    assert reason("fma.rz.bf16x2")
+    assert reason("fma.rz.f32") is None
+
+
+def test_every_rule_speaks_of_something_that_is_emulated() -> None:
+    for rule in RULES:
+        assert set(rule.opcodes) <= {*GRAMMAR, *STEPS}, rule
+
+
+def test_the_strictest_rule_decides() -> None:
+    need = needs("cvt", ("rn", "satfinite", "tf32", "f32"))
+    assert need.targets[0] == ("sm_100",)
+    assert need.ptx == (8, 6)
+    assert needs("xor", ("b32",)).missing(TARGETS["sm_75"]) == ()

@@ -1,0 +1,77 @@
+"""Formulas derived from layouts: true at every place, and the ones the ISA prints."""
+
+from __future__ import annotations
+
+import itertools
+
+import pytest
+
+from ptxlab.isa import INSTRUCTIONS, FragmentLayout, find
+from ptxlab.isa.bit_fields import BitFields, Values, Variable, derive, of_fragment
+
+LAYOUTS = list(
+    {
+        (o.kind, o.rows, o.cols, o.bits, o.copies): o for i in INSTRUCTIONS for o in i.operands
+    }.values()
+)
+
+
+def formulas(fields: BitFields) -> dict[str, str]:
+    return {output.variable.name: output.expression for output in fields.outputs}
+
+
+@pytest.mark.parametrize("layout", LAYOUTS, ids=lambda o: f"{o.kind}-{o.rows}x{o.cols}-{o.bits}")
+def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentLayout) -> None:
+    there = formulas(of_fragment(layout))
+    back = formulas(of_fragment(layout).inverse())
+    compiled = {name: compile(text, name, "eval") for name, text in (there | back).items()}
+    sizes = (32, layout.registers_per_lane, layout.elements_per_register)
+    for lane, register, element in itertools.product(*map(range, sizes)):
+        place = {"lane": lane, "register": register, "element": element}
+        found = {name: eval(compiled[name], {}, place) for name in there}
+        assert (found["row"], found["col"]) == layout.element(lane, register, element)
+        assert found.get("matrix", 0) == layout.matrix(lane)
+        assert {name: eval(compiled[name], {}, found) for name in back} == place
+
+
+def test_m16n8k16_has_the_formulas_of_the_isa() -> None:
+    """PTX ISA, "Matrix Fragments for mma.m16n8k16": groupID is lane >> 2, i is 2 * register + element."""
+    a = of_fragment(find("m16n8k16").operand("A"))
+    assert formulas(a) == {
+        "row": "(lane >> 2) + 8 * (register & 1)",
+        "col": "element + 2 * (lane & 3) + 8 * (register >> 1)",
+    }
+    assert formulas(a.inverse()) == {
+        "lane": "(col >> 1 & 3) + 4 * (row & 7)",
+        "register": "(row >> 3) + 2 * (col >> 3)",
+        "element": "col & 1",
+    }
+
+
+ROW_COL = (Variable("row", 3), Variable("col", 3))
+TO = (Variable("at", 6),)
+
+
+def test_an_exclusive_or_of_fields_is_found_and_inverted() -> None:
+    swizzled = derive(ROW_COL, TO, lambda v: {"at": v["row"] << 3 | (v["row"] ^ v["col"])})
+    assert swizzled.outputs[0].overlaps
+    assert "^" in swizzled.outputs[0].expression
+    back = swizzled.inverse()
+    for row, col in itertools.product(range(8), range(8)):
+        at = swizzled({"row": row, "col": col})
+        assert eval(swizzled.outputs[0].expression, {}, {"row": row, "col": col}) == at["at"]
+        assert back(at) == {"row": row, "col": col}
+
+
+def test_what_carries_or_forgets_is_refused() -> None:
+    def carries(values: Values) -> Values:
+        return {"at": values["row"] + values["col"]}
+
+    with pytest.raises(ValueError, match="no exclusive or of bits"):
+        derive(ROW_COL, TO, carries)
+    forgetful = derive(ROW_COL, TO, lambda values: {"at": values["row"]})
+    with pytest.raises(ValueError, match="no inverse"):
+        forgetful.inverse()
+    narrow = derive(ROW_COL, (Variable("at", 3),), lambda values: {"at": values["row"]})
+    with pytest.raises(ValueError, match="no inverse"):
+        narrow.inverse()

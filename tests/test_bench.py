@@ -1,0 +1,57 @@
+"""The benchmark script: what it measures is there, what it reports is what it found."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from ptxlab.emulator import preparation
+from ptxlab.gemm import ALGORITHMS
+
+ROOT = Path(__file__).parents[1]
+
+
+@pytest.fixture(scope="module")
+def bench() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("bench", ROOT / "scripts" / "bench_emulator.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["bench"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_workloads_can_be_run(bench: ModuleType) -> None:
+    for workload in bench.WORKLOADS:
+        ALGORITHMS[workload.algorithm].require(workload.dtype, "f32")
+        assert workload.target > 0
+
+
+def test_a_measurement(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(preparation, "_step", preparation._step)  # put back afterwards
+    workload = asdict(bench.Workload("small", "naive", "f32", 32, 1.0))
+    found = bench.in_child(workload, columns=2, repeats=3, split=True)
+    assert len(found["seconds"]) == 3
+    assert 1 << 20 < found["peak"] < 1 << 34
+    _, runs = found["spent"]["fma"]
+    assert runs == 3 * 32
+    assert found["thread_instructions"] > 2 * 32**3
+    assert found["spent"]["ld.global"][1] == 2 * runs
+    assert 0 < sum(note[0] for note in found["spent"].values()) <= sum(found["seconds"])
+
+
+def test_the_table_in_the_readme_is_that_of_the_results(bench: ModuleType) -> None:
+    data = json.loads(bench.RESULT.read_text(encoding="utf-8"))
+    readme = bench.README.read_text(encoding="utf-8")
+    assert bench.with_table(readme, data) == readme
+    data["workloads"][0]["best"] += 1
+    assert bench.with_table(readme, data) != readme
+    for row in data["workloads"] + data["peers"]:
+        assert row["passed"], row["name"]

@@ -1,0 +1,163 @@
+"""A real browser for the tests: Chromium, spoken to through chromedriver's W3C WebDriver protocol."""
+
+from __future__ import annotations
+
+import base64
+import json
+import re
+import shutil
+import subprocess
+import time
+import urllib.error
+import urllib.request
+from types import TracebackType
+from typing import Any, Self
+
+ELEMENT = "element-6066-11e4-a52e-4f735466cecf"
+"""The key WebDriver gives references to elements under."""
+
+KEYS = {"Enter": "\ue007", "Escape": "\ue00c", "Tab": "\ue004"}
+KEYS |= {"ArrowLeft": "\ue012", "ArrowUp": "\ue013", "ArrowRight": "\ue014", "ArrowDown": "\ue015"}
+
+
+def missing() -> str | None:
+    """Say what is not installed, None when all is there."""
+    lacking = [name for name in ("chromium", "chromedriver") if shutil.which(name) is None]
+    hint = "on Debian: apt install chromium chromium-driver"
+    return f"no {' and no '.join(lacking)} ({hint})" if lacking else None
+
+
+class Browser:
+    """One window. Elements are named by CSS selectors."""
+
+    def __init__(self, width: int = 1400, height: int = 1000) -> None:
+        self._driver = subprocess.Popen(
+            ["chromedriver", "--port=0"],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+        )
+        self._base = f"http://127.0.0.1:{self._port()}/session"
+        arguments = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+        arguments.append(f"--window-size={width},{height}")
+        options = {"goog:chromeOptions": {"args": arguments, "binary": shutil.which("chromium")}}
+        options["goog:loggingPrefs"] = {"browser": "ALL"}
+        session = self._call("POST", "", {"capabilities": {"alwaysMatch": options}})
+        self._base += f"/{session['sessionId']}"
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        value: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        try:
+            self._call("DELETE", "")
+        finally:
+            self._driver.terminate()
+            self._driver.wait(timeout=20)
+
+    def open(self, url: str) -> None:
+        self._call("POST", "/url", {"url": "about:blank"})
+        self._call("POST", "/url", {"url": url})
+
+    def js(self, script: str, *args: object) -> Any:
+        """Run a function body in the page and return what it returns."""
+        return self._call("POST", "/execute/sync", {"script": script, "args": list(args)})
+
+    def until(self, condition: str) -> None:
+        """Wait until an expression is true in the page, ten seconds at most."""
+        deadline = time.monotonic() + 10
+        while not self.js(f"return {condition}"):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"never was {condition}")
+            time.sleep(0.02)
+
+    def text(self, selector: str) -> str:
+        return str(self.js("return document.querySelector(arguments[0]).textContent", selector))
+
+    def hover(self, selector: str, right: float = 0.0, down: float = 0.0) -> None:
+        """Move the mouse over an element, off its middle by parts of its width and height."""
+        self._point(selector, right, down, click=False)
+
+    def click(self, selector: str, right: float = 0.0, down: float = 0.0) -> None:
+        self._point(selector, right, down, click=True)
+
+    def tap(self, selector: str) -> None:
+        """Touch the middle of an element with a finger."""
+        self._point(selector, 0, 0, click=True, kind="touch")
+
+    def press(self, *keys: str) -> None:
+        """Press keys, by name or character, one after the other, wherever the focus is."""
+        actions = [
+            {"type": kind, "value": KEYS.get(key, key)}
+            for key in keys
+            for kind in ("keyDown", "keyUp")
+        ]
+        self._actions({"type": "key", "id": "keyboard", "actions": actions})
+
+    def scheme(self, name: str) -> None:
+        """Have the system say that it is ``light`` or ``dark``."""
+        feature = {"name": "prefers-color-scheme", "value": name}
+        self._cdp("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    def errors(self) -> list[str]:
+        """Return what the page wrote to the console as errors since last asked."""
+        entries = self._call("POST", "/se/log", {"type": "browser"})
+        return [entry["message"] for entry in entries if entry["level"] == "SEVERE"]
+
+    def screenshot(self) -> bytes:
+        return base64.b64decode(self._call("GET", "/screenshot"))
+
+    def _port(self) -> int:
+        assert self._driver.stdout is not None
+        for line in self._driver.stdout:
+            if found := re.search(r"successfully on port (\d+)", line):
+                return int(found[1])
+        raise RuntimeError("chromedriver did not start")
+
+    def _point(
+        self, selector: str, right: float, down: float, *, click: bool, kind: str = "mouse"
+    ) -> None:
+        found = self._call("POST", "/element", {"using": "css selector", "value": selector})
+        width, height = self.js(
+            "arguments[0].scrollIntoView({block: 'nearest'});"
+            "const box = arguments[0].getBoundingClientRect(); return [box.width, box.height]",
+            found,
+        )
+        move = {
+            "type": "pointerMove",
+            "duration": 0,
+            "origin": {ELEMENT: found[ELEMENT]},
+            "x": round(right * width),
+            "y": round(down * height),
+        }
+        press: list[dict[str, Any]] = [
+            {"type": "pointerDown", "button": 0},
+            {"type": "pointerUp", "button": 0},
+        ]
+        actions = [move, *press * click]
+        parameters = {"pointerType": kind}
+        self._actions({"type": "pointer", "id": kind, "parameters": parameters, "actions": actions})
+
+    def _actions(self, source: dict[str, Any]) -> None:
+        self._call("POST", "/actions", {"actions": [source]})
+
+    def _cdp(self, command: str, params: dict[str, Any]) -> None:
+        self._call("POST", "/goog/cdp/execute", {"cmd": command, "params": params})
+
+    def _call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
+        request = urllib.request.Request(
+            self._base + path,
+            method=method,
+            data=None if body is None else json.dumps(body).encode(),
+            headers={"Content-Type": "application/json"},
+        )
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                return json.loads(answer.read())["value"]
+        except urllib.error.HTTPError as error:
+            raise RuntimeError(json.loads(error.read())["value"]["message"]) from error

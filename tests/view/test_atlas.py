@@ -1,0 +1,162 @@
+"""The atlas page without a browser: complete, small, self-contained, and its data the layouts."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Mapping
+from html.parser import HTMLParser
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.fragments import receipts
+from ptxlab.isa import (
+    INSTRUCTIONS,
+    LDMATRIX,
+    MOVMATRIX,
+    STMATRIX,
+    WMMA_MOVES,
+    FragmentLayout,
+    find,
+)
+from ptxlab.view import atlas
+
+BF16 = find("m16n8k16", "bf16")
+PAGE = atlas.page(INSTRUCTIONS, BF16)
+
+
+class Page(HTMLParser):
+    """Collects what the page loads, and the text of each script and style."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.loaded: list[str] = []
+        self.texts: list[tuple[str, str]] = []
+        self.tags: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append(tag)
+        named = dict(attrs)
+        self.loaded += [v for k, v in attrs if k in ("src", "href", "data", "action") and v]
+        if tag in ("script", "style"):
+            self.texts.append((named.get("type") or tag, ""))
+
+    def handle_data(self, data: str) -> None:
+        if self.texts and self.tags[-1] in ("script", "style"):
+            kind, text = self.texts[-1]
+            self.texts[-1] = (kind, text + data)
+
+
+def parsed() -> Page:
+    page = Page()
+    page.feed(PAGE)
+    return page
+
+
+def content(kind: str) -> str:
+    (text,) = (text for found, text in parsed().texts if found == kind)
+    return text
+
+
+def table(entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
+    """Add the steps up in the plainest way: bit by bit."""
+    shape = (32, entry["registers"], entry["elements"])
+    found = np.zeros((*shape, 2), np.int64)
+    for place in np.ndindex(shape):
+        if "cells" in entry:
+            flat = np.ravel_multi_index(place, shape)
+            found[place] = divmod(entry["cells"][flat], entry["cols"])
+            continue
+        for part, index in zip(("lane", "register", "element"), place, strict=True):
+            for bit, step in enumerate(entry["steps"][part]):
+                if index >> bit & 1:
+                    found[place] += step
+    return found
+
+
+def test_the_page_is_one_small_file_that_loads_nothing() -> None:
+    assert len(PAGE.encode()) < 2_000_000
+    assert parsed().loaded == ["#"]
+    assert not re.search(r"@\w+@", PAGE)
+    everything = content("style") + content("script")
+    for word in ("url(", "@import", "fetch(", "XMLHttpRequest", "import(", "http://", "https://"):
+        assert word not in everything, word
+
+
+def test_its_data_is_every_instruction_and_every_layout() -> None:
+    data = json.loads(content("application/json"))
+    assert [entry["name"] for entry in data["instructions"]] == [i.name for i in INSTRUCTIONS]
+    moves = {entry["name"]: entry for entry in data["moves"]}
+    assert list(moves) == [move.name for move in atlas.MOVES]
+    assert len(moves) == len(LDMATRIX) + len(STMATRIX) + 1 + len(WMMA_MOVES)
+    assert data["first"] == BF16.name
+    tables = [table(entry) for entry in data["layouts"]]
+    for entry, instruction in zip(data["instructions"], INSTRUCTIONS, strict=True):
+        assert list(entry["operands"]) == [o.operand for o in instruction.operands]
+        for layout in instruction.operands:
+            number = entry["operands"][layout.operand]
+            packed = data["layouts"][number]
+            assert (packed["rows"], packed["cols"]) == (layout.rows, layout.cols)
+            assert (packed["bits"], packed["matrices"]) == (layout.bits, layout.matrices)
+            assert np.array_equal(tables[number], layout.table())
+        if metadata := instruction.metadata:
+            sparse = data["sparse"][entry["sparse"]]
+            assert (sparse["kept"], sparse["of"]) == metadata.granularity
+            for row, chunk in np.ndindex(instruction.m, metadata.chunks):
+                assert tuple(sparse["places"][row][chunk]) == metadata.place(row, chunk)
+        for scale in instruction.scales:
+            packed = data["scales"][entry["scales"][scale.operand]]
+            for line, block in np.ndindex(scale.lines, scale.blocks):
+                assert tuple(packed["places"][line][block]) == scale.place(line, block)
+    for move in (*LDMATRIX, *STMATRIX):
+        number = moves[move.name]["load"]["fragment"]
+        assert np.array_equal(tables[number], move.fragment.table())
+    for wmma in WMMA_MOVES:
+        number = moves[wmma.name]["operands"][wmma.layout.operand]
+        assert np.array_equal(tables[number], wmma.layout.table())
+    transposed = moves[MOVMATRIX.name]["operands"]
+    assert np.array_equal(tables[transposed["A"]], MOVMATRIX.source.table())
+    assert np.array_equal(tables[transposed["D"]], MOVMATRIX.destination.table())
+
+
+def test_a_layout_that_is_no_sum_of_bits_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
+    shuffled = BF16.operand("A").table().copy()
+    shuffled[[3, 17]] = shuffled[[17, 3]]
+    monkeypatch.setattr(FragmentLayout, "table", lambda self: shuffled)
+    entry = atlas.compact(BF16.operand("A"))
+    assert "steps" not in entry
+    assert np.array_equal(table(entry), shuffled)
+
+
+def test_a_receipt_of_a_gpu_marks_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Receipt:
+        instruction = BF16
+        gpu = "NVIDIA Test"
+        proves = True
+
+    def shown() -> dict[str, str | None]:
+        data = atlas.data(INSTRUCTIONS[:4], BF16)
+        return {entry["name"]: entry["hardware"] for entry in data["instructions"]}
+
+    monkeypatch.setattr(receipts, "read_all", lambda folder: (Receipt(),))
+    assert shown() == {i.name: "NVIDIA Test" if i == BF16 else None for i in INSTRUCTIONS[:4]}
+    monkeypatch.setattr(Receipt, "proves", False)
+    assert set(shown().values()) == {None}
+
+
+def test_each_move_names_its_section_of_the_manual() -> None:
+    data = json.loads(content("application/json"))
+    sections = {data["sections"][entry["section"]] for entry in data["moves"]}
+    assert sections == {
+        "Warp-level matrix load instruction: ldmatrix",
+        "Warp-level matrix store instruction: stmatrix",
+        "Warp-level matrix transpose instruction: movmatrix",
+        "Warp-level Matrix Fragment",
+    }
+
+
+def test_what_is_no_script_cannot_end_the_data() -> None:
+    assert "</" not in content("application/json")
+    assert parsed().tags.count("script") == 2

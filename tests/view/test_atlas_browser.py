@@ -1,0 +1,358 @@
+"""The atlas page in a real browser: what it draws and says is compared with the layouts."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, FragmentLayout, MatrixInstruction, find
+from ptxlab.isa.shared_memory import wavefronts
+from ptxlab.view import atlas
+from tests.view.browser import Browser, missing
+
+MISSING = missing()
+# Where a browser is promised its absence is a failure, not a reason to skip.
+pytestmark = pytest.mark.skipif(
+    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
+)
+
+BF16 = find("m16n8k16", "bf16")
+DIFFERENT = list({i.operands: i for i in INSTRUCTIONS}.values())
+
+
+@pytest.fixture(scope="module")
+def address(tmp_path_factory: pytest.TempPathFactory) -> str:
+    path: Path = tmp_path_factory.mktemp("atlas") / "atlas.html"
+    path.write_text(atlas.page(INSTRUCTIONS, BF16), encoding="utf-8")
+    return path.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if MISSING:
+        pytest.fail(f"PTXLAB_NEEDS_BROWSER is set and there is {MISSING}")
+    with Browser() as browser:
+        yield browser
+
+
+@pytest.fixture
+def page(browser: Browser, address: str) -> Iterator[Browser]:
+    browser.scheme("light")
+    browser.open(address)
+    yield browser
+    assert browser.errors() == []
+
+
+def cell(operand: str, row: int, col: int, layout: FragmentLayout) -> str:
+    """Return the selector of the cell at an element; cells are in the order of their corners."""
+    length = max(1, layout.elements_per_register)
+    number = (
+        row // length * layout.cols + col
+        if operand == "B"
+        else row * (layout.cols // length) + col // length
+    )
+    return f'[data-operand="{operand}"] [data-run="{number}"]'
+
+
+def shown(page: Browser, kind: str) -> list[str]:
+    """Return the texts of the cells of that kind (at, on, feeds), lanes of the key left out."""
+    script = (
+        "return [...document.querySelectorAll(`#stage [data-operand] .${arguments[0]} text`)]"
+        ".map((text) => text.textContent)"
+    )
+    return [str(text) for text in page.js(script, kind)]
+
+
+def address_of(page: Browser) -> str:
+    return str(page.js("return decodeURIComponent(location.hash)"))
+
+
+def test_it_opens_at_the_chosen_instruction(page: Browser) -> None:
+    assert page.text("#name") == BF16.name
+    assert page.text("#list [aria-current]").startswith("m16n8k16")
+    assert "unverified on hardware" in page.text("#facts")
+    assert "sm_80" in page.text("#facts")
+
+
+def test_every_layout_drawn_is_the_layout(page: Browser) -> None:
+    """Have the page's own code say the places of all elements of all instructions."""
+    script = """
+        const found = {};
+        for (const name of arguments[0]) {
+          state.entry = entries.find((entry) => entry.name === name);
+          state.matrix = 0;
+          drawAll();
+          found[name] = Object.fromEntries(Object.keys(state.entry.operands).map((letter) => {
+            const layout = operand(letter);
+            const cells = [...document.querySelectorAll(`[data-operand="${letter}"] [data-run] text`)];
+            return [letter, [layout.table, cells.map((text) => text.textContent)]];
+          }));
+        }
+        return JSON.stringify(found);"""
+    found = json.loads(page.js(script, [i.name for i in DIFFERENT]))
+    for instruction in DIFFERENT:
+        for layout in instruction.operands:
+            table, cells = found[instruction.name][layout.operand]
+            assert table == layout.table().tolist()
+            if cells:
+                name = layout.operand.lower()
+                owners = {
+                    f"{lane}:{name}{register}"
+                    for lane in range(32)
+                    for register in range(layout.registers_per_lane // layout.copies)
+                    if layout.matrix(lane) == 0
+                }
+                assert {text.split("×")[0] for text in cells} == owners
+
+
+def test_hovering_an_element_says_lane_register_and_bits(page: Browser) -> None:
+    layout = BF16.operand("A")
+    page.hover(cell("A", 9, 5, layout), right=0.25)
+    assert page.text("#inspector h2") == "A[9,5]"
+    place = layout.registers(9, 5)[0]
+    assert (place.lane, place.register, place.element) == (6, 1, 1)
+    where = page.text("#inspector .where")
+    assert where.split() == ["lane", "6", "register", "a1", "bits", "16", "to", "31"]
+    page.hover(cell("A", 9, 5, layout), right=-0.25)
+    assert page.text("#inspector h2") == "A[9,4]"
+    assert shown(page, "at") == ["6:a1"]
+    lane = [f"6:{n}{r}" for n, count in (("a", 4), ("b", 2), ("d", 4)) for r in range(count)]
+    assert sorted(shown(page, "at") + shown(page, "on")) == sorted(lane)
+    page.hover("h1")
+    assert shown(page, "at") == []
+    assert page.text("#inspector h2") == "nothing chosen"
+
+
+def feeding(instruction: MatrixInstruction, row: int, col: int) -> list[str]:
+    """Return lane:register of all of A, then B, that goes into an element of D."""
+    a, b = instruction.operand("A"), instruction.operand("B")
+    left = [p for k in range(instruction.k) for p in a.registers(row, k)]
+    right = [p for k in range(instruction.k) for p in b.registers(k, col)]
+    return [
+        *dict.fromkeys(f"{p.lane}:a{p.register}" for p in left),
+        *dict.fromkeys(f"{p.lane}:b{p.register}" for p in right),
+    ]
+
+
+@pytest.mark.parametrize(
+    "instruction", [BF16, find("m16n8k64", "s4"), find("m8n8k4", "f64")], ids=lambda i: i.shape
+)
+def test_an_element_of_d_lights_what_feeds_it(
+    page: Browser, instruction: MatrixInstruction
+) -> None:
+    page.js("location.hash = arguments[0]", f"op={instruction.name}&at=D,3,4")
+    page.until("document.querySelector('#inspector h2').textContent === 'D[3,4]'")
+    assert shown(page, "on") == feeding(instruction, 3, 4)
+    chips = page.js("return [...document.querySelectorAll('.sum .chip')].map((e) => e.textContent)")
+    c = instruction.operand("C").registers(3, 4)[0]
+    assert set(chips) == {*feeding(instruction, 3, 4), f"{c.lane}:c{c.register}"}
+
+
+def test_hovering_a_lane_shows_its_elements(page: Browser) -> None:
+    page.hover('#stage [data-lane="13"]')
+    assert page.text("#inspector h2") == "lane 13"
+    assert set(shown(page, "on")) == {
+        f"13:{n}{r}" for n, count in (("a", 4), ("b", 2), ("d", 4)) for r in range(count)
+    }
+    (row, col), _ = BF16.operand("A").table()[13, 1].tolist()
+    assert f"a1A[{row},{col}..{col + 1}]" in page.text("#inspector .held")
+
+
+def test_a_tap_keeps_and_the_address_says_it(page: Browser, address: str) -> None:
+    page.click(cell("D", 5, 2, BF16.operand("D")))
+    page.hover("h1")
+    assert page.text("#inspector h2") == "D[5,2]"
+    assert address_of(page) == f"#op={BF16.name}&at=D,5,2"
+    page.open(address + address_of(page))
+    assert page.text("#inspector h2") == "D[5,2]"
+    page.click(cell("D", 5, 2, BF16.operand("D")))
+    page.hover("h1")
+    assert page.text("#inspector h2") == "nothing chosen"
+    assert address_of(page) == f"#op={BF16.name}"
+
+
+def test_a_finger_does_what_the_mouse_does(page: Browser) -> None:
+    page.tap('#stage [data-lane="9"]')
+    assert page.text("#inspector h2") == "lane 9"
+    page.tap(cell("B", 2, 3, BF16.operand("B")))
+    assert page.text("#inspector h2").startswith("B[")
+    assert "register b0" in page.text("#inspector .where")
+    assert "&at=B," in address_of(page)
+
+
+def test_searching_and_choosing(page: Browser) -> None:
+    page.press("/")
+    page.press(*"e4m3 k32 f16")
+    names = page.js(
+        "return [...document.querySelectorAll('#list button')].map((b) => b.dataset.name)"
+    )
+    assert names
+    for name in names:
+        assert all(word in name for word in ("e4m3", "k32", "f16"))
+    page.press("Enter")
+    assert page.text("#name") == names[0]
+    assert address_of(page) == f"#op={names[0]}"
+    page.js("history.back()")
+    page.until(f"document.querySelector('#name').textContent === {BF16.name!r}")
+    page.click("#search")
+    page.press("Escape")
+    assert page.text("#count") == f"{len(INSTRUCTIONS) + len(atlas.MOVES)} instructions"
+
+
+def test_the_keyboard_reaches_everything(page: Browser) -> None:
+    page.js("document.querySelector('[data-operand=\"A\"]').focus()")
+    page.press("ArrowDown", "ArrowDown", "ArrowRight")
+    assert page.text("#inspector h2") == "A[1,1]"
+    assert page.text("#say").startswith("A[1,1] is in lane 4, register a0, element 1")
+    page.press("Tab")
+    assert page.js("return document.activeElement.dataset.operand") == "B"
+    frame = "getComputedStyle(document.activeElement.querySelector('.frame')).stroke"
+    assert page.js(f"return {frame}") != "none"
+    page.press("Escape")
+    assert page.text("#inspector h2") == "nothing chosen"
+    page.js("document.querySelector('[data-lanes]').focus()")
+    page.press("ArrowRight", "ArrowDown", "ArrowRight")
+    assert page.text("#inspector h2") == "lane 5"
+    assert address_of(page).endswith("&lane=5")
+
+
+def test_a_bad_address_falls_back(page: Browser, address: str) -> None:
+    page.open(f"{address}#op=no.such&at=A,99,1&lane=40&pitch=7")
+    assert page.text("#name") == BF16.name
+    assert page.text("#inspector h2") == "nothing chosen"
+
+
+def test_the_four_products_of_m8n8k4(page: Browser, address: str) -> None:
+    instruction = find("m8n8k4", "f16", "f32")
+    page.open(f"{address}#op={instruction.name}")
+    page.click('[data-matrix-pick="2"]')
+    lanes = page.js(
+        "return [...document.querySelectorAll('[data-operand=\"A\"] text')].map((t) => t.textContent)"
+    )
+    assert {int(text.split(":")[0]) // 4 % 4 for text in lanes} == {2}
+    assert address_of(page) == f"#op={instruction.name}&matrix=2"
+
+
+def row_addresses(matrices: int, pitch: int, swizzle: int) -> list[list[int]]:
+    """Return the byte addresses of the 8 rows of each matrix: two below each other, then beside."""
+    plain = [
+        [(row + 8 * (matrix % 2)) * pitch + 16 * (matrix // 2) for row in range(8)]
+        for matrix in range(matrices)
+    ]
+    mask = (1 << swizzle) - 1
+    return [[start ^ (((start >> 7) & mask) << 4) for start in rows] for rows in plain]
+
+
+def words_of_one_bank(addresses: list[list[int]]) -> int:
+    """Count in words: for each eight rows, the most words that one bank must give."""
+    total = 0
+    for rows in addresses:
+        words: dict[int, set[int]] = {}
+        for word in (start // 4 + i for start in rows for i in range(4)):
+            words.setdefault(word % 32, set()).add(word)
+        total += max(map(len, words.values()))
+    return total
+
+
+@pytest.mark.parametrize("matrices", [1, 2, 4])
+def test_ldmatrix_counts_its_bank_conflicts(page: Browser, address: str, matrices: int) -> None:
+    (name,) = (
+        m.name for m in LDMATRIX if m.shape == "m8n8" and m.matrices == matrices and not m.trans
+    )
+    for pitch in (16, 32, 64, 80, 128, 144, 272):
+        for swizzle in range(4):
+            page.js(
+                "location.hash = arguments[0]; readHash(); drawAll()",
+                f"op={name}&pitch={pitch}&swizzle={swizzle}",
+            )
+            addresses = row_addresses(matrices, pitch, swizzle)
+            right = words_of_one_bank(addresses)
+            assert wavefronts(np.array(addresses), 16).sum() == right
+            assert page.text("#verdict").startswith(f"{right} wavefront")
+            assert bool(page.js("return document.querySelectorAll('.clash').length")) == (
+                right > matrices
+            )
+
+
+def test_ldmatrix_shows_the_plan_of_a_lane(page: Browser, address: str) -> None:
+    x4 = next(m for m in LDMATRIX if m.matrices == 4 and m.trans)
+    page.open(f"{address}#op={x4.name}&pitch=128&swizzle=3")
+    page.hover('#stage [data-bank][data-lane="19"]')
+    assert x4.addressed_row(19) == (2, 3)
+    assert "address of row 3 of matrix 2: 0x01a0" in page.text("#inspector .where")
+    first = x4.fragment.table()[19, 0].tolist()
+    assert f"matrix 1: {' '.join(f'[{r},{c}]' for r, c in first)}" in page.text("#inspector .held")
+    page.click('[data-swizzle="0"]')
+    assert address_of(page).endswith("pitch=128&swizzle=0")
+    assert page.text("#verdict").startswith("32 wavefronts for 4 phases")
+
+
+def test_light_and_dark(page: Browser) -> None:
+    def ground() -> list[int]:
+        colour = str(page.js("return getComputedStyle(document.body).backgroundColor"))
+        return [int(part) for part in colour[4:-1].split(",")]
+
+    def lane() -> str:
+        return str(page.js("return getComputedStyle(document.querySelector('#stage .l6')).fill"))
+
+    light, colour = ground(), lane()
+    assert min(light) > 230
+    page.scheme("dark")
+    assert max(ground()) < 40
+    assert lane() != colour
+    page.click("#scheme")
+    assert (ground(), lane()) == (light, colour)
+
+
+def test_a_screenshot_has_every_lane_s_colour(page: Browser) -> None:
+    assert page.screenshot().startswith(b"\x89PNG")
+    fills = page.js(
+        "return [...document.querySelectorAll('#stage [data-lane] rect')].map((r) => getComputedStyle(r).fill)"
+    )
+    assert len(set(fills)) == 32
+
+
+def test_movmatrix_shows_where_an_element_goes(page: Browser, address: str) -> None:
+    page.open(f"{address}#op={MOVMATRIX.name}&at=A,2,5")
+    assert page.text("#inspector h2") == "A[2,5]"
+    source, destination = (
+        layout.registers(2, 5)[0] for layout in (MOVMATRIX.source, MOVMATRIX.destination)
+    )
+    assert shown(page, "at") == [f"{source.lane}:a0"]
+    assert f"D in lane {destination.lane} register d0" in page.text("#inspector")
+    assert set(shown(page, "on")) == {f"{source.lane}:d0", f"{destination.lane}:d0"}
+
+
+def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
+    """Go through all kinds of entries with a lane and an element chosen: no error, no stray text."""
+    script = """
+        const seen = new Set(), bad = [];
+        for (const entry of entries) {
+          const kind = JSON.stringify([entry.operands, entry.load, entry.sparse, entry.scales]);
+          if (seen.has(kind)) continue;
+          seen.add(kind);
+          choose(entry);
+          pin({ lane: 6 });
+          for (const name of Object.keys(entry.operands || {})) pin({ operand: name, row: 1, col: 1 });
+          if (/undefined|NaN|null/.test($("main").textContent)) bad.push(entry.name);
+        }
+        return [seen.size, bad];"""
+    count, bad = page.js(script)
+    assert count > 100
+    assert bad == []
+
+
+def test_a_page_with_another_layout_would_be_seen(browser: Browser, tmp_path: Path) -> None:
+    right = atlas.page((BF16,), BF16)
+    steps = '"steps":{"lane":[[0,2],[0,4],[1,0],[2,0],[4,0]],"register":[[8,0],[0,8]]'
+    assert right.count(steps) == 1
+    path = tmp_path / "wrong.html"
+    path.write_text(right.replace(steps, steps.replace("[[0,2],[0,4]", "[[0,4],[0,2]")), "utf-8")
+    browser.open(path.as_uri())
+    browser.hover(cell("A", 9, 5, BF16.operand("A")), right=0.25)
+    assert browser.text("#inspector .where").split()[:2] == ["lane", "5"]
