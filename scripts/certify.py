@@ -21,6 +21,7 @@ from ptxlab.isa import (
     TARGETS,
     WMMA_MOVES,
     MatrixInstruction,
+    Requires,
     Target,
 )
 from ptxlab.toolchain.nvjitlink import link_ptx
@@ -46,15 +47,9 @@ Requirement = tuple[tuple[str, ...], tuple[int, int]]
 @cache
 def requirements() -> dict[str, Requirement]:
     """Return the lowest targets and PTX version of every form of the tables, by name."""
-    found: dict[str, Requirement] = {
-        form.name: (form.minimum_targets, form.minimum_ptx) for form in INSTRUCTIONS
-    }
-    for move in (*LDMATRIX, *STMATRIX):
-        found[move.name] = (move.minimum_targets, move.minimum_ptx)
-    for wmma in WMMA_MOVES:
-        found[wmma.name] = ((wmma.minimum_target,), wmma.minimum_ptx)
-    found[MOVMATRIX.name] = ((MOVMATRIX.minimum_target,), MOVMATRIX.minimum_ptx)
-    return found
+    forms: tuple[Requires, ...]
+    forms = (*INSTRUCTIONS, *LDMATRIX, *STMATRIX, *WMMA_MOVES, MOVMATRIX)
+    return {form.name: (form.minimum_targets, form.minimum_ptx) for form in forms}
 
 
 @cache

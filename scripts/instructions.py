@@ -11,14 +11,14 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Protocol
 
 from ptxlab.emulator.exits import CONTROL
 from ptxlab.emulator.forms import Form, forms
 from ptxlab.emulator.operation import STEPS
 from ptxlab.emulator.refused import REFUSED
-from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, STMATRIX, WMMA_MOVES
+from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, STMATRIX, WMMA_MOVES, Requires
 from ptxlab.isa.grammar import GRAMMAR
+from ptxlab.isa.instruction import alternatives
 from ptxlab.isa.legality import RULES, Rule, Version, needs
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "instructions.md"
@@ -28,18 +28,7 @@ Box = tuple[frozenset[str], ...]
 """A set of forms as a product: what may stand in each slot."""
 
 
-class _MatrixForm(Protocol):
-    """What every table of matrix instructions says of a form."""
-
-    @property
-    def name(self) -> str: ...
-    @property
-    def minimum_target(self) -> str: ...
-    @property
-    def minimum_ptx(self) -> Version: ...
-
-
-_MATRIX: tuple[_MatrixForm, ...] = (*INSTRUCTIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
+_MATRIX: tuple[Requires, ...] = (*INSTRUCTIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 _MATRIX_OPCODES = tuple(dict.fromkeys(form.name.partition(".")[0] for form in _MATRIX))
 _ORDERING = ("fence", "membar", "prefetch", "prefetchu", "pmevent")
 _OPEN = ("approx", "full", "rs")
@@ -149,7 +138,8 @@ def matrices() -> Iterator[str]:
     groups: dict[tuple[str, str, Version], list[str]] = {}
     for form in _MATRIX:
         opcode = form.name.partition(".")[0]
-        groups.setdefault((opcode, form.minimum_target, form.minimum_ptx), []).append(form.name)
+        target = alternatives(form.minimum_targets)
+        groups.setdefault((opcode, target, form.minimum_ptx), []).append(form.name)
     for (opcode, target, ptx), names in groups.items():
         split = [name.split(".")[1:] for name in names]
         texts = []

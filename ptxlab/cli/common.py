@@ -108,12 +108,20 @@ def open_device(args: argparse.Namespace) -> Device:
     """Open the device of ``--device`` and ``--arch``; what ``auto`` chose, and why, goes to stderr."""
     from ptxlab.cli.progress import Progress
     from ptxlab.device.opening import open_device as open_by_name
+    from ptxlab.emulator import print_text
 
-    device = open_by_name(args.device, arch=args.arch, progress=Progress())
+    # Stdout belongs to the result where a program is to read it.
+    console = print_text if args.format == "text" else print_to_stderr
+    device = open_by_name(args.device, arch=args.arch, progress=Progress(), console=console)
     if args.device == "auto":
         why = getattr(device, "note", "")
         print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)
     return device
+
+
+def print_to_stderr(text: str) -> None:
+    """Write what a program prints to stderr."""
+    sys.stderr.write(text)
 
 
 def emit(

@@ -5,15 +5,14 @@ from __future__ import annotations
 import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Generic, Self, TypeVar
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.arguments import pack
 from ptxlab.device.loading import pick
-from ptxlab.device.protocol import Dim, LaunchResult
+from ptxlab.device.protocol import Closing, Dim, LaunchResult
 from ptxlab.device.shapes import (
     Dim3,
     block_of,
@@ -29,7 +28,7 @@ from ptxlab.syntax.parameters import Parameter
 from ptxlab.syntax.tree import Function
 
 
-class DeviceBuffer:
+class DeviceBuffer(Closing):
     """Device memory holding one array, released by ``close``, by ``with``, or when unreachable."""
 
     def __init__(self, device: BaseDevice, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
@@ -73,23 +72,12 @@ class DeviceBuffer:
         """Release the memory. Closing twice is fine."""
         self._release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         state = f"at {self._address:#x}" if self._release.alive else "closed"
         return f"<{self.device.kind} buffer {self._dtype}{list(self._shape)} {state}>"
 
 
-class BaseDevice(ABC):
+class BaseDevice(Closing, ABC):
     """Arrays in device memory, over four operations on bytes."""
 
     buffer_type: type[DeviceBuffer] = DeviceBuffer
@@ -148,17 +136,6 @@ class BaseDevice(ABC):
         if buffer.nbytes:
             self.fill_zero(buffer.address, buffer.nbytes)
         return buffer
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 class BaseKernel(ABC):

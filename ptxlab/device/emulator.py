@@ -14,7 +14,7 @@ from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
 from ptxlab.device.loading import is_text, load_ptx
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.device.shapes import Dim3
-from ptxlab.emulator import GlobalMemory, Program, launch, prepare
+from ptxlab.emulator import GlobalMemory, Program, launch, prepare, print_text
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import parameters
@@ -43,6 +43,7 @@ class EmulatorKernel(BaseKernel):
             shared,
             self.device.memory,
             self.device.progress,
+            self.device.console,
         )
         return LaunchResult(perf_counter() - began, counters)
 
@@ -61,13 +62,22 @@ class EmulatorModule(BaseModule[EmulatorKernel]):
 class EmulatorDevice(BaseDevice):
     """An emulated GPU of one ``target``.
 
-    ``progress`` is called during a launch with the CTAs done and their total. ``note`` says why
+    ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
+    programs print. ``note`` says why
     ``auto`` chose the emulator, "" when it was asked for.
     """
 
-    def __init__(self, target: Target, *, progress: Progress | None = None, note: str = "") -> None:
+    def __init__(
+        self,
+        target: Target,
+        *,
+        progress: Progress | None = None,
+        console: Callable[[str], None] = print_text,
+        note: str = "",
+    ) -> None:
         self.target = target
         self.progress = progress
+        self.console = console
         self.note = note
         self.memory = GlobalMemory()
 

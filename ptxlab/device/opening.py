@@ -2,21 +2,29 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from ptxlab.device.emulator import EmulatorDevice, Progress
 from ptxlab.device.protocol import Device
+from ptxlab.emulator import print_text
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
 from ptxlab.resources import near
 
 
 def open_device(
-    spec: str = "auto", *, arch: str | None = None, progress: Progress | None = None
+    spec: str = "auto",
+    *,
+    arch: str | None = None,
+    progress: Progress | None = None,
+    console: Callable[[str], None] = print_text,
 ) -> Device:
     """Open a device.
 
     ``auto`` is the first GPU that can be used and has ``arch``, or else the emulator, whose
     ``note`` then says why. ``arch`` (``sm_90a``) is what the emulator is; a GPU must be it.
-    ``progress`` is called on the emulator with CTAs done and their total.
+    ``progress`` is called on the emulator with CTAs done and their total, ``console`` with what
+    programs print; what they print on a GPU, the driver writes to stdout.
 
     Raises DeviceUnavailable when ``cuda`` is asked for and cannot be used, PtxlabError for an
     unknown name.
@@ -24,7 +32,7 @@ def open_device(
     target = None if arch is None else _target(arch)
     name, _, number = spec.partition(":")
     if spec == "emulator":
-        return EmulatorDevice(target or TARGETS[DEFAULT_TARGET], progress=progress)
+        return EmulatorDevice(target or TARGETS[DEFAULT_TARGET], progress=progress, console=console)
     if name == "cuda" and (number.isdecimal() or spec == "cuda"):
         return _open_cuda(int(number or 0), target)
     if spec != "auto":
@@ -35,7 +43,10 @@ def open_device(
         return _open_cuda(0, target)
     except DeviceUnavailable as error:
         return EmulatorDevice(
-            target or TARGETS[DEFAULT_TARGET], progress=progress, note=error.message
+            target or TARGETS[DEFAULT_TARGET],
+            progress=progress,
+            console=console,
+            note=error.message,
         )
 
 

@@ -30,8 +30,27 @@ class LaunchResult:
     counters: dict[str, int] = field(default_factory=dict)
 
 
+class Closing(Protocol):
+    """What holds something on a device until it is closed, at the latest at the end of a ``with``."""
+
+    def close(self) -> None:
+        """Release it. Closing twice is fine."""
+        ...
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
 @runtime_checkable
-class Buffer(Protocol):
+class Buffer(Closing, Protocol):
     """Device memory holding one array. Close it, or use it in ``with``."""
 
     @property
@@ -57,18 +76,6 @@ class Buffer(Protocol):
     def numpy(self) -> npt.NDArray[Any]:
         """Return a copy of the contents on the host, after all work on the device is done."""
         ...
-
-    def close(self) -> None:
-        """Release it. Closing twice is fine."""
-        ...
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...
 
 
 class Kernel(Protocol):
@@ -108,7 +115,7 @@ class Module(Protocol):
         ...
 
 
-class Device(Protocol):
+class Device(Closing, Protocol):
     """A place where programs run. ``kind`` is "emulator" or "cuda"."""
 
     @property
@@ -142,15 +149,3 @@ class Device(Protocol):
     def zeros(self, shape: Dim, dtype: str | npt.DTypeLike) -> Buffer:
         """Return a buffer of zeros; ``dtype`` is a PTX type name or anything numpy takes."""
         ...
-
-    def close(self) -> None:
-        """Release it. Closing twice is fine."""
-        ...
-
-    def __enter__(self) -> Self: ...
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None: ...

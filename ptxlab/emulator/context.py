@@ -61,7 +61,7 @@ class ReadClock:
 class Context:
     """The function being prepared and the instruction in hand.
 
-    ``variables`` and ``functions`` are the module's, by name. ``reads`` and ``writes`` collect the
+    ``version``, ``variables`` and ``functions`` are the module's, the last two by name. ``reads`` and ``writes`` collect the
     registers of the instruction; ``droppable`` are registers proper, ``pinned`` those of them that
     calls pass values through. ``prologue`` are steps to run just before the instruction.
     """
@@ -69,11 +69,13 @@ class Context:
     def __init__(
         self,
         target: Target,
+        version: tuple[int, int],
         source: Text,
         variables: Mapping[str, Variable],
         functions: Mapping[str, Function],
     ) -> None:
         self.target = target
+        self.version = version
         self._source = source
         self._variables = variables
         self.functions = functions

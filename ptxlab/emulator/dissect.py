@@ -14,9 +14,8 @@ from typing import Literal
 
 import numpy as np
 
-from ptxlab.emulator.floats import fma_f32_nearest
 from ptxlab.emulator.fused_step import ACCUMULATORS, Operand, operand_formats
-from ptxlab.emulator.number_formats import F16, F32, Array, ByteFormat, Format
+from ptxlab.emulator.number_formats import F16, Array, ByteFormat, Format
 from ptxlab.emulator.tensor_core_software import unpack
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
@@ -66,34 +65,6 @@ class Step:
     value: Number
 
 
-@dataclass(frozen=True, slots=True)
-class Dissection:
-    """A dot product C + A*B: its exact value, what float32 makes of it, and each step of the target.
-
-    exact: without any rounding. in_order, in_order_word: float32 fused multiply-adds in increasing k,
-    each rounded to nearest even. word, value: the target's result, as bits of ``acc`` and as a number.
-    """
-
-    target: str
-    a_type: str
-    b_type: str
-    acc: str
-    exact: Number
-    in_order_word: int
-    in_order: Number
-    steps: tuple[Step, ...]
-
-    @property
-    def word(self) -> int:
-        """The bits of the target's result."""
-        return self.steps[-1].word
-
-    @property
-    def value(self) -> Number:
-        """The target's result."""
-        return self.steps[-1].value
-
-
 def explain(
     a: Sequence[int],
     b: Sequence[int],
@@ -103,8 +74,10 @@ def explain(
     acc: str,
     target: Target,
     b_dtype: str | None = None,
-) -> Dissection:
-    """Dissect the dot product of raw words ``a`` and ``b``, one row and column of one mma.sync, plus ``c``.
+) -> tuple[Step, ...]:
+    """Return the steps of C + A*B, of which the last one ends in the result.
+
+    ``a`` and ``b`` are one row and column of one mma.sync, and ``c`` is one number, all raw words.
 
     ``dtype`` is the PTX type of A, and of B unless ``b_dtype`` is given; ``acc`` that of C and D.
     Raises ``Unsupported`` for types that the target's mma.sync does not take, ``ValueError`` if there
@@ -116,26 +89,13 @@ def explain(
         raise ValueError(f"{len(a)} numbers of A and {len(b)} of B are no dot product")
     rules = _rules(target, dtype, b_type, a_form)
     addend, result = _decode([c], ACCUMULATORS[acc])[0][0], ACCUMULATORS[acc]
-    left, right = _decode(a, a_form), _decode(b, b_form)
-    products = _products(left, right)
     if isinstance(rules, UnpackedDotProduct):
         halves = (unpack(np.array(x, np.uint8), y) for x, y in ((a, dtype), (b, b_type)))
         unpacked = _products(*(_decode(words, F16) for words in halves))
-        steps = _unpacked(unpacked, (c, addend), result, rules)
-    else:
-        chunk = rules.chunk * 16 // a_form.word_bits
-        steps = _fused(products, (c, addend), result, rules, chunk)
-    in_order = _in_order(a, b, c, a_form, b_form, result)
-    return Dissection(
-        target=target.name,
-        a_type=dtype,
-        b_type=b_type,
-        acc=acc,
-        exact=_sum([addend, *(value for _, value, _ in products)]),
-        in_order_word=in_order,
-        in_order=_decode([in_order], F32)[0][0],
-        steps=tuple(steps),
-    )
+        return tuple(_unpacked(unpacked, (c, addend), result, rules))
+    chunk = rules.chunk * 16 // a_form.word_bits
+    products = _products(_decode(a, a_form), _decode(b, b_form))
+    return tuple(_fused(products, (c, addend), result, rules, chunk))
 
 
 def _rules(
@@ -221,20 +181,6 @@ def _unpacked(
     total = _sum(numbers)
     word, value = _round(total, result, result.fraction_bits, "nearest")
     return [*steps, Step("add", terms, None, None, total, word, value)]
-
-
-def _in_order(
-    a: Sequence[int], b: Sequence[int], c: int, a_form: Operand, b_form: Operand, acc: Format
-) -> int:
-    """Add up in float32, one fused multiply-add after another, and return the word."""
-    with np.errstate(all="ignore"):
-        x, y, total = (
-            form.decode(np.asarray(words, form.word))[0].astype(np.float32)
-            for words, form in ((a, a_form), (b, b_form), ([c], acc))
-        )
-        for k in range(len(a)):
-            total = fma_f32_nearest(x[k : k + 1], y[k : k + 1], total)
-    return int(total.view(np.uint32)[0])
 
 
 def _decode(words: Sequence[int] | Array, form: Operand) -> list[tuple[Number, int]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.refused import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
-from ptxlab.isa import legality
+from ptxlab.isa import Requires, legality
+from ptxlab.isa.legality import Needs
 
 
-def require(context: Context, version: tuple[int, int]) -> None:
-    """Check the instruction in hand by the rules of ``isa.legality``; ``version`` is the module's.
+def require(context: Context) -> None:
+    """Check the instruction in hand by the rules of ``isa.legality``.
 
     Raises Unsupported where the emulator refuses its family or the target lacks it, PtxSyntaxError
     where the version is too old.
@@ -19,27 +20,34 @@ def require(context: Context, version: tuple[int, int]) -> None:
     if why is not None:
         context.refuse(instruction.name, hint=why)
     sources = max(len(instruction.operands) - 1, 0)
-    needed = legality.needs(instruction.opcode, instruction.modifiers, sources)
-    require_target(context, needed.missing(context.target))
-    if version < needed.ptx:
-        major, minor = needed.ptx
-        raise PtxSyntaxError(
-            f"{instruction.name} is newer than the module's .version {version[0]}.{version[1]}",
+    _require(context, legality.needs(instruction.opcode, instruction.modifiers, sources))
+
+
+def require_form(context: Context, form: Requires) -> None:
+    """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
+
+    Raises like ``require``.
+    """
+    _require(context, Needs((form.minimum_targets,), form.minimum_ptx))
+
+
+def _require(context: Context, needed: Needs) -> None:
+    name, target = context.instruction.name, context.target
+    missing = needed.missing(target)
+    if missing:
+        known = " or ".join(f"{other}{_reach(other)}" for other in missing)
+        raise Unsupported(
+            f"{name} does not exist on {target.name}",
             location=context.location(),
-            hint=f"write .version {major}.{minor} or newer",
+            hint=f"it needs {known}",
         )
-
-
-def require_target(context: Context, missing: tuple[str, ...]) -> None:
-    """Refuse the instruction in hand if it needs one of ``missing``, targets the chosen one is not."""
-    if not missing:
-        return
-    known = " or ".join(f"{name}{_reach(name)}" for name in missing)
-    raise Unsupported(
-        f"{context.instruction.name} does not exist on {context.target.name}",
-        location=context.location(),
-        hint=f"it needs {known}",
-    )
+    if context.version < needed.ptx:
+        written = "{}.{}".format(*context.version)
+        raise PtxSyntaxError(
+            f"{name} is newer than the module's .version {written}",
+            location=context.location(),
+            hint="write .version {}.{} or newer".format(*needed.ptx),
+        )
 
 
 def _reach(name: str) -> str:

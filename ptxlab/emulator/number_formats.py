@@ -23,27 +23,12 @@ ZERO_EXPONENT = -2000
 
 
 @dataclass(frozen=True, slots=True)
-class Format:
-    """A sign, ``exponent_bits`` and ``fraction_bits``, at the top of a word of ``word_bits``.
-
-    Bits of the word below the fraction are ignored (tf32). An exponent field of all zeros holds
-    zero and the subnormals, one of all ones infinities and NaNs.
-    """
+class _Fields:
+    """A sign, ``exponent_bits`` and ``fraction_bits``; an exponent field of zero holds subnormals."""
 
     name: str
-    word_bits: int
     exponent_bits: int
     fraction_bits: int
-
-    @property
-    def word(self) -> np.dtype[Any]:
-        """The dtype of raw words."""
-        return np.dtype(f"u{self.word_bits // 8}")
-
-    @property
-    def signed_word(self) -> np.dtype[Any]:
-        """The signed integer of a word's size."""
-        return np.dtype(f"i{self.word_bits // 8}")
 
     @property
     def bias(self) -> int:
@@ -54,6 +39,27 @@ class Format:
     def lowest_exponent(self) -> int:
         """The exponent of the smallest normal number, which subnormals share."""
         return 1 - self.bias
+
+
+@dataclass(frozen=True, slots=True)
+class Format(_Fields):
+    """A sign, ``exponent_bits`` and ``fraction_bits``, at the top of a word of ``word_bits``.
+
+    Bits of the word below the fraction are ignored (tf32). An exponent field of all zeros holds
+    zero and the subnormals, one of all ones infinities and NaNs.
+    """
+
+    word_bits: int
+
+    @property
+    def word(self) -> np.dtype[Any]:
+        """The dtype of raw words."""
+        return np.dtype(f"u{self.word_bits // 8}")
+
+    @property
+    def signed_word(self) -> np.dtype[Any]:
+        """The signed integer of a word's size."""
+        return np.dtype(f"i{self.word_bits // 8}")
 
     @property
     def exponent_shift(self) -> int:
@@ -127,7 +133,7 @@ class Format:
 
 
 @dataclass(frozen=True, slots=True)
-class ByteFormat:
+class ByteFormat(_Fields):
     """A number of 4 to 8 bits in a byte, its lowest bit at ``low_bit``; the byte's other bits are ignored.
 
     An exponent field of all zeros holds zero and the subnormals. ``specials`` says what else is not
@@ -135,9 +141,6 @@ class ByteFormat:
     where all bits but the sign are, "none" nothing.
     """
 
-    name: str
-    exponent_bits: int
-    fraction_bits: int
     low_bit: int = 0
     specials: Literal["ieee", "nan", "none"] = "none"
     word_bits: int = 8
@@ -146,16 +149,6 @@ class ByteFormat:
     def word(self) -> np.dtype[Any]:
         """The dtype of raw words."""
         return np.dtype(np.uint8)
-
-    @property
-    def bias(self) -> int:
-        """The exponent field of numbers from 1 to 2."""
-        return (1 << (self.exponent_bits - 1)) - 1
-
-    @property
-    def lowest_exponent(self) -> int:
-        """The exponent of the smallest normal number, which subnormals share."""
-        return 1 - self.bias
 
     def values(self, words: Array, out: Array) -> None:
         """Decode ``words`` into ``out`` (float32), exactly."""
@@ -196,10 +189,10 @@ def _decode_bytes(form: ByteFormat) -> tuple[Array, Array]:
     return signed.astype(np.float32), exponents.astype(np.int16)
 
 
-F16 = Format("f16", 16, 5, 10)
-BF16 = Format("bf16", 16, 8, 7)
-TF32 = Format("tf32", 32, 8, 10)
-F32 = Format("f32", 32, 8, 23)
+F16 = Format("f16", 5, 10, 16)
+BF16 = Format("bf16", 8, 7, 16)
+TF32 = Format("tf32", 8, 10, 32)
+F32 = Format("f32", 8, 23, 32)
 E4M3 = ByteFormat("e4m3", 4, 3, specials="nan")
 E5M2 = ByteFormat("e5m2", 5, 2, specials="ieee")
 E3M2 = ByteFormat("e3m2", 3, 2)

@@ -33,10 +33,9 @@ def prepare(module: tree.Module, target: Target) -> Program:
     declared = {f.name: f for f in module.functions} | bodies
     functions = {
         name: _function(
-            Context(target, module.source, variables.known, declared),
+            Context(target, module.version, module.source, variables.known, declared),
             function,
             variables.shared_bytes,
-            module.version,
         )
         for name, function in bodies.items()
     }
@@ -44,9 +43,7 @@ def prepare(module: tree.Module, target: Target) -> Program:
     return Program(module, target, functions, addresses, variables.in_memory)
 
 
-def _function(
-    context: Context, function: tree.Function, shared: int, version: tuple[int, int]
-) -> Function:
+def _function(context: Context, function: tree.Function, shared: int) -> Function:
     """Flatten a function, cut it into blocks, bind each instruction, and drop dead registers."""
     assert function.body is not None
     outer = Scope()
@@ -58,7 +55,7 @@ def _function(
     body = flatten(context, function.body, Scope(outer), shared)
     for instruction, scope in body.instructions:
         context.begin(instruction, scope)
-        require(context, version)
+        require(context)
     spans = _spans(body)
     flows = [Flow() for _ in spans]
     bound = [

@@ -29,8 +29,6 @@ _INTEGERS: dict[str, Callable[[Array], Array]] = {
 _LARGEST = 255 * 255
 """The largest product."""
 
-INTEGER_TYPES = tuple(_INTEGERS)
-
 
 def multiply_add_integer(
     a: Array, b: Array, c: Array, *, a_type: str, b_type: str, satfinite: bool = False

@@ -15,11 +15,11 @@ Source: MMA-Sim, arXiv 2511.10909 ("ST-FDPA", "GST-FDPA"); PTX ISA, "Block Scali
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.fused_step import OPERANDS, FusedStep, fused_sum
+from ptxlab.emulator.fused_step import OPERANDS, FusedStep, Operand, fused_sum
 from ptxlab.emulator.number_formats import (
     E2M1_PACKED,
     E4M3,
@@ -54,38 +54,23 @@ def multiply_add_scaled(
     """
     step = FusedStep.of(OPERANDS[a_type], OPERANDS[b_type], F32, rules)
     k, blocks = b.shape[0], b_scales.shape[0]
-    d = np.array(c, order="C")
-    with np.errstate(all="ignore"):
-        for part in _parts(c):
-            for start in range(0, k, step.products):
-                chunk = slice(start, start + step.products)
-                block = np.arange(k)[chunk] * blocks // k
-                terms, exponents = _scaled_products(
-                    a[:, chunk, part],
-                    b[chunk, :, part],
-                    a_scales[:, block, part],
-                    b_scales[block, :, part],
-                    step,
-                )
-                d[..., part] = _round(
-                    terms, exponents, d[..., part], step.fraction_bits, step.zero_exponent
-                )
-    return d
+
+    def terms(chunk: slice, part: slice) -> tuple[Array, Array]:
+        block = np.arange(k)[chunk] * blocks // k
+        x, x_exponent = _scaled(step.a, a[:, chunk, part], a_scales[:, block, part])
+        y, y_exponent = _scaled(step.b, b[chunk, :, part], b_scales[block, :, part])
+        products = _outer(np.multiply, x, y)
+        sums = _outer(np.add, x_exponent, y_exponent)
+        return products, np.where(products == 0, step.zero_exponent, sums)
+
+    return _accumulate(terms, c, range(0, k, step.products), step)
 
 
-def _scaled_products(
-    a: Array, b: Array, a_scales: Array, b_scales: Array, step: FusedStep
-) -> tuple[Array, Array]:
-    """Return the terms and their exponents, [k, m, n, warps]; the scales are those of each k."""
-    values, exponents = [], []
-    for form, words, scales in ((step.a, a, a_scales), (step.b, b, b_scales)):
-        value, exponent = form.decode(words)
-        scale, scale_exponent = _scale(scales, "ue8m0")
-        values.append(value * np.ldexp(scale, scale_exponent))
-        exponents.append(exponent.astype(np.int32) + scale_exponent)
-    terms = values[0].transpose(1, 0, 2)[:, :, None] * values[1][:, None]
-    sums = exponents[0].transpose(1, 0, 2)[:, :, None] + exponents[1][:, None]
-    return terms, np.where(terms == 0, step.zero_exponent, sums)
+def _scaled(form: Operand, words: Array, scales: Array) -> tuple[Array, Array]:
+    """Return the values and exponents of ``words``, of which each has a scale."""
+    values, exponents = form.decode(words)
+    scale, scale_exponents = _scale(scales, "ue8m0")
+    return values * np.ldexp(scale, scale_exponents), exponents.astype(np.int32) + scale_exponents
 
 
 def multiply_add_grouped(
@@ -106,22 +91,42 @@ def multiply_add_grouped(
     numbers. ``rules`` is the target's ``grouped4``.
     """
     k, blocks = b.shape[0], b_scales.shape[0]
+
+    def terms(chunk: slice, part: slice) -> tuple[Array, Array]:
+        block = np.arange(k)[chunk][:: rules.group] * blocks // k
+        sums, empty = _group_sums(a[:, chunk, part], b[chunk, :, part], rules.group)
+        left, left_exponent = _scale(a_scales[:, block, part], scale_type)
+        right, right_exponent = _scale(b_scales[block, :, part], scale_type)
+        scale = _outer(np.multiply, left, right)
+        exponents = _outer(np.add, left_exponent, right_exponent)
+        groups = sums * np.ldexp(scale, exponents)
+        return groups, np.where(empty | (scale == 0), rules.zero_exponent, exponents)
+
+    return _accumulate(terms, c, range(0, k, rules.chunk), rules)
+
+
+def _outer(operation: np.ufunc, left: Array, right: Array) -> Array:
+    """Combine [m, k, warps] with [k, n, warps] to [k, m, n, warps]."""
+    result: Array = operation(left.transpose(1, 0, 2)[:, :, None], right[:, None])
+    return result
+
+
+def _accumulate(
+    terms: Callable[[slice, slice], tuple[Array, Array]],
+    c: Array,
+    starts: range,
+    rules: FusedStep | GroupedDotProduct,
+) -> Array:
+    """Add to ``c`` step by step the terms (values, exponents) of a slice of k and one of the warps."""
     d = np.array(c, order="C")
     with np.errstate(all="ignore"):
-        for part in _parts(c):
-            for start in range(0, k, rules.chunk):
-                chunk = slice(start, start + rules.chunk)
-                block = np.arange(k)[chunk][:: rules.group] * blocks // k
-                sums, empty = _group_sums(a[:, chunk, part], b[chunk, :, part], rules.group)
-                left, left_exponent = _scale(a_scales[:, block, part], scale_type)
-                right, right_exponent = _scale(b_scales[block, :, part], scale_type)
-                scale = left.transpose(1, 0, 2)[:, :, None] * right[:, None]
-                exponents = left_exponent.transpose(1, 0, 2)[:, :, None] + right_exponent[:, None]
-                terms = sums * np.ldexp(scale, exponents)
-                exponents = np.where(empty | (scale == 0), rules.zero_exponent, exponents)
-                d[..., part] = _round(
-                    terms, exponents, d[..., part], rules.fraction_bits, rules.zero_exponent
-                )
+        for first in range(0, c.shape[2], _WARPS):
+            part = slice(first, first + _WARPS)
+            for start in starts:
+                addend = F32.decode(d[..., part])
+                found = terms(slice(start, start + starts.step), part)
+                total = fused_sum(*found, *addend, rules.fraction_bits, rules.zero_exponent)
+                d[..., part] = round_any(total, F32)
     return d
 
 
@@ -145,13 +150,3 @@ def _scale(words: Array, scale_type: str) -> tuple[Array, Array]:
     exponents = np.where(exponents == ZERO_EXPONENT, 0, exponents).astype(np.int32)
     exponents = np.where(np.isnan(values), 0, exponents)
     return np.ldexp(values, -exponents), exponents
-
-
-def _round(terms: Array, exponents: Array, c: Array, fraction_bits: int, zero: int) -> Array:
-    total = fused_sum(terms, exponents, *F32.decode(c), fraction_bits, zero)
-    return round_any(total, F32)
-
-
-def _parts(c: Array) -> Iterator[slice]:
-    for start in range(0, c.shape[2], _WARPS):
-        yield slice(start, start + _WARPS)

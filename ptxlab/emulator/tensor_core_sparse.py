@@ -1,9 +1,10 @@
 """Sparse matrix multiply-add: A stores only some of each few numbers along k, and says which.
 
-A stored number of A is multiplied with the number of B at its place, and the numbers of B that have
-none are never looked at, so that an infinity among them does no harm. This module picks them. The
-picked numbers differ from row to row of A, so every row becomes a product of its own with k halved,
-and the functions for dense products compute all of them.
+What it says is read by ``ptxlab.isa.sparse``; here it is carried out. A stored number of A is
+multiplied with the number of B at its place, and the numbers of B that have none are never looked at,
+so that an infinity among them does no harm. The picked numbers differ from row to row of A, so every
+row becomes a product of its own with k halved, and the functions for dense products compute all of
+them.
 
 So a step here fuses as many *stored* products as a dense step does products, in the order in which
 they are stored: HMMA.SP and QMMA.SP take twice the k of the dense instruction with the same registers
@@ -21,58 +22,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.emulator.number_formats import Array
-
-
-@dataclass(frozen=True, slots=True)
-class Sparsity:
-    """What the four bits of metadata of a window along k say: the places in it that are stored.
-
-    ``places`` has an entry for each of the bit patterns that PTX gives a meaning.
-    """
-
-    name: str
-    window: int
-    places: dict[int, tuple[int, ...]]
-
-    @property
-    def stored(self) -> int:
-        """Numbers stored of each window."""
-        return self.window // 2
-
-
-_TWO: dict[int, tuple[int, ...]] = {
-    i | j << 2: (i, j) for i in range(4) for j in range(4) if i != j
-}
-
-SPARSITY = {
-    sparsity.name: sparsity
-    for sparsity in (
-        Sparsity("2:4", 4, _TWO),
-        Sparsity("1:2", 2, {0b0100: (0,), 0b1110: (1,)}),
-        Sparsity("4:8", 8, {x: (2 * i, 2 * i + 1, 2 * j, 2 * j + 1) for x, (i, j) in _TWO.items()}),
-    )
-}
-"""By name: 2:4 (f16, bf16, 8 bits), 1:2 (tf32), 4:8 in pairs (4 bits)."""
-
-
-def stored_places(metadata: Array, sparsity: Sparsity) -> Array:
-    """Return the k of every stored number, [m, stored, warps].
-
-    ``metadata`` is [m, windows, warps], four bits each. Raises ``ValueError`` for bits that PTX leaves
-    undefined. (``::ordered_metadata`` allows only increasing indices.)
-    """
-    wrong = ~np.isin(metadata, tuple(sparsity.places))
-    if wrong.any():
-        m, window, warp = (int(at[0]) for at in np.nonzero(wrong))
-        bits = int(metadata[m, window, warp])
-        raise ValueError(f"metadata 0b{bits:04b} of row {m} has no meaning for {sparsity.name}")
-    rows, windows, warps = metadata.shape
-    table = np.zeros((16, sparsity.stored), np.intp)
-    for bits, places in sparsity.places.items():
-        table[bits] = places
-    inside = np.moveaxis(table[metadata], -1, 2)
-    base = (np.arange(windows) * sparsity.window)[:, None, None]
-    return (base + inside).reshape(rows, windows * sparsity.stored, warps)
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,10 +55,3 @@ class Rows:
         """Turn D [1, n, m * warps] back into [m, n, warps]."""
         m, _, warps = self.places.shape
         return np.ascontiguousarray(d.reshape(d.shape[1], m, warps).transpose(1, 0, 2))
-
-
-def expand(a: Array, places: Array, k: int) -> Array:
-    """Return A with its zeros, [m, k, warps], from what is stored and where."""
-    dense = np.zeros((a.shape[0], k, a.shape[2]), a.dtype)
-    np.put_along_axis(dense, places, a, axis=1)
-    return dense

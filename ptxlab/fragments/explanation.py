@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ptxlab.errors import ToolchainError
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled, compiled, emulated, hardware
 from ptxlab.isa.entry import Entry
@@ -12,7 +13,6 @@ from ptxlab.isa.instruction import MatrixInstruction
 from ptxlab.isa.rules import arithmetic
 from ptxlab.isa.signature import Operand, signature
 from ptxlab.isa.targets import TARGETS, Arithmetic
-from ptxlab.toolchain.absent import ToolAbsent
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,11 +41,11 @@ def explain(found: Sequence[Entry], targets: Sequence[str] = ()) -> Explanation:
     entry = found[0]
     form = entry.form
     sass: tuple[Compiled, ...] = ()
-    absent = None
+    reason = None
     try:
         sass = compiled(entry, targets or _generations(entry))
-    except ToolAbsent as error:
-        absent = str(error)
+    except ToolchainError as error:  # absent, or older than the instruction
+        reason = error.message.splitlines()[0]
     return Explanation(
         entry,
         tuple(found[1:]),
@@ -56,7 +56,7 @@ def explain(found: Sequence[Entry], targets: Sequence[str] = ()) -> Explanation:
         entry.name in emulated([entry]),
         hardware().get(entry.name),
         sass,
-        absent,
+        reason,
     )
 
 

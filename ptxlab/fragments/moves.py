@@ -12,8 +12,12 @@ from dataclasses import dataclass
 
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction
+from ptxlab.isa.bit_fields import Variable, derive
 
 CONVERSIONS = {
+    ("f16", "f16"): "",
+    ("f16", "e4m3"): "cvt.rn.satfinite.e4m3x2.f16x2",
+    ("f16", "e5m2"): "cvt.rn.satfinite.e5m2x2.f16x2",
     ("f32", "f16"): "cvt.rn.f16x2.f32",
     ("f32", "bf16"): "cvt.rn.bf16x2.f32",
     ("f32", "tf32"): "cvt.rna.tf32.f32",
@@ -22,24 +26,31 @@ CONVERSIONS = {
     ("s32", "s8"): "cvt.pack.sat.s8.s32.b32",
     ("s32", "u8"): "cvt.pack.sat.u8.s32.b32",
 }
-"""The instruction that converts one number of D, or packs two, the first into the upper half."""
+"""What converts one register of D, or packs two, the first into the upper half; "" if nothing need."""
 _BYTES = 4
 
 Word = tuple[int, int]
 """A register of D: tile and register."""
-Source = tuple[int, Word, int]
-"""Lane, register of D and element of it."""
+Item = tuple[int, int, int]
+"""An element of a lane's share of D: tile, register, element of it."""
+Source = tuple[int, Item]
+"""Lane, and what it has."""
 
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """A register of elements of A's type, in the lane that has them: of ``words``, low bits first.
+    """A register of elements of A's type, in the lane that has them: of ``items``, low bits first.
 
     ``whole`` says that it is a register of D as it stands.
     """
 
-    words: tuple[Word, ...]
-    whole: bool
+    items: tuple[Item, ...]
+    whole: bool = False
+
+    @property
+    def words(self) -> tuple[Word, ...]:
+        """The registers of D that hold the elements."""
+        return tuple(dict.fromkeys((tile, register) for tile, register, _ in self.items))
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,8 +69,8 @@ class Move:
     @property
     def kinds(self) -> tuple[str, ...]:
         """What it takes: none, or some of convert, pack, shuffle and prmt."""
-        single = len(self.packed[0].words) == 1
-        packs = () if self.packed[0].whole else ("convert",) if single else ("pack",)
+        packed = self.packed[0]
+        packs = () if packed.whole else ("convert",) if len(packed.items) == 1 else ("pack",)
         return (*packs, *(("shuffle", "prmt") if self.shuffles else ())) or ("none",)
 
 
@@ -105,11 +116,11 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
             f"A of {following.name} is compressed", hint="take a dense mma as the next"
         )
     d, a = first.operand("D"), following.operand("A")
-    if d.dtype != a.dtype and (d.dtype, a.dtype) not in CONVERSIONS:
+    if (d.dtype, a.dtype) not in CONVERSIONS:
         known = ", ".join(f"{source} to {target}" for source, target in CONVERSIONS)
         raise Unsupported(
             f"no moves from D of {d.dtype} to A of {a.dtype}",
-            hint=f"there are some from {known}, and between equal types",
+            hint=f"there are some from {known}",
         )
     if d.rows != a.rows or a.cols % d.cols or d.matrices > 1 or a.matrices > 1:
         raise PtxlabError(
@@ -118,6 +129,67 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
         )
     found = tuple(_move(d, a, register) for register in range(a.registers_per_lane))
     return Moves(first, following, a.cols // d.cols, found)
+
+
+@dataclass(frozen=True, slots=True)
+class Permuted:
+    """Moves without shuffles, that make A with its columns in another order.
+
+    Column k of it is column ``columns[k]`` of the D side by side. The product is the same if row k of
+    B is what row ``columns[k]`` was: the order in which k is summed is free, but for rounding.
+    """
+
+    moves: Moves
+    columns: tuple[int, ...]
+
+    @property
+    def formula(self) -> str:
+        """Return the column as a formula of ``k``."""
+        bits = (len(self.columns) - 1).bit_length()
+        k, column = Variable("k", bits), Variable("column", bits)
+        found = derive((k,), (column,), lambda at: {"column": self.columns[at["k"]]})
+        return found.outputs[0].expression
+
+
+def permuted(found: Moves) -> Permuted:
+    """Return the moves for the order of columns in which every lane keeps what it has.
+
+    The elements of a row that a lane has in D fill its places in A of the same row, both in order of
+    columns. Raises Unsupported where rows would differ in their order.
+    """
+    d, a = found.d, found.a
+    columns: dict[int, int] = {}
+    items: list[list[list[Item]]] = []
+    for lane in range(LANES):
+        held = _by_row(d, lane, found.tiles)
+        places = _by_row(a, lane, 1)
+        registers: list[list[Item]] = [
+            [(0, 0, 0)] * a.elements_per_register for _ in range(a.registers_per_lane)
+        ]
+        for row, in_a in places.items():
+            for (column, (_, register, element)), (source, item) in zip(
+                in_a, held.get(row, []), strict=True
+            ):
+                registers[register][element] = item
+                if columns.setdefault(column, source) != source:
+                    raise Unsupported("rows of A would be in different orders")
+        items.append(registers)
+    if any(registers != items[0] for registers in items):
+        raise Unsupported("lanes would pack different registers")
+    packed = (Move(r, (Packed(tuple(each)),)) for r, each in enumerate(items[0]))
+    order = tuple(columns[k] for k in range(a.cols))
+    return Permuted(Moves(found.first, found.following, found.tiles, tuple(packed)), order)
+
+
+def _by_row(layout: FragmentLayout, lane: int, tiles: int) -> dict[int, list[tuple[int, Item]]]:
+    """Return (column, place) of what a lane holds of matrices side by side, by row, in order."""
+    rows: dict[int, list[tuple[int, Item]]] = {}
+    for tile in range(tiles):
+        for register, elements in enumerate(layout.table()[lane].tolist()):
+            for element, (row, col) in enumerate(elements):
+                place = (col + tile * layout.cols, (tile, register, element))
+                rows.setdefault(row, []).append(place)
+    return {row: sorted(places) for row, places in rows.items()}
 
 
 def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[Source]]:
@@ -129,38 +201,25 @@ def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[S
             row, col = (int(index) for index in a.element(lane, register, i))
             tile, within = divmod(col, d.cols)
             (place,) = d.registers(row, within)
-            elements.append((place.lane, (tile, place.register), place.element))
+            elements.append((place.lane, (tile, place.register, place.element)))
         found.append(elements)
     return found
 
 
 def _move(d: FragmentLayout, a: FragmentLayout, register: int) -> Move:
     sources = _sources(d, a, register)
-    stays = all(source[0] == lane for lane, each in enumerate(sources) for source in each)
-    constant = all([s[1:] for s in each] == [s[1:] for s in sources[0]] for each in sources)
-    if stays and constant:
-        return Move(register, (_packed(sources[0], d, a),))
-    if d.elements_per_register > 1:
-        raise Unsupported(
-            f"no moves from D of {d.elements_per_register} {d.dtype} a register to A of {a.dtype}",
-            hint="an f32 accumulator has them",
-        )
-    words = sorted({word for each in sources for _, word, _ in each})
+    stays = all(source == lane for lane, each in enumerate(sources) for source, _ in each)
+    first = tuple(item for _, item in sources[0])
+    if stays and all(tuple(item for _, item in each) == first for each in sources):
+        return Move(register, (Packed(first, d.dtype == a.dtype),))
+    items = sorted({item for each in sources for _, item in each})
     size = a.elements_per_register
-    packed = tuple(Packed(tuple(words[i : i + size]), False) for i in range(0, len(words), size))
-    wanted = [[(words.index(w) // size, lane) for lane, w, _ in each] for each in sources]
+    packed = tuple(Packed(tuple(items[i : i + size])) for i in range(0, len(items), size))
+    wanted = [[(items.index(item), lane) for lane, item in each] for each in sources]
     columns = [tuple(each[i] for each in wanted) for i in range(size)]
     shuffles = _shuffles(columns, len(packed))
-    selectors = tuple(
-        _selector(each, [words.index(w) for _, w, _ in sources[lane]], lane, shuffles, size)
-        for lane, each in enumerate(wanted)
-    )
+    selectors = tuple(_selector(each, lane, shuffles, size) for lane, each in enumerate(wanted))
     return Move(register, packed, shuffles, selectors)
-
-
-def _packed(elements: list[Source], d: FragmentLayout, a: FragmentLayout) -> Packed:
-    words = tuple(dict.fromkeys(word for _, word, _ in elements))
-    return Packed(words, d.dtype == a.dtype)
 
 
 def _shuffles(
@@ -176,19 +235,22 @@ def _shuffles(
 
 def _selector(
     wanted: list[tuple[int, int]],
-    words: list[int],
     lane: int,
     shuffles: tuple[tuple[int, tuple[int, ...]], ...],
     size: int,
 ) -> int:
-    """Return the ``prmt`` selector of a lane: four hexadecimal digits, the lowest byte last."""
+    """Return the ``prmt`` selector of a lane: four hexadecimal digits, the lowest byte last.
+
+    ``wanted`` are the place among all packed elements, and the lane, of each element of the register.
+    """
     width = _BYTES // size
     selector = 0
-    for i, ((number, source), word) in enumerate(zip(wanted, words, strict=True)):
+    for i, (place, source) in enumerate(wanted):
+        number, within = divmod(place, size)
         which = next(
             n for n, (p, lanes) in enumerate(shuffles) if p == number and lanes[lane] == source
         )
         for byte in range(width):
-            digit = _BYTES * which + width * (word % size) + byte
+            digit = _BYTES * which + width * within + byte
             selector |= digit << 4 * (width * i + byte)
     return selector

@@ -41,8 +41,8 @@ def _word(word: Word) -> str:
 def _body(found: Moves) -> Iterator[str]:
     """Yield the statements: packing, source lanes and selectors, then shuffles and permutations."""
     shuffled = any(move.shuffles for move in found.moves)
-    conversion = CONVERSIONS.get((found.d.dtype, found.a.dtype), "")
-    if found.a.bits == 8 and found.d.dtype == "f32":
+    conversion = CONVERSIONS[found.d.dtype, found.a.dtype]
+    if found.a.bits == 8 and found.d.dtype != "s32":
         yield ".reg .b16 low, high;"
     if not shuffled:
         for move in found.moves:
@@ -78,10 +78,14 @@ def _pack(packed: Packed, name: str, conversion: str, a: FragmentLayout) -> Iter
     words = [_word(word) for word in packed.words]
     if packed.whole:
         yield f"mov.b32 {name}, {words[0]};"
-    elif len(words) == 1:
+    elif len(packed.items) == 1:
         yield f"{conversion} {name}, {words[0]};"
-    elif len(words) == 2:
+    elif len(words) == 2 and len(packed.items) == 2:
         yield f"{conversion} {name}, {words[1]}, {words[0]};"
+    elif len(words) == 2:
+        yield f"{conversion} low, {words[0]};"
+        yield f"{conversion} high, {words[1]};"
+        yield f"mov.b32 {name}, {{low, high}};"
     elif conversion.startswith("cvt.pack"):
         yield f"{conversion} {name}, {words[3]}, {words[2]}, 0;"
         yield f"{conversion} {name}, {words[1]}, {words[0]}, {name};"

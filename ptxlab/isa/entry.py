@@ -7,9 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxlab.isa.catalog import INSTRUCTIONS, UnknownInstruction
-from ptxlab.isa.instruction import MatrixInstruction, Version, alternatives
+from ptxlab.isa.instruction import MatrixInstruction, Needing, Version
 from ptxlab.isa.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
-from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.isa.wmma import WMMA_MOVES, WmmaMove
 
 Form = MatrixInstruction | LdMatrix | StMatrix | MovMatrix | WmmaMove
@@ -18,7 +17,7 @@ _SUGGESTED = 3
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class Entry(Needing):
     """One instruction: the record of its own table, and what it has in common with all others.
 
     ``section`` is the title of the PTX ISA's section on it; ``family`` is one of ``FAMILIES``.
@@ -26,7 +25,6 @@ class Entry:
 
     family: str
     form: Form
-    minimum_targets: tuple[str, ...]
     section: str
 
     @property
@@ -40,37 +38,26 @@ class Entry:
         return self.form.minimum_ptx
 
     @property
-    def minimum_target(self) -> str:
-        """The lowest targets, as a person would say them."""
-        return alternatives(self.minimum_targets)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The names of the known targets that run it."""
-        return tuple(name for name, target in TARGETS.items() if self.runs_on(target))
-
-    def runs_on(self, target: Target) -> bool:
-        """Say whether ``target`` has the instruction."""
-        return any(target.runs(needed) for needed in self.minimum_targets)
+    def minimum_targets(self) -> tuple[str, ...]:
+        """The lowest targets that run it, one a family."""
+        return self.form.minimum_targets
 
 
 def _entries() -> Iterator[Entry]:
     for instruction in INSTRUCTIONS:
-        yield Entry(
-            instruction.family, instruction, instruction.minimum_targets, instruction.section
-        )
+        yield Entry(instruction.family, instruction, instruction.section)
     for move in WMMA_MOVES:
         stores = move.opcode.startswith("wmma.store")
         title = "Store Instruction: wmma.store" if stores else "Load Instruction: wmma.load"
-        yield Entry("wmma", move, (move.minimum_target,), f"Warp-level Matrix {title}")
+        yield Entry("wmma", move, f"Warp-level Matrix {title}")
     for load in LDMATRIX:
         title = "Warp-level matrix load instruction: ldmatrix"
-        yield Entry("ldmatrix", load, load.minimum_targets, title)
+        yield Entry("ldmatrix", load, title)
     for store in STMATRIX:
         title = "Warp-level matrix store instruction: stmatrix"
-        yield Entry("stmatrix", store, store.minimum_targets, title)
+        yield Entry("stmatrix", store, title)
     title = "Warp-level matrix transpose instruction: movmatrix"
-    yield Entry("movmatrix", MOVMATRIX, (MOVMATRIX.minimum_target,), title)
+    yield Entry("movmatrix", MOVMATRIX, title)
 
 
 ENTRIES: tuple[Entry, ...] = tuple(_entries())
@@ -96,6 +83,8 @@ def _nearest(parts: list[str]) -> tuple[str, ...]:
     known = {part for entry in ENTRIES for part in _parts(entry)}
     alike = [difflib.get_close_matches(part, known, n=1) for part in parts]
     wanted = [near[0] for near in alike if near]
+    if not wanted:
+        return FAMILIES
 
     def held(entry: Entry) -> int:
         return sum(part in _parts(entry) for part in wanted)

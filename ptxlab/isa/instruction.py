@@ -27,8 +27,8 @@ class Requires(Protocol):
         ...
 
     @property
-    def minimum_target(self) -> str:
-        """The lowest targets that run it, as a person would say them."""
+    def minimum_targets(self) -> tuple[str, ...]:
+        """The lowest targets that run it, one a family."""
         ...
 
     @property
@@ -36,13 +36,33 @@ class Requires(Protocol):
         """What ``.version`` must be at least."""
         ...
 
-    def runs_on(self, target: Target) -> bool:
+
+class Needing:
+    """What follows from the targets a form needs."""
+
+    __slots__ = ()
+
+    @property
+    def minimum_target(self: Requires) -> str:
+        """The lowest targets, as a person would say them: ``sm_80``, or ``sm_100f or sm_120f``."""
+        return alternatives(self.minimum_targets)
+
+    @property
+    def targets(self: Requires) -> tuple[str, ...]:
+        """The names of the known targets that run it."""
+        return tuple(name for name, target in TARGETS.items() if _runs(self, target))
+
+    def runs_on(self: Requires, target: Target) -> bool:
         """Say whether ``target`` has the instruction."""
-        ...
+        return _runs(self, target)
+
+
+def _runs(form: Requires, target: Target) -> bool:
+    return any(target.runs(needed) for needed in form.minimum_targets)
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixInstruction(Pictured):
+class MatrixInstruction(Pictured, Needing):
     """One matrix instruction, D = A * B + C over a warp.
 
     ``m``, ``n``, ``k`` is the shape: A is m x k, B is k x n, C and D are m x n. ``a_type``,
@@ -78,20 +98,6 @@ class MatrixInstruction(Pictured):
     def shape(self) -> str:
         """The shape as the instruction spells it, ``m16n8k16``."""
         return f"m{self.m}n{self.n}k{self.k}"
-
-    @property
-    def minimum_target(self) -> str:
-        """The lowest targets, as a person would say them: ``sm_80``, or ``sm_100f or sm_120f``."""
-        return alternatives(self.minimum_targets)
-
-    @property
-    def targets(self) -> tuple[str, ...]:
-        """The names of the known targets that run the instruction."""
-        return tuple(name for name, target in TARGETS.items() if self.runs_on(target))
-
-    def runs_on(self, target: Target) -> bool:
-        """Say whether ``target`` has the instruction."""
-        return any(target.runs(needed) for needed in self.minimum_targets)
 
     def operand(self, name: str) -> FragmentLayout:
         """Return the layout of operand A, B, C or D. Raises KeyError for any other name."""

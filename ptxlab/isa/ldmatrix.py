@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
-from ptxlab.isa.instruction import SM_10X_TO_12X, Version, alternatives
+from ptxlab.isa.instruction import SM_10X_TO_12X, Needing, Version
 from ptxlab.isa.targets import Target
 
 ROWS = 8
@@ -26,7 +26,7 @@ PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class _Move:
+class _Move(Needing):
     """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``."""
 
     matrices: int
@@ -73,11 +73,6 @@ class _Move:
         return SM_10X_TO_12X if self.bits == 8 else self._since[0]
 
     @property
-    def minimum_target(self) -> str:
-        """The lowest targets, as a person would say them."""
-        return alternatives(self.minimum_targets)
-
-    @property
     def minimum_ptx(self) -> Version:
         """What ``.version`` must be at least."""
         return (8, 6) if self.bits == 8 else self._since[1]
@@ -86,10 +81,6 @@ class _Move:
     def _since(self) -> tuple[tuple[str, ...], Version]:
         """The target and PTX version that brought the 16-bit forms."""
         return ("sm_75",), (6, 5)
-
-    def runs_on(self, target: Target) -> bool:
-        """Say whether ``target`` has the instruction."""
-        return any(target.runs(needed) for needed in self.minimum_targets)
 
     def address_lane(self, matrix: int, row: int) -> int:
         """Return the lane whose address operand is the address of ``row`` of ``matrix``."""
@@ -143,11 +134,11 @@ class StMatrix(_Move):
 
 
 @dataclass(frozen=True, slots=True)
-class MovMatrix:
+class MovMatrix(Needing):
     """``movmatrix``: a lane gives two elements of a row and gets two of a column."""
 
     name: str = "movmatrix.sync.aligned.m8n8.trans.b16"
-    minimum_target: str = "sm_75"
+    minimum_targets: tuple[str, ...] = ("sm_75",)
     minimum_ptx: Version = (7, 8)
 
     @property
@@ -159,10 +150,6 @@ class MovMatrix:
     def destination(self) -> FragmentLayout:
         """The layout of the same matrix, not transposed, in the destination register."""
         return FragmentLayout("d", "b", ROWS, ROWS, "b16", 16)
-
-    def runs_on(self, target: Target) -> bool:
-        """Say whether ``target`` has the instruction."""
-        return target.runs(self.minimum_target)
 
 
 LDMATRIX: tuple[LdMatrix, ...] = (

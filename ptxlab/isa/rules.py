@@ -1,4 +1,4 @@
-"""Which of a target's arithmetics a matrix instruction uses, and what that means in words.
+"""Which of a target's floating-point arithmetics a matrix instruction uses, and that in words.
 
 Source: see ``ptxlab.isa.targets``.
 """
@@ -8,8 +8,25 @@ from __future__ import annotations
 from ptxlab.isa.instruction import MatrixInstruction
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDotProduct
 
+Rules = DotProduct | UnpackedDotProduct | GroupedDotProduct
+
 _INTEGERS = ("s8", "u8", "s4", "u4")
 _DIRECTIONS = {"rn": "to nearest even", "rz": "toward zero", "rm": "down", "rp": "up"}
+
+
+def floating(form: MatrixInstruction, target: Target) -> Rules | None:
+    """Return how ``target`` adds up products of ``form``, whose A is of floating-point numbers but f64.
+
+    None where its tensor cores have no such product.
+    """
+    known = target.arithmetic
+    if form.a_type == "f16" and (form.family, form.k) == ("mma", 4):
+        return known.m8n8k4
+    if form.a_type == "tf32" and form.family == "wmma":
+        return known.wmma_tf32
+    if form.a_type in ("f16", "bf16", "tf32"):
+        return known.dot16
+    return known.grouped4 if form.operand("B").bits == 4 else known.dot8
 
 
 def arithmetic(form: MatrixInstruction, target: Target) -> str:
@@ -24,7 +41,7 @@ def arithmetic(form: MatrixInstruction, target: Target) -> str:
     if form.a_type == "f64":
         direction = _DIRECTIONS[form.rounding]
         return f"fused multiply-adds in increasing k, each rounded {direction}"
-    rules = _floating(form, target)
+    rules = floating(form, target)
     if rules is None:
         return "no tensor-core instruction: float32 operations, each rounded to nearest even"
     if isinstance(rules, GroupedDotProduct):
@@ -39,19 +56,6 @@ def arithmetic(form: MatrixInstruction, target: Target) -> str:
             "then C is added, rounding to nearest even"
         )
     return _steps(form, rules)
-
-
-def _floating(
-    form: MatrixInstruction, target: Target
-) -> DotProduct | UnpackedDotProduct | GroupedDotProduct | None:
-    known = target.arithmetic
-    if form.a_type == "f16" and (form.family, form.k) == ("mma", 4):
-        return known.m8n8k4
-    if form.a_type == "tf32" and form.family == "wmma":
-        return known.wmma_tf32
-    if form.a_type in ("f16", "bf16", "tf32"):
-        return known.dot16
-    return known.grouped4 if form.operand("B").bits == 4 else known.dot8
 
 
 def _steps(form: MatrixInstruction, rules: DotProduct) -> str:

@@ -14,9 +14,8 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
-from ptxlab.isa.instruction import MatrixInstruction, Version, container_bits
+from ptxlab.isa.instruction import MatrixInstruction, Needing, Version, container_bits
 from ptxlab.isa.mma import every
-from ptxlab.isa.targets import Target
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8
@@ -107,7 +106,7 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
 
 
 @dataclass(frozen=True, slots=True)
-class WmmaMove:
+class WmmaMove(Needing):
     """One ``wmma.load`` of operand A, B or C, or ``wmma.store`` of D, for a matrix in some order.
 
     The instruction's state space and its stride operand are no part of the form; ``name`` is the
@@ -117,7 +116,7 @@ class WmmaMove:
     layout: FragmentLayout
     shape: str
     order: str
-    minimum_target: str
+    minimum_targets: tuple[str, ...]
     minimum_ptx: Version
 
     @property
@@ -131,10 +130,6 @@ class WmmaMove:
         """The full instruction."""
         where = f"{self.order}.{self.shape}.shared.{self.layout.dtype}"
         return f"{self.opcode}.sync.aligned.{where}"
-
-    def runs_on(self, target: Target) -> bool:
-        """Say whether ``target`` has the instruction."""
-        return target.runs(self.minimum_target)
 
 
 def _moves() -> Iterator[WmmaMove]:
@@ -151,7 +146,7 @@ def _moves() -> Iterator[WmmaMove]:
                     _layout(operand, shape, types[operand]),
                     "m{}n{}k{}".format(*shape),
                     order,
-                    line.target,
+                    (line.target,),
                     line.minimum_ptx,
                 )
                 found.setdefault(move.name, move)

@@ -51,7 +51,7 @@ def _instruction(device: Device, products: DotProducts) -> MatrixInstruction:
         form
         for form in MMA
         if (form.a_type, form.b_type, form.c_type, form.d_type) == types
-        and device.target.runs(form.minimum_target)
+        and form.runs_on(device.target)
     ]
     longest = max(forms, key=lambda form: form.k, default=None)
     if longest is None or not resources.shipped(_program(longest)):

@@ -47,7 +47,7 @@ class Model:
                 acc=products.acc,
                 target=TARGETS[self.targets[0]],
             )
-            steps += (_shifted(step, piece.start) for step in found.steps)
+            steps += (_shifted(step, piece.start) for step in found)
         return tuple(steps)
 
 

@@ -111,7 +111,7 @@ def _operand_json(operand: Operand) -> dict[str, Any]:
 
 def _compiled(found: Explanation) -> list[str]:
     if found.not_compiled:
-        return [f"  not tried: {found.not_compiled.splitlines()[0]}"]
+        return [f"  unknown: {found.not_compiled}"]
     return _indented([(", ".join(one.targets), _sass(one)) for one in found.compiled])
 
 

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from ptxlab.fragments.code import code
-from ptxlab.fragments.moves import Move, Moves
+from ptxlab.fragments.moves import Move, Moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Place
 from ptxlab.isa.bit_fields import BitFields, of_fragment
@@ -43,6 +43,8 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
         which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
         at = f"{found.row},{found.col}"
         title = f"D[{at}] = C[{at}] + the sum of the products{which}"
+        if form.metadata or form.scales:
+            title += f" ({_selectors(form)} 0)"
         ends = [
             f"{name}[{at}]  {_held(form.operand(name), places)}"
             for name, places in (("D", found.d), ("C", found.c))
@@ -82,10 +84,16 @@ def trace_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
     }
 
 
+def _selectors(form: MatrixInstruction) -> str:
+    """Return what an operand of the instruction could choose otherwise."""
+    sparse = ["sparsity selector"] if form.metadata else []
+    return ", ".join([*sparse, *(["byte-id, thread-id"] if form.scales else [])])
+
+
 def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
     a, b = (found.instruction.operand(name) for name in "AB")
     scales = [
-        f"scaled by {name} in lane {lane} byte {byte}"
+        f"scale of {name} in lane {lane} byte {byte}"
         for name, (lane, byte) in zip("AB", term.scales, strict=False)
     ]
     for number, (k, places) in enumerate(zip(term.b_rows, term.b, strict=True)):
@@ -243,7 +251,16 @@ def moves_text(found: Moves) -> str:
     tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
     title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
     rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m)] for m in found.moves]
-    return "\n".join([title, *_left(rows), "", ptx(found)])
+    lines = [title, *_left(rows), "", ptx(found)]
+    if any(move.shuffles for move in found.moves):
+        other = permuted(found)
+        lines += [
+            "Without shuffles, if B is loaded so that its row k is row p of before, with",
+            f"p = {other.formula}:",
+            "",
+            ptx(other.moves),
+        ]
+    return "\n".join(lines)
 
 
 def _origin(move: Move) -> str:
@@ -254,7 +271,12 @@ def _origin(move: Move) -> str:
 
 
 def moves_json(found: Moves) -> dict[str, Any]:
-    """Return the same as JSON data; of every shuffle the source lane of each lane."""
+    """Return the same as JSON data; of every shuffle the source lane of each lane.
+
+    ``permuted`` is the way without shuffles, null where there are none anyway.
+    """
+    shuffled = any(move.shuffles for move in found.moves)
+    other = permuted(found) if shuffled else None
     return {
         "schema": MOVES,
         "from": found.first.name,
@@ -277,6 +299,12 @@ def moves_json(found: Moves) -> dict[str, Any]:
             for move in found.moves
         ],
         "ptx": ptx(found),
+        "permuted": other
+        and {
+            "columns": list(other.columns),
+            "formula": other.formula,
+            "ptx": ptx(other.moves),
+        },
     }
 
 

@@ -82,7 +82,7 @@ def test_every_full_name_finds_itself() -> None:
     [
         ("ldmatrx.x4", "ldmatrix.sync.aligned.m8n8.x4.shared.b16"),
         ("mma.m16n8k16.e3m2", "mma.sync.aligned.m16n8k16.row.col"),
-        ("nonsense", "mma.sync.aligned.m16n8k16"),
+        ("nonsense", "mma, mma.block_scale, mma.sp"),
     ],
 )
 def test_an_unknown_name_gets_near_ones(
@@ -108,4 +108,4 @@ def test_without_the_tools_the_reason_is_given(
     monkeypatch.setattr(explanation, "compiled", absent)
     assert explain(capsys, "movmatrix")["not_compiled"].startswith("nvdisasm is not available")
     assert main(["explain", "movmatrix"]) == 0
-    assert "not tried: nvdisasm is not available: no wheel" in capsys.readouterr().out
+    assert "unknown: nvdisasm is not available: no wheel" in capsys.readouterr().out

@@ -37,7 +37,9 @@ def test_a_trace_says_what_metadata_and_scales_decide(capsys: pytest.CaptureFixt
     assert "as metadata in lane 12 bits 1:0 says" in sparse
     assert sparse.count(" or ") == 3 * 16
     scaled = ask(capsys, "--op", "m16n8k64", "--dtype", "e2m1", "--trace", "9,2")
-    assert "scaled by A in lane 5 byte 1, scaled by B in lane 8 byte 1" in scaled
+    assert "scale of A in lane 5 byte 1, scale of B in lane 8 byte 1" in scaled
+    assert "(byte-id, thread-id 0)\n" in scaled
+    assert "(sparsity selector 0)\n" in sparse
 
 
 def test_a_register_with_its_bits(capsys: pytest.CaptureFixture[str]) -> None:
@@ -74,6 +76,10 @@ def test_moves(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["tiles"] == 4
     assert found["registers"][0]["kinds"] == ["pack", "shuffle", "prmt"]
     assert len(found["registers"][0]["shuffles"][0]["source_lanes"]) == 32
+    assert found["permuted"]["columns"][:8] == [0, 1, 8, 9, 2, 3, 10, 11]
+    assert ask_json(capsys, "--moves")["permuted"] is None
+    text = ask(capsys, "--op", "m16n8k8", "--dtype", "tf32", "--moves")
+    assert "p = (k >> 2) + 2 * (k & 3):" in text
 
 
 def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(

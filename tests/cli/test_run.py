@@ -299,3 +299,24 @@ def test_auto_says_which_device_ran_and_why(
 
 def test_merging_keeps_the_order_and_takes_the_last() -> None:
     assert merged(["a=1", "b=2"], ["b=3", "c=4"]) == ["a=1", "b=3", "c=4"]
+
+
+PRINTS = """\
+extern "C" __device__ int printf(const char*, ...);
+extern "C" __global__ void greet(int* out) { out[threadIdx.x] = printf("lane %d\\n", threadIdx.x); }
+"""
+
+
+def test_what_a_program_prints_reaches_the_user(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "greet.cu"
+    file.write_text(PRINTS)
+    words = ["run", str(file), "--device", "emulator", "--block", "2", "--arg", "o=zeros(2,s32)"]
+    assert main(words) == 0
+    assert capfd.readouterr().out.startswith("lane 0\nlane 1\n")
+    # With --json, stdout is JSON and nothing else.
+    assert main([*words, "--json"]) == 0
+    captured = capfd.readouterr()
+    assert json.loads(captured.out)["schema"] == "ptxlab.run/1"
+    assert captured.err == "lane 0\nlane 1\n"

@@ -243,7 +243,7 @@ def test_virtual_functions(launch: Launch) -> None:
 # ---- shared.cu ------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("block", [16, 64, 256])
+@pytest.mark.parametrize("block", [16, 64, 128])
 def test_bitonic_sort(launch: Launch, block: int) -> None:
     given = integers(3 * block, -(1 << 31), 1 << 31)
     [found] = launch("shared.cu", "bitonic_sort", 3, block, given, shared=4 * block)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import runpy
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -16,6 +18,8 @@ from ptxlab.isa.legality import RULES, needs
 from ptxlab.syntax import parse
 
 LINE = 8
+CERTIFY = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "certify.py"))
+"""The script that asks an assembler about every matrix form: it has a statement for each."""
 
 
 def kernel(instruction: str, version: str = "9.1") -> str:
@@ -86,6 +90,10 @@ def test_a_target_without_an_instruction(
         ("ld.shared::cta.b32 r1, [r2];", "7.7", "7.8"),
         ("ld.global.L1::evict_last.b32 r1, [d2];", "7.3", "7.4"),
         ("bar.cta.sync 0;", "7.7", "7.8"),
+        ("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r1}, [r2];", "6.4", "6.5"),
+        ("stmatrix.sync.aligned.m8n8.x1.shared::cta.b16 [r2], {r1};", "7.7", "7.8"),
+        ("movmatrix.sync.aligned.m8n8.trans.b16 r1, r2;", "7.7", "7.8"),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.global.bf16 {r1,r2,r3,r4}, [d1];", "6.5", "7.0"),
     ],
 )
 def test_a_version_older_than_an_instruction(instruction: str, old: str, new: str) -> None:
@@ -95,6 +103,26 @@ def test_a_version_older_than_an_instruction(instruction: str, old: str, new: st
     assert caught.value.location.line == LINE
     assert new in str(caught.value.hint)
     attempt(instruction, "sm_100a", new)
+
+
+def test_a_version_older_than_a_matrix_form() -> None:
+    """Each loads at the version its table gives, and not at the one before."""
+    refused = 0
+    for name, line in CERTIFY["statements"]().items():
+        targets, (major, minor) = CERTIFY["requirements"]()[name]
+        target = next(t for t in TARGETS.values() if any(map(t.runs, targets)))
+        module = CERTIFY["module"]
+        prepare(parse(module([line], target.name, f"{major}.{minor}")), target)
+        for before in [v for v in CERTIFY["VERSIONS"] if v < (major, minor)][-1:]:
+            text = module([line], target.name, "{}.{}".format(*before))
+            with pytest.raises(PtxSyntaxError, match="is newer than the module's") as caught:
+                prepare(parse(text), target)
+            assert caught.value.message.startswith(name)
+            assert caught.value.hint == f"write .version {major}.{minor} or newer"
+            assert caught.value.location is not None
+            assert caught.value.location.text == line
+            refused += 1
+    assert refused > 500
 
 
 REFUSALS = """

@@ -585,12 +585,12 @@ def test_structured_control_flow(
     body = "".join(f"ld.global.u32 r{i}, [d30+{8 * i}];\n" for i in range(6)) + program.ptx()
     body += "".join(f"\nst.global.u32 [d31+{8 * i}], r{i};" for i in range(6))
     text = module(body, 6, 6, MIX)
-    rows = [[program.choose.getrandbits(32) for _ in range(6)] for _ in range(96)]
+    rows = [[program.choose.getrandbits(32) for _ in range(6)] for _ in range(64)]
     expected = [program.interpret(list(row)) for row in rows]
-    assert execute(device, text, rows, 6, block=96) == expected
+    assert execute(device, text, rows, 6, block=64) == expected
     # Neither the shape of a block nor who else runs at the same time changes anything.
     monkeypatch.setattr("ptxlab.emulator.grid.WAVE_THREADS", 64)
-    assert execute(device, text, rows, 6, block=24) == expected
+    assert execute(device, text, rows, 6, block=16) == expected
 
 
 # ---- any control flow at all -------------------------------------------------------------------

@@ -79,13 +79,13 @@ def fractions(words: Array, form: str) -> list[Fraction]:
 
 
 def operands(c_type: str) -> tuple[Array, Array, Array]:
-    """Draw finite numbers, [2, 4, 300], [4, 2, 300] and [2, 2, 300]."""
+    """Draw finite numbers, [2, 4, 100], [4, 2, 100] and [2, 2, 100]."""
     rng = np.random.default_rng(7)
-    spread = rng.integers(0, 3, 300)
-    a = (rng.standard_normal((2, 4, 300)) * 4.0 ** rng.integers(-1, 2, (2, 4, 300))).astype("f2")
-    b = (rng.standard_normal((4, 2, 300)) * 9.0**-spread).astype("f2")
+    spread = rng.integers(0, 3, 100)
+    a = (rng.standard_normal((2, 4, 100)) * 4.0 ** rng.integers(-1, 2, (2, 4, 100))).astype("f2")
+    b = (rng.standard_normal((4, 2, 100)) * 9.0**-spread).astype("f2")
     a[:, :, ::4] = -a[:, [1, 0, 3, 2], ::4]
-    c = (rng.standard_normal((2, 2, 300)) * 5.0**-spread).astype(FLOATS[c_type])
+    c = (rng.standard_normal((2, 2, 100)) * 5.0**-spread).astype(FLOATS[c_type])
     return a.view(np.uint16), b.view(np.uint16), c.view(WORDS[c_type])
 
 

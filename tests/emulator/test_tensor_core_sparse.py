@@ -1,4 +1,4 @@
-"""Sparse products: which places metadata means, and that nothing but those is multiplied."""
+"""Sparse products: they are the dense ones with zeros, and nothing but what is stored is multiplied."""
 
 from __future__ import annotations
 
@@ -11,49 +11,38 @@ from ptxlab.emulator.number_formats import Array
 from ptxlab.emulator.tensor_core import multiply_add
 from ptxlab.emulator.tensor_core_integer import multiply_add_integer
 from ptxlab.emulator.tensor_core_scaled import multiply_add_scaled
-from ptxlab.emulator.tensor_core_sparse import SPARSITY, Rows, expand, stored_places
+from ptxlab.emulator.tensor_core_sparse import Rows
+from ptxlab.isa import Metadata
 from ptxlab.isa.targets import TARGETS, DotProduct
 
 
-def draw_metadata(name: str, m: int, windows: int, warps: int) -> Array:
-    choices = np.array(list(SPARSITY[name].places), np.uint8)
-    return np.random.default_rng(windows).choice(choices, (m, windows, warps))
+def draw_places(metadata: Metadata, m: int, warps: int) -> Array:
+    """Return the k of every stored number for random metadata, [m, k / 2, warps]."""
+    rng = np.random.default_rng(metadata.chunks)
+    values = rng.choice(metadata.allowed, (warps, m, metadata.chunks))
+    return np.moveaxis(metadata.columns(values), 0, -1)
 
 
-def test_places_of_the_patterns() -> None:
-    metadata = np.array([0b0100, 0b1110], np.uint8)[None, :, None]
-    assert stored_places(metadata, SPARSITY["1:2"]).ravel().tolist() == [0, 3]
-    metadata = np.array([0b0100, 0b1110, 0b1001], np.uint8)[None, :, None]
-    assert stored_places(metadata, SPARSITY["2:4"]).ravel().tolist() == [0, 1, 6, 7, 9, 10]
-    places = stored_places(metadata[:, 1:], SPARSITY["4:8"]).ravel().tolist()
-    assert places == [4, 5, 6, 7, 10, 11, 12, 13]
+def expand(a: Array, places: Array, k: int) -> Array:
+    """Return A with its zeros, [m, k, warps], from what is stored and where."""
+    dense = np.zeros((a.shape[0], k, a.shape[2]), a.dtype)
+    np.put_along_axis(dense, places, a, axis=1)
+    return dense
 
 
-@pytest.mark.parametrize(
-    ("name", "bits"), [("2:4", 0), ("2:4", 0b1010), ("1:2", 0b1001), ("4:8", 15)]
-)
-def test_metadata_without_a_meaning_is_refused(name: str, bits: int) -> None:
-    metadata = np.full((4, 2, 3), 0b1110, np.uint8)
-    assert stored_places(metadata, SPARSITY[name]).shape == (4, 2 * SPARSITY[name].stored, 3)
-    metadata[2, 1, 0] = bits
-    with pytest.raises(ValueError, match=rf"0b{bits:04b} of row 2"):
-        stored_places(metadata, SPARSITY[name])
-
-
-@pytest.mark.parametrize(("name", "dtype"), [("2:4", "s8"), ("2:4", "u8"), ("4:8", "s4")])
-def test_integers_equal_the_expanded_product(name: str, dtype: str) -> None:
-    m, n, windows, warps = 16, 8, 8, 20
-    sparsity = SPARSITY[name]
-    places = stored_places(draw_metadata(name, m, windows, warps), sparsity)
+@pytest.mark.parametrize(("bits", "dtype"), [(8, "s8"), (8, "u8"), (4, "s4")])
+def test_integers_equal_the_expanded_product(bits: int, dtype: str) -> None:
+    m, n, k, warps = 16, 8, 256 // bits, 20
+    places = draw_places(Metadata(k, bits, ordered=False), m, warps)
     rng = np.random.default_rng(12)
-    a = rng.integers(0, 256, (m, windows * sparsity.stored, warps), dtype=np.uint8)
-    b = rng.integers(0, 256, (windows * sparsity.window, n, warps), dtype=np.uint8)
+    a = rng.integers(0, 256, (m, k // 2, warps), dtype=np.uint8)
+    b = rng.integers(0, 256, (k, n, warps), dtype=np.uint8)
     c = rng.integers(0, 1 << 32, (m, n, warps), dtype=np.uint32)
 
     def multiply(x: Array, y: Array, z: Array) -> Array:
         return multiply_add_integer(x, y, z, a_type=dtype, b_type=dtype)
 
-    dense = expand(a, places, len(b))
+    dense = expand(a, places, k)
     assert (np.count_nonzero(dense, axis=1) <= a.shape[1]).all()
     rows = Rows(places)
     sparse = multiply(rows.left(a), rows.picked(b), rows.accumulator(c))
@@ -71,16 +60,15 @@ def finite(rng: np.random.Generator, shape: tuple[int, ...], dtype: str) -> Arra
     return values.astype(np.float32).view(np.uint32)
 
 
-@pytest.mark.parametrize(("name", "dtype"), [("2:4", "f16"), ("1:2", "tf32")])
+@pytest.mark.parametrize(("bits", "dtype"), [(16, "f16"), (32, "tf32")])
 @pytest.mark.parametrize("target", ["sm_80", "sm_90"])
 def test_a_step_fuses_as_many_stored_products_as_a_dense_one(
-    name: str, dtype: str, target: str
+    bits: int, dtype: str, target: str
 ) -> None:
     """So does the dense product with zeros in between and steps of twice the length along k."""
-    rules, sparsity = TARGETS[target].dot16, SPARSITY[name]
+    rules = TARGETS[target].dot16
     m, n, warps = 16, 8, 10
-    windows = 32 // sparsity.window
-    ordered = np.sort(stored_places(draw_metadata(name, m, windows, warps), sparsity), axis=1)
+    ordered = draw_places(Metadata(32, bits, ordered=True), m, warps)
     rng = np.random.default_rng(13)
     a, b = finite(rng, (m, 16, warps), dtype), finite(rng, (32, n, warps), dtype)
     c = finite(rng, (m, n, warps), "f32")
@@ -96,9 +84,7 @@ def test_a_step_fuses_as_many_stored_products_as_a_dense_one(
 
 
 def test_numbers_of_b_without_a_partner_are_not_looked_at() -> None:
-    metadata = np.full((2, 1, 1), 0b0100, np.uint8)
-    metadata[1] = 0b1110
-    rows = Rows(stored_places(metadata, SPARSITY["2:4"]))
+    rows = Rows(np.array([[0, 1], [2, 3]])[..., np.newaxis])
     a = np.full((2, 2, 1), 0x3C00, np.uint16)
     b = np.array([0x3C00, 0x3C00, 0x7C00, 0x7E00], np.uint16)[:, None, None]
     operands = rows.left(a), rows.picked(b), rows.accumulator(np.zeros((2, 1, 1), np.uint32))
@@ -110,7 +96,7 @@ def test_numbers_of_b_without_a_partner_are_not_looked_at() -> None:
 
 def test_scales_stay_with_their_rows() -> None:
     m, n, warps = 3, 2, 4
-    places = stored_places(draw_metadata("2:4", m, 16, warps), SPARSITY["2:4"])
+    places = draw_places(Metadata(64, 8, ordered=False), m, warps)
     rng = np.random.default_rng(14)
     a = rng.integers(0, 128, (m, 32, warps), dtype=np.uint8) & 0x3F
     b = rng.integers(0, 128, (64, n, warps), dtype=np.uint8) & 0x3F

@@ -95,6 +95,33 @@ def test_columns_one_chunk_at_a_time() -> None:
     assert S4_K64.columns(np.full((16, 8), 0b1101))[0, :8].tolist() == [2, 3, 6, 7, 10, 11, 14, 15]
 
 
+@pytest.mark.parametrize("metadata", ALL)
+def test_columns_are_the_bits_that_the_units_cover(metadata: Metadata) -> None:
+    """A chunk is four units of as many bits; its metadata places two of them, one bit after another."""
+    _, of = metadata.granularity
+    unit = of * metadata.bits // 4
+    values = np.random.default_rng(4).choice(metadata.allowed, (3, 16, metadata.chunks))
+    columns = metadata.columns(values)
+    for matrix, row in np.ndindex(3, 16):
+        expected = []
+        for chunk, value in enumerate(values[matrix, row].tolist()):
+            for bit in range(0, 2 * unit, metadata.bits):
+                index = value >> 2 * (bit // unit) & 3
+                expected.append(((4 * chunk + index) * unit + bit % unit) // metadata.bits)
+        assert columns[matrix, row].tolist() == expected
+
+
+@pytest.mark.parametrize(
+    ("metadata", "value"), [(F16_K16, 0), (S8_K64, 0b1010), (TF32_K8, 0b1001), (S4_K64, 15)]
+)
+def test_metadata_without_a_meaning_is_refused(metadata: Metadata, value: int) -> None:
+    values = np.full((1, 16, metadata.chunks), 0b1110)
+    metadata.validate(values)
+    values[0, 2, 1] = value
+    with pytest.raises(InvalidMetadata, match=f"0b{value:04b} of chunk 1 of row 2"):
+        metadata.validate(values)
+
+
 def test_allowed_values() -> None:
     """Section 5.3 of the ISA's values: ordered ones rise; equal indices are never defined."""
     assert sorted(S8_K64.allowed) == [0b0100, 0b1000, 0b1001, 0b1100, 0b1101, 0b1110]

@@ -14,6 +14,7 @@ import numpy as np
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.legality import require_form
 from ptxlab.emulator.operation import Modifiers, step
 from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
 from ptxlab.emulator.operations.warp import (
@@ -30,7 +31,6 @@ from ptxlab.isa import (
     InvalidMetadata,
     MatrixInstruction,
     Metadata,
-    Requires,
     Scale,
     Target,
 )
@@ -192,11 +192,11 @@ def _canonical(instruction: Instruction) -> str:
 
 
 def named_form(context: Context, name: str) -> MatrixInstruction:
-    """Return the instruction called ``name``; refuse one that is unknown or not the target's."""
+    """Return the instruction called ``name``, which must exist for the target and the version."""
     form = _BY_NAME.get(name)
     if form is None:
         context.refuse(name, hint=nearest(name, _BY_NAME))
-    needs(context, form)
+    require_form(context, form)
     return form
 
 
@@ -204,14 +204,6 @@ def nearest(name: str, names: Iterable[str]) -> str | None:
     """Return a hint with the names that look like ``name``, or None."""
     near = difflib.get_close_matches(name, names, n=3)
     return f"did you mean {' or '.join(near)}?" if near else None
-
-
-def needs(context: Context, form: Requires) -> None:
-    """Refuse the instruction when the chosen target does not have it."""
-    if not form.runs_on(context.target):
-        needed = form.minimum_target
-        newer = "" if needed[-1] in "af" else " or newer"
-        context.refuse(f"{form.name} on {context.target.name}", hint=f"it needs {needed}{newer}")
 
 
 def take_all(modifiers: Modifiers) -> None:

@@ -23,6 +23,7 @@ from ptxlab.emulator.tensor_core_software import (
 )
 from ptxlab.emulator.tensor_core_sparse import Rows
 from ptxlab.isa import MatrixInstruction, Target
+from ptxlab.isa.rules import floating
 
 Product = Callable[..., Array]
 
@@ -60,9 +61,9 @@ def arithmetic(form: MatrixInstruction, target: Target) -> Callable[[Factors], A
 
 
 def _product(form: MatrixInstruction, target: Target) -> Product:
-    dot16 = target.arithmetic.dot16
     pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
     ends: dict[str, Any] = {"c_type": form.c_type, "d_type": form.d_type}
+    rules: Any = floating(form, target)
     match form.a_type:
         case "s8" | "u8" | "s4" | "u4":
             return partial(multiply_add_integer, **pair, satfinite=form.satfinite)
@@ -71,31 +72,26 @@ def _product(form: MatrixInstruction, target: Target) -> Product:
         case "f64":
             return partial(multiply_add_double, rounding=form.rounding)
         case "f16" if form.family == "wmma":
-            return partial(multiply_add_wmma, **ends, rules=dot16)
+            return partial(multiply_add_wmma, **ends, rules=rules)
         case "f16" if form.k == 4:
-            return partial(multiply_add_m8n8k4, **ends, rules=target.arithmetic.m8n8k4)
-        case "tf32" if form.family == "wmma":
-            rules = target.arithmetic.wmma_tf32
-            return partial(multiply_add, dtype="tf32", acc=form.d_type, rules=rules)
+            return partial(multiply_add_m8n8k4, **ends, rules=rules)
         case "f16" | "bf16" | "tf32":
-            return partial(multiply_add, dtype=form.a_type, acc=form.d_type, rules=dot16)
-    return partial(
-        multiply_add_bytes, **pair, acc=form.d_type, rules=_present(form, target, "dot8")
-    )
+            return partial(multiply_add, dtype=form.a_type, acc=form.d_type, rules=rules)
+    return partial(multiply_add_bytes, **pair, acc=form.d_type, rules=_present(form, target))
 
 
 def _scaled(form: MatrixInstruction, target: Target) -> Product:
     if form.operand("B").bits == 4:
         scale_type = form.scales[0].dtype
-        rules = _present(form, target, "grouped4")
+        rules = _present(form, target)
         return partial(multiply_add_grouped, scale_type=scale_type, rules=rules)
     pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
-    return partial(multiply_add_scaled, **pair, rules=_present(form, target, "dot8"))
+    return partial(multiply_add_scaled, **pair, rules=_present(form, target))
 
 
-def _present(form: MatrixInstruction, target: Target, name: str) -> Any:
-    """Return arithmetic ``name`` of the target, which has it where it runs the instruction."""
-    rules = getattr(target.arithmetic, name)
+def _present(form: MatrixInstruction, target: Target) -> Any:
+    """Return the arithmetic of the target, which has one where it runs the instruction."""
+    rules = floating(form, target)
     if rules is None:
         raise ValueError(f"{target.name} has no arithmetic for {form.name}")
     return rules

@@ -6,7 +6,9 @@ instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from functools import cache
+from typing import TypeVar
 
 import numpy as np
 
@@ -14,9 +16,9 @@ from ptxlab.emulator.access import Access
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.legality import require_form
 from ptxlab.emulator.memory import ITEM
 from ptxlab.emulator.operation import Modifiers, UnknownForm, step
-from ptxlab.emulator.operations.matrix import needs
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter, two_operands
 from ptxlab.emulator.operations.warp import (
     by_warp,
@@ -149,17 +151,24 @@ def _order(layout: FragmentLayout) -> Array | None:
     return None if (order == np.arange(order.size)).all() else order
 
 
+_Form = TypeVar("_Form", bound=LdMatrix | StMatrix)
+
 _LOADS = {form.name: form for form in LDMATRIX}
 _STORES = {form.name: form for form in STMATRIX}
 
 
-def _shared_name(instruction: Instruction, modifiers: Modifiers) -> str:
-    """Take every modifier but the state space, and return the name as the tables have it."""
+def _form(context: Context, forms: Mapping[str, _Form], modifiers: Modifiers) -> _Form:
+    """Take every modifier but the state space, and return the form the table has for them."""
+    instruction = context.instruction
     names = [name for name in instruction.modifiers if not name.startswith("shared")]
     for name in names:
         modifiers.take(name)
     types = 1 + any(name.startswith("b8x16") for name in names)
-    return ".".join([instruction.opcode, *names[:-types], "shared", *names[-types:]])
+    form = forms.get(".".join([instruction.opcode, *names[:-types], "shared", *names[-types:]]))
+    if form is None:
+        context.refuse(instruction.name, hint=f"there are {', '.join(forms)}")
+    require_form(context, form)
+    return form
 
 
 def _access(context: Context, modifiers: Modifiers, address: Operand, verb: str) -> Access:
@@ -174,10 +183,7 @@ def _access(context: Context, modifiers: Modifiers, address: Operand, verb: str)
 @step("ldmatrix", collective=True)
 def load_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
     """ldmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
-    form = _LOADS.get(_shared_name(instruction, modifiers))
-    if form is None:
-        context.refuse(instruction.name, hint=f"there are {', '.join(_LOADS)}")
-    needs(context, form)
+    form = _form(context, _LOADS, modifiers)
     target, address = two_operands(context, instruction)
     destinations = [context.destination(e, "b32") for e in context.elements(target, form.registers)]
     access = _access(context, modifiers, address, "read")
@@ -189,10 +195,7 @@ def load_matrix(context: Context, instruction: Instruction, modifiers: Modifiers
 @step("stmatrix", collective=True)
 def store_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
     """stmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
-    form = _STORES.get(_shared_name(instruction, modifiers))
-    if form is None:
-        context.refuse(instruction.name, hint=f"there are {', '.join(_STORES)}")
-    needs(context, form)
+    form = _form(context, _STORES, modifiers)
     address, value = two_operands(context, instruction)
     sources = [context.source(e, "b32") for e in context.elements(value, form.registers)]
     return StoreMatrix(form, _access(context, modifiers, address, "write"), sources)
@@ -205,7 +208,7 @@ def move_matrix(context: Context, instruction: Instruction, modifiers: Modifiers
         context.refuse(instruction.name, hint=f"there is {MOVMATRIX.name}")
     for name in modifiers.rest():
         modifiers.take(name)
-    needs(context, MOVMATRIX)
+    require_form(context, MOVMATRIX)
     target, source = two_operands(context, instruction)
     return MoveMatrix(
         context.destination(target, "b32"), context.source(source, "b32"), context.line

@@ -14,6 +14,7 @@ import numpy as np
 from ptxlab.emulator.access import Access
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.legality import require_form
 from ptxlab.emulator.memory import ITEM
 from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.matrix import (
@@ -21,7 +22,6 @@ from ptxlab.emulator.operations.matrix import (
     multiply_operands,
     named_form,
     nearest,
-    needs,
     take_all,
 )
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
@@ -181,7 +181,7 @@ def _move(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     form = _MOVES.get(name)
     if form is None:
         context.refuse(instruction.name, hint=nearest(name, _MOVES))
-    needs(context, form)
+    require_form(context, form)
     for name in names:
         modifiers.take(name)
     layout = form.layout
