@@ -28,7 +28,7 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a usage error."""
-        raise PtxlabError(f"{self.prog}: {message}", hint=f"{self.prog} --help")
+        raise PtxlabError(message, hint=f"{self.prog} --help")
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
