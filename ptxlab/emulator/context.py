@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 import numpy as np
@@ -125,10 +125,16 @@ class Context:
             slot = self._constants[key] = self._add(value, bits)
         return slot
 
-    def register(self, name: str) -> Register | None:
-        """Find a register by its scope; None when ``name`` is not one."""
+    def _scopes(self) -> Iterator[Scope]:
+        """Yield the scope of the instruction in hand and those round it, the innermost first."""
         scope: Scope | None = self.scope
         while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def register(self, name: str) -> Register | None:
+        """Find a register by its scope; None when ``name`` is not one."""
+        for scope in self._scopes():
             if name in scope.registers:
                 return scope.registers[name]
             type_name = scope.counted(name)
@@ -136,34 +142,27 @@ class Context:
                 register = Register(self.new_slot(type_name), type_name)
                 scope.registers[name] = register
                 return register
-            scope = scope.parent
         return None
 
     def variable(self, name: str) -> Variable | None:
         """Find a variable by its scope, then in the module; None when ``name`` is not one."""
-        scope: Scope | None = self.scope
-        while scope is not None:
+        for scope in self._scopes():
             if name in scope.variables:
                 return scope.variables[name]
-            scope = scope.parent
         return self._variables.get(name)
 
     def label(self, name: str) -> int:
         """Return the block that ``name`` labels."""
-        scope: Scope | None = self.scope
-        while scope is not None:
+        for scope in self._scopes():
             if name in scope.labels:
                 return scope.labels[name]
-            scope = scope.parent
         return self.reject(f"no label '{name}' in this function")
 
     def table(self, name: str) -> Table:
         """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
-        scope: Scope | None = self.scope
-        while scope is not None:
+        for scope in self._scopes():
             if name in scope.tables:
                 return scope.tables[name]
-            scope = scope.parent
         return self.reject(f"no list of targets or prototype '{name}' in this function")
 
     # ---- operands ----

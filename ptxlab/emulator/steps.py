@@ -1,4 +1,4 @@
-"""The two steps every instruction family shares: a computation on registers, and a guard."""
+"""The steps all instruction families share: a computation on registers, a guard, several in turn."""
 
 from __future__ import annotations
 
