@@ -1,37 +1,20 @@
-"""What a step builder asks while a function is prepared: registers, constants, addresses, errors."""
+"""What a step builder asks while a function is prepared: how to read and write the operands."""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NoReturn
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import special
-from ptxlab.emulator.memory import FUNCTION_WINDOW
-from ptxlab.emulator.operation import UnknownForm
-from ptxlab.emulator.program import Array, Deferred, Destination, Source, Step
-from ptxlab.emulator.scope import Register, Scope, Table, Variable
-from ptxlab.errors import Location, PtxSyntaxError, Unsupported
-from ptxlab.isa.targets import Target
+from ptxlab.emulator.names import Names, function_address
+from ptxlab.emulator.program import Array, Deferred, Destination, Source
+from ptxlab.emulator.scope import Register, Variable
 from ptxlab.isa.types import TYPES, ScalarType
-from ptxlab.syntax.tree import (
-    Address,
-    Float,
-    Function,
-    Instruction,
-    Integer,
-    Name,
-    Node,
-    Not,
-    Operand,
-    Symbol,
-)
-from ptxlab.syntax.tree import (
-    Source as Text,
-)
+from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
 
 if TYPE_CHECKING:
     from ptxlab.emulator.lanes import Lanes
@@ -58,114 +41,8 @@ class ReadClock:
         frame.registers[self._slot] = now.astype(self._dtype)
 
 
-class Context:
-    """The function being prepared and the instruction in hand.
-
-    ``version``, ``variables`` and ``functions`` are the module's, the last two by name. ``reads`` and ``writes`` collect the
-    registers of the instruction; ``droppable`` are registers proper, ``pinned`` those of them that
-    calls pass values through. ``prologue`` are steps to run just before the instruction.
-    """
-
-    def __init__(
-        self,
-        target: Target,
-        version: tuple[int, int],
-        source: Text,
-        variables: Mapping[str, Variable],
-        functions: Mapping[str, Function],
-    ) -> None:
-        self.target = target
-        self.version = version
-        self._source = source
-        self._variables = variables
-        self.functions = functions
-        self.initial: list[Array | Deferred] = []
-        self.widths: list[int] = []
-        self.droppable: set[int] = set()
-        self.pinned: set[int] = set()
-        self.prologue: list[Step] = []
-        self.reads: set[int] = set()
-        self.writes: set[int] = set()
-        self._constants: dict[object, int] = {}
-        self.scope = Scope()
-        self.before = 0
-        self.instruction = Instruction("", (), ())
-
-    def begin(self, instruction: Instruction, scope: Scope, before: int = 0) -> None:
-        """Turn to the next instruction, which stands in ``scope`` after ``before`` of its block."""
-        self.instruction = instruction
-        self.scope = scope
-        self.before = before
-        self.prologue = []
-        self.reads = set()
-        self.writes = set()
-
-    # ---- registers ----
-
-    def new_slot(self, type_name: str) -> int:
-        """Allot a register of PTX type ``type_name``, holding zero until it is written."""
-        kind = TYPES[type_name]
-        slot = self._add(np.zeros(1, kind.dtype), kind.bits)
-        self.droppable.add(slot)
-        return slot
-
-    def argument_slot(self, size: int) -> int:
-        """Allot a register for a ``.param`` variable of a call: rows of ``size`` bytes."""
-        return self._add(np.zeros((1, size), np.uint8), 8 * size)
-
-    def _add(self, value: Array | Deferred, bits: int) -> int:
-        self.initial.append(value)
-        self.widths.append(bits)
-        return len(self.initial) - 1
-
-    def constant(self, value: Array | Deferred, bits: int, key: object) -> int:
-        """Return the slot that holds ``value``, one slot for equal keys."""
-        slot = self._constants.get(key)
-        if slot is None:
-            slot = self._constants[key] = self._add(value, bits)
-        return slot
-
-    def _scopes(self) -> Iterator[Scope]:
-        """Yield the scope of the instruction in hand and those round it, the innermost first."""
-        scope: Scope | None = self.scope
-        while scope is not None:
-            yield scope
-            scope = scope.parent
-
-    def register(self, name: str) -> Register | None:
-        """Find a register by its scope; None when ``name`` is not one."""
-        for scope in self._scopes():
-            if name in scope.registers:
-                return scope.registers[name]
-            type_name = scope.counted(name)
-            if type_name is not None:
-                register = Register(self.new_slot(type_name), type_name)
-                scope.registers[name] = register
-                return register
-        return None
-
-    def variable(self, name: str) -> Variable | None:
-        """Find a variable by its scope, then in the module; None when ``name`` is not one."""
-        for scope in self._scopes():
-            if name in scope.variables:
-                return scope.variables[name]
-        return self._variables.get(name)
-
-    def label(self, name: str) -> int:
-        """Return the block that ``name`` labels."""
-        for scope in self._scopes():
-            if name in scope.labels:
-                return scope.labels[name]
-        return self.reject(f"no label '{name}' in this function")
-
-    def table(self, name: str) -> Table:
-        """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
-        for scope in self._scopes():
-            if name in scope.tables:
-                return scope.tables[name]
-        return self.reject(f"no list of targets or prototype '{name}' in this function")
-
-    # ---- operands ----
+class Context(Names):
+    """The function being prepared and the instruction in hand, with its operands bound to registers."""
 
     def source(self, operand: Operand, type_name: str, *, wider: bool = False) -> Source:
         """Return how to read ``operand`` as ``type_name``.
@@ -181,7 +58,7 @@ class Context:
         kind = TYPES[type_name]
         if isinstance(operand, Integer | Float):
             value = self._immediate(operand, type_name)
-            return Source(self.constant(value, kind.bits, (type_name, value.tobytes())), kind.dtype)
+            return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
         if isinstance(operand, Not):
             inner = self._source_of(operand.operand, "pred")
             return Source(inner.slot, inner.dtype, np.logical_not)
@@ -217,7 +94,7 @@ class Context:
             return self._clock(name, kind)
         if name in special.TABLE:
             bits = special.WIDTH.get(name, 32)
-            slot = self.constant(Deferred("special", name), bits, ("special", name))
+            slot = self.constant(Deferred("special", name), ("special", name))
             if bits == kind.bits:
                 return Source(slot, kind.dtype)
             if bits > kind.bits:
@@ -234,7 +111,7 @@ class Context:
         """Return a clock, which is read anew before each instruction that names it."""
         lowest, bits = special.CLOCKS[name]
         dtype = np.dtype(f"u{bits // 8}")
-        slot = self.constant(np.zeros(1, dtype), bits, ("clock", name))
+        slot = self.constant(np.zeros(1, dtype), ("clock", name))
         self.prologue.append(ReadClock(slot, lowest, dtype, self.before))
         if bits == kind.bits:
             return Source(slot, kind.dtype)
@@ -245,7 +122,7 @@ class Context:
         if variable is None:
             if name in self.functions:
                 address = np.array([function_address(self.functions, name)], np.uint64)
-                return self.constant(address, 64, ("function", name))
+                return self.constant(address, ("function", name))
             self.reject(f"'{name}' is not declared", operand)
         return self.address_slot(variable, offset)
 
@@ -254,14 +131,14 @@ class Context:
         at = variable.offset + offset
         key = (variable.space, variable.name, variable.offset, offset)
         if variable.space in ("global", "const"):
-            return self.constant(Deferred("symbol", variable.name, offset), 64, key)
+            return self.constant(Deferred("symbol", variable.name, offset), key)
         if variable.space == "dynamic":
-            return self.constant(Deferred("dynamic", offset=offset), 64, key)
+            return self.constant(Deferred("dynamic", offset=offset), key)
         if variable.space == "call":
             self.refuse(f"the address of call parameter '{variable.name}'")
         if variable.space == "local":
-            return self.constant(Deferred("local", offset=at), 64, key)
-        return self.constant(np.array([at % (1 << 64)], np.uint64), 64, key)
+            return self.constant(Deferred("local", offset=at), key)
+        return self.constant(np.array([at % (1 << 64)], np.uint64), key)
 
     def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
         kind = TYPES[type_name]
@@ -293,7 +170,7 @@ class Context:
         if not isinstance(operand, Name):
             self.reject("a register is needed here", operand)
         if operand.text == SINK:
-            return Destination(self.constant(np.zeros(1, kind.dtype), kind.bits, (SINK, kind.bits)))
+            return Destination(self.constant(np.zeros(1, kind.dtype), (SINK, kind.bits)))
         register = self.register(operand.text)
         if register is None:
             self.reject(f"'{operand.text}' is not a declared register", operand)
@@ -344,38 +221,6 @@ class Context:
         if len(names) != count or len(operands) != count:
             self.reject(f"{self.instruction.name} takes {count} names")
         return names
-
-    # ---- errors ----
-
-    @property
-    def line(self) -> int:
-        """The line of the instruction in hand."""
-        return self.instruction.position.line
-
-    def location(self, node: Node | None = None) -> Location:
-        """Return the place of ``node``, or of the instruction in hand."""
-        position = (node or self.instruction).position
-        if position.line == 0:
-            position = self.instruction.position
-        text = self._source.line(position.line)
-        return Location(self._source.path, position.line, max(position.column, 1), text)
-
-    def refuse(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
-        """Raise Unsupported: valid PTX that is not modelled."""
-        raise Unsupported(f"{what} is not modelled", location=self.location(node), hint=hint)
-
-    def refuse_form(self, form: UnknownForm) -> NoReturn:
-        """Raise Unsupported for an opcode that is known, but not like this."""
-        raise Unsupported(f"{self.instruction.name}: {form}", location=self.location()) from None
-
-    def reject(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
-        """Raise PtxSyntaxError: the instruction is not valid PTX."""
-        raise PtxSyntaxError(what, location=self.location(node), hint=hint)
-
-
-def function_address(functions: Mapping[str, Function], name: str) -> int:
-    """Return the address that stands for a function, in a window that holds no data."""
-    return FUNCTION_WINDOW + 16 * list(functions).index(name)
 
 
 def _narrower(

@@ -5,11 +5,12 @@ from __future__ import annotations
 import difflib
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.context import Context, function_address
+from ptxlab.emulator.context import Context
 from ptxlab.emulator.exits import CONTROL, build_exit, is_exit
 from ptxlab.emulator.flatten import Body, flatten
 from ptxlab.emulator.legality import require
 from ptxlab.emulator.liveness import Flow, Uses, live_out, with_drops
+from ptxlab.emulator.names import function_address
 from ptxlab.emulator.operation import ALU, COLLECTIVE, STEPS, Modifiers, UnknownForm
 from ptxlab.emulator.operations.control import End, Jump, Return
 from ptxlab.emulator.operations.move import is_pack, move_vector

@@ -126,7 +126,7 @@ def _destinations(
             continue
         target = next(left)
         if target is None:
-            found.append(Destination(context.constant(np.zeros(1, bool), 1, ("unused", name))))
+            found.append(Destination(context.constant(np.zeros(1, bool), ("unused", name))))
         else:
             found.append(context.destination(target, name, wider=_takes_wider(context)))
     return found
@@ -153,7 +153,7 @@ def _sources(
             found.append(context.source(next(left), name, wider=_takes_wider(context)))
         else:
             default = operation.optional[position - given + len(operation.optional) - missing]
-            slot = context.constant(default, default.itemsize * 8, ("default", default.tobytes()))
+            slot = context.constant(default, ("default", default.dtype, default.tobytes()))
             found.append(Source(slot, default.dtype))
         position += 1
     return found
@@ -165,4 +165,4 @@ def _takes_wider(context: Context) -> bool:
 
 def carry_slot(context: Context) -> int:
     """Return the register that stands for the carry flag of the thread."""
-    return context.constant(np.zeros(1, bool), 1, (CARRY,))
+    return context.constant(np.zeros(1, bool), (CARRY,))

@@ -50,7 +50,7 @@ def load_parameter(
     for i in range(len(destinations)):
         offset = variable.offset + address.offset + i * kind.bytes
         deferred = Deferred("param", offset=offset, dtype=kind.dtype)
-        slot = context.constant(deferred, kind.bits, ("param", offset, kind.name))
+        slot = context.constant(deferred, ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
     if len(sources) == 1:
         return AluStep(_same, destinations, sources)

@@ -124,7 +124,7 @@ def match(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
         target = target.first
     destinations = [context.destination(target, "b32")]
     if mode == "all":
-        unused = context.constant(np.zeros(1, bool), 1, ("unused", "pred"))
+        unused = context.constant(np.zeros(1, bool), ("unused", "pred"))
         destinations.append(
             Destination(unused) if second is None else context.destination(second, "pred")
         )
