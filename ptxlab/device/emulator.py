@@ -63,8 +63,8 @@ class EmulatorDevice(BaseDevice):
     """An emulated GPU of one ``target``.
 
     ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
-    programs print. ``note`` says why
-    ``auto`` chose the emulator, "" when it was asked for.
+    programs print. ``note`` says why ``auto`` chose the emulator, "" when it was
+    asked for.
     """
 
     def __init__(

@@ -155,10 +155,8 @@ def _block(
 
 def _polls(instruction: tree.Instruction) -> bool:
     """Say whether this may be how a thread waits for another one."""
-    waiting = {"volatile", "relaxed", "acquire", "try_wait", "test_wait"}
-    return instruction.opcode in ("atom", "nanosleep") or not waiting.isdisjoint(
-        instruction.modifiers
-    )
+    waiting = {"volatile", "relaxed", "acquire"}
+    return instruction.opcode == "atom" or not waiting.isdisjoint(instruction.modifiers)
 
 
 def _step(context: Context) -> Step:

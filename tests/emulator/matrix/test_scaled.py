@@ -11,19 +11,11 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED, MatrixInstruction, find
+from tests.emulator.matrix.operands import SMALL, VALUE, pack
 
 Array = npt.NDArray[Any]
 
 ALL = (*MMA_BLOCK_SCALED, *MMA_SPARSE_BLOCK_SCALED)
-HALF_TO_TWO = {
-    "e4m3": [0x00, 0x38, 0x40, 0xB8],
-    "e5m2": [0x00, 0x3C, 0x40, 0xBC],
-    "e3m2": [0x00, 0x0C, 0x10, 0x2C],
-    "e2m3": [0x00, 0x08, 0x10, 0x28],
-    "e2m1": [0x00, 0x08, 0x10, 0x28],
-}
-"""0, 1, 2 and -1 in the byte of kind::mxf8f6f4; e2m1 alone is two bits lower in kind::mxf4."""
-VALUE = np.array([0, 1, 2, -1])
 
 
 def packed(form: MatrixInstruction) -> bool:
@@ -41,24 +33,6 @@ def ids(form: MatrixInstruction) -> list[tuple[int, int, int, int]]:
     """List byte-id and thread-id of A and B that the ISA allows (its table of selectors)."""
     bytes_ = {1: range(4), 2: (0, 2), 4: (0,)}[vector(form)]
     return list(itertools.product(bytes_, range(2), bytes_, range(4)))
-
-
-def pack(kind: str, bits: int, matrices: Array) -> Array:
-    """Return [warps, 32, registers] by the formulas of the ISA's fragment sections."""
-    warps, rows, cols = matrices.shape
-    e = 32 // bits
-    words = np.zeros((warps, 32, rows * cols // 32 // e), np.uint64)
-    for lane, i in itertools.product(range(32), range(rows * cols // 32)):
-        g, q = lane >> 2, lane & 3
-        r, w = divmod(i, e)
-        if kind == "a":
-            row, col = g + 8 * (r & 1), q * e + w + 4 * e * (r >> 1)
-        elif kind == "b":
-            row, col = q * e + w + 4 * e * r, g
-        else:
-            row, col = g + 8 * (i >> 1), 2 * q + (i & 1)
-        words[:, lane, r] |= matrices[:, row, col].astype(np.uint64) << np.uint64(bits * w)
-    return words
 
 
 def scale_words(
@@ -105,10 +79,11 @@ class Case:
         scaled_a = dense * np.repeat(2.0**x, k // blocks, axis=2)
         scaled_b = VALUE[b] * np.repeat(2.0**y, k // blocks, axis=2).transpose(0, 2, 1)
         d = (scaled_a @ scaled_b + c).astype(np.float32)
+        # SMALL has e2m1 as in kind::mxf8f6f4; in kind::mxf4 it is two bits lower.
         low = 2 if packed(form) else 0
         bits = 4 if packed(form) else 8
-        self.a = pack("a", bits, np.array(HALF_TO_TWO[form.a_type])[a] >> low)
-        self.b = pack("b", bits, np.array(HALF_TO_TWO[form.b_type])[b] >> low)
+        self.a = pack("a", bits, np.array(SMALL[form.a_type])[a] >> low)
+        self.b = pack("b", bits, np.array(SMALL[form.b_type])[b] >> low)
         self.c = pack("c", 32, c.astype(np.float32).view(np.uint32))
         self.d = pack("c", 32, d.view(np.uint32))
         byte_a, tid_a, byte_b, tid_b = chosen
