@@ -14,7 +14,7 @@ from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
 from ptxlab.device.loading import is_text, load_ptx
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.device.shapes import Dim3
-from ptxlab.emulator import GlobalMemory, Program, launch, prepare, print_text
+from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import parameters
@@ -28,9 +28,22 @@ class EmulatorKernel(BaseKernel):
 
     device: EmulatorDevice
 
-    def __init__(self, device: EmulatorDevice, program: Program, function: Function) -> None:
+    def __init__(
+        self,
+        device: EmulatorDevice,
+        program: Program,
+        function: Function,
+        watcher: Watcher | None = None,
+    ) -> None:
         super().__init__(device, function.name, parameters(function), function)
         self.program = program
+        self.watcher = watcher
+
+    def watch(self, watcher: Watcher) -> EmulatorKernel:
+        """Return this kernel prepared to tell ``watcher`` all that its launches do."""
+        assert self.function is not None
+        watched = prepare(self.program.module, self.program.target, watched=True)
+        return EmulatorKernel(self.device, watched, self.function, watcher)
 
     def _run(self, grid: Dim3, block: Dim3, parameters: bytes, shared: int) -> LaunchResult:
         began = perf_counter()
@@ -44,6 +57,7 @@ class EmulatorKernel(BaseKernel):
             self.device.memory,
             self.device.progress,
             self.device.console,
+            self.watcher,
         )
         return LaunchResult(perf_counter() - began, counters)
 

@@ -59,6 +59,8 @@ def parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> 
     address: less work than to compress and spread, when most threads are active.
     """
     wave = frame.wave
+    if wave.watched:
+        wave.watcher.access(access, frame, lanes)
     value = access.base.read(frame.registers)
     if wide and not lanes.everyone:
         everyone = Lanes(lanes.width)

@@ -108,9 +108,19 @@ class Barriers:
             if done.any():
                 self.arrivals = [a for a in self.arrivals if a.number != number]
                 holding = self._holding(here)
+                if self._wave.watched:
+                    self._report(here, done)
                 for arrival in here:
                     freed += self._let_go(arrival, done, holding)
         return freed
+
+    def _report(self, here: list[Arrival], done: Array) -> None:
+        """Tell the watcher who has arrived in the CTAs that are ``done``, and who may go on."""
+        nobody = np.zeros(self._wave.width, bool)
+        arrived = np.logical_or.reduce([nobody, *(a.group.lanes.mask for a in here)])
+        waited = np.logical_or.reduce([nobody, *(a.group.lanes.mask for a in here if a.waits)])
+        of_thread = done[self._wave.cta_of]
+        self._wave.watcher.synchronize(arrived & of_thread, waited & of_thread)
 
     def _complete(self, here: list[Arrival], alive: Array) -> Array:
         """Return for every CTA whether the barrier that these have arrived at is complete.

@@ -13,6 +13,7 @@ from ptxlab.emulator.machine import Machine
 from ptxlab.emulator.memory import GlobalMemory
 from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
 from ptxlab.emulator.program import Program
+from ptxlab.emulator.watch import Watcher
 from ptxlab.emulator.wave import WARP, Wave
 from ptxlab.errors import PtxlabError
 
@@ -43,15 +44,17 @@ def launch(
     memory: GlobalMemory,
     progress: Progress | None = None,
     write: Callable[[str], None] = print_text,
+    watcher: Watcher | None = None,
 ) -> dict[str, int]:
     """Run ``kernel`` over ``grid`` x ``block`` threads with ``shared`` bytes of dynamic memory.
 
     ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
-    ``write`` gets what the program prints.
+    ``write`` gets what the program prints, ``watcher`` all that a watched program does.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is. The shape of the launch is the caller's to check.
     """
     entry = program.functions[kernel]
+    told = watcher or Watcher()
     dynamic_base = -(-entry.shared_bytes // 16) * 16
     if dynamic_base + shared > program.target.shared_bytes:
         raise PtxlabError(
@@ -78,10 +81,12 @@ def launch(
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
             program, memory, addresses, grid, block, first, ctas, parameters,
-            dynamic_base + shared, dynamic_base, write,
+            dynamic_base + shared, dynamic_base, write, told,
         )  # fmt: skip
         machine = Machine(wave, entry, _heartbeat(progress, first, total))
+        told.begin(wave)
         machine.run()
+        told.end(wave)
         return machine.instructions
 
     instructions = 0

@@ -18,14 +18,15 @@ from ptxlab.emulator.program import Block, Exit, Function, Program, Source, Step
 from ptxlab.emulator.scope import Scope, Variable, declare_registers, size_of
 from ptxlab.emulator.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.variables import module_variables
+from ptxlab.emulator.watch import Site, WatchedExit, WatchedStep
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.parameters import parameters
 
 
-def prepare(module: tree.Module, target: Target) -> Program:
-    """Prepare all functions of ``module`` to run as on ``target``.
+def prepare(module: tree.Module, target: Target, *, watched: bool = False) -> Program:
+    """Prepare all functions of ``module`` to run as on ``target``, ``watched`` or not.
 
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
@@ -37,14 +38,15 @@ def prepare(module: tree.Module, target: Target) -> Program:
             Context(target, module.version, module.source, variables.known, declared),
             function,
             variables.shared_bytes,
+            watched=watched,
         )
         for name, function in bodies.items()
     }
     addresses = {name: function_address(declared, name) for name in declared}
-    return Program(module, target, functions, addresses, variables.in_memory)
+    return Program(module, target, functions, addresses, variables.in_memory, watched)
 
 
-def _function(context: Context, function: tree.Function, shared: int) -> Function:
+def _function(context: Context, function: tree.Function, shared: int, *, watched: bool) -> Function:
     """Flatten a function, cut it into blocks, bind each instruction, and drop dead registers."""
     assert function.body is not None
     outer = Scope()
@@ -60,12 +62,12 @@ def _function(context: Context, function: tree.Function, shared: int) -> Functio
     spans = _spans(body)
     flows = [Flow() for _ in spans]
     bound = [
-        _block(context, body, spans, number, flow, in_entry=function.is_entry)
+        _block(context, body, spans, number, flow, function, watched=watched)
         for number, flow in enumerate(flows)
     ]
     keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
     for (block, last), flow, live in zip(bound, flows, live_out(flows), strict=True):
-        block.steps = with_drops(block.steps, flow, live, keep) + last
+        block.steps = (block.steps if watched else with_drops(block.steps, flow, live, keep)) + last
     return Function(
         name=function.name,
         is_entry=function.is_entry,
@@ -121,7 +123,14 @@ def _spans(body: Body) -> list[range]:
 
 
 def _block(
-    context: Context, body: Body, spans: list[range], number: int, flow: Flow, *, in_entry: bool
+    context: Context,
+    body: Body,
+    spans: list[range],
+    number: int,
+    flow: Flow,
+    function: tree.Function,
+    *,
+    watched: bool,
 ) -> tuple[Block, list[Step]]:
     """Bind the instructions of one block, and note in ``flow`` what they read and write.
 
@@ -132,24 +141,32 @@ def _block(
     polls = False
     following = number + 1
     last = following == len(spans)
+    in_entry = function.is_entry
     exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
+    ends = last and in_entry
     flow.successors = () if last else (following,)
     for position in spans[number]:
         instruction, scope = body.instructions[position]
         context.begin(instruction, scope, position - spans[number].start)
         polls |= _polls(instruction)
+        guard = _guard(context)
         if is_exit(instruction):
-            guard = _guard(context)
             exit, flow.successors = build_exit(context, guard, following, in_entry=in_entry)
+            ends = isinstance(exit, End)
             leaving = [_guarded(step, guard) for step in context.prologue]
         else:
-            steps.append(_step(context))
-        flow.uses.append(
-            Uses(frozenset(context.reads), frozenset(context.writes), instruction.guard is not None)
-        )
+            steps.append(_step(context, guard))
+        reads, writes = frozenset(context.reads), frozenset(context.writes)
+        flow.uses.append(Uses(reads, writes, guard is not None))
+        if watched:
+            site = Site(position, function.name, instruction, scope, reads, writes)
+            if is_exit(instruction):
+                exit = WatchedExit(exit, guard, site)
+            else:
+                steps[-1] = WatchedStep(steps[-1], guard, site)
     line = body.instructions[spans[number].start][0].position.line if spans[number] else 0
     participants = getattr(steps[0], "participants", None) if steps else None
-    ends = isinstance(exit, End) and not (steps or leaving)
+    ends = ends and not (steps or leaving)
     return Block(steps, exit, line, participants, polls, len(spans[number]), ends), leaving
 
 
@@ -159,7 +176,7 @@ def _polls(instruction: tree.Instruction) -> bool:
     return instruction.opcode == "atom" or not waiting.isdisjoint(instruction.modifiers)
 
 
-def _step(context: Context) -> Step:
+def _step(context: Context, guard: Source | None) -> Step:
     """Build the step of the instruction in hand. Raise Unsupported for a form that has none."""
     instruction = context.instruction
     modifiers = Modifiers(
@@ -170,7 +187,7 @@ def _step(context: Context) -> Step:
         modifiers.finish()
     except UnknownForm as form:
         context.refuse_form(form)
-    guarded = _guarded(step, _guard(context))
+    guarded = _guarded(step, guard)
     return InTurn([*context.prologue, guarded]) if context.prologue else guarded
 
 

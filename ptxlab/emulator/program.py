@@ -129,13 +129,17 @@ class Function:
 
 @dataclass(slots=True, eq=False)
 class Program:
-    """All functions of a module, and its global and constant variables, for one target."""
+    """All functions of a module, and its global and constant variables, for one target.
+
+    A ``watched`` program reports to a ``watch.Watcher``, which each launch of it must have.
+    """
 
     module: Module
     target: Target
     functions: dict[str, Function]
     function_addresses: dict[str, int]
     variables: dict[str, Declaration]
+    watched: bool = False
 
     def locate(self, line: int) -> Location:
         """Return the place of ``line`` in the PTX text, for error messages."""

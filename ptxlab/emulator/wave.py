@@ -20,6 +20,7 @@ from ptxlab.emulator.program import Deferred, Function, Program
 
 if TYPE_CHECKING:
     from ptxlab.emulator.operations.control import Call
+    from ptxlab.emulator.watch import Watcher
 
 Array = npt.NDArray[Any]
 WARP = 32
@@ -48,6 +49,7 @@ class Wave:
         shared_bytes: int,
         dynamic_base: int,
         write: Callable[[str], None],
+        watcher: Watcher,
     ) -> None:
         self.program = program
         self.memory = memory
@@ -63,6 +65,8 @@ class Wave:
         self.shared_bytes: int = shared_bytes
         self.dynamic_base: int = dynamic_base
         self.write = write
+        self.watcher = watcher
+        self.watched = program.watched
         self.clock = 0
         self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
         pitch = pitched(shared_bytes)

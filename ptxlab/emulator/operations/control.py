@@ -223,6 +223,8 @@ class Barrier:
         numbers = self.number.read(registers)
         plain = self.count is None and self.reduction is None
         if alone and plain and int(group.lanes.pick(numbers).max()) < BARRIERS:
+            if machine.wave.watched:
+                machine.wave.watcher.synchronize(group.lanes.mask, group.lanes.mask)
             return group
         for number, here in by_value(group, numbers):
             part = group.part(here)
