@@ -12,18 +12,20 @@ import numpy.typing as npt
 
 from ptxlab.device.arguments import pack
 from ptxlab.device.loading import pick
-from ptxlab.device.protocol import Closing, Dim, LaunchResult
+from ptxlab.device.protocol import Closing, Dim, Dump, LaunchResult
 from ptxlab.device.shapes import (
     Dim3,
     block_of,
     check_directives,
+    cluster_of,
     dtype_of,
     grid_of,
     host_array,
     shape_of,
     shared_of,
 )
-from ptxlab.errors import PtxlabError
+from ptxlab.emulator import Watcher
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.syntax.parameters import Parameter
 from ptxlab.syntax.tree import Function
 
@@ -154,23 +156,60 @@ class BaseKernel(ABC):
         self.function = function
 
     def launch(
-        self, grid: Dim, block: Dim, args: Sequence[Any] = (), shared: int = 0
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        dump: Dump | None = None,
+        cluster: Dim | None = None,
     ) -> LaunchResult:
         """Run the kernel to its end; see ``ptxlab.device.protocol.Kernel``."""
         self.device.require_open()
         grid3, block3, shared = grid_of(grid), block_of(block), shared_of(shared)
+        cluster3 = None if cluster is None else cluster_of(cluster, grid3)
         if self.function is not None:
-            check_directives(self.function, grid3, block3)
+            check_directives(self.function, grid3, block3, cluster3)
         for index, value in enumerate(args):
             if isinstance(value, DeviceBuffer) and value.device is not self.device:
                 raise PtxlabError(
                     f"kernel {self.name}: argument {index} lies on another device",
                     hint="upload it to the device that runs the kernel",
                 )
-        return self._run(grid3, block3, pack(self.name, self.parameters, args), shared)
+        parameters = pack(self.name, self.parameters, args)
+        if dump is None:
+            return self._run(grid3, block3, parameters, shared, cluster3)
+        if cluster3 is not None:
+            raise Unsupported("registers are not dumped in a launch with --cluster")
+        if self.function is None:
+            raise Unsupported(
+                f"kernel {self.name} is machine code, whose registers cannot be dumped",
+                hint="load its .ptx or .cu",
+            )
+        return self._dumped(dump, self.function, grid3, block3, args, shared)
+
+    def watch(self, watcher: Watcher) -> BaseKernel:
+        """Raise PtxlabError: the emulator's kernels can be watched, no others."""
+        raise PtxlabError(
+            f"kernel {self.name} is on {self.device.name}, where nobody can watch it run",
+            hint='load it on the emulator: open_device("emulator"), or --device emulator',
+        )
 
     @abstractmethod
-    def _run(self, grid: Dim3, block: Dim3, parameters: bytes, shared: int) -> LaunchResult: ...
+    def _run(
+        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
+    ) -> LaunchResult: ...
+
+    @abstractmethod
+    def _dumped(
+        self,
+        dump: Dump,
+        function: Function,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        shared: int,
+    ) -> LaunchResult: ...
 
 
 _Kernel = TypeVar("_Kernel", bound=BaseKernel)

@@ -21,14 +21,15 @@ import numpy.typing as npt
 
 from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule, DeviceBuffer
 from ptxlab.device.dlpack import CUDA, capsule
+from ptxlab.device.dump import launch_rewritten
 from ptxlab.device.faults import STICKY, explain
 from ptxlab.device.loading import is_text, load_ptx, locate
-from ptxlab.device.protocol import LaunchResult
+from ptxlab.device.protocol import Dump, LaunchResult
 from ptxlab.device.shapes import Dim3, declared
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.syntax.parameters import Parameter, parameters
-from ptxlab.syntax.tree import Function
+from ptxlab.syntax.tree import Function, Module
 from ptxlab.toolchain import link_ptx
 
 OLDEST_DRIVER = 13000  # CUDA 13.0, as cuDriverGetVersion counts
@@ -166,24 +167,39 @@ class CudaKernel(BaseKernel):
         super().__init__(module.device, name, parameters, function)
         self.module = module
 
-    def _run(self, grid: Dim3, block: Dim3, parameters: bytes, shared: int) -> LaunchResult:
-        return self.device.run(self, grid, block, parameters, shared)
+    def _run(
+        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
+    ) -> LaunchResult:
+        return self.device.run(self, grid, block, parameters, shared, cluster)
+
+    def _dumped(
+        self,
+        dump: Dump,
+        function: Function,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        shared: int,
+    ) -> LaunchResult:
+        assert self.module.tree is not None
+        return launch_rewritten(
+            self.device, self.module.tree, function, dump, grid, block, args, shared
+        )
 
 
 class CudaModule(BaseModule[CudaKernel]):
     """A cubin loaded by the driver, unloaded when neither it nor a kernel of it is reachable."""
 
-    def __init__(
-        self, device: CudaDevice, path: str, image: bytes, functions: Sequence[Function] | None
-    ) -> None:
+    def __init__(self, device: CudaDevice, path: str, image: bytes, tree: Module | None) -> None:
         self.device = device
+        self.tree = tree
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)
         self._unload = weakref.finalize(self, device.unload, self.handle)
         self._unload.atexit = False
-        if functions is None:
+        if tree is None:
             kernels = [CudaKernel(self, *found, None) for found in self._in_cubin(path)]
         else:
-            kernels = [CudaKernel(self, f.name, parameters(f), f) for f in functions]
+            kernels = [CudaKernel(self, f.name, parameters(f), f) for f in tree.entries]
         super().__init__(path, kernels)
 
     def _in_cubin(self, path: str) -> list[tuple[str, tuple[Parameter, ...]]]:
@@ -282,7 +298,7 @@ class CudaDevice(BaseDevice):
         tree = load_ptx(source, self.target, options)
         path = tree.source.path
         cubin = link_ptx(tree.source.text, arch=self.target.name, path=path)
-        return CudaModule(self, path, cubin.image, tree.entries)
+        return CudaModule(self, path, cubin.image, tree)
 
     def call(self, doing: str, function: str, *args: Any) -> Any:
         """Call the driver in this GPU's context; a failure becomes a LaunchError."""
@@ -301,35 +317,54 @@ class CudaDevice(BaseDevice):
             raise LaunchError(f"cannot {doing}: {message}", hint=hint) from None
 
     def run(
-        self, kernel: CudaKernel, grid: Dim3, block: Dim3, parameters: bytes, shared: int
+        self,
+        kernel: CudaKernel,
+        grid: Dim3,
+        block: Dim3,
+        parameters: bytes,
+        shared: int,
+        cluster: Dim3 | None = None,
     ) -> LaunchResult:
         """Launch a kernel, wait for its end, and time it between two events."""
         doing = f"run kernel {kernel.name} of {kernel.module.path}"
         handle = self.call(doing, "cuModuleGetFunction", kernel.module.handle, kernel.name.encode())
-        self._allow(kernel, handle, shared)
+        self._allow(kernel, handle, shared, cluster)
         # kernelParams: an array of pointers, here into the block that arguments were packed in.
         storage = ctypes.create_string_buffer(parameters, max(len(parameters), 1))
         base = ctypes.addressof(storage)
         addresses = [base + parameter.offset for parameter in kernel.parameters]
         pointers = (ctypes.c_void_p * max(len(addresses), 1))(*addresses)
         self.call(doing, "cuEventRecord", self._began, self._stream)
-        self.call(
-            doing,
-            "cuLaunchKernel",
-            handle,
-            *grid,
-            *block,
-            shared,
-            self._stream,
-            ctypes.addressof(pointers),
-            0,
-        )
+        given = (ctypes.addressof(pointers), 0)
+        if cluster is None:
+            shape = (*grid, *block, shared, self._stream)
+            self.call(doing, "cuLaunchKernel", handle, *shape, *given)
+        else:
+            config = self._clustered(grid, block, shared, cluster)
+            self.call(doing, "cuLaunchKernelEx", config, handle, *given)
         self.call(doing, "cuEventRecord", self._ended, self._stream)
         self.call(doing, "cuStreamSynchronize", self._stream)
         milliseconds = self.call(doing, "cuEventElapsedTime", self._began, self._ended)
         return LaunchResult(float(milliseconds) / 1e3)
 
-    def _allow(self, kernel: CudaKernel, handle: Any, shared: int) -> None:
+    def _clustered(self, grid: Dim3, block: Dim3, shared: int, cluster: Dim3) -> Any:
+        """Describe a launch in clusters. The grid counts CTAs here too."""
+        api = self.driver.api
+        attribute = api.CUlaunchAttribute()
+        attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+        size = attribute.value.clusterDim
+        size.x, size.y, size.z = cluster
+        config = api.CUlaunchConfig()
+        config.gridDimX, config.gridDimY, config.gridDimZ = grid
+        config.blockDimX, config.blockDimY, config.blockDimZ = block
+        config.sharedMemBytes = shared
+        config.hStream = self._stream
+        config.attrs, config.numAttrs = [attribute], 1
+        return config
+
+    def _allow(
+        self, kernel: CudaKernel, handle: Any, shared: int, cluster: Dim3 | None
+    ) -> None:
         """Ask for what a kernel may not use by default: more shared memory, larger clusters."""
         attribute = self.driver.api.CUfunction_attribute
         if shared:
@@ -341,7 +376,8 @@ class CudaDevice(BaseDevice):
                 if self._lost:
                     raise
                 raise LaunchError(error.message, hint=self._most_shared()) from None
-        cluster = kernel.function and declared(kernel.function, "reqnctapercluster")
+        if cluster is None and kernel.function is not None:
+            cluster = declared(kernel.function, "reqnctapercluster")
         if cluster and prod(cluster) > _PORTABLE_CLUSTER:
             name = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self.call(f"allow the clusters of {kernel.name}", "cuFuncSetAttribute", handle, name, 1)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
+from dataclasses import replace
+from math import prod
 from time import perf_counter
 from typing import Any
 
@@ -11,11 +13,12 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
+from ptxlab.device.dump import Recorder, places_of
 from ptxlab.device.loading import is_text, load_ptx
-from ptxlab.device.protocol import LaunchResult
-from ptxlab.device.shapes import Dim3
+from ptxlab.device.protocol import Dump, Dumped, LaunchResult
+from ptxlab.device.shapes import Dim3, declared
 from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import parameters
 from ptxlab.syntax.tree import Function, Module
@@ -45,7 +48,17 @@ class EmulatorKernel(BaseKernel):
         watched = prepare(self.program.module, self.program.target, watched=True)
         return EmulatorKernel(self.device, watched, self.function, watcher)
 
-    def _run(self, grid: Dim3, block: Dim3, parameters: bytes, shared: int) -> LaunchResult:
+    def _run(
+        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
+    ) -> LaunchResult:
+        assert self.function is not None
+        cluster = cluster or declared(self.function, "reqnctapercluster")
+        if cluster is not None and prod(cluster) > 1:
+            raise Unsupported(
+                f"kernel {self.name}: thread block clusters are not emulated, and it is to run in "
+                f"clusters of {cluster}",
+                hint="a GPU from sm_90 on has them: --device cuda",
+            )
         began = perf_counter()
         counters = launch(
             self.program,
@@ -60,6 +73,20 @@ class EmulatorKernel(BaseKernel):
             self.watcher,
         )
         return LaunchResult(perf_counter() - began, counters)
+
+    def _dumped(
+        self,
+        dump: Dump,
+        function: Function,
+        grid: Dim3,
+        block: Dim3,
+        args: Sequence[Any],
+        shared: int,
+    ) -> LaunchResult:
+        places = places_of(self.program.module, function, dump)
+        recorder = Recorder(dump, places, prod(grid) * prod(block))
+        result = self.watch(recorder).launch(grid, block, args, shared)
+        return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
 
 
 class EmulatorModule(BaseModule[EmulatorKernel]):

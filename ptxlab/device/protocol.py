@@ -15,19 +15,68 @@ from typing import Any, Protocol, Self, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator import Watcher
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import Parameter
+from ptxlab.syntax.places import Place
 
 Dim = int | Sequence[int]
 
 
 @dataclass(frozen=True, slots=True)
+class Dump:
+    """Where to look at which registers of every thread during a launch.
+
+    ``at`` and ``registers`` are those of ``ptxlab.syntax.places.find_places``: a line, a label or an
+    instruction (``"mma.sync"``), and registers (``"%f1"``) or operands (``"D"``), none for all that the
+    instruction names. A thread is looked at ``before`` the instruction or after it, the ``nth`` time
+    (from 1) it is at one of the places; a guarded instruction is one for all its threads.
+    """
+
+    at: str | int
+    registers: tuple[str, ...] = ()
+    before: bool = False
+    nth: int = 1
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Dumped:
+    """The registers that a ``dump`` found.
+
+    ``words`` [thread, register] are the bits, zero-extended; threads are numbered CTA by CTA, x
+    fastest, over the whole grid. ``passes`` [thread] is how often a thread was at one of the
+    ``places``; where it is less than ``dump.nth`` the thread's words are 0.
+    """
+
+    dump: Dump
+    places: tuple[Place, ...]
+    words: npt.NDArray[np.uint64]
+    passes: npt.NDArray[np.uint64]
+
+    @property
+    def registers(self) -> tuple[str, ...]:
+        """What the columns are called at the first place."""
+        return self.places[0].registers
+
+    @property
+    def types(self) -> tuple[str, ...]:
+        """The PTX types of the columns."""
+        return self.places[0].types
+
+    @property
+    def reached(self) -> npt.NDArray[np.bool_]:
+        """Which threads were looked at."""
+        return self.passes >= self.dump.nth
+
+
+@dataclass(frozen=True, slots=True)
 class LaunchResult:
-    """What a launch tells: elapsed ``seconds`` (of the kernel on a GPU, of the emulation on a CPU)
-    and, on the emulator, ``counters`` by name."""
+    """What a launch tells: elapsed ``seconds`` (of the kernel on a GPU, of the emulation on a CPU),
+    on the emulator ``counters`` by name, and the registers that a ``dump`` asked for."""
 
     seconds: float
     counters: dict[str, int] = field(default_factory=dict)
+    dump: Dumped | None = None
 
 
 class Closing(Protocol):
@@ -91,13 +140,28 @@ class Kernel(Protocol):
         """Its parameters in order."""
         ...
 
+    def watch(self, watcher: Watcher) -> Kernel:
+        """Return this kernel prepared to tell ``watcher`` all that its launches do.
+
+        Raises PtxlabError on a GPU, where only the results of a launch can be seen.
+        """
+        ...
+
     def launch(
-        self, grid: Dim, block: Dim, args: Sequence[Any] = (), shared: int = 0
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        dump: Dump | None = None,
+        cluster: Dim | None = None,
     ) -> LaunchResult:
         """Run the kernel to its end.
 
         ``grid`` and ``block`` are ints or up to three of them, ``shared`` is dynamic shared memory
         in bytes, ``args`` are buffers, numpy scalars or Python numbers, bound by the parameter list.
+        ``dump`` asks for registers on the way, which the result then holds. ``cluster`` is the shape
+        of a thread block cluster in CTAs, which divides the grid.
         """
         ...
 

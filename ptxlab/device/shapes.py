@@ -10,13 +10,12 @@ from collections.abc import Sequence
 from math import prod
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Dim
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.types import TYPES
+from ptxlab.isa.types import STORED, TYPES
 from ptxlab.syntax.tree import Directive, Function
 
 Dim3 = tuple[int, int, int]
@@ -27,10 +26,7 @@ _BLOCK_THREADS = 1024
 
 # What ``zeros`` takes beside numpy's own names: the PTX names, and those of PTX's 8-bit floats.
 _DTYPES: dict[str, np.dtype[Any]] = {
-    name: scalar.dtype for name, scalar in TYPES.items() if name not in ("b128", "pred")
-} | {
-    "e4m3": np.dtype(ml_dtypes.float8_e4m3fn),
-    "e5m2": np.dtype(ml_dtypes.float8_e5m2),
+    name: scalar.dtype for name, scalar in (TYPES | STORED).items() if name not in ("b128", "pred")
 }
 
 
@@ -47,6 +43,14 @@ def block_of(value: Dim) -> Dim3:
     return x, y, z
 
 
+def cluster_of(value: Dim, grid: Dim3) -> Dim3:
+    """Return ``cluster`` as three sizes, each of which divides that of the grid."""
+    cluster = _three("cluster", value, grid)
+    if any(size % part for size, part in zip(grid, cluster, strict=True)):
+        raise PtxlabError(f"grid {grid} is not a multiple of cluster {cluster}")
+    return cluster
+
+
 def declared(function: Function, directive: str) -> Dim3 | None:
     """Return the sizes a kernel declares with ``directive``, those left out being 1, or None."""
     for found in function.directives:
@@ -56,11 +60,14 @@ def declared(function: Function, directive: str) -> Dim3 | None:
     return None
 
 
-def check_directives(function: Function, grid: Dim3, block: Dim3) -> None:
+def check_directives(
+    function: Function, grid: Dim3, block: Dim3, asked: Dim3 | None = None
+) -> None:
     """Hold a launch to what its kernel declares.
 
     PTX ISA, "Performance-Tuning Directives" and "Cluster Dimension Directives": ``.reqntid`` is
-    exact, ``.maxntid`` bounds the number of threads, ``.reqnctapercluster`` divides the grid.
+    exact, ``.maxntid`` bounds the number of threads, ``.reqnctapercluster`` divides the grid and
+    is exact where the launch has asked for clusters too.
     """
     required = declared(function, "reqntid")
     if required not in (None, block):
@@ -75,6 +82,10 @@ def check_directives(function: Function, grid: Dim3, block: Dim3) -> None:
         raise PtxlabError(
             f"kernel {function.name} runs in clusters of {cluster} (.reqnctapercluster), "
             f"and grid {grid} is not a multiple of that"
+        )
+    if cluster is not None and asked not in (None, cluster):
+        raise PtxlabError(
+            f"kernel {function.name} runs in clusters of {cluster} (.reqnctapercluster), not {asked}"
         )
 
 

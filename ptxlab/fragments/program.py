@@ -8,7 +8,7 @@ from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa import MMA, FragmentLayout, MatrixInstruction
 from ptxlab.syntax.lexer import locate
-from ptxlab.syntax.rewrite import instructions
+from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 
 OPERAND_ORDER = "DABC"

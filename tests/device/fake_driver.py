@@ -23,6 +23,14 @@ def _takes(function: str) -> int:
     return count
 
 
+class LaunchConfig:
+    """Takes the fields of ``CUlaunchConfig``, with a stream that is none of the driver's."""
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        assert hasattr(real.CUlaunchConfig(), name), f"CUlaunchConfig has no {name}"
+        object.__setattr__(self, name, value)
+
+
 class FakeDriver:
     """Stands in for the module ``cuda.bindings.driver``.
 
@@ -32,6 +40,9 @@ class FakeDriver:
 
     CUdevice_attribute = real.CUdevice_attribute
     CUfunction_attribute = real.CUfunction_attribute
+    CUlaunchAttribute = real.CUlaunchAttribute
+    CUlaunchAttributeID = real.CUlaunchAttributeID
+    CUlaunchConfig = LaunchConfig
 
     def __init__(
         self, capability: tuple[int, int] = (9, 0), version: int = 13000, count: int = 1
@@ -145,4 +156,8 @@ class FakeDriver:
 
     def _cuLaunchKernel(self, *args: Any) -> tuple[()]:
         self.on_launch(args[9])
+        return ()
+
+    def _cuLaunchKernelEx(self, config: Any, *args: Any) -> tuple[()]:
+        self.on_launch(args[1])
         return ()

@@ -10,8 +10,9 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.syntax import parse, to_text
-from ptxlab.syntax.rewrite import Probe, dump_registers, instructions, register_type
-from ptxlab.syntax.tree import NOWHERE, Block, Function, Instruction, Module, Position
+from ptxlab.syntax.rewrite import Probe, dump_nth, dump_registers
+from ptxlab.syntax.sites import instructions, register_type
+from ptxlab.syntax.tree import NOWHERE, Block, Declaration, Function, Instruction, Module, Position
 
 Assemble = Callable[[str], dict[str, bytes]]
 
@@ -118,7 +119,7 @@ def test_the_rest_is_untouched() -> None:
     assert after.body is not None
     added = [s for s in after.body if s not in before.body]
     assert [s for s in after.body if s in before.body] == list(before.body)
-    assert all(isinstance(s, Block) and s.position == NOWHERE for s in added)
+    assert all(isinstance(s, Block | Declaration) and s.position == NOWHERE for s in added)
     order = [s.name if isinstance(s, Instruction) else type(s).__name__ for s in after.body]
     here = order.index("setp.lt.u32")
     assert order[here - 3 : here + 3] == [
@@ -184,6 +185,21 @@ def test_dumps_the_values(device: Device) -> None:
     for slot, values in enumerate(expected):
         wanted = np.broadcast_to(np.asarray(values).astype(np.uint64), (threads,))
         np.testing.assert_array_equal(got[:, slot], wanted, err_msg=f"slot {slot}")
+
+
+@pytest.mark.parametrize(
+    ("nth", "r6"),
+    [(1, [1, 1, 1]), (3, [3, 3, 3]), (4, [3, 103, 3]), (5, [777, 777, 777])],
+)
+def test_dumps_the_nth_time(device: Device, nth: int, r6: list[int]) -> None:
+    """The add of the loop is passed three times, and then the guarded one."""
+    module = parse(TEXT)
+    probes = [Probe(place(module, "add", i), ("r6", "r0"), True) for i in (0, 1)]
+    text = to_text(dump_nth(module, "k", probes, nth))
+    words = device.upload(np.full((3, 3), 777, np.uint64))
+    device.load(text).kernel("k").launch(1, 3, [0, 1.5, words])
+    threads = [777] * 3 if nth > 4 else [0, 1, 2]
+    assert words.numpy().T.tolist() == [[4] * 3, r6, threads]
 
 
 # ---- what is refused ------------------------------------------------------------------------

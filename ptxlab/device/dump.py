@@ -1,0 +1,117 @@
+"""Looking at registers in the middle of a launch: what is asked for, what is found, and how.
+
+The emulator looks at its registers directly. For a GPU the kernel is rewritten to store them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
+from ptxlab.device.shapes import Dim3
+from ptxlab.emulator import Site, Watcher
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.syntax import locate, to_text
+from ptxlab.syntax.places import Place, find_places
+from ptxlab.syntax.rewrite import Probe, dump_nth
+from ptxlab.syntax.tree import Function, Module
+
+if TYPE_CHECKING:
+    from ptxlab.emulator.lanes import Lanes
+    from ptxlab.emulator.wave import Frame, Wave
+
+Words = npt.NDArray[np.uint64]
+
+
+def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[Place, ...]:
+    """Return the places that ``dump`` asks about. Raises PtxlabError for what is not there."""
+    if dump.nth < 1:
+        raise PtxlabError(f"a place is passed for the first time, not for time {dump.nth}")
+    return find_places(module, kernel, dump.at, dump.registers)
+
+
+class Recorder(Watcher):
+    """Keeps the registers of every thread at ``places``, the nth time it is at one of them."""
+
+    def __init__(self, dump: Dump, places: Sequence[Place], threads: int) -> None:
+        self._dump = dump
+        self._places = {(p.function, p.instruction.position): p.registers for p in places}
+        self._wave: Wave
+        self.words: Words = np.zeros((threads, len(places[0].registers)), np.uint64)
+        self.passes: Words = np.zeros(threads, np.uint64)
+
+    def begin(self, wave: Wave) -> None:
+        """Note the wave, whose CTAs the threads are numbered by."""
+        self._wave = wave
+
+    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """Look, if it is to be before the instruction."""
+        if self._dump.before:
+            self._look(site, frame, lanes)
+
+    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """Look, if it is to be after the instruction."""
+        if not self._dump.before:
+            self._look(site, frame, lanes)
+
+    def _look(self, site: Site, frame: Frame, lanes: Lanes) -> None:
+        registers = self._places.get((site.function, site.instruction.position))
+        if registers is None:
+            return
+        standing = lanes.mask & self._wave.alive.mask
+        cta, inside = np.divmod(np.flatnonzero(standing), self._wave.cta_width)
+        threads = (self._wave.first + cta) * self._wave.cta_threads + inside
+        self.passes[threads] += np.uint64(1)
+        now = self.passes[threads] == self._dump.nth
+        if now.any():
+            for column, name in enumerate(registers):
+                register = site.register(name)
+                if register is not None:  # else no instruction uses it: it is what it was, 0
+                    value = _words(frame.registers[register.slot])
+                    everyone = np.broadcast_to(value, (self._wave.width,))
+                    self.words[threads[now], column] = everyone[standing][now]
+
+
+def _words(value: npt.NDArray[Any]) -> Words:
+    """Return register values as 64-bit words, zero-extended."""
+    if value.dtype == bool:
+        return value.astype(np.uint64)
+    return value.view(f"u{value.dtype.itemsize}").astype(np.uint64)
+
+
+def launch_rewritten(
+    device: Device,
+    module: Module,
+    kernel: Function,
+    dump: Dump,
+    grid: Dim3,
+    block: Dim3,
+    args: Sequence[Any],
+    shared: int,
+) -> LaunchResult:
+    """Launch ``kernel`` of ``module`` rewritten to store what ``dump`` asks for.
+
+    Raises Unsupported for a place in a device function, which knows no buffer to store to.
+    """
+    places = places_of(module, kernel, dump)
+    for place in places:
+        if place.function != kernel.name:
+            raise Unsupported(
+                f"cannot dump registers of the device function {place.function} on a GPU",
+                location=locate(module.source, place.instruction.position),
+                hint="--device emulator can",
+            )
+    probes = [Probe(p.instruction.position, p.registers, not dump.before) for p in places]
+    text = to_text(dump_nth(module, kernel.name, probes, dump.nth))
+    threads = prod(grid) * prod(block)
+    with device.zeros((threads, 1 + len(places[0].registers)), "u64") as buffer:
+        changed = device.load(text).kernel(kernel.name)
+        result = changed.launch(grid, block, [*args, buffer], shared)
+        words = buffer.numpy()
+    return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0]))

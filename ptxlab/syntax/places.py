@@ -1,0 +1,190 @@
+"""Where a user means: the instructions of a module by line, label or pattern, and their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from ptxlab.errors import PtxlabError
+from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.sites import Site, dumped_type, instructions, register_type
+from ptxlab.syntax.tree import (
+    Address,
+    Block,
+    Function,
+    Group,
+    Instruction,
+    Label,
+    Module,
+    Name,
+    Negated,
+    Not,
+    Operand,
+    Pair,
+    Statement,
+    Vector,
+)
+
+OPERANDS = "DABC"
+"""What the PTX ISA calls the operands of an instruction that has a result, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction in ``function`` and the registers to look at there, with their PTX types."""
+
+    function: str
+    instruction: Instruction
+    registers: tuple[str, ...]
+    types: tuple[str, ...]
+
+
+def find_places(
+    module: Module, kernel: Function, at: str | int, registers: Sequence[str] = ()
+) -> tuple[Place, ...]:
+    """Return the places that ``at`` names, in text order.
+
+    ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
+    (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Lines are looked
+    for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
+    ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
+    all that the instruction names. Raises PtxlabError for what is not there, with what is near.
+    """
+    others = [f for f in module.functions if f is not kernel and f.body is not None]
+    if str(at).isdecimal():
+        found = _on_line(module, [kernel, *others], int(at))
+    else:
+        found = _named(kernel, str(at))
+        for function in others if not found else ():
+            found += _named(function, str(at))
+    if not found:
+        raise PtxlabError(
+            f"{kernel.name} has no label or instruction {at}", hint=_near(kernel, str(at))
+        )
+    places = tuple(_place(module, function, site, registers) for function, site in found)
+    if len({place.types for place in places}) > 1:
+        raise PtxlabError(
+            f"{at} means {len(places)} instructions, "
+            "and not all of them have registers of the same types",
+            hint="name the registers, or one line",
+        )
+    return places
+
+
+Found = list[tuple[Function, Site]]
+
+
+def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
+    everywhere = [(function, site) for function in functions for site in instructions(function)]
+    found = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
+    if not found:
+        lines = sorted({site.instruction.position.line for _, site in everywhere})
+        near = min(lines, key=lambda other: abs(other - line), default=None)
+        raise PtxlabError(
+            f"there is no instruction on line {line} of {module.source.path}",
+            hint=None if near is None else f"the nearest is on line {near}",
+        )
+    return found
+
+
+def _named(function: Function, at: str) -> Found:
+    after = _after_label(function.body or (), at)
+    return [
+        (function, site)
+        for site in instructions(function)
+        if site.instruction is after or matches(site.instruction.name, at)
+    ]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Say whether an instruction's name begins with ``pattern``, in whole parts, or matches it."""
+    return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
+
+
+def _after_label(statements: Sequence[Statement], name: str) -> Instruction | None:
+    waiting = False
+    for statement in _flat(statements):
+        if isinstance(statement, Label) and statement.name == name:
+            waiting = True
+        elif isinstance(statement, Instruction) and waiting:
+            return statement
+    return None
+
+
+def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
+    for statement in statements:
+        if isinstance(statement, Block):
+            yield from _flat(statement.statements)
+        else:
+            yield statement
+
+
+def _near(kernel: Function, at: str) -> str | None:
+    labels = [s.name for s in _flat(kernel.body or ()) if isinstance(s, Label)]
+    names = {site.instruction.name for site in instructions(kernel)}
+    known = [*labels, *sorted(names), *sorted({name.split(".")[0] for name in names})]
+    near = get_close_matches(at, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else None
+
+
+# ---- registers ------------------------------------------------------------------------------
+
+
+def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> Place:
+    names: list[str] = []
+    for register in wanted or _all(site):
+        names += _operand(module, site, register) if _is_operand(site, register) else [register]
+    if not names:
+        raise PtxlabError(
+            f"{site.instruction.name} names no register",
+            location=locate(module.source, site.instruction.position),
+            hint="say which ones to look at",
+        )
+    types = tuple(dumped_type(module, site, name) for name in names)
+    return Place(function.name, site.instruction, tuple(names), types)
+
+
+def _all(site: Site) -> list[str]:
+    """Return the registers that the instruction names, its guard first."""
+    guard = site.instruction.guard
+    named = [] if guard is None else [guard.name]
+    for operand in site.instruction.operands:
+        named += registers_of(site, operand)
+    return list(dict.fromkeys(named))
+
+
+def registers_of(site: Site, operand: Operand) -> list[str]:
+    """Return the registers in ``operand``, those of an address too."""
+    match operand:
+        case Name(text):
+            return [text] if register_type(site.declarations, text) else []
+        case Not(name) | Negated(name):
+            return registers_of(site, name)
+        case Pair(first, second):
+            return [*registers_of(site, first), *registers_of(site, second)]
+        case Vector(elements) | Group(elements):
+            return [name for element in elements for name in registers_of(site, element)]
+        case Address(base, _, extra):
+            inside = [] if base is None else [base]
+            return [name for part in (*inside, *extra) for name in registers_of(site, part)]
+        case _:
+            return []
+
+
+def _is_operand(site: Site, name: str) -> bool:
+    return name in tuple(OPERANDS) and register_type(site.declarations, name) is None
+
+
+def _operand(module: Module, site: Site, letter: str) -> list[str]:
+    operands = site.instruction.operands
+    position = OPERANDS.index(letter)
+    found = registers_of(site, operands[position]) if position < len(operands) else []
+    if not found:
+        raise PtxlabError(
+            f"{site.instruction.name} has no registers as operand {letter}",
+            location=locate(module.source, site.instruction.position),
+            hint="operands are counted D, A, B, C",
+        )
+    return found

@@ -1,0 +1,130 @@
+"""The instructions of a function, what each can see, and its registers by name."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from difflib import get_close_matches
+from typing import NamedTuple
+
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.tree import (
+    Block,
+    Declaration,
+    Declarator,
+    Function,
+    Instruction,
+    Module,
+    Position,
+    Statement,
+)
+
+RESERVED = "ptxlab_"
+"""How the names begin that rewriting adds."""
+
+
+class Site(NamedTuple):
+    """An instruction and the declarations it can see, the outermost first."""
+
+    instruction: Instruction
+    declarations: tuple[Declaration, ...]
+
+
+def instructions(function: Function) -> Iterator[Site]:
+    """Yield every instruction of ``function`` in text order, those of nested blocks included."""
+    yield from _sites(function.body or (), function.results + function.parameters)
+
+
+def register_type(declarations: Sequence[Declaration], name: str) -> str | None:
+    """Return the PTX type of register ``name`` where ``declarations`` are visible, or None.
+
+    ``name`` may be one of a ``%r<5>``, or a component such as ``%v.x`` of a vector register.
+    """
+    base, _, component = name.partition(".")
+    for declaration in reversed(declarations):
+        if any(_declares(declarator, base) for declarator in declaration.names):
+            matches = declaration.space == "reg" and (declaration.vector > 1) == bool(component)
+            return declaration.type if matches else None
+    return None
+
+
+def _sites(statements: Sequence[Statement], visible: tuple[Declaration, ...]) -> Iterator[Site]:
+    for statement in statements:
+        if isinstance(statement, Declaration):
+            visible = (*visible, statement)
+        elif isinstance(statement, Block):
+            yield from _sites(statement.statements, visible)
+        elif isinstance(statement, Instruction):
+            yield Site(statement, visible)
+
+
+def _declares(declarator: Declarator, name: str) -> bool:
+    if declarator.count is None:
+        return declarator.name == name
+    index = name.removeprefix(declarator.name)
+    if len(index) == len(name) or not index.isdecimal() or len(index) > 10:
+        return False
+    return str(int(index)) == index and int(index) < declarator.count
+
+
+def definition(module: Module, kernel: str) -> Function:
+    """Return the kernel of that name. Raises PtxlabError when there is none."""
+    names = [function.name for function in module.entries]
+    if kernel not in names:
+        raise PtxlabError(
+            f"{module.source.path} has no kernel named {kernel}",
+            hint=f"its kernels: {', '.join(names)}" if names else None,
+        )
+    return module.entries[names.index(kernel)]
+
+
+def site_at(
+    module: Module, function: Function, sites: Mapping[Position, Site], position: Position
+) -> Site:
+    """Return the one of ``sites`` at ``position``. Raises PtxlabError when it cannot be dumped there."""
+    location = locate(module.source, position)
+    site = sites.get(position)
+    if site is None:
+        raise PtxlabError(f"no instruction of {function.name} starts here", location=location)
+    for declaration in site.declarations:
+        for declarator in declaration.names:
+            if declarator.name.lstrip("%").startswith(RESERVED):
+                raise PtxlabError(
+                    f"the name {declarator.name} is needed for the dump",
+                    location=locate(module.source, declarator.position),
+                    hint=f"names that begin with {RESERVED} are reserved",
+                )
+    return site
+
+
+def dumped_type(module: Module, site: Site, register: str) -> str:
+    """Return the type of a register that is to be dumped at ``site``.
+
+    Raises PtxlabError for a register that is none, and Unsupported for one wider than 64 bits.
+    """
+    location = locate(module.source, site.instruction.position)
+    found = register_type(site.declarations, register)
+    if found is None:
+        raise PtxlabError(
+            f"no register named {register} is declared here",
+            location=location,
+            hint=_suggestion(site.declarations, register),
+        )
+    if found not in TYPES or TYPES[found].bits > 64:
+        raise Unsupported(
+            f"cannot dump {register}: .{found} is no register of 64 bits or fewer",
+            location=location,
+        )
+    return found
+
+
+def _suggestion(declarations: Sequence[Declaration], register: str) -> str | None:
+    names = {
+        declarator.name + (f"<{declarator.count}>" if declarator.count is not None else "")
+        for declaration in declarations
+        if declaration.space == "reg"
+        for declarator in declaration.names
+    }
+    near = get_close_matches(register, sorted(names), n=1, cutoff=0.4)
+    return f"did you mean {near[0]}?" if near else None

@@ -1,0 +1,160 @@
+"""Registers in the middle of a launch: looked at directly, and stored by a rewritten kernel."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxlab.device.dump import launch_rewritten
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.protocol import Device, Dump, Dumped
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.syntax import parse
+
+TEXT = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 y) twice(.reg .b32 x)
+{
+    add.u32 y, x, x;
+    ret;
+}
+.visible .entry k(.param .u64 out, .param .u32 count)
+{
+    .reg .pred p;
+    .reg .b16 h;
+    .reg .b32 i, n, x, y;
+    .reg .f64 d;
+    .reg .b64 o;
+    ld.param.u32 n, [count];
+    mov.u32 x, %tid.x;
+    mov.b16 h, -2;
+    mov.b32 i, 0;
+again:
+    add.u32 i, i, 1;
+    mad.lo.u32 x, x, 10, i;
+    cvt.rn.f64.u32 d, x;
+    setp.lt.u32 p, i, n;
+    @p bra again;
+    call (y), twice, (x);
+    ld.param.u64 o, [out];
+    mad.wide.u32 o, %tid.x, 4, o;
+    @p mad.lo.u32 y, y, 3, 7;
+    st.global.u32 [o], y;
+    ret;
+}
+"""
+KERNEL = TEXT.splitlines()
+
+
+def line(text: str) -> int:
+    """Return the number of the line that holds ``text``."""
+    [number] = [n for n, at in enumerate(KERNEL, 1) if text in at]
+    return number
+
+
+def dump(device: Device, dump: Dump, text: str = TEXT, threads: int = 40) -> Dumped:
+    """Launch ``text`` with n = 3 and return what the dump finds."""
+    out = device.zeros(threads, "u32")
+    result = device.load(text).kernel("k").launch(1, threads, [out, 3], dump=dump)
+    assert (out.numpy() == 2 * (1000 * np.arange(threads) + 123)).all()
+    assert result.dump is not None
+    return result.dump
+
+
+def test_an_iteration_of_a_loop(device: Device) -> None:
+    lane = np.arange(40)
+    found = dump(device, Dump("mad.lo", ("x", "i", "h", "p"), nth=2))
+    assert found.registers == ("x", "i", "h", "p")
+    assert found.types == ("b32", "b32", "b16", "pred")
+    # The guarded mad is passed too: four times in all.
+    assert (found.passes == 4).all()
+    assert found.reached.all()
+    expected = np.stack([100 * lane + 12, lane * 0 + 2, lane * 0 + 0xFFFE, lane * 0 + 1], axis=1)
+    assert (found.words == expected).all()
+
+
+def test_before_and_after(device: Device) -> None:
+    before = dump(device, Dump(line("mad.lo.u32 x"), ("x",), before=True, nth=3))
+    after = dump(device, Dump(line("mad.lo.u32 x"), ("x",), nth=3))
+    assert (after.words == 10 * before.words + 3).all()
+
+
+def test_a_label_is_the_instruction_after_it(device: Device) -> None:
+    assert (dump(device, Dump("again", ("i",), before=True)).words == 0).all()
+    assert (dump(device, Dump("again", nth=3)).words == 3).all()
+
+
+def test_operands_and_doubles(device: Device) -> None:
+    found = dump(device, Dump("cvt.rn", ("D", "A")))
+    assert found.registers == ("d", "x")
+    assert (found.words[:, 0].view(np.float64) == found.words[:, 1]).all()
+
+
+def test_never_there(device: Device) -> None:
+    found = dump(device, Dump("again", nth=4))
+    assert not found.reached.any()
+    assert (found.passes == 3).all()
+    assert not found.words.any()
+
+
+def test_a_device_function() -> None:
+    found = dump(EmulatorDevice(TARGETS["sm_90a"]), Dump(line("add.u32 y, x, x"), ("D",)))
+    assert (found.words[:, 0] == 2 * (1000 * np.arange(40) + 123)).all()
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        Dump("again", ("x", "i", "n"), before=True, nth=2),
+        Dump("mad.lo", ("x", "p", "y"), nth=4),
+        Dump("setp", (), nth=3),
+        Dump("ret", ("d", "h"), before=True),
+    ],
+)
+def test_both_ways_find_the_same(asked: Dump) -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    module = parse(TEXT)
+    out = device.zeros(80, "u32")
+    args = [out, 3]
+    direct = device.load(TEXT).kernel("k").launch((2, 2), (5, 3, 2), args, dump=asked).dump
+    [kernel] = module.entries
+    stored = launch_rewritten(device, module, kernel, asked, (2, 2, 1), (5, 3, 2), args, 0).dump
+    assert direct is not None
+    assert stored is not None
+    assert direct.words.shape == (120, len(direct.registers))
+    assert (direct.words == stored.words).all()
+    assert (direct.passes == stored.passes).all()
+    assert direct.places == stored.places
+
+
+@pytest.mark.parametrize(
+    ("asked", "message", "hint"),
+    [
+        (Dump("mma.sync"), "k has no label or instruction mma.sync", None),
+        (Dump("agian"), "no label or instruction agian", "did you mean again?"),
+        (Dump(4000), "no instruction on line 4000", f"the nearest is on line {len(KERNEL) - 1}"),
+        (Dump("again", ("z",)), "no register named z", None),
+        (Dump("again", ("C",)), "add.u32 has no registers as operand C", "operands are counted D"),
+        (Dump("again", nth=0), "for the first time, not for time 0", None),
+        (Dump("mov"), "not all of them have registers of the same types", "name the registers"),
+    ],
+)
+def test_what_is_not_there(device: Device, asked: Dump, message: str, hint: str | None) -> None:
+    kernel = device.load(TEXT).kernel("k")
+    with pytest.raises(PtxlabError, match=message) as caught:
+        kernel.launch(1, 32, [device.zeros(32, "u32"), 3], dump=asked)
+    if hint is not None:
+        assert caught.value.hint is not None
+        assert hint in caught.value.hint
+
+
+def test_no_device_function_on_a_gpu() -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    module = parse(TEXT)
+    with pytest.raises(Unsupported, match="device function twice on a GPU"):
+        launch_rewritten(
+            device, module, module.entries[0], Dump(line("add.u32 y")), (1, 1, 1), (32, 1, 1), [], 0
+        )
