@@ -13,10 +13,12 @@ import sys
 from collections.abc import Callable, Sequence
 
 from ptxlab import __version__
+from ptxlab.cli import isolation
 from ptxlab.cli.parser import Parser, suggestion
 from ptxlab.errors import PtxlabError
 
 VERBS: tuple[tuple[str, str], ...] = (
+    ("dump", "show the registers of any thread at any line, label or instruction"),
     ("explain", "explain one matrix instruction: operands, targets, arithmetic, SASS"),
     ("fragments", "dump, verify, query and draw the fragment layouts of a matrix instruction"),
     ("gemm", "run, verify and time one matrix multiplication algorithm"),
@@ -71,8 +73,11 @@ def dispatch(arguments: list[str]) -> int:
     module = importlib.import_module(f"ptxlab.cli.{verb}")
     verb_parser = Parser(prog=f"ptxlab {verb}")
     module.configure(verb_parser)
+    args = verb_parser.parse_args(arguments[1:])
+    if isolation.is_wanted(args):
+        return isolation.run(arguments)
     execute: Callable[..., int] = module.execute
-    return execute(verb_parser.parse_args(arguments[1:]))
+    return execute(args)
 
 
 def top_parser() -> Parser:

@@ -1,0 +1,153 @@
+"""``ptxlab dump``: what is shown of a warp, what is saved, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.cli.main import main
+
+MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
+LOOP = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry loop(.param .u64 out)
+{
+    .reg .pred p;
+    .reg .b32 i, x;
+    .reg .f32 f;
+    mov.u32 x, %tid.x;
+    mov.b32 i, 0;
+AGAIN:
+    add.u32 i, i, 1;
+    mad.lo.u32 x, x, 2, i;
+    cvt.rn.f32.u32 f, x;
+    setp.lt.u32 p, i, 5;
+    @p bra AGAIN;
+    ret;
+}
+"""
+
+
+def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
+    status = main(["dump", *words, "--device", "emulator"])
+    captured = capsys.readouterr()
+    return status, captured.out, captured.err
+
+
+def answer(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:
+    status, out, err = run(capsys, *words, "--json")
+    assert status == 0, err
+    found: dict[str, Any] = json.loads(out)
+    return found
+
+
+@pytest.fixture
+def loop(tmp_path: Path) -> str:
+    file = tmp_path / "loop.ptx"
+    file.write_text(LOOP)
+    return str(file)
+
+
+LAUNCH = ("--grid", "2,2", "--block", "48", "--arg", "out=zeros(1,f32)")
+
+
+def test_the_accumulators_as_a_matrix(capsys: pytest.CaptureFixture[str]) -> None:
+    """D is what the program stores: the same numbers as ``ptxlab run`` prints, in the same places."""
+    found = answer(capsys, MMA, "--at", "mma.sync", "--nth", "2", "--regs", "D")
+    assert main(["run", MMA, "--json", "--device", "emulator"]) == 0
+    arguments = {a["name"]: a for a in json.loads(capsys.readouterr().out)["arguments"]}
+    assert found["matrices"]["D"] == arguments["d"]["values"]
+    assert found["types"] == ["f32"] * 4
+    # PTX ISA, "Matrix Fragments for mma.m16n8k16": groupID = lane >> 2, and the lane in its group.
+    for lane in found["lanes"]:
+        row, col = lane["lane"] // 4, 2 * (lane["lane"] % 4)
+        stored = arguments["d"]["values"]
+        held = [values[0] for values in lane["values"]]
+        assert held == [stored[r][c] for r in (row, row + 8) for c in (col, col + 1)]
+
+
+def test_the_second_mma_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out, _ = run(
+        capsys, "kernels/tensor_core.cu", "--at", "mma.sync", "--nth", "2", "--regs", "D", "--warp", "1"
+    )  # fmt: skip
+    assert status == 0
+    assert "time 2" in out
+    assert "D  16 x 8" in out
+    assert len(out.split("D  16 x 8")[1].split("lane")[0].strip().splitlines()) == 17
+
+
+def test_an_iteration_by_label(capsys: pytest.CaptureFixture[str], loop: str) -> None:
+    found = answer(
+        capsys, loop, *LAUNCH, "--at", "AGAIN", "--nth", "3", "--regs", "x,i,p", "--before",
+        "--cta", "1,1", "--warp", "1",
+    )  # fmt: skip
+    assert [lane["lane"] for lane in found["lanes"]] == list(range(16))
+    assert [lane["thread"] for lane in found["lanes"]] == list(range(3 * 48 + 32, 4 * 48))
+    for lane, thread in zip(found["lanes"], range(32, 48), strict=True):
+        assert lane["words"] == [f"0x{4 * thread + 4:08x}", "0x00000002", "1"]
+        assert lane["passes"] == 5
+
+
+@pytest.mark.parametrize(
+    ("read_as", "expected"),
+    [("f32", 4.0 * 5 + 4), ("s32", 0x41C00000), ("u8", [0, 0, 0xC0, 0x41]), ("bf16", [0, 24.0])],
+)
+def test_bits_are_read_as_asked(
+    capsys: pytest.CaptureFixture[str], loop: str, read_as: str, expected: Any
+) -> None:
+    found = answer(
+        capsys, loop, *LAUNCH, "--at", "cvt", "--nth", "2", "--regs", "f", "--as", read_as,
+        "--lane", "5",
+    )  # fmt: skip
+    [[values]] = [lane["values"] for lane in found["lanes"]]
+    assert values == (expected if isinstance(expected, list) else [expected])
+
+
+def test_all_threads_are_saved(
+    capsys: pytest.CaptureFixture[str], loop: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "all.npz"
+    status, out, _ = run(capsys, loop, *LAUNCH, "--at", "13", "--regs", "D,i", "--save", str(file))
+    assert status == 0
+    assert "192 of 192 threads" in out
+    with np.load(file) as saved:
+        assert saved["registers"].tolist() == ["x", "i"]
+        assert (saved["words"][:, 0] == 2 * (np.arange(192) % 48) + 1).all()
+        assert (saved["passes"] == 5).all()
+
+
+def test_a_place_nobody_reached(capsys: pytest.CaptureFixture[str], loop: str) -> None:
+    status, out, _ = run(capsys, loop, *LAUNCH, "--at", "AGAIN", "--nth", "6", "--regs", "i")
+    assert status == 0
+    assert "reached  0 of 192 threads" in out
+    assert out.splitlines()[-1].split() == ["31", "-"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--at", "AGIAN"], 2, "did you mean AGAIN?"),
+        (["--at", "99"], 2, "the nearest is on line 17"),
+        (["--at", "add", "--regs", "y"], 2, "no register named y"),
+        (["--at", "add", "--cta", "2"], 2, "no CTA 2 along x"),
+        (["--at", "add", "--warp", "2"], 2, "no warp 2"),
+        (["--at", "add", "--warp", "1", "--lane", "16"], 2, "no lane 16"),
+        (["--at", "add", "--as", "f16x2"], 2, "not read as 'f16x2'"),
+        (["--at", "add", "--nth", "0"], 2, "the first time is 1"),
+        (["--at", "add", "--regs", "x,,i"], 2, "not a list"),
+        ([], 2, "--at"),
+    ],
+)
+def test_what_is_refused(
+    capsys: pytest.CaptureFixture[str], loop: str, words: list[str], status: int, message: str
+) -> None:
+    found, out, err = run(capsys, loop, *LAUNCH, *words)
+    assert found == status
+    assert out == ""
+    assert message in err
