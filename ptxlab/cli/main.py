@@ -18,6 +18,7 @@ from ptxlab.cli.parser import Parser, suggestion
 from ptxlab.errors import PtxlabError
 
 VERBS: tuple[tuple[str, str], ...] = (
+    ("diff", "run the same launch on two devices or targets and show where they part"),
     ("dump", "show the registers of any thread at any line, label or instruction"),
     ("explain", "explain one matrix instruction: operands, targets, arithmetic, SASS"),
     ("fragments", "dump, verify, query and draw the fragment layouts of a matrix instruction"),
@@ -25,6 +26,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
     ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
     ("ops", "list the matrix instructions, and which of them run on a target"),
+    ("profile", "count bank conflicts, coalescing, divergence and arithmetic by line"),
     ("run", "launch a kernel of any .ptx or .cu file with arguments from the command line"),
 )
 """Every verb and its line of help, so that ``ptxlab --help`` imports none of them."""

@@ -9,23 +9,8 @@ from fnmatch import fnmatchcase
 
 from ptxlab.errors import PtxlabError
 from ptxlab.syntax.lexer import locate
-from ptxlab.syntax.sites import Site, dumped_type, instructions, register_type
-from ptxlab.syntax.tree import (
-    Address,
-    Block,
-    Function,
-    Group,
-    Instruction,
-    Label,
-    Module,
-    Name,
-    Negated,
-    Not,
-    Operand,
-    Pair,
-    Statement,
-    Vector,
-)
+from ptxlab.syntax.sites import Site, dumped_type, instructions, register_type, registers_of
+from ptxlab.syntax.tree import Block, Function, Instruction, Label, Module, Statement
 
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""
@@ -153,24 +138,6 @@ def _all(site: Site) -> list[str]:
     for operand in site.instruction.operands:
         named += registers_of(site, operand)
     return list(dict.fromkeys(named))
-
-
-def registers_of(site: Site, operand: Operand) -> list[str]:
-    """Return the registers in ``operand``, those of an address too."""
-    match operand:
-        case Name(text):
-            return [text] if register_type(site.declarations, text) else []
-        case Not(name) | Negated(name):
-            return registers_of(site, name)
-        case Pair(first, second):
-            return [*registers_of(site, first), *registers_of(site, second)]
-        case Vector(elements) | Group(elements):
-            return [name for element in elements for name in registers_of(site, element)]
-        case Address(base, _, extra):
-            inside = [] if base is None else [base]
-            return [name for part in (*inside, *extra) for name in registers_of(site, part)]
-        case _:
-            return []
 
 
 def _is_operand(site: Site, name: str) -> bool:

@@ -10,14 +10,22 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
+    Address,
     Block,
     Declaration,
     Declarator,
     Function,
+    Group,
     Instruction,
     Module,
+    Name,
+    Negated,
+    Not,
+    Operand,
+    Pair,
     Position,
     Statement,
+    Vector,
 )
 
 RESERVED = "ptxlab_"
@@ -66,6 +74,47 @@ def _declares(declarator: Declarator, name: str) -> bool:
     if len(index) == len(name) or not index.isdecimal() or len(index) > 10:
         return False
     return str(int(index)) == index and int(index) < declarator.count
+
+
+def registers_of(site: Site, operand: Operand) -> list[str]:
+    """Return the registers in ``operand``, those of an address too."""
+    match operand:
+        case Name(text):
+            return [text] if register_type(site.declarations, text) else []
+        case Not(name) | Negated(name):
+            return registers_of(site, name)
+        case Pair(first, second):
+            return [*registers_of(site, first), *registers_of(site, second)]
+        case Vector(elements) | Group(elements):
+            return [name for element in elements for name in registers_of(site, element)]
+        case Address(base, _, extra):
+            inside = [] if base is None else [base]
+            return [name for part in (*inside, *extra) for name in registers_of(site, part)]
+        case _:
+            return []
+
+
+_NO_RESULT = frozenset(
+    {"st", "red", "bar", "barrier", "bra", "brx", "call", "ret", "exit", "trap", "brkpt", "cp"}
+    | {"nanosleep", "setmaxnreg", "membar", "fence", "prefetch", "prefetchu", "stmatrix", "discard"}
+    | {"applypriority", "pmevent", "griddepcontrol", "wgmma"}
+)
+"""Opcodes whose first operand is no result; wgmma's is one only when it has been waited for."""
+
+
+def results(site: Site) -> list[str]:
+    """Return the registers that the instruction writes."""
+    instruction = site.instruction
+    if not instruction.operands:
+        return []
+    first = instruction.operands[0]
+    if instruction.opcode in _NO_RESULT and not (
+        isinstance(first, Group) or "red" in instruction.modifiers
+    ):
+        return []
+    if isinstance(first, Address):
+        return []
+    return registers_of(site, first)
 
 
 def definition(module: Module, kernel: str) -> Function:

@@ -1,0 +1,1 @@
+"""What a launch on the emulator does, seen by watchers of it."""

@@ -1,0 +1,316 @@
+"""The same launch on two devices: which outputs differ, and where the first difference comes from.
+
+Every thread's steps are traced on both (see ``ptxlab.syntax.trace``), window after window, until one
+differs; that step is then looked at with its operands. Registers that hold addresses and the like
+are left out, since they differ between devices for good reasons.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import prod
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.protocol import Buffer, Device
+from ptxlab.device.shapes import block_of, grid_of
+from ptxlab.isa.types import TYPES
+from ptxlab.observe.rounding import Step, Verdict, judge
+from ptxlab.syntax import to_text
+from ptxlab.syntax.addresses import device_dependent
+from ptxlab.syntax.sites import (
+    Site,
+    definition,
+    instructions,
+    register_type,
+    registers_of,
+    results,
+)
+from ptxlab.syntax.trace import SITE_BITS, Traced, look_at_step, trace
+from ptxlab.syntax.tree import Instruction, Module
+
+Array = npt.NDArray[Any]
+Words = npt.NDArray[np.uint64]
+
+WINDOW_BYTES = 1 << 27
+MOST_STEPS = 1 << 14
+WARP = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """A launch that can be made anew on any device.
+
+    ``fresh`` puts the arguments on a device and returns them, in the order of the parameters;
+    ``names`` are what they are called.
+    """
+
+    module: Module
+    kernel: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+    names: tuple[str, ...]
+    fresh: Callable[[Device], Sequence[Any]]
+
+    @property
+    def threads(self) -> int:
+        """How many threads the grid has."""
+        return prod(grid_of(self.grid)) * prod(block_of(self.block))
+
+
+@dataclass(frozen=True, slots=True)
+class Output:
+    """An array after both launches: how many of its elements differ in bits, and the first of them.
+
+    ``place`` is its index, ``a`` and ``b`` what it is; None, and zeros, where none differs.
+    """
+
+    name: str
+    differing: int
+    total: int
+    place: tuple[int, ...] | None = None
+    a: Any = 0
+    b: Any = 0
+
+
+@dataclass(frozen=True, slots=True)
+class FirstDifference:
+    """The first step of any thread after which a register differs.
+
+    ``thread`` is numbered over the grid, ``step`` counts the thread's instructions that write
+    registers, from 0. ``bits`` are the register on both devices, ``values`` what they stand for as
+    ``type``; ``lanes`` is in how many lanes of the warp a register differs. Where the two threads went
+    different ways, ``register`` is "" and the instruction is the last that they have in common.
+    """
+
+    instruction: Instruction
+    thread: int
+    step: int
+    register: str
+    type: str
+    bits: tuple[int, int]
+    values: tuple[tuple[float, ...], tuple[float, ...]]
+    lanes: int
+    verdict: Verdict
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class DiffReport:
+    """What two devices made of the same launch; ``steps`` is how many were compared in all."""
+
+    outputs: tuple[Output, ...]
+    first: FirstDifference | None
+    steps: int
+
+    @property
+    def same(self) -> bool:
+        """Whether nothing differs."""
+        return self.first is None and not any(output.differing for output in self.outputs)
+
+
+def diff(work: Work, a: Device, b: Device) -> DiffReport:
+    """Launch ``work`` on both devices and return where they part.
+
+    Raises PtxlabError where the launch fails on one of them.
+    """
+    left, right = _arrays(work, a), _arrays(work, b)
+    outputs = tuple(
+        _compare(name, one, other)
+        for name, one, other in zip(work.names, left, right, strict=True)
+        if one is not None and other is not None
+    )
+    sites = _sites(work, [array is not None for array in left])
+    parting, steps = _first_parting(work, sites, a, b) if sites else (None, 0)
+    first = None if parting is None else _look(work, sites, parting, a, b)
+    return DiffReport(outputs, first, steps)
+
+
+def _arrays(work: Work, device: Device) -> list[Array | None]:
+    """Launch the program as it is and return what is in every array after it, None for scalars."""
+    args = work.fresh(device)
+    kernel = device.load(work.module.source.text).kernel(work.kernel)
+    kernel.launch(work.grid, work.block, args, work.shared)
+    return [arg.numpy() if isinstance(arg, Buffer) else None for arg in args]
+
+
+def _compare(name: str, one: Array, other: Array) -> Output:
+    differing = _raw(one) != _raw(other)
+    if not differing.any():
+        return Output(name, 0, one.size)
+    place = np.unravel_index(int(np.argmax(differing)), one.shape)
+    where = tuple(int(index) for index in place)
+    return Output(name, int(differing.sum()), one.size, where, one[place], other[place])
+
+
+def _raw(array: Array) -> Array:
+    return np.ascontiguousarray(array).reshape(-1).view(f"u{array.dtype.itemsize}")
+
+
+# ---- where they part ------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Parting:
+    """The first step that differs, of which thread, and the site it is at on both devices.
+
+    A site is None where the thread has ended, ``before`` is the site of the step before.
+    """
+
+    thread: int
+    step: int
+    sites: tuple[int | None, int | None]
+    before: int
+
+
+def _sites(work: Work, is_buffer: Sequence[bool]) -> list[Traced]:
+    """Return the instructions to follow: those that write registers which hold results."""
+    function = definition(work.module, work.kernel)
+    names = [declaration.names[0].name for declaration in function.parameters]
+    buffers = [name for name, one in zip(names, is_buffer, strict=True) if one]
+    skipped = device_dependent(function, buffers)
+    found = []
+    for site in instructions(function):
+        kept = {
+            name: kind
+            for name in results(site)
+            if name not in skipped and (kind := _type(site, name)) is not None
+        }
+        if kept:
+            found.append(Traced(site, tuple(kept), tuple(kept.values())))
+    return found
+
+
+def _type(site: Site, register: str) -> str | None:
+    """Return the type of a register that can be stored, None for one wider than 64 bits."""
+    kind = register_type(site.declarations, register)
+    return kind if kind in TYPES and TYPES[kind].bits <= 64 else None
+
+
+def _first_parting(
+    work: Work, sites: Sequence[Traced], a: Device, b: Device
+) -> tuple[_Parting | None, int]:
+    """Compare the traces window by window; return also how many steps were the same or compared."""
+    steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * work.threads)))
+    first = made = 0
+    last = np.zeros(work.threads, np.int64)  # the site of each thread's last step before the window
+    while True:
+        one, other = (_traced(work, sites, device, first, steps) for device in (a, b))
+        counts = np.stack([one[:, 0], other[:, 0]]).astype(np.int64) - first
+        made += int(np.clip(counts, 0, steps).min(axis=0).sum())
+        parting = _parting(one[:, 1:], other[:, 1:], counts, first, last)
+        if parting is not None:
+            return parting, made
+        if counts.max() <= steps:
+            return None, made
+        last = (one[:, -1] & np.uint64((1 << SITE_BITS) - 1)).astype(np.int64)
+        first += steps
+
+
+def _traced(work: Work, sites: Sequence[Traced], device: Device, first: int, steps: int) -> Words:
+    return _rows(work, device, trace(work.module, work.kernel, sites, first, steps), 1 + steps)
+
+
+def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:
+    """Launch the rewritten program and return its buffer."""
+    with device.zeros((work.threads, slots), "u64") as buffer:
+        kernel = device.load(to_text(module)).kernel(work.kernel)
+        kernel.launch(work.grid, work.block, [*work.fresh(device), buffer], work.shared)
+        return np.asarray(buffer.numpy(), np.uint64)
+
+
+def _parting(
+    one: Words, other: Words, counts: npt.NDArray[np.int64], first: int, last: npt.NDArray[np.int64]
+) -> _Parting | None:
+    differing = one != other
+    if not differing.any():
+        return None
+    column = int(np.argmax(differing.any(axis=0)))
+    thread = int(np.argmax(differing[:, column]))
+    mask = (1 << SITE_BITS) - 1
+    sites = [
+        int(words[thread, column]) & mask if counts[side, thread] > column else None
+        for side, words in enumerate((one, other))
+    ]
+    before = int(one[thread, column - 1]) & mask if column else int(last[thread])
+    return _Parting(thread, first + column, (sites[0], sites[1]), before)
+
+
+# ---- looking at it --------------------------------------------------------------------------
+
+
+def _look(
+    work: Work, sites: Sequence[Traced], parting: _Parting, a: Device, b: Device
+) -> FirstDifference:
+    """Return what the threads computed at the step where they part."""
+    site = parting.sites[0]
+    if site is None or site != parting.sites[1]:
+        return _another_way(work, sites[parting.before], parting)
+    watched = sites[site]
+    named = [
+        name
+        for operand in watched.site.instruction.operands
+        for name in registers_of(watched.site, operand)
+    ]
+    before = [
+        (name, kind)
+        for name in dict.fromkeys(named)
+        if (kind := _type(watched.site, name)) is not None
+    ]
+    module = look_at_step(work.module, work.kernel, sites, parting.step, watched, before)
+    slots = 1 + len(before) + len(watched.registers)
+    rows = [_warp(work, parting.thread, _rows(work, device, module, slots)) for device in (a, b)]
+    step = Step(
+        watched.site.instruction,
+        watched.types,
+        {name: rows[0][:, 1 + i] for i, (name, _) in enumerate(before)},
+        (rows[0][:, 1 + len(before) :], rows[1][:, 1 + len(before) :]),
+    )
+    differing = step.results[0] != step.results[1]
+    lane = _lane(work, parting.thread)
+    column = int(np.argmax(differing[lane]))
+    judgement = judge(step, lane, column)
+    return FirstDifference(
+        instruction=watched.site.instruction,
+        thread=parting.thread,
+        step=parting.step,
+        register=watched.registers[column],
+        type=judgement.type,
+        bits=(int(step.results[0][lane, column]), int(step.results[1][lane, column])),
+        values=judgement.values,
+        lanes=int(differing.any(axis=1).sum()),
+        verdict=judgement.verdict,
+        reason=judgement.reason,
+    )
+
+
+def _another_way(work: Work, last: Traced, parting: _Parting) -> FirstDifference:
+    return FirstDifference(
+        instruction=last.site.instruction,
+        thread=parting.thread,
+        step=parting.step,
+        register="",
+        type="",
+        bits=(0, 0),
+        values=((), ()),
+        lanes=0,
+        verdict="control flow",
+        reason="after this instruction the thread goes another way, though no register differs: "
+        "it branches on an address, a clock or what another thread did",
+    )
+
+
+def _lane(work: Work, thread: int) -> int:
+    return thread % prod(block_of(work.block)) % WARP
+
+
+def _warp(work: Work, thread: int, rows: Words) -> Words:
+    """Return the rows of the thread's warp."""
+    size = prod(block_of(work.block))
+    cta, inside = divmod(thread, size)
+    first = inside - inside % WARP
+    return rows[cta * size + first : cta * size + min(first + WARP, size)]

@@ -1,0 +1,144 @@
+"""Where two launches part, as text and as JSON (schema ``ptxlab.diff/1``)."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.isa.types import TYPES
+from ptxlab.observe.diff import WARP, DiffReport, FirstDifference, Output, Work
+from ptxlab.syntax import locate
+from ptxlab.view.text import aligned, fields, number
+
+SCHEMA = "ptxlab.diff/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Shown:
+    """A report, on what ran where."""
+
+    file: str
+    devices: tuple[str, str]
+    work: Work
+    report: DiffReport
+
+
+def text(shown: Shown) -> str:
+    """Return the verdict, the arrays, and the first register that differs."""
+    report, (a, b) = shown.report, shown.devices
+    lines = [f"{shown.work.kernel} of {shown.file}: {_verdict(report)}"]
+    lines += fields([("a", a), ("b", b)])
+    if report.outputs:
+        lines += ["", *aligned([["array", "differing", "of", "first", "a", "b"], *_rows(report)])]
+    lines += ["", f"{report.steps} steps of all threads compared"]
+    if report.first is not None:
+        lines += ["", *_first(shown, report.first)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(shown: Shown) -> dict[str, Any]:
+    """Return the report as plain data; infinities and NaN, which JSON lacks, are strings."""
+    report = shown.report
+    return {
+        "schema": SCHEMA,
+        "file": shown.file,
+        "kernel": shown.work.kernel,
+        "a": shown.devices[0],
+        "b": shown.devices[1],
+        "same": report.same,
+        "steps": report.steps,
+        "outputs": [
+            {
+                "name": output.name,
+                "differing": output.differing,
+                "total": output.total,
+                "place": None if output.place is None else list(output.place),
+                "a": _plain(output.a) if output.differing else None,
+                "b": _plain(output.b) if output.differing else None,
+            }
+            for output in report.outputs
+        ],
+        "first": None if report.first is None else _first_json(shown, report.first),
+    }
+
+
+def _verdict(report: DiffReport) -> str:
+    if report.same:
+        return "the same to the bit"
+    if report.first is None:
+        return "the arrays differ, no register that was followed does"
+    return {
+        "rounding": "they differ by rounding",
+        "wrong": "one of them is WRONG",
+        "control flow": "they take different ways",
+    }[report.first.verdict]
+
+
+def _rows(report: DiffReport) -> list[list[str]]:
+    return [_row(output) for output in report.outputs]
+
+
+def _row(output: Output) -> list[str]:
+    if output.place is None:
+        return [output.name, "0", str(output.total), "-", "-", "-"]
+    place = ",".join(map(str, output.place))
+    values = [number(output.a), number(output.b)]
+    return [output.name, str(output.differing), str(output.total), f"[{place}]", *values]
+
+
+def _first(shown: Shown, first: FirstDifference) -> list[str]:
+    location = locate(shown.work.module.source, first.instruction.position)
+    place = f"{location.path}:{location.line}"
+    if not first.register:
+        return [f"last common step: {place}", f"    {location.text.strip()}", f"  {first.reason}"]
+    plural = "lane" if first.lanes == 1 else "lanes"
+    rows = [["", "bits", first.type]]
+    for name, bits, values in zip("ab", first.bits, first.values, strict=True):
+        typed = [TYPES[first.type].dtype.type(value) for value in values]
+        rows.append([name, _hex(bits, first), " ".join(map(number, typed))])
+    return [
+        f"first difference: {place}",
+        f"    {location.text.strip()}",
+        f"  register {first.register} of {_thread(shown.work, first)}, step {first.step}; "
+        f"{first.lanes} {plural} of the warp differ",
+        *(f"  {line}" for line in aligned(rows)),
+        f"  {first.verdict}: {first.reason}",
+    ]
+
+
+def _thread(work: Work, first: FirstDifference) -> str:
+    cta, inside = divmod(first.thread, math.prod(work.block))
+    return f"lane {inside % WARP} of warp {inside // WARP} of CTA {cta}"
+
+
+def _hex(bits: int, first: FirstDifference) -> str:
+    width = TYPES[first.type].bits if first.type in TYPES else 32
+    return f"0x{bits:0{max(width, 32 if len(first.values[0]) > 1 else width) // 4}x}"
+
+
+def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
+    cta, inside = divmod(first.thread, math.prod(shown.work.block))
+    return {
+        "line": first.instruction.position.line,
+        "instruction": first.instruction.name,
+        "thread": first.thread,
+        "cta": cta,
+        "warp": inside // WARP,
+        "lane": inside % WARP,
+        "step": first.step,
+        "register": first.register,
+        "type": first.type,
+        "bits": [_hex(bits, first) for bits in first.bits] if first.register else [],
+        "values": [[_plain(value) for value in values] for values in first.values],
+        "lanes": first.lanes,
+        "verdict": first.verdict,
+        "reason": first.reason,
+    }
+
+
+def _plain(value: Any) -> Any:
+    real = float(value)
+    if not math.isfinite(real):
+        return str(real)
+    return int(real) if isinstance(value, int) else real
