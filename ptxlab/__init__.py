@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from ptxlab.device.opening import open_device
+    from ptxlab.device.protocol import Dump
     from ptxlab.errors import (
         DeviceUnavailable,
         LaunchError,
@@ -21,6 +22,7 @@ __version__ = "0.1.0"
 
 __all__ = [
     "DeviceUnavailable",
+    "Dump",
     "LaunchError",
     "Layout",
     "PtxSyntaxError",
@@ -35,6 +37,7 @@ __all__ = [
 
 # Where each public name lives. They are imported on first use, so that `import ptxlab` costs nothing.
 _HOMES = {
+    "Dump": "ptxlab.device.protocol",
     "open_device": "ptxlab.device.opening",
     "find": "ptxlab.isa",
     "Layout": "ptxlab.isa.layout",

@@ -1,29 +1,14 @@
-"""One device for all tests: the emulator, or a GPU with ``--device cuda``."""
+"""Short names for the options of ptxlab's own pytest plugin, which brings the fixture ``device``."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import pytest
-
-from ptxlab.device.opening import open_device
-from ptxlab.device.protocol import Device
-from ptxlab.errors import PtxlabError
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     group = parser.getgroup("ptxlab")
-    group.addoption("--device", default="emulator", help="emulator (the default), cuda or cuda:N")
-    group.addoption("--arch", default=None, help="the target the emulator is, as sm_90a")
-
-
-@pytest.fixture(scope="session")
-def device(request: pytest.FixtureRequest) -> Iterator[Device]:
-    try:
-        opened = open_device(
-            request.config.getoption("--device"), arch=request.config.getoption("--arch")
+    for name in ("device", "arch"):
+        default = {"device": "emulator"}.get(name)
+        group.addoption(
+            f"--{name}", dest=f"ptxlab_{name}", default=default, help=f"--ptxlab-{name}"
         )
-    except PtxlabError as error:
-        pytest.exit(str(error), returncode=error.exit_status)
-    yield opened
-    opened.close()

@@ -66,11 +66,11 @@ def execute(args: argparse.Namespace) -> int:
         a, b = (stack.enter_context(closing(open_side(spec))) for spec in (args.a, args.b))
         older = min((a.target, b.target), key=lambda target: target.capability)
         module = load_ptx(Path(asked.file), older, asked.options)
-        first = launching.bind_launch(asked, a, a.load(module.source.text))
+        loaded = {device: device.load(module.source.text) for device in (a, b)}
+        first = launching.bind_launch(asked, a, loaded[a])
 
         def fresh(device: Device) -> tuple[Any, ...]:
-            bound = launching.bind_launch(asked, device, device.load(module.source.text))
-            return bound.passed
+            return launching.bind_launch(asked, device, loaded[device]).passed
 
         work = Work(
             module=module,

@@ -246,7 +246,7 @@ def test_shipped_programs_are_found_from_anywhere(
     ("path", "hint"),
     [
         ("ptx/mma_m16n8k16_bf16_f23.ptx", "ptx/mma_m16n8k16_bf16_f32.ptx"),
-        ("kernels/nothing like it at all.cu", None),
+        ("zzzz/qqqqqqqqqqqq.cu", None),
         ("here/ad.ptx", "here/add.ptx"),
     ],
 )

@@ -1,0 +1,70 @@
+"""Assertions for tests of one's own: each holds where it should, and names what is wrong elsewhere."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.device.protocol import Device, Dump, Dumped
+from ptxlab.errors import PtxlabError
+from ptxlab.testing import assert_bits_equal, assert_fragment
+
+BF16 = np.dtype(ml_dtypes.bfloat16)
+
+
+def launched(device: Device, asked: Dump) -> tuple[dict[str, np.ndarray], Dumped]:
+    """Run one mma on random numbers; return the matrices and what the dump found."""
+    random = np.random.default_rng(3)
+    a = random.standard_normal((16, 16), np.float32).astype(BF16)
+    b = random.standard_normal((16, 8), np.float32).astype(BF16)
+    c = random.standard_normal((16, 8), np.float32)
+    buffers = [device.upload(matrix) for matrix in (a, b, c)]
+    kernel = device.load("ptx/mma_m16n8k16_bf16_f32.ptx").kernel()
+    found = kernel.launch(1, 32, [*buffers, 16], dump=asked).dump
+    assert found is not None
+    return {"A": a, "B": b, "C": c, "D": buffers[2].numpy()}, found
+
+
+@pytest.mark.parametrize("operand", "ABCD")
+def test_a_dump_is_the_fragment(device: Device, operand: str) -> None:
+    matrices, found = launched(device, Dump("mma", (operand,), before=operand != "D"))
+    assert_fragment(found, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
+    assert_fragment(found.words, matrices[operand], "m16n8k16", dtype="bf16", operand=operand)
+
+
+def test_a_wrong_fragment_is_named(device: Device) -> None:
+    matrices, found = launched(device, Dump("mma", ("A",), before=True))
+    swapped = matrices["A"][[1, 0, *range(2, 16)]]
+    with pytest.raises(AssertionError, match="operand A of mma") as caught:
+        assert_fragment(found, swapped, "m16n8k16", dtype="bf16", operand="A")
+    text = str(caught.value)
+    # PTX ISA, m16n8k16: a0 and a1 of lane 0 are A[0, 0] and A[0, 1].
+    assert "(0, 0), held by lane 0 in register 0, element 0" in text
+    assert "and 27 more" in text
+
+
+def test_what_is_no_such_fragment(device: Device) -> None:
+    matrices, found = launched(device, Dump("mma", ("A",), before=True))
+    with pytest.raises(PtxlabError, match=r"16 x 8 of 32 bits, the matrix is bfloat16\[16, 16\]"):
+        assert_fragment(found, matrices["A"], "m16n8k16", dtype="bf16", operand="C")
+    with pytest.raises(PtxlabError, match=r"operand B is in 2 registers of 32 threads"):
+        assert_fragment(found, matrices["B"], "m16n8k16", dtype="bf16", operand="B")
+    with pytest.raises(PtxlabError, match="asked for no dump"):
+        assert_fragment(None, matrices["B"], "m16n8k16", dtype="bf16", operand="B")
+    _, never = launched(device, Dump("mma", ("A",), nth=2))
+    with pytest.raises(AssertionError, match="not all threads of warp 0 were at mma"):
+        assert_fragment(never, matrices["A"], "m16n8k16", dtype="bf16", operand="A")
+
+
+def test_bits(device: Device) -> None:
+    odd = np.array([[0.0, -0.0], [np.nan, 1.0]], np.float32)
+    assert_bits_equal(device.upload(odd), odd)
+    assert_bits_equal(odd, odd.copy())
+    with pytest.raises(AssertionError, match=r"1 of 4 .*\n  \[0, 1\]  actual -0.0 \(0x80000000\)"):
+        assert_bits_equal(odd, np.abs(odd) * np.array([[1, 1], [1, 1]], np.float32))
+    with pytest.raises(AssertionError, match=r"float32\[2, 2\], expected float64\[2, 2\]"):
+        assert_bits_equal(odd, odd.astype(np.float64))
+    many = np.arange(10, dtype=np.uint8)
+    with pytest.raises(AssertionError, match="and 5 more"):
+        assert_bits_equal(many, many + np.uint8(1))
