@@ -1,13 +1,14 @@
-// Fragments in CUDA C: number types, the fragment mappers, ldmatrix and mma.sync for m16n8k16.
+// Fragments in CUDA C: number types, the fragment mappers, ldmatrix and mma.sync.
 //
 // A fragment is the part of a matrix that one lane of a warp holds. Lane l belongs to group
 // g = l / 4 and is number q = l % 4 of it. A 32-bit register holds two 16-bit elements, the first
 // in the low half. What CUDA C has no word for without its headers is inline PTX behind a name.
 //
 // Instruction: mma.sync.aligned.m16n8k16.row.col.{f32,f16}.{bf16,f16}.{bf16,f16}.{f32,f16},
+//              mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32, cvt.rna.tf32.f32,
 //              ldmatrix.sync.aligned.m8n8.{x1,x2,x4}{.trans}.shared.b16
 // PTX ISA:     Matrix Fragments for mma.m16n8k16 with floating point type,
-//              Warp-level matrix load instruction: ldmatrix
+//              Matrix Fragments for mma.m16n8k8, Warp-level matrix load instruction: ldmatrix
 
 #pragma once
 
@@ -16,13 +17,17 @@ typedef unsigned int u32;
 typedef unsigned long long u64;
 typedef long long s64;
 
-// The number types of matrices: f16 and bf16 are only their bits.
+// The number types of matrices: f16 and bf16 are only their bits, and tf32 those of an f32 that has
+// not been rounded yet.
 typedef float f32;
 struct f16 {
     u16 bits;
 };
 struct bf16 {
     u16 bits;
+};
+struct tf32 {
+    u32 bits;
 };
 
 __device__ __forceinline__ f32 to_f32(f32 value) { return value; }
@@ -35,6 +40,21 @@ __device__ __forceinline__ f32 to_f32(f16 value) {
 
 // bf16 is the upper half of an f32.
 __device__ __forceinline__ f32 to_f32(bf16 value) { return __uint_as_float(u32(value.bits) << 16); }
+
+__device__ __forceinline__ f32 to_f32(tf32 value) { return __uint_as_float(value.bits); }
+
+template <typename Number>
+__device__ __forceinline__ Number from_f32(f32 value);
+
+template <>
+__device__ __forceinline__ f32 from_f32<f32>(f32 value) { return value; }
+
+template <>
+__device__ __forceinline__ f16 from_f32<f16>(f32 value) {
+    f16 result;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(result.bits) : "f"(value));
+    return result;
+}
 
 __device__ __forceinline__ u32 lane_id() { return threadIdx.x % 32; }
 
@@ -131,11 +151,25 @@ __device__ __forceinline__ void store_matrix_d(Number* matrix, int tile_row, int
     store_pairs(upper + 8 * s64(leading), d, 1);
 }
 
-// ---- ldmatrix: fragments out of shared memory ---------------------------------------------------
+// ---- shared memory, and fragments out of it -----------------------------------------------------
 
 // The 32-bit address of a place in shared memory, as the instructions below want it.
 __device__ __forceinline__ u32 shared_address(const void* place) {
     return u32(__cvta_generic_to_shared(place));
+}
+
+__device__ __forceinline__ u32 load_shared(u32 from) {
+    u32 word;
+    asm volatile("ld.shared.b32 %0, [%1];" : "=r"(word) : "r"(from) : "memory");
+    return word;
+}
+
+// 16 bytes, aligned to as much.
+template <typename Chunk>
+__device__ __forceinline__ void store_shared(u32 to, const Chunk& chunk) {
+    const uint4 words = *reinterpret_cast<const uint4*>(&chunk);
+    asm volatile("st.shared.v4.b32 [%0], {%1, %2, %3, %4};"
+                 :: "r"(to), "r"(words.x), "r"(words.y), "r"(words.z), "r"(words.w) : "memory");
 }
 
 // `row` is the address of the 16-byte row this lane names: row l % 8 of matrix l / 8.
@@ -169,7 +203,20 @@ __device__ __forceinline__ void ldmatrix_x4_trans(u32& r0, u32& r1, u32& r2, u32
                  : "=r"(r0), "=r"(r1), "=r"(r2), "=r"(r3) : "r"(row) : "memory");
 }
 
-// ---- mma.sync m16n8k16: D = A * B + D -----------------------------------------------------------
+// ---- mma.sync: D = A * B + D --------------------------------------------------------------------
+
+// A register of an operand as mma wants it. The tensor cores would cut off the bits that tf32 has
+// not, so they are rounded away before: to nearest, ties away from zero.
+template <typename Input>
+__device__ __forceinline__ u32 rounded(u32 bits) { return bits; }
+
+template <>
+__device__ __forceinline__ u32 rounded<tf32>(u32 bits) {
+    asm("cvt.rna.tf32.f32 %0, %1;" : "=r"(bits) : "f"(__uint_as_float(bits)));
+    return bits;
+}
+
+// m16n8k16 for 16-bit numbers, m16n8k8 for tf32.
 
 template <typename Input>
 __device__ __forceinline__ void mma(Accumulator<f32>& d, const u32 (&a)[4], const u32 (&b)[2]);
@@ -187,6 +234,15 @@ template <>
 __device__ __forceinline__ void mma<f16>(Accumulator<f32>& d, const u32 (&a)[4],
                                          const u32 (&b)[2]) {
     asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 "
+                 "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+                 : "+f"(d.r[0]), "+f"(d.r[1]), "+f"(d.r[2]), "+f"(d.r[3])
+                 : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+}
+
+template <>
+__device__ __forceinline__ void mma<tf32>(Accumulator<f32>& d, const u32 (&a)[4],
+                                          const u32 (&b)[2]) {
+    asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
                  "{%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
                  : "+f"(d.r[0]), "+f"(d.r[1]), "+f"(d.r[2]), "+f"(d.r[3])
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));

@@ -62,9 +62,23 @@ class Unsupported(PtxlabError):
 
 
 class ToolchainError(PtxlabError):
-    """NVRTC, nvJitLink or nvdisasm rejected the input; the tool's own log is in the message."""
+    """NVRTC, nvJitLink or nvdisasm rejected the input.
+
+    The message has what the tool said first, ``log`` all of it where there may be more.
+    """
 
     exit_status = 4
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: Location | None = None,
+        hint: str | None = None,
+        log: str = "",
+    ) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.log = log
 
 
 class DeviceUnavailable(PtxlabError):
@@ -74,6 +88,20 @@ class DeviceUnavailable(PtxlabError):
 
 
 class LaunchError(PtxlabError):
-    """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called."""
+    """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called.
+
+    ``kind`` names the rule it broke: "bounds", "alignment", "barrier" or "deadlock"; "" is another.
+    """
 
     exit_status = 4
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        location: Location | None = None,
+        hint: str | None = None,
+        kind: str = "",
+    ) -> None:
+        super().__init__(message, location=location, hint=hint)
+        self.kind = kind

@@ -6,7 +6,7 @@ Every measurement is a process of its own, so that its peak memory is its own: P
 compiled kernel, both copies of the matrices and the emulated machine. Every result is checked
 against float64 before its time counts. Seconds are the best of the repeats (the median is in the
 JSON); the work of another process only ever adds to them. Peers are installed on first use into a
-virtual environment inside .venv. Writes benchmarks/emulator.json and the table in README.md that is
+virtual environment inside .venv. Writes benchmarks/emulator.json and the table in docs/emulator.md that is
 made from it. Exit status 1: a target is missed.
 """
 
@@ -29,7 +29,7 @@ from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
 RESULT = ROOT / "benchmarks" / "emulator.json"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs" / "emulator.md"
 MARKS = ("<!-- speed, from benchmarks/emulator.json -->\n", "<!-- /speed -->\n")
 PEERS = ROOT / ".venv" / "peers"
 ARCH = "sm_90a"
@@ -110,8 +110,8 @@ def main() -> int:
     if not options.no_peers:
         RESULT.parent.mkdir(exist_ok=True)
         RESULT.write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
-        README.write_text(with_table(README.read_text(encoding="utf-8"), data), encoding="utf-8")
-        print(f"\nwritten: {RESULT.relative_to(ROOT)}, {README.name}")
+        PAGE.write_text(with_table(PAGE.read_text(encoding="utf-8"), data), encoding="utf-8")
+        print(f"\nwritten: {RESULT.relative_to(ROOT)}, {PAGE.relative_to(ROOT)}")
     rows = data["workloads"] + data["peers"]
     return 0 if all(row["passed"] for row in rows) else 1
 
@@ -145,7 +145,7 @@ def cpu() -> str:
 
 
 def with_table(readme: str, data: dict[str, Any]) -> str:
-    """Return the text of README.md with the table of ``data`` between its marks."""
+    """Return the text of the page with the table of ``data`` between its marks."""
     rows = [
         f"| {row['name']}, {row['size']}^3 | {row['best']:.1f} s | {row['peak'] >> 20} MiB "
         f"| {row['multiply_adds_per_second'] / 1e6:.0f} M/s |"

@@ -1,122 +1,90 @@
-"""Certify the tables of warp-level matrix instructions with nvJitLink, form by form.
+"""Certify the tables of matrix instructions with nvJitLink, form by form.
 
-python scripts/certify.py            every form, on every target nvJitLink knows, and at its least
-                                     PTX version and the one before; about a minute
+python scripts/certify.py            every form on every target nvJitLink knows, and on its least
+                                     targets at every PTX version; three minutes
 
-Forms that a table gives to a target must assemble for it, all others must not. A line a difference;
-exit status 1 when there is any. Needs no GPU.
+Forms that a table gives to a target and version must assemble for it, all others must not. A line a
+difference; exit status 1 when there is any. Needs no GPU.
 """
 
 from __future__ import annotations
 
+import re
 import sys
-from functools import cache
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import accumulate
 
 from ptxlab.errors import PtxlabError, ToolchainError
-from ptxlab.isa import (
-    INSTRUCTIONS,
-    LDMATRIX,
-    MOVMATRIX,
-    STMATRIX,
-    TARGETS,
-    WMMA_MOVES,
-    MatrixInstruction,
-    Requires,
-    Target,
-)
+from ptxlab.fragments.specimen import KERNEL, collection
+from ptxlab.isa.entry import ENTRIES, Entry
+from ptxlab.isa.instruction import Version
+from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.toolchain.nvjitlink import link_ptx
 
-NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 110, 120, 121)
-NEWEST = "9.1"
+NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
+NEWEST = (9, 1)
 VERSIONS = (
     *((6, minor) for minor in range(3, 6)),
     *((7, minor) for minor in range(9)),
     *((8, minor) for minor in range(9)),
     (9, 0),
-    (9, 1),
+    NEWEST,
 )
-FIRST_VERSION = {"sm_75": (6, 3), "sm_80": (7, 0), "sm_89": (7, 8), "sm_90": (7, 8)}
-FIRST_VERSION |= {"sm_100a": (8, 6), "sm_120a": (8, 7)}
-"""The PTX version that brought a target, below which no form can be tried."""
-LINKED = {"sm_70": "sm_75", "sm_72": "sm_75", "sm_100f": "sm_100a", "sm_120f": "sm_120a"}
+FIRST_VERSION = {
+    "sm_75": (6, 3),
+    "sm_80": (7, 0),
+    "sm_89": (7, 8),
+    "sm_90": (7, 8),
+    "sm_90a": (8, 0),
+    "sm_100a": (8, 6),
+    "sm_103a": (8, 8),
+    "sm_120a": (8, 7),
+}
+"""The least targets of forms, and the PTX version that brought each, below which none can be tried."""
+LATER = {107: (9, 4)}
+"""The PTX version of targets that the newest ISA described here does not know."""
+LINKED = {"sm_70": "sm_75", "sm_72": "sm_75"}
 """What nvJitLink has in place of the lowest target of a form."""
+EARLIER = re.compile(r"tcgen05\.mma.*\.block_scale(\.block\d+)?\.[st]s")
+"""Forms that ptxas takes before their version since 13.5; before, it did not."""
 
-Requirement = tuple[tuple[str, ...], tuple[int, int]]
-
-
-@cache
-def requirements() -> dict[str, Requirement]:
-    """Return the lowest targets and PTX version of every form of the tables, by name."""
-    forms: tuple[Requires, ...]
-    forms = (*INSTRUCTIONS, *LDMATRIX, *STMATRIX, *WMMA_MOVES, MOVMATRIX)
-    return {form.name: (form.minimum_targets, form.minimum_ptx) for form in forms}
+_REJECTED = re.compile(r"input, line (\d+); error")
 
 
-@cache
-def statements() -> dict[str, str]:
-    """Return a statement for every form, by name, with the registers that ``module`` declares."""
-    found = {form.name: f"{form.name} {_operands(form)};" for form in INSTRUCTIONS}
-    for load in LDMATRIX:
-        found[load.name] = f"{load.name} {_group('r', load.registers)}, [s];"
-    for store in STMATRIX:
-        found[store.name] = f"{store.name} [s], {_group('r', store.registers)};"
-    found[MOVMATRIX.name] = f"{MOVMATRIX.name} r0, r1;"
-    for move in WMMA_MOVES:
-        layout = move.layout
-        group = _group(_letter(layout.dtype), layout.registers_per_lane)
-        first, second = ("[s]", group) if layout.operand == "D" else (group, "[s]")
-        found[move.name] = f"{move.name} {first}, {second};"
-    return found
-
-
-def _operands(form: MatrixInstruction) -> str:
-    layouts = (form.operand(name) for name in "DABC")
-    text = ", ".join(_group(_letter(o.dtype), o.registers_per_lane) for o in layouts)
-    if form.metadata is not None:
-        text += f", r20, {form.metadata.selectors[-1]}"
-    for scale in form.scales:
-        text += f", r21, {{{scale.byte_ids[-1]}, {scale.thread_ids[-1]}}}"
-    return text
-
-
-def _letter(dtype: str) -> str:
-    return {"f32": "f", "f64": "g"}.get(dtype, "r")
-
-
-def _group(letter: str, count: int) -> str:
-    return "{" + ", ".join(f"{letter}{i}" for i in range(count)) + "}"
-
-
-def module(lines: list[str], target: str, version: str) -> str:
-    """Return PTX with a kernel of ``lines``."""
-    body = "\n".join(lines)
-    return f"""
-.version {version}
-.target {target}
-.address_size 64
-.visible .entry k()
-{{
-.reg .b32 r<24>; .reg .f32 f<8>; .reg .f64 g<8>;
-.shared .align 128 .b8 s[4096];
-{body}
-}}
-"""
-
-
-def assembles(lines: list[str], target: str, version: str = NEWEST) -> bool:
-    """Say whether all of ``lines`` assemble, as one kernel."""
-    try:
-        link_ptx(module(lines, target, version), arch=target)
-    except ToolchainError:
-        return False
-    return True
-
-
-def least(needed: Requirement) -> tuple[str, tuple[int, int]]:
+def least(entry: Entry) -> tuple[str, Version]:
     """Return the lowest target and version at which nvJitLink can try a form."""
-    targets, version = needed
-    target = LINKED.get(targets[0], targets[0])
-    return target, max(version, FIRST_VERSION[target])
+    first = entry.minimum_targets[0]
+    target = LINKED.get(first, f"{first[:-1]}a" if first.endswith("f") else first)
+    return target, max(entry.minimum_ptx, FIRST_VERSION[target])
+
+
+def rejected(entries: Sequence[Entry], target: str, version: Version = NEWEST) -> set[str]:
+    """Return the keys of those that ptxas does not take, each in a kernel of its own.
+
+    ptxas reads a whole module before it gives up, and makes machine code where nothing is wrong.
+    """
+    text = collection(entries, target, version)
+    try:
+        link_ptx(text, arch=target)
+    except ToolchainError as error:
+        kernels = list(accumulate(f" {KERNEL}" in line for line in text.splitlines()))
+        wrong = {kernels[int(number) - 1] for number in _REJECTED.findall(error.log)}
+        if not wrong or 0 in wrong:
+            raise
+        return {entries[kernel - 1].key for kernel in wrong}
+    return set()
+
+
+def differences(
+    entries: Sequence[Entry], target: str, version: Version, legal: Iterable[Entry]
+) -> Iterator[str]:
+    """Say where ptxas and the table differ for ``target``, of which ``legal`` are the forms it has."""
+    without = rejected(entries, target, version)
+    keys = {entry.key for entry in legal}
+    for key in sorted(entry.key for entry in entries):
+        if (key in keys) == (key in without):
+            verb = "refuses" if key in keys else "takes"
+            yield f"{target} {verb} {key} in PTX {version[0]}.{version[1]}"
 
 
 def _targets() -> list[Target]:
@@ -126,41 +94,43 @@ def _targets() -> list[Target]:
     for number in NUMBERS:
         for suffix in ("", "a", "f"):
             name = f"sm_{number}{suffix}"
-            if assembles([], name):
-                found.append(Target(name, number, 0, plain.arithmetic, suffix))
+            try:
+                link_ptx(collection([], name, _version(number)), arch=name)
+            except ToolchainError:
+                continue
+            found.append(Target(name, number, 0, plain.arithmetic, suffix))
     return found
 
 
+def _version(number: int) -> Version:
+    return LATER.get(number, NEWEST)
+
+
 def _check_targets() -> list[str]:
-    wrong = []
+    wrong: list[str] = []
     for target in _targets():
-        legal = {n for n, (least, _) in requirements().items() if any(map(target.runs, least))}
-        lines = [statements()[name] for name in sorted(legal)]
-        if not assembles(lines, target.name):
-            wrong += [
-                f"{target.name} refuses {name}"
-                for name in sorted(legal)
-                if not assembles([statements()[name]], target.name)
-            ]
-        wrong += [
-            f"{target.name} takes {name}"
-            for name in requirements()
-            if name not in legal and assembles([statements()[name]], target.name)
-        ]
-        print(f"{target.name}: {len(legal)} forms, {len(requirements()) - len(legal)} refused")
+        version = _version(target.capability)
+        legal = [entry for entry in ENTRIES if entry.runs_on(target)]
+        wrong += differences(ENTRIES, target.name, version, legal)
+        failed = rejected(legal, target.name, version)
+        wrong += [f"{target.name} does not compile {key}" for key in sorted(failed)]
+        print(f"{target.name}: {len(legal)} forms, {len(ENTRIES) - len(legal)} refused")
     return wrong
 
 
 def _check_versions() -> list[str]:
-    wrong = []
-    for name, needed in requirements().items():
-        target, version = least(needed)
-        line = [statements()[name]]
-        if not assembles(line, target, "{}.{}".format(*version)):
-            wrong.append(f"PTX {version} refuses {name} for {target}")
-        earlier = [v for v in VERSIONS if FIRST_VERSION[target] <= v < version]
-        if earlier and assembles(line, target, "{}.{}".format(*earlier[-1])):
-            wrong.append(f"PTX {earlier[-1]} takes {name} for {target}")
+    wrong: list[str] = []
+    for target, first in FIRST_VERSION.items():
+        entries = [entry for entry in ENTRIES if least(entry)[0] == target]
+        newest = max(entry.minimum_ptx for entry in entries)
+        for version in VERSIONS:
+            if first <= version <= newest:
+                asked = [
+                    e for e in entries if e.minimum_ptx <= version or not EARLIER.search(e.key)
+                ]
+                legal = [entry for entry in asked if entry.minimum_ptx <= version]
+                wrong += differences(asked, target, version, legal)
+        print(f"{target}: {len(entries)} forms from PTX {first[0]}.{first[1]} on")
     return wrong
 
 
@@ -174,7 +144,7 @@ def main() -> int:
     except PtxlabError as error:
         print(error, file=sys.stderr)
         return error.exit_status
-    print("\n".join(wrong) or f"{len(requirements())} forms are as the tables say")
+    print("\n".join(wrong) or f"{len(ENTRIES)} forms are as the tables say")
     return 1 if wrong else 0
 
 

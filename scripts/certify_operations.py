@@ -140,7 +140,7 @@ def rejected(lines: list[str], target: str, version: Version) -> set[int]:
     try:
         link_ptx(text, arch=target)
     except ToolchainError as error:
-        found = {int(number) - _FIRST_LINE for number in _REJECTED.findall(error.message)}
+        found = {int(number) - _FIRST_LINE for number in _REJECTED.findall(error.log)}
         if not found:
             raise
         return found

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 
 
@@ -12,3 +14,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         group.addoption(
             f"--{name}", dest=f"ptxlab_{name}", default=default, help=f"--ptxlab-{name}"
         )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    # Tests read what is printed, and on a GPU a child of their process would print it.
+    os.environ["PTXLAB_CHILD"] = ""

@@ -47,11 +47,11 @@ def test_a_measurement(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < sum(note[0] for note in found["spent"].values()) <= sum(found["seconds"])
 
 
-def test_the_table_in_the_readme_is_that_of_the_results(bench: ModuleType) -> None:
+def test_the_table_on_its_page_is_that_of_the_results(bench: ModuleType) -> None:
     data = json.loads(bench.RESULT.read_text(encoding="utf-8"))
-    readme = bench.README.read_text(encoding="utf-8")
-    assert bench.with_table(readme, data) == readme
+    page = bench.PAGE.read_text(encoding="utf-8")
+    assert bench.with_table(page, data) == page
     data["workloads"][0]["best"] += 1
-    assert bench.with_table(readme, data) != readme
+    assert bench.with_table(page, data) != page
     for row in data["workloads"] + data["peers"]:
         assert row["passed"], row["name"]

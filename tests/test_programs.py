@@ -261,7 +261,10 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     **{f"ldmatrix_x{count}_trans": check_ldmatrix_trans for count in (1, 2, 4)},
     **{f"mma_m16n8k16_{types}": check_product for types in ("bf16_f32", "f16_f32", "f16_f16")},
     "gemm_m16n8k16_bf16_f32": check_product,
-    "naive": check_product,
+    **dict.fromkeys(("naive", "coalescing", "tiled", "tiled_register"), check_product),
+    "thread_tiled": check_product,
+    "warp_tiled": check_product,
+    "block_tiled": check_product,
     "block_tiled_vectorized": check_product,
     "tensor_core": check_product,
 }
@@ -309,7 +312,7 @@ SLIPS = [
     ("ptx/mma_m16n8k16_bf16_f32.ptx", "add.u32         step, step, 1", "add.u32         step, step, 2", ["mma_m16n8k16_bf16_f32"]),
     ("ptx/mma_m16n8k16_f16_f32.ptx", "{b0, b1}, {d0", "{b1, b0}, {d0", ["mma_m16n8k16_f16_f32"]),
     ("ptx/mma_m16n8k16_f16_f16.ptx", "st.global.b32   [lower], d1", "st.global.b32   [lower], d0", ["mma_m16n8k16_f16_f16"]),
-    ("ptx/gemm_m16n8k16_bf16_f32.ptx", "add.u32         below, top, 1", "add.u32         below, top, 0", ["gemm_m16n8k16_bf16_f32"]),
+    ("ptx/gemm_m16n8k16_bf16_f32.ptx", "add.u32         row1, row0, 8", "add.u32         row1, row0, 0", ["gemm_m16n8k16_bf16_f32"]),
 ]  # fmt: skip
 
 

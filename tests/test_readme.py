@@ -1,4 +1,4 @@
-"""The README keeps its word: every command and every program in it is run, every output compared."""
+"""The README and docs/ keep their word: every command and program is run, every output compared."""
 
 from __future__ import annotations
 
@@ -19,18 +19,21 @@ from ptxlab.cli.main import main
 from ptxlab.errors import DeviceUnavailable
 
 ROOT = Path(__file__).parents[1]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    page.name: page.read_text(encoding="utf-8")
+    for page in (ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md")))
+}
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"^```{language}\n(.*?)^```$", README, re.MULTILINE | re.DOTALL)
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"^```{language}\n(.*?)^```$", PAGES[page], re.MULTILINE | re.DOTALL)
 
 
-def sessions() -> list[tuple[str, str]]:
-    """Return the (command, output) pairs of the console blocks."""
+def sessions(page: str) -> list[tuple[str, str]]:
+    """Return the (command, output) pairs of a page's console blocks."""
     found = []
-    for block in blocks("console"):
-        for session in block.split("$ ")[1:]:
+    for block in blocks(page, "console"):
+        for session in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
             command, _, output = session.replace("\\\n", "").partition("\n")
             found.append((command, output))
     return found
@@ -46,8 +49,10 @@ def no_gpu(ordinal: int, target: object) -> NoReturn:
     raise DeviceUnavailable("no GPU can be used: no NVIDIA driver is installed")
 
 
-@pytest.mark.parametrize(("command", "expected"), sessions())
-def test_each_command_prints_what_the_readme_shows(
+@pytest.mark.parametrize(
+    ("command", "expected"), [session for page in PAGES for session in sessions(page)]
+)
+def test_each_command_prints_what_is_shown(
     command: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     command, _, status = command.partition("    # exit status ")
@@ -61,8 +66,9 @@ def test_each_command_prints_what_the_readme_shows(
     assert same(expected, output.getvalue()), output.getvalue()
 
 
-def test_each_program_runs_and_prints_what_its_comments_say(tmp_path: Path) -> None:
-    (program,) = blocks("python")
+@pytest.mark.parametrize("page", ["README.md", "workbench.md"])
+def test_each_program_runs_and_prints_what_its_comments_say(page: str, tmp_path: Path) -> None:
+    (program,) = blocks(page, "python")
     promised = re.findall(r"# prints (.*)$", program, re.MULTILINE)
     done = subprocess.run(
         [sys.executable, "-c", program],
@@ -76,21 +82,26 @@ def test_each_program_runs_and_prints_what_its_comments_say(tmp_path: Path) -> N
     assert done.stdout.splitlines() == promised
 
 
-def test_each_script_and_file_it_names_is_there() -> None:
-    (first,) = blocks("sh")
-    scripts = [line.split()[0] for line in first.splitlines()]
-    assert scripts == ["scripts/demo", "scripts/test"]
-    for name in (*scripts, "scripts/check", "scripts/gpu", ".ci/run"):
-        assert os.access(ROOT / name, os.X_OK), name
-    named = re.findall(r"`((?:scripts|ptx|kernels|tests|docs|ptxlab)/[\w./]*)`", README)
-    named += re.findall(r"\]\(([\w./]+)\)", README) + re.findall(r'src="([\w./]+)"', README)
-    assert {"docs/fragment.svg", "CONTRIBUTING.md", "scripts/gpu"} <= set(named)
+def test_the_first_screen_names_both_commands() -> None:
+    (first,) = blocks("README.md", "sh")
+    assert [line.split()[0] for line in first.splitlines()] == ["scripts/demo", "scripts/test"]
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_each_script_and_file_it_names_is_there(page: str) -> None:
+    folder = ROOT if page == "README.md" else ROOT / "docs"
+    named = re.findall(r"`((?:scripts|ptx|kernels|tests|docs|ptxlab)/[\w./]*)`", PAGES[page])
     for name in named:
         assert (ROOT / name).exists(), name
+        assert not name.startswith("scripts/") or os.access(ROOT / name, os.X_OK), name
+    for link in re.findall(r"\]\(([\w./]+)\)|src=\"([\w./]+)\"", PAGES[page]):
+        assert (folder / (link[0] or link[1])).exists(), link
 
 
 def test_the_picture_is_drawn_from_the_layouts_of_today(tmp_path: Path) -> None:
-    (command,) = (command for command, _ in sessions() if command.endswith(" -o fragment.svg"))
+    (command,) = (
+        command for command, _ in sessions("fragments.md") if command.endswith(" -o fragment.svg")
+    )
     drawn = tmp_path / "fragment.svg"
     assert main([*shlex.split(command)[1:-1], str(drawn)]) == 0
     committed = (ROOT / "docs" / "fragment.svg").read_bytes()

@@ -9,7 +9,9 @@ from pathlib import Path
 import pytest
 
 PACKAGE = Path(__file__).parents[1] / "ptxlab"
-TOOLS = ("cuda.pathfinder", "cuda.bindings.nvrtc", "cuda.bindings.nvjitlink")
+TOOLS = (
+    "cuda.pathfinder", "cuda.bindings.nvrtc", "cuda.bindings.nvjitlink", "cuda.bindings.utils",
+)  # fmt: skip
 
 
 def imports(source: str) -> Iterator[str]:

@@ -39,7 +39,7 @@ def add_common(
         action="append" if many_targets else "store",
         default=[] if many_targets else None,
         metavar="NAME",
-        help="a target to show, such as sm_80 or sm_90a; again for more (default all)"
+        help="a target to show, such as sm_80 or sm_90a; again for more"
         if many_targets
         else "the target the emulator plays, such as sm_80 or sm_90a",
     )
@@ -87,6 +87,17 @@ def target_name(text: str) -> str:
     return text
 
 
+def family_name(text: str) -> str:
+    """Check that ``--family`` names one of matrix instructions."""
+    from ptxlab.isa.entry import FAMILIES  # here, because it brings numpy, which help can spare
+
+    if text not in FAMILIES:
+        raise argparse.ArgumentTypeError(
+            f"no family {text!r}, choose from {', '.join(FAMILIES)}{suggestion(text, FAMILIES)}"
+        )
+    return text
+
+
 def seed(text: str) -> int:
     """Read a seed: an integer that is not negative."""
     if not text.isdecimal():
@@ -112,7 +123,8 @@ def open_device(args: argparse.Namespace) -> Device:
 
     # Stdout belongs to the result where a program is to read it.
     console = print_text if args.format == "text" else print_to_stderr
-    device = open_by_name(args.device, arch=args.arch, progress=Progress(), console=console)
+    progress = Progress(getattr(args, "timeout", 0.0))
+    device = open_by_name(args.device, arch=args.arch, progress=progress, console=console)
     if args.device == "auto":
         why = getattr(device, "note", "")
         print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)

@@ -63,10 +63,15 @@ def execute(args: argparse.Namespace) -> int:
 
     asked = launching.read_launch(args)
     with ExitStack() as stack:
-        a, b = (stack.enter_context(closing(open_side(spec))) for spec in (args.a, args.b))
+        a, b = (
+            stack.enter_context(closing(open_side(spec, asked.timeout)))
+            for spec in (args.a, args.b)
+        )
         older = min((a.target, b.target), key=lambda target: target.capability)
         module = load_ptx(Path(asked.file), older, asked.options)
-        loaded = {device: device.load(module.source.text) for device in (a, b)}
+        # What CUDA C became for the older one runs on both; PTX is loaded under its own name.
+        source = module.source.text if asked.file.endswith(".cu") else Path(asked.file)
+        loaded = {device: device.load(source) for device in (a, b)}
         first = launching.bind_launch(asked, a, loaded[a])
 
         def fresh(device: Device) -> tuple[Any, ...]:
@@ -87,7 +92,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if report.same else 1
 
 
-def open_side(spec: str) -> Device:
+def open_side(spec: str, timeout: float) -> Device:
     """Open the device of ``--a`` or ``--b``."""
     from ptxlab.cli.common import print_to_stderr
     from ptxlab.cli.progress import Progress
@@ -98,7 +103,7 @@ def open_side(spec: str) -> Device:
     return open_device(
         kind if emulated else spec,
         arch=arch if emulated else None,
-        progress=Progress(),
+        progress=Progress(timeout),
         console=print_to_stderr,
     )
 

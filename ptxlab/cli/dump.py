@@ -143,9 +143,7 @@ def look(
     from ptxlab.cli import launching
 
     launch = launching.bind_launch(asked, device)
-    result = launch.kernel.launch(
-        launch.grid, launch.block, launch.passed, launch.shared, dump=wanted
-    )
+    result = launch.run(wanted)
     assert result.dump is not None
     if device.kind == "cuda":
         plain = launching.bind_launch(asked, device)

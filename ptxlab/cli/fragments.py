@@ -6,13 +6,13 @@ import argparse
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, wants_colour
-from ptxlab.cli.questions import add_questions, answer, asked
+from ptxlab.cli.common import add_common, emit, family_name, open_device, wants_colour
+from ptxlab.cli.questions import add_questions, answer, asked, describe
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.fragments import Selection
-    from ptxlab.isa import MatrixInstruction
+    from ptxlab.isa.instruction import Fragmented
 
 NAME = "fragments"
 SUMMARY = "dump, verify, query and draw the fragment layouts of a matrix instruction"
@@ -21,17 +21,23 @@ example:
   ptxlab fragments --op m16n8k16 --dtype bf16
   ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element 3,9
   ptxlab fragments --op m16n8k16 --dtype bf16 --fill ones --lane 5
+  ptxlab fragments --op ldmatrix.x4.trans
   ptxlab fragments --op m16n8k32 --dtype s8 --lane 6 --format svg -o m16n8k32.svg
   ptxlab fragments --html -o atlas.html
   ptxlab fragments --op m16n8k32 --dtype s8 --trace 3,5
   ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --moves
+  ptxlab fragments --all
 
-One warp runs the instruction in handwritten PTX with its registers dumped. Every element of A, B, C
-and D is compared with the layouts of the PTX ISA, and D with a product in NumPy; the exit status is
-1 when anything differs. B is indexed k,n.
+One warp runs the instruction with its registers dumped. Handwritten PTX compares every element of A,
+B, C and D with the layouts of the PTX ISA, and D with a product in NumPy; of other instructions
+generated PTX does it with one-hot probes. The exit status is 1 when anything differs. B is indexed k,n.
+
+--all does it for every instruction: on the GPU, or each on an emulator of the lowest target that has it.
+What nothing here can run is assembled for its targets.
 
 svg, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
 with all instructions, to hover, search and link to, opened at the one that was chosen."""
+DEFAULT = "m16n8k16"
 DRAWN = ("csv", "markdown", "svg", "latex", "html")
 
 
@@ -40,12 +46,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
     parser.add_argument(
         "--op",
-        default="m16n8k16",
         metavar="NAME",
-        help="a shape (m16n8k16, the default) or a full instruction name",
+        help=f"a shape ({DEFAULT}, the default), or a name or parts of one: ldmatrix.x4.trans",
     )
-    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B: bf16 (default) or f16")
-    parser.add_argument("--acc", metavar="TYPE", help="type of C and D: f32, or f16 for f16 inputs")
+    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B, such as bf16 or s8.u8")
+    parser.add_argument("--acc", metavar="TYPE", help="type of C and D, such as f32")
+    parser.add_argument("--all", action="store_true", help="verify every instruction")
+    parser.add_argument(
+        "--family", type=family_name, metavar="NAME", help="of --all only this family, such as mma"
+    )
     parser.add_argument(
         "--fill",
         choices=("numbered", "ones"),
@@ -80,18 +89,24 @@ def element(text: str) -> tuple[int, int]:
 
 def execute(args: argparse.Namespace) -> int:
     """Run, print, and return 0 when all is as predicted, 1 when not."""
+    if args.all:
+        return verify_all(args)
+    if args.family is not None:
+        raise PtxlabError("--family goes with --all", hint="--op names an instruction")
     from ptxlab.fragments import Selection, verify
-    from ptxlab.isa import find
+    from ptxlab.fragments.trials import tried
     from ptxlab.view import colour, fragments
 
-    instruction = find(args.op, args.dtype, args.acc)
+    instruction = chosen(args)
     selection = Selection(args.lane, args.element)
     selection.check(instruction)
     if asked(args):
         return answer(args, instruction, selection)
     if args.format in DRAWN:
         return draw(args, instruction, selection)
-    with closing(open_device(args)) as device:
+    if not tried(instruction):
+        return describe(args, instruction, selection)
+    with closing(open_device(on_a_target_that_has(instruction, args))) as device:
         report = verify(device, instruction, args.fill, args.ptx)
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     emit(
@@ -102,7 +117,69 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if report.passed else 1
 
 
-def draw(args: argparse.Namespace, instruction: MatrixInstruction, selection: Selection) -> int:
+def chosen(args: argparse.Namespace) -> Fragmented:
+    """Return the instruction of ``--op``, ``--dtype`` and ``--acc``."""
+    from ptxlab.isa import UnknownInstruction, find
+    from ptxlab.isa.asynchronous import AsyncInstruction
+    from ptxlab.isa.entry import ENTRIES, matching
+
+    op = args.op or DEFAULT
+    try:
+        return find(op, args.dtype, args.acc)
+    except UnknownInstruction:
+        opcodes = {entry.name.split(".")[0] for entry in ENTRIES}
+        if args.dtype or args.acc or op.split(".")[0] not in opcodes:
+            raise
+    form = matching(op)[0].form
+    if isinstance(form, AsyncInstruction):
+        raise PtxlabError(
+            f"{form.name} has no fragments", hint=f"ptxlab explain {form.name} says what it has"
+        )
+    return form
+
+
+def on_a_target_that_has(instruction: Fragmented, args: argparse.Namespace) -> argparse.Namespace:
+    """Return ``args`` with the lowest target that has it, if the emulator's usual one has not.
+
+    A GPU is what it is: asked for by name, it says itself what it lacks.
+    """
+    from ptxlab.isa import DEFAULT_TARGET
+
+    if args.arch or args.device.startswith("cuda") or not instruction.targets:
+        return args
+    if DEFAULT_TARGET in instruction.targets:
+        return args
+    return argparse.Namespace(**{**vars(args), "arch": instruction.targets[0]})
+
+
+def verify_all(args: argparse.Namespace) -> int:
+    """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
+    single = ("op", "dtype", "acc", "lane", "element", "ptx")
+    if (
+        asked(args)
+        or args.format in DRAWN
+        or any(getattr(args, name) is not None for name in single)
+    ):
+        raise PtxlabError(
+            "--all verifies every instruction, and shows none",
+            hint="it goes with --family, --device, --arch and --json",
+        )
+    from ptxlab.cli.progress import Progress
+    from ptxlab.fragments.campaign import campaign
+    from ptxlab.isa.entry import ENTRIES
+    from ptxlab.view import campaign as view
+
+    entries = [entry for entry in ENTRIES if args.family in (None, entry.family)]
+    with closing(open_device(args)) as device:
+        everywhere = device.kind == "emulator" and args.arch is None
+        progress = Progress(what="instructions")
+        outcomes = campaign(device, entries, everywhere=everywhere, progress=progress)
+        target = "any known target" if everywhere else device.target.name
+        emit(args, lambda: view.text(outcomes, target), view.as_json(outcomes, device.name))
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+def draw(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
     """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
     from ptxlab.isa import INSTRUCTIONS
     from ptxlab.view import atlas, svg, tables

@@ -6,6 +6,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, TypeVar
 
+from ptxlab.cli import descriptors
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.parser import suggestion
 from ptxlab.errors import PtxlabError
@@ -31,6 +32,10 @@ example:
   ptxlab layout 64x64 --swizzle 3,3,3 --plan ldmatrix.x4 --at 16,32
                                                      who addresses and who holds what
   ptxlab layout m16n8k16 --dtype bf16                fragments as thread-value layouts
+  ptxlab layout 128x64 --descriptor wgmma --dtype bf16 --swizzle 128B
+                                                     a tile for wgmma, and its descriptor
+  ptxlab layout 0x4000004000010040 --descriptor wgmma
+                                                     a descriptor's fields
 
 RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
 
@@ -39,9 +44,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.description = DESCRIPTION
     parser.add_argument(
-        "layout", metavar="LAYOUT", help="a layout, or the name or shape of a matrix instruction"
+        "layout",
+        metavar="LAYOUT",
+        help="a layout, the name or shape of a matrix instruction, or a descriptor",
     )
-    parser.add_argument("--swizzle", type=numbers(3), metavar="B,M,S", help="swizzle the offsets")
+    parser.add_argument(
+        "--swizzle",
+        type=swizzle,
+        metavar="B,M,S",
+        help="swizzle the offsets; 32B, 64B and 128B are the modes of descriptors",
+    )
     parser.add_argument("--compose", metavar="LAYOUT", help="take the layout after this one")
     question = parser.add_mutually_exclusive_group()
     question.add_argument("--tile", type=sizes, metavar="RxC", help="cut it into tiles")
@@ -74,6 +86,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", metavar="TYPE", help="type of A and B of an instruction")
     parser.add_argument("--acc", metavar="TYPE", help="type of C and D of an instruction")
+    descriptors.add_descriptors(parser)
     add_common(parser, formats=("svg",))
 
 
@@ -91,6 +104,20 @@ def numbers(count: int) -> Callable[[str], tuple[int, ...]]:
         return found
 
     return read
+
+
+def swizzle(text: str) -> str | tuple[int, ...]:
+    """Read ``B,M,S`` or the name of a mode."""
+    from ptxlab.isa.canonical import MODES  # here, because it brings numpy, which help can spare
+
+    if text in MODES:
+        return text
+    if "," not in text:
+        near = suggestion(text, MODES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither 3 integers B,M,S nor one of {', '.join(MODES)}{near}"
+        )
+    return numbers(3)(text)
 
 
 def sizes(text: str) -> tuple[int, ...]:
@@ -125,6 +152,8 @@ def answer(args: argparse.Namespace) -> Result:
     from ptxlab.view import shared_memory as tiles
 
     check_options(args)
+    if args.descriptor:
+        return descriptors.describe(args)
     if names_instruction(args.layout):
         from ptxlab.isa import find
 
@@ -167,6 +196,7 @@ def answer(args: argparse.Namespace) -> Result:
 def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
     """Return the layout before swizzle and offset, and all of it."""
     from ptxlab.cli.layout_text import parse_layout
+    from ptxlab.isa.canonical import MODES
     from ptxlab.isa.layout import ComposedLayout, Layout, Swizzle
 
     layout = parse_layout(args.layout)
@@ -182,7 +212,11 @@ def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
         if args.swizzle:
             raise ValueError("it is swizzled or offset as it is; --swizzle is for plain layouts")
         return plain, ComposedLayout(layout.swizzle, layout.offset, plain)
-    return plain, Swizzle(*args.swizzle).compose(plain) if args.swizzle else plain
+    if isinstance(args.swizzle, str):
+        swizzle = MODES[args.swizzle].of_elements(args.bits)
+    else:
+        swizzle = Swizzle(*args.swizzle or (0, 0, 0))
+    return plain, swizzle.compose(plain) if args.swizzle else plain
 
 
 def names_instruction(text: str) -> bool:
@@ -193,13 +227,18 @@ def names_instruction(text: str) -> bool:
 def check_options(args: argparse.Namespace) -> None:
     """Raise PtxlabError for options that say nothing about the question asked."""
     about_layouts = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan", "at")
-    instruction = names_instruction(args.layout)
-    idle = [name for name in about_layouts if instruction and getattr(args, name)]
-    idle += [name for name in ("dtype", "acc") if not instruction and getattr(args, name)]
+    instruction = names_instruction(args.layout) and not args.descriptor
+    if args.descriptor:
+        idle = [name for name in about_layouts if name != "swizzle" and getattr(args, name)]
+    else:
+        idle = [name for name in about_layouts if instruction and getattr(args, name)]
+        idle += [name for name in ("dtype", "acc") if not instruction and getattr(args, name)]
+        idle += [name for name in descriptors.OWN_OPTIONS if getattr(args, name)]
     idle += ["at"] * bool(args.at and not (args.tile or args.plan or instruction))
     idle += ["across"] * bool(args.across and not args.plan)
     if idle:
         what = "the fragments of an instruction" if instruction else "this question"
+        what = "descriptors" if args.descriptor else what
         raise PtxlabError(
             f"--{idle[0]} says nothing about {what}", hint="ptxlab layout --help has examples"
         )

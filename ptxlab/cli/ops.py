@@ -5,8 +5,7 @@ from __future__ import annotations
 import argparse
 import re
 
-from ptxlab.cli.common import add_common, emit
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.common import add_common, emit, family_name
 
 NAME = "ops"
 SUMMARY = "list the matrix instructions, and which of them run on a target"
@@ -28,7 +27,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ptx", type=version, metavar="X.Y", help="only what a module of this .version may use"
     )
     parser.add_argument(
-        "--family", type=family, metavar="NAME", help="only this family, such as mma or ldmatrix"
+        "--family",
+        type=family_name,
+        metavar="NAME",
+        help="only this family, such as mma or ldmatrix",
     )
     add_common(parser, many_targets=True)
 
@@ -41,20 +43,10 @@ def version(text: str) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def family(text: str) -> str:
-    """Check that ``--family`` names one."""
-    from ptxlab.isa.entry import FAMILIES  # here, because it brings numpy, which help can spare
-
-    if text not in FAMILIES:
-        raise argparse.ArgumentTypeError(
-            f"no family {text!r}, choose from {', '.join(FAMILIES)}{suggestion(text, FAMILIES)}"
-        )
-    return text
-
-
 def execute(args: argparse.Namespace) -> int:
     """Filter, ask, print, and return 0."""
-    from ptxlab.fragments.support import emulated, hardware
+    from ptxlab.fragments.receipts import proven
+    from ptxlab.fragments.support import emulated
     from ptxlab.isa.entry import ENTRIES
     from ptxlab.isa.targets import TARGETS
     from ptxlab.view import ops as view
@@ -66,6 +58,6 @@ def execute(args: argparse.Namespace) -> int:
         and (args.ptx is None or entry.minimum_ptx <= args.ptx)
         and all(entry.runs_on(TARGETS[name]) for name in args.arch)
     ]
-    known = (entries, emulated(entries), hardware())
+    known = (entries, emulated(entries), proven())
     emit(args, lambda: view.text(*known), view.as_json(*known))
     return 0

@@ -1,4 +1,4 @@
-"""How far a long emulation is, told on stderr."""
+"""How far a long emulation is, told on stderr, and when it has gone on for too long."""
 
 from __future__ import annotations
 
@@ -14,9 +14,15 @@ ON_TERMINAL, IN_LOG = 0.1, 10.0
 
 
 class Progress:
-    """Called again and again during a launch, with CTAs done and their total; says so at times."""
+    """Called again and again, with how many CTAs, or ``what``, are done and their total; says so at times.
 
-    def __init__(self) -> None:
+    Raises TimeoutError in a launch that has lasted ``limit`` seconds; 0 is no limit.
+    """
+
+    def __init__(self, limit: float = 0.0, what: str = "CTAs") -> None:
+        self.limit = limit
+        self.what = what
+        self.end = math.inf
         self.terminal = sys.stderr.isatty()
         self.done = math.inf
         self.next = 0.0
@@ -24,17 +30,49 @@ class Progress:
 
     def __call__(self, done: int, total: int) -> None:
         """Note that ``done`` of ``total`` CTAs have run."""
+        now = monotonic()
         if done < self.done:  # a launch begins
-            self.next = monotonic() + PATIENCE
+            self.next = now + PATIENCE
+            self.end = now + self.limit if self.limit else math.inf
         self.done = done
         if done >= total:
             self.clear()
-        elif monotonic() >= self.next:
-            text = f"ptxlab: {done} of {total} CTAs"
+            self.done = math.inf
+        elif now >= self.end:
+            self.done = math.inf
+            raise TimeoutError(f"not at its end after {self.limit:g} s")
+        elif now >= self.next:
+            text = f"ptxlab: {done} of {total} {self.what}"
             sys.stderr.write(f"\r{text}" if self.terminal else f"{text}\n")
             sys.stderr.flush()
             self.shown = True
-            self.next = monotonic() + (ON_TERMINAL if self.terminal else IN_LOG)
+            self.next = now + (ON_TERMINAL if self.terminal else IN_LOG)
+
+    def clear(self) -> None:
+        """Take the line off the terminal again."""
+        if self.shown and self.terminal:
+            sys.stderr.write("\r\x1b[K")
+            sys.stderr.flush()
+        self.shown = False
+
+
+class Status:
+    """Called with what is being done; says so in one line of a terminal, or at times in a log."""
+
+    def __init__(self) -> None:
+        self.terminal = sys.stderr.isatty()
+        self.next = monotonic() + PATIENCE
+        self.shown = False
+
+    def __call__(self, text: str) -> None:
+        """Note that ``text`` is what is being done from now on."""
+        now = monotonic()
+        if now < self.next:
+            return
+        sys.stderr.write(f"\r\x1b[Kptxlab: {text}" if self.terminal else f"ptxlab: {text}\n")
+        sys.stderr.flush()
+        self.shown = True
+        self.next = now + (ON_TERMINAL if self.terminal else IN_LOG)
 
     def clear(self) -> None:
         """Take the line off the terminal again."""

@@ -7,12 +7,13 @@ import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import emit
+from ptxlab.cli.common import emit, wants_colour
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.fragments import Selection
     from ptxlab.isa import MatrixInstruction
+    from ptxlab.isa.instruction import Fragmented
 
 LANGUAGES = ("cuda", "ptx", "python")
 _SAME = "the same"
@@ -58,7 +59,7 @@ def asked(args: argparse.Namespace) -> bool:
     )
 
 
-def answer(args: argparse.Namespace, instruction: MatrixInstruction, selection: Selection) -> int:
+def answer(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
     """Answer the question and return 0."""
     if args.format not in ("text", "json"):
         raise PtxlabError(
@@ -76,19 +77,48 @@ def answer(args: argparse.Namespace, instruction: MatrixInstruction, selection: 
     return 0
 
 
-def _answer(args: argparse.Namespace, instruction: MatrixInstruction) -> Answer:
+def describe(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
+    """Show the layouts of an instruction that nothing here runs, and return 0."""
+    from ptxlab.view import colour, layout_report
+
+    if args.ptx is not None:
+        raise PtxlabError(
+            "--ptx names a program to run", hint=f"{instruction.name} is not run here"
+        )
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    emit(
+        args,
+        lambda: layout_report.text(instruction, selection, paint),
+        layout_report.as_json(instruction, selection),
+    )
+    return 0
+
+
+def _answer(args: argparse.Namespace, instruction: Fragmented) -> Answer:
     from ptxlab.fragments.code import code
     from ptxlab.view import questions as view
 
     if args.trace is not None:
-        return _trace(args.trace, instruction)
+        return _trace(args.trace, _multiplying(instruction))
     if args.register is not None:
         return _register(args.register, instruction, args.lane)
     if args.code is not None:
         return lambda: code(instruction, args.code), view.code_json(instruction, args.code)
     if args.moves is not None:
-        return _moves(args.moves, instruction)
+        return _moves(args.moves, _multiplying(instruction))
     return lambda: view.formula_text(instruction), view.formula_json(instruction)
+
+
+def _multiplying(instruction: Fragmented) -> MatrixInstruction:
+    """Return the instruction if it makes a D. Raises PtxlabError if it does not."""
+    from ptxlab.isa import MatrixInstruction
+
+    if not isinstance(instruction, MatrixInstruction):
+        raise PtxlabError(
+            f"{instruction.name} multiplies nothing",
+            hint="--register, --formula and --code are about any layout",
+        )
+    return instruction
 
 
 def _trace(text: str, instruction: MatrixInstruction) -> Answer:
@@ -105,11 +135,11 @@ def _trace(text: str, instruction: MatrixInstruction) -> Answer:
     return lambda: view.trace_text(found), view.trace_json(found)
 
 
-def _register(text: str, instruction: MatrixInstruction, lane: int | None) -> Answer:
+def _register(text: str, instruction: Fragmented, lane: int | None) -> Answer:
     from ptxlab.view import questions as view
 
-    name = re.fullmatch(r"([a-d])(\d{1,3})", text.lower())
-    layout = instruction.operand(name[1]) if name else None
+    name = re.fullmatch(r"([a-z])(\d{1,3})", text.lower())
+    layout = next((o for o in instruction.operands if name and o.operand == name[1].upper()), None)
     if not name or not layout or int(name[2]) >= layout.registers_per_lane:
         known = ", ".join(
             f"{o.operand.lower()}0 to {o.operand.lower()}{o.registers_per_lane - 1}"
@@ -140,5 +170,10 @@ def _moves(text: str, instruction: MatrixInstruction) -> Answer:
                 f"{forms[0].name} multiplies nothing", hint="the next instruction must take an A"
             )
         following = multiplying[0]
+    if any(shared.operand == "A" for shared in following.shared):
+        raise PtxlabError(
+            f"A of {following.name} lies in shared memory",
+            hint="take its form with A in registers: add .rs to its name",
+        )
     found = moves(instruction, following)
     return lambda: view.moves_text(found), view.moves_json(found)

@@ -15,9 +15,8 @@ from fractions import Fraction
 
 import numpy as np
 
-from ptxlab.cli.values import ArrayValue, read
+from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.types import TYPES
 from ptxlab.numerics.exact import AnyFormat, encode, nearest
 
 _HINT = (
@@ -67,7 +66,7 @@ def _word(text: str, form: AnyFormat) -> int:
 
 def _from_array(option: str, text: str, value: ArrayValue, form: AnyFormat) -> list[int]:
     """Take the bits of an array of ``form`` or of bare bits, and round the numbers of any other."""
-    kind = TYPES[value.dtype]
+    kind = ELEMENT_TYPES[value.dtype]
     if kind.name == form.name or (kind.kind == "bits" and kind.bits == form.word_bits):
         found = value.array.view(form.word)
     elif kind.kind == "bits":

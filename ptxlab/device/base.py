@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import weakref
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Generic, TypeVar
 
 import numpy as np
@@ -165,6 +165,22 @@ class BaseKernel(ABC):
         cluster: Dim | None = None,
     ) -> LaunchResult:
         """Run the kernel to its end; see ``ptxlab.device.protocol.Kernel``."""
+        grid3, block3, parameters, shared, cluster3 = self.bound(grid, block, args, shared, cluster)
+        if dump is None:
+            return self._run(grid3, block3, parameters, shared, cluster3)
+        if cluster3 is not None:
+            raise Unsupported("registers are not dumped in a launch with --cluster")
+        if self.function is None:
+            raise Unsupported(
+                f"kernel {self.name} is machine code, whose registers cannot be dumped",
+                hint="load its .ptx or .cu",
+            )
+        return self._dumped(dump, self.function, grid3, block3, args, shared)
+
+    def bound(
+        self, grid: Dim, block: Dim, args: Sequence[Any], shared: int, cluster: Dim | None
+    ) -> tuple[Dim3, Dim3, bytes, int, Dim3 | None]:
+        """Return a launch checked and complete: grid, block, arguments, shared memory, cluster."""
         self.device.require_open()
         grid3, block3, shared = grid_of(grid), block_of(block), shared_of(shared)
         cluster3 = None if cluster is None else cluster_of(cluster, grid3)
@@ -177,16 +193,21 @@ class BaseKernel(ABC):
                     hint="upload it to the device that runs the kernel",
                 )
         parameters = pack(self.name, self.parameters, args)
-        if dump is None:
-            return self._run(grid3, block3, parameters, shared, cluster3)
-        if cluster3 is not None:
-            raise Unsupported("registers are not dumped in a launch with --cluster")
-        if self.function is None:
-            raise Unsupported(
-                f"kernel {self.name} is machine code, whose registers cannot be dumped",
-                hint="load its .ptx or .cu",
-            )
-        return self._dumped(dump, self.function, grid3, block3, args, shared)
+        return grid3, block3, parameters, shared, cluster3
+
+    def prepare(
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        cluster: Dim | None = None,
+    ) -> Callable[[], None]:
+        """Raise PtxlabError: launches are put on a GPU's stream, no other device has one."""
+        raise PtxlabError(
+            f"kernel {self.name} is on {self.device.name}, which runs every launch to its end",
+            hint="--device cuda has a stream for launches to wait in",
+        )
 
     def watch(self, watcher: Watcher) -> BaseKernel:
         """Raise PtxlabError: the emulator's kernels can be watched, no others."""

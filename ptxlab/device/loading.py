@@ -5,14 +5,14 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from ptxlab import resources
 from ptxlab.errors import Location, PtxlabError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Module
-from ptxlab.toolchain import compile_cuda
+from ptxlab.toolchain import Cubin, assemble_cuda, compile_cuda, link_ptx
 
 _SUFFIXES = (".ptx", ".cu", ".cubin")
 _T = TypeVar("_T")
@@ -26,25 +26,51 @@ def load_ptx(source: str | os.PathLike[str], target: Target, options: Sequence[s
     Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError, and Unsupported
     when the ``.target`` of the PTX cannot run on ``target``.
     """
-    if is_text(source):
-        text, name = os.fspath(source), "<ptx>"
-    else:
-        file, name = locate(source), os.fspath(source)
-        text = _read(file, name)
-        if file.suffix == ".cu":
-            text = compile_cuda(
-                text,
-                path=str(file) if resources.shipped(name) == file else name,
-                arch=target.name,
-                options=options,
-                include_paths=[resources.path("kernels")],
-            )
-            name, options = f"{name} (PTX)", ()
+    if is_cuda(source):
+        return _parsed(compile_cuda(**_compilation(source, target, options)), source, target)
+    name = "<ptx>" if is_text(source) else os.fspath(source)
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
-    module = parse(text, name)
+    module = parse(os.fspath(source) if is_text(source) else _read(locate(source), name), name)
     _refuse_other_targets(module, target)
     return module
+
+
+def load_assembled(
+    source: str | os.PathLike[str], target: Target, options: Sequence[str] = ()
+) -> tuple[Module, Cubin]:
+    """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
+    if is_cuda(source):
+        ptx, cubin = assemble_cuda(**_compilation(source, target, options))
+        return _parsed(ptx, source, target), cubin
+    module = load_ptx(source, target, options)
+    return module, link_ptx(module.source.text, arch=target.name, path=module.source.path)
+
+
+def _parsed(ptx: str, source: str | os.PathLike[str], target: Target) -> Module:
+    """Parse the PTX that CUDA C became."""
+    module = parse(ptx, f"{os.fspath(source)} (PTX)")
+    _refuse_other_targets(module, target)
+    return module
+
+
+def _compilation(
+    source: str | os.PathLike[str], target: Target, options: Sequence[str]
+) -> dict[str, Any]:
+    """Return what the compiler is to be given for a .cu file."""
+    file, name = locate(source), os.fspath(source)
+    return {
+        "source": _read(file, name),
+        "path": str(file) if resources.shipped(name) == file else name,
+        "arch": target.name,
+        "options": options,
+        "include_paths": [resources.path("kernels")],
+    }
+
+
+def is_cuda(source: str | os.PathLike[str]) -> bool:
+    """Say whether ``source`` is the path of a .cu file."""
+    return not is_text(source) and Path(source).suffix == ".cu"
 
 
 def is_text(source: str | os.PathLike[str]) -> bool:

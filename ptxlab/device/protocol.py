@@ -6,7 +6,7 @@ room knows which implementation ran.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from os import PathLike
 from types import TracebackType
@@ -162,6 +162,21 @@ class Kernel(Protocol):
         in bytes, ``args`` are buffers, numpy scalars or Python numbers, bound by the parameter list.
         ``dump`` asks for registers on the way, which the result then holds. ``cluster`` is the shape
         of a thread block cluster in CTAs, which divides the grid.
+        """
+        ...
+
+    def prepare(
+        self,
+        grid: Dim,
+        block: Dim,
+        args: Sequence[Any] = (),
+        shared: int = 0,
+        cluster: Dim | None = None,
+    ) -> Callable[[], None]:
+        """Return a function that puts one launch on a GPU's stream and does not wait for it.
+
+        The arguments are those of ``launch``, checked and bound once; buffers among them must stay.
+        Raises PtxlabError on the emulator, where a launch has ended when it returns.
         """
         ...
 

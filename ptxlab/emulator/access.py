@@ -52,15 +52,31 @@ class Part:
     where: Array | None = None
 
 
-def parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> list[Part]:
+def parts(
+    access: Access,
+    frame: Frame,
+    lanes: Lanes,
+    *,
+    wide: bool = False,
+    stored: Array | None = None,
+) -> list[Part]:
     """Return where the active threads' items are. Raise LaunchError for a wrong address.
 
     ``wide`` gives an entry to every thread of the wave, those not active at the first active one's
-    address: less work than to compress and spread, when most threads are active.
+    address: less work than to compress and spread, when most threads are active. A watcher is shown
+    the items that are about to be ``stored``.
     """
     wave = frame.wave
-    if wave.watched:
-        wave.watcher.access(access, frame, lanes)
+    if not wave.watched:
+        return _parts(access, frame, lanes, wide=wide)
+    wave.watcher.access(access, frame, lanes)
+    found = _parts(access, frame, lanes, wide=wide)
+    wave.watcher.touch(access, lanes, found, stored)
+    return found
+
+
+def _parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool) -> list[Part]:
+    wave = frame.wave
     value = access.base.read(frame.registers)
     if wide and not lanes.everyone:
         everyone = Lanes(lanes.width)
@@ -69,6 +85,12 @@ def parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> 
         except LaunchError:
             pass  # now for the active threads alone, whom the message is about
     return _in_space(access, access.space, _u64(lanes.pick(value)), wave, lanes, None)
+
+
+def require_valid(access: Access, frame: Frame, lanes: Lanes) -> None:
+    """Raise LaunchError for a wrong address, without accessing what is there."""
+    address = _u64(lanes.pick(access.base.read(frame.registers)))
+    _in_space(access, access.space, address, frame.wave, lanes, None)
 
 
 def _u64(address: Array) -> Array:
@@ -196,6 +218,7 @@ def _fault(
     what = f"{access.verb} of {access.nbytes} bytes at {value:#x} by {wave.thread(thread)}"
     others = int(np.count_nonzero(wrong)) - 1
     more = f" (and {others} more threads)" if others > 0 else ""
+    kind = "alignment" if misaligned[first] and not (outside | constant)[first] else "bounds"
     if constant and not outside[first]:
         assert memory is not None
         reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
@@ -204,7 +227,10 @@ def _fault(
     else:
         reason, hint = _outside(access, value, wave, memory)
     return LaunchError(
-        f"{what}{more} {reason}", location=wave.program.locate(access.line), hint=hint
+        f"{what}{more} {reason}",
+        location=wave.program.locate(access.line),
+        hint=hint,
+        kind=kind,
     )
 
 

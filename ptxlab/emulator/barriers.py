@@ -186,4 +186,5 @@ class Barriers:
             f"{what} in {self._wave.thread(int(lanes.index[0]))}",
             location=self._wave.program.locate(arrival.line),
             hint="what a GPU does then is undefined",
+            kind="barrier",
         )

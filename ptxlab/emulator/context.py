@@ -204,9 +204,15 @@ class Context(Names):
         return self.source(operand.base, "u64"), operand.offset
 
     def elements(self, operand: Operand, count: int) -> Sequence[Operand]:
-        """Return the elements of a vector operand of ``count``; a lone operand when ``count`` is 1."""
+        """Return the elements of a vector operand of ``count``; a lone operand when ``count`` is 1.
+
+        A register that is itself a vector (``.reg .v4 .f32``) stands for its components.
+        """
         items = getattr(operand, "elements", None)
-        if items is None:
+        if items is None and isinstance(operand, Name):
+            parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
+            items = [part for part in parts if self.register(part.text) is not None]
+        if not items:
             items = (operand,)
         if len(items) != count:
             self.reject(

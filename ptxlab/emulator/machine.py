@@ -59,7 +59,10 @@ class Machine:
         current: Group | None = group
         patience = PATIENCE
         while current is not None:
-            self._check()
+            try:
+                self._check()
+            except TimeoutError as error:
+                raise self._stopped(current, str(error)) from None
             block = current.frame.function.blocks[current.block]
             if block.participants is not None and not self.alone():
                 current = self._gathered(current, block)
@@ -108,6 +111,8 @@ class Machine:
     def end(self, lanes: Lanes) -> None:
         """End threads. Barriers and their warps no longer expect them."""
         self._alive &= ~lanes.mask
+        if self.wave.watched:
+            self.wave.watcher.ended(lanes)
         parked, self._parked = self._parked, []
         for group in parked:
             self.resume(group)
@@ -131,7 +136,17 @@ class Machine:
             self._parked.append(group.part(parked))
         return None if going is None else group.part(going)
 
-    # ---- deadlock ----
+    # ---- deadlock, and no end ----
+
+    def _stopped(self, group: Group, reason: str) -> LaunchError:
+        """Describe who was running when whoever watches the time had enough."""
+        line = group.frame.function.blocks[group.block].first_line
+        first = self.wave.thread(int(group.lanes.index[0]))
+        return LaunchError(
+            f"stopped, {reason}: {group.lanes.size} threads run here, the first is {first}",
+            location=self.wave.program.locate(line),
+            hint="an endless loop stands here or around here; --timeout gives a long run more time",
+        )
 
     def _deadlock(self) -> LaunchError:
         """Describe who waits where. The first waiting place gives the location."""
@@ -152,6 +167,7 @@ class Machine:
             f"deadlock: {text}; the first is {self.wave.thread(first)}",
             location=self.wave.program.locate(min(places)[0]),
             hint="every thread a barrier or warp instruction is for must reach it",
+            kind="deadlock",
         )
 
 

@@ -14,7 +14,7 @@ from ptxlab.emulator.scope import Register, Scope
 from ptxlab.syntax.tree import Instruction
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.access import Access
+    from ptxlab.emulator.access import Access, Part
     from ptxlab.emulator.group import Group
     from ptxlab.emulator.lanes import Lanes
     from ptxlab.emulator.machine import Machine
@@ -75,11 +75,24 @@ class Watcher:
         writes, and reads byte by byte in threads that copy less than a whole item.
         """
 
+    def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
+        """See the same access again when all of it is known to be there, part by part.
+
+        ``items`` are what it stores, one for each of the lanes or one for all; None for a load, an
+        atomic and a copy.
+        """
+
     def synchronize(self, arrived: Array, released: Array) -> None:
         """See a barrier complete, in one CTA or several: masks of the wave's threads.
 
         All that ``arrived`` did before is visible to those ``released`` from now on.
         """
+
+    def synchronize_warps(self, together: Array) -> None:
+        """See the threads of a mask pass bar.warp.sync, those of each warp with each other."""
+
+    def ended(self, lanes: Lanes) -> None:
+        """See threads end."""
 
     def end(self, wave: Wave) -> None:
         """End a wave; not told when the launch failed."""

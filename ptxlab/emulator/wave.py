@@ -161,7 +161,9 @@ class Wave:
 class Frame:
     """One activation of a function by some threads of a wave."""
 
-    __slots__ = ("call", "depth", "function", "local_base", "parent", "registers", "wave")
+    __slots__ = (
+        "__weakref__", "call", "depth", "function", "local_base", "parent", "registers", "wave",
+    )  # fmt: skip
 
     def __init__(
         self,

@@ -9,20 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.isa import FragmentLayout
 from ptxlab.isa.bit_fields import Assignment, BitFields, of_fragment
+from ptxlab.isa.instruction import Fragmented
 
 _RENAMED = {"register": "reg"}
 
 
-def code(instruction: MatrixInstruction, language: str) -> str:
+def code(instruction: Fragmented, language: str) -> str:
     """Return the source text, in ``cuda``, ``ptx`` or ``python``, for all different operands.
 
     D is left out where its layout is that of C.
     """
     write = LANGUAGES[language]
     mark = "#" if language == "python" else "//"
-    parts = [f"{mark} {instruction.name}: which lane holds which element"]
+    holder = instruction.operands[-1].holder
+    parts = [f"{mark} {instruction.name}: which {holder} holds which element"]
     if instruction.family == "wmma":
         parts[0] += f"\n{mark} (on ptxlab's emulator: PTX leaves the layout open)"
     for layout in _different(instruction.operands):
@@ -30,7 +32,7 @@ def code(instruction: MatrixInstruction, language: str) -> str:
         there = of_fragment(layout)
         size = f"{layout.rows} x {layout.cols} of {layout.dtype}"
         parts.append(
-            write(f"{name}_element", there, f"{layout.operand}, {size}: what a lane holds")
+            write(f"{name}_element", there, f"{layout.operand}, {size}: what a {holder} holds")
         )
         what = f"{layout.operand}, {size}: who holds an element"
         parts.append(write(f"{name}_place", there.inverse(), what))
@@ -38,9 +40,12 @@ def code(instruction: MatrixInstruction, language: str) -> str:
 
 
 def _different(operands: Sequence[FragmentLayout]) -> Iterator[FragmentLayout]:
-    *others, c, d = operands
-    same = (c.kind, c.bits) == (d.kind, d.bits)
-    yield from (*others, c) if same else (*others, c, d)
+    seen = set()
+    for layout in operands:
+        like = "C" if layout.operand == "D" else layout.operand
+        if (like, layout.kind, layout.bits) not in seen:
+            yield layout
+        seen.add((like, layout.kind, layout.bits))
 
 
 def _python(name: str, fields: BitFields, what: str) -> str:

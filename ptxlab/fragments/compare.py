@@ -1,4 +1,4 @@
-"""Comparing what was dumped with what was predicted, element by element."""
+"""Comparing what a handwritten program dumped with what was predicted, element by element."""
 
 from __future__ import annotations
 
@@ -17,31 +17,34 @@ def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mis
 
 
 def _of_run(instruction: MatrixInstruction, run: Run) -> Iterator[Mismatch]:
-    expected = matrices(instruction, run.inputs)
+    expected = matrices(instruction, run.fill)
     for layout in instruction.operands:
         words = layout.pack(expected[layout.operand])
         held = run.registers[layout.operand]
         for lane, register in np.argwhere(words != held):
-            yield from _of_register(
-                layout, run, int(lane), int(register), int(words[lane, register])
-            )
+            place = int(lane), int(register)
+            for element, right, wrong in differences(layout, int(words[place]), int(held[place])):
+                row, col = map(int, layout.element(*place, element))
+                at = (*place, element, row, col, right, wrong)
+                yield Mismatch(run.fill, "register", layout.operand, *at, layout.bits)
+    if run.result is None:
+        return
     d = instruction.operand("D")
     for row, col in np.argwhere(expected["D"] != run.result):
-        (place,) = d.registers(int(row), int(col))
+        (owner,) = d.registers(int(row), int(col))
         right, wrong = int(expected["D"][row, col]), int(run.result[row, col])
-        yield Mismatch(run.inputs.fill, "memory", "D", *place, int(row), int(col), right, wrong)
+        at = (*owner, int(row), int(col), right, wrong)
+        yield Mismatch(run.fill, "memory", "D", *at, d.bits)
 
 
-def _of_register(
-    layout: FragmentLayout, run: Run, lane: int, register: int, expected: int
-) -> Iterator[Mismatch]:
-    found = int(run.registers[layout.operand][lane, register])
+def differences(
+    layout: FragmentLayout, expected: int, found: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield number and both bit patterns of the elements that differ between two registers."""
     for element in range(layout.elements_per_register):
         right, wrong = (element_bits(layout, word, element) for word in (expected, found))
         if right != wrong:
-            row, col = map(int, layout.element(lane, register, element))
-            place = (lane, register, element, row, col)
-            yield Mismatch(run.inputs.fill, "register", layout.operand, *place, right, wrong)
+            yield element, right, wrong
 
 
 def element_bits(layout: FragmentLayout, word: int, element: int) -> int:

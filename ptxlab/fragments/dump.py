@@ -1,30 +1,47 @@
-"""Running the program with its registers dumped around the ``mma``."""
+"""Running a program with its registers dumped around the instruction that is looked at."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
+from typing import cast
 
 from ptxlab.device.loading import load_ptx
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.fragments.fill import Array, Inputs
-from ptxlab.fragments.predict import bits
+from ptxlab.fragments import trials
+from ptxlab.fragments.fill import Fill, inputs
+from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.program import find_mma, registers
 from ptxlab.fragments.report import Run
-from ptxlab.isa import LANES, MatrixInstruction
+from ptxlab.fragments.trials.run import launch, module
+from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, WmmaMove
+from ptxlab.isa.entry import Entry
+from ptxlab.isa.instruction import Fragmented
+from ptxlab.isa.signature import signature
+from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
 from ptxlab.syntax.rewrite import Probe, dump_registers
+from ptxlab.syntax.sites import instructions
+from ptxlab.syntax.tree import Module, Position
 
-PROBED = "ABCD"
-"""The order of the operands in the dump: what goes in first, then what comes out."""
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An operand: its layout, its registers in the program, and whether they are looked at ``after``."""
+
+    layout: FragmentLayout
+    registers: tuple[str, ...]
+    after: bool
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instrumented:
-    """A kernel that runs one ``instruction`` and also writes its operands' registers to a buffer."""
+    """A kernel of the handwritten kind that also writes its operands' registers to a buffer."""
 
     device: Device
     instruction: MatrixInstruction
+    watched: tuple[Watched, ...]
     kernel: Kernel
 
     @classmethod
@@ -32,31 +49,75 @@ class Instrumented:
         cls, device: Device, instruction: MatrixInstruction, source: str | PathLike[str]
     ) -> Instrumented:
         """Insert the dumps into the program at ``source`` (a file, or PTX text) and load it."""
-        module = load_ptx(source, device.target)
-        function, statement = find_mma(module, instruction)
-        names = registers(module, statement, instruction)
-        probes = [
-            Probe(statement.position, names[operand], after=operand == "D") for operand in PROBED
-        ]
-        text = to_text(dump_registers(module, function.name, probes))
-        return cls(device, instruction, device.load(text).kernel(function.name))
+        program = load_ptx(source, device.target)
+        function, statement = find_mma(program, instruction)
+        names = registers(program, statement, instruction)
+        watched = tuple(
+            Watched(layout, names[layout.operand], after=layout.operand == "D")
+            for layout in instruction.operands
+        )
+        text = _with_dumps(program, function.name, statement.position, watched)
+        return cls(device, instruction, watched, device.load(text).kernel(function.name))
 
-    def run(self, inputs: Inputs) -> Run:
-        """Launch one warp on ``inputs`` and return its registers and the D it stored."""
-        layouts = {operand: self.instruction.operand(operand) for operand in PROBED}
-        slots = sum(layout.registers_per_lane for layout in layouts.values())
-        a, b, d = (self.device.upload(matrix) for matrix in (inputs.a, inputs.b, inputs.c))
-        dump = self.device.zeros((LANES, slots), "u64")
-        try:
+    def run(self, fill: Fill) -> Run:
+        """Launch one warp on what ``fill`` means; return its registers and the D it stored."""
+        given = inputs(self.instruction, fill)
+        device = self.device
+        with (
+            device.upload(given.a) as a,
+            device.upload(given.b) as b,
+            device.upload(given.c) as d,
+            device.zeros((LANES, _slots(self.watched)), "u64") as dump,
+        ):
             self.kernel.launch(1, LANES, [a, b, d, self.instruction.k, dump])
-            words, result = dump.numpy(), bits(d.numpy())
-        finally:
-            for buffer in (a, b, d, dump):
-                buffer.close()
-        held: dict[str, Array] = {}
-        first = 0
-        for operand, layout in layouts.items():
-            columns = words[:, first : first + layout.registers_per_lane]
-            held[operand] = columns.astype(f"u{layout.register_bits // 8}")
-            first += layout.registers_per_lane
-        return Run(inputs, held, result)
+            return _run(fill, self.watched, dump.numpy(), d.numpy())
+
+
+def run_generated(device: Device, entry: Entry, fill: Fill) -> Run:
+    """Launch one warp of a generated program on what ``fill`` means, and dump its registers."""
+    trial = trials.filled(entry, fill)
+    program = parse(module([(entry, trial.body)], device.target.name), f"<{entry.name}>")
+    (kernel,) = program.entries
+    position = next(
+        site.instruction.position
+        for site in instructions(kernel)
+        if site.instruction.name == entry.name
+    )
+    watched = tuple(_watched(entry))
+    loaded = device.load(_with_dumps(program, kernel.name, position, watched))
+    with device.zeros((LANES, _slots(watched)), "u64") as dump:
+        found = launch(device, loaded.kernel(), trial, dump)
+        return _run(fill, watched, dump.numpy(), trial.result(found))
+
+
+def _watched(entry: Entry) -> Iterator[Watched]:
+    """Yield the operands of an instruction, with what generated programs call their registers."""
+    roles = {operand.name: operand.role for operand in signature(entry.form)}
+    for layout in cast(Fragmented, entry.form).operands:
+        letter = layout.operand.lower()
+        names = tuple(f"{letter}{i}" for i in range(layout.registers_per_lane))
+        role = roles["r" if isinstance(entry.form, WmmaMove) else letter]
+        yield Watched(layout, names, after=role == "result")
+
+
+def _with_dumps(
+    program: Module, kernel: str, position: Position, watched: Sequence[Watched]
+) -> str:
+    probes = [Probe(position, each.registers, each.after) for each in watched]
+    return to_text(dump_registers(program, kernel, probes))
+
+
+def _slots(watched: Sequence[Watched]) -> int:
+    return sum(len(each.registers) for each in watched)
+
+
+def _run(fill: Fill, watched: Sequence[Watched], words: Array, result: Array | None) -> Run:
+    """Return a run of the dumped words of a warp, [32, registers of all operands]."""
+    held: dict[str, Array] = {}
+    first = 0
+    for each in watched:
+        columns = words[:, first : first + len(each.registers)]
+        held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
+        first += len(each.registers)
+    after = frozenset(each.layout.operand for each in watched if each.after)
+    return Run(fill, held, after, result)

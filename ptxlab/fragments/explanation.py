@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
+from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import statement
-from ptxlab.fragments.support import Compiled, compiled, emulated, hardware
+from ptxlab.fragments.support import Compiled, compiled, emulated
 from ptxlab.isa.entry import Entry
 from ptxlab.isa.instruction import MatrixInstruction
+from ptxlab.isa.operand import Operand
 from ptxlab.isa.rules import arithmetic
-from ptxlab.isa.signature import Operand, signature
+from ptxlab.isa.signature import signature
 from ptxlab.isa.targets import TARGETS, Arithmetic
 
 
@@ -51,17 +53,13 @@ def explain(found: Sequence[Entry], targets: Sequence[str] = ()) -> Explanation:
         tuple(found[1:]),
         signature(form),
         statement(entry),
-        _flops(form) if isinstance(form, MatrixInstruction) else None,
+        form.flops if isinstance(form, MatrixInstruction) else None,
         _arithmetic(form, entry, targets) if isinstance(form, MatrixInstruction) else (),
         entry.name in emulated([entry]),
-        hardware().get(entry.name),
+        receipts.hardware(entry),
         sass,
         reason,
     )
-
-
-def _flops(form: MatrixInstruction) -> int:
-    return 2 * form.m * form.n * form.k * form.operand("A").matrices
 
 
 def _generations(entry: Entry) -> tuple[str, ...]:

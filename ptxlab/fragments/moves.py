@@ -8,7 +8,7 @@ and a ``prmt`` whose selector depends on the lane takes what belongs there.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction
@@ -86,7 +86,7 @@ class Moves:
     @property
     def d(self) -> FragmentLayout:
         """The layout of one tile."""
-        return self.first.operand("D")
+        return _tile(self.first.operand("D"), self.a)
 
     @property
     def a(self) -> FragmentLayout:
@@ -101,7 +101,7 @@ class Moves:
 
 
 def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
-    """Return the moves from D of ``first`` to A of ``following``.
+    """Return the moves from D of ``first`` to A of ``following``, the first A where one D makes several.
 
     Raises Unsupported where the types have no conversion here, PtxlabError where the sizes do not go
     together.
@@ -115,7 +115,8 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
         raise Unsupported(
             f"A of {following.name} is compressed", hint="take a dense mma as the next"
         )
-    d, a = first.operand("D"), following.operand("A")
+    a = following.operand("A")
+    d = _tile(first.operand("D"), a)
     if (d.dtype, a.dtype) not in CONVERSIONS:
         known = ", ".join(f"{source} to {target}" for source, target in CONVERSIONS)
         raise Unsupported(
@@ -129,6 +130,11 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
         )
     found = tuple(_move(d, a, register) for register in range(a.registers_per_lane))
     return Moves(first, following, a.cols // d.cols, found)
+
+
+def _tile(d: FragmentLayout, a: FragmentLayout) -> FragmentLayout:
+    """Return D, or where one D makes several A (``wgmma``) the part in its registers that makes the first."""
+    return replace(d, cols=a.cols) if a.cols % 8 == 0 and d.cols % a.cols == 0 else d
 
 
 @dataclass(frozen=True, slots=True)

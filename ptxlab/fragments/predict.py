@@ -1,4 +1,4 @@
-"""What the registers and D must hold, from the instruction tables and NumPy alone.
+"""What the registers and D of the handwritten programs must hold, from the tables and NumPy alone.
 
 Nothing here knows how a program computes addresses: registers are the host matrices seen through
 the layouts of ``ptxlab.isa``, and D is a product in float64.
@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.fragments.fill import Array, Inputs, dtype
-from ptxlab.isa import MatrixInstruction
+from ptxlab.fragments.fill import Fill, Inputs, inputs
+from ptxlab.fragments.numbers import Array, decode
+from ptxlab.isa import TYPES, MatrixInstruction
 
 
 def bits(matrix: Array) -> Array:
@@ -17,19 +18,23 @@ def bits(matrix: Array) -> Array:
     return np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
 
 
-def product(instruction: MatrixInstruction, inputs: Inputs) -> Array:
+def product(instruction: MatrixInstruction, given: Inputs) -> Array:
     """Return A * B + C in the type of D, m x n, bit for bit.
 
     The fills are small integers: every sum is exact in float64, and partial sums along k are exact
     in the type of D up to its range, so the one rounding at the end is that of every target however
     many products it fuses in a step. Past the range of f16 it gives an infinity.
     """
-    total = inputs.a.astype(np.float64) @ inputs.b.astype(np.float64) + inputs.c.astype(np.float64)
+    a, b, c = (
+        decode(instruction.operand(name), matrix).astype(np.float64)
+        for name, matrix in zip("ABC", (given.a, given.b, given.c), strict=True)
+    )
     with np.errstate(over="ignore"):
-        return total.astype(dtype(instruction.operand("D")))
+        return np.asarray((a @ b + c).astype(TYPES[instruction.d_type].dtype))
 
 
-def matrices(instruction: MatrixInstruction, inputs: Inputs) -> dict[str, Array]:
+def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
     """Return the expected bit patterns of each operand's matrix by name, D after the instruction."""
-    d = product(instruction, inputs)
-    return {"A": bits(inputs.a), "B": bits(inputs.b), "C": bits(inputs.c), "D": bits(d)}
+    given = inputs(instruction, fill)
+    d = bits(product(instruction, given))
+    return {"A": given.a, "B": given.b, "C": given.c, "D": d}

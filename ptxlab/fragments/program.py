@@ -7,6 +7,7 @@ from functools import cache
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa import MMA, FragmentLayout, MatrixInstruction
+from ptxlab.isa.instruction import Fragmented
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
@@ -24,17 +25,18 @@ def verifiable() -> tuple[MatrixInstruction, ...]:
     return tuple(i for i in MMA if resources.shipped(f"ptx/{_file(i)}"))
 
 
-def handwritten(instruction: MatrixInstruction) -> str:
-    """Return the path of the program that comes with ptxlab for ``instruction``.
+def handwritten(instruction: Fragmented) -> tuple[MatrixInstruction, str]:
+    """Return ``instruction``, and the path of the program that comes with ptxlab for it.
 
     Raises Unsupported when there is none.
     """
-    if instruction not in verifiable():
-        raise Unsupported(
-            f"ptxlab has no program to verify {instruction.name} with",
-            hint=f"it can verify {', '.join(i.name for i in verifiable())}",
-        )
-    return str(resources.path(f"ptx/{_file(instruction)}"))
+    for one in verifiable():
+        if one == instruction:
+            return one, str(resources.path(f"ptx/{_file(one)}"))
+    raise Unsupported(
+        f"a program for {instruction.name} cannot be looked at",
+        hint=f"those for {', '.join(one.name for one in verifiable())} can",
+    )
 
 
 def _file(instruction: MatrixInstruction) -> str:

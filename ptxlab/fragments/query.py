@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.compare import element_bits
 from ptxlab.fragments.report import FragmentReport
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Place
+from ptxlab.isa import FragmentLayout, Place
+from ptxlab.isa.instruction import Fragmented
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,10 +35,15 @@ class Selection:
         """Whether nothing is left out."""
         return self.lane is None and self.element is None
 
-    def check(self, instruction: MatrixInstruction) -> None:
+    def check(self, instruction: Fragmented) -> None:
         """Raise PtxlabError if ``instruction`` has no such lane, or no operand such an element."""
-        if self.lane is not None and not 0 <= self.lane < LANES:
-            raise PtxlabError(f"there is no lane {self.lane}", hint="a warp has lanes 0 to 31")
+        layout = instruction.operands[-1]
+        if self.lane is not None and not 0 <= self.lane < layout.threads:
+            last = layout.threads - 1
+            group = "warp has lanes" if layout.holder == "lane" else "warpgroup has threads"
+            raise PtxlabError(
+                f"there is no {layout.holder} {self.lane}", hint=f"a {group} 0 to {last}"
+            )
         if self.element is None:
             return
         row, col = self.element
@@ -51,7 +57,7 @@ class Selection:
 
 
 def select(report: FragmentReport, selection: Selection) -> tuple[Held, ...]:
-    """Return what the selection names of A, B, C and D, in that order, lanes and registers upward.
+    """Return what the selection names of every operand, in order, lanes and registers upward.
 
     An element is looked for in every operand that is large enough to have it.
     """

@@ -1,60 +1,204 @@
-"""Receipts: register dumps of real GPUs, kept in the repository to prove the layouts.
+"""Receipts: what the trials gave on real GPUs, kept in the repository to prove the layouts.
 
-A receipt holds the dumps themselves and not a verdict: reading one compares it again with the
-layouts of today, so a receipt cannot vouch for a table that has changed since.
+A receipt holds the dumps themselves and not a verdict: reading one compares them again with what the
+layouts of today predict, by their digests, so a receipt cannot vouch for a table that has changed
+since. There is a file a family and GPU. Dumps that several instructions share are in it once.
 """
 
 from __future__ import annotations
 
+import base64
 import datetime
+import hashlib
 import json
-from collections.abc import Mapping
-from dataclasses import dataclass
+import lzma
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.compare import mismatches
-from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Array, inputs
-from ptxlab.fragments.report import FragmentReport, Run
-from ptxlab.isa import TARGETS, MatrixInstruction, Target, find
+from ptxlab.fragments.numbers import Array
+from ptxlab.fragments.trials import Trial, trials
+from ptxlab.isa.entry import ENTRIES, Entry
+from ptxlab.isa.instruction import Requires
+from ptxlab.toolchain.cache import cached
 
-SCHEMA = "ptxlab.receipt.fragments/1"
+SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
 COMPILERS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "cuda-python")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, slots=True)
 class Receipt:
-    """One instruction's dumps from one GPU; ``versions`` names driver and compilers."""
+    """The dumps of a family's instructions from one GPU; ``versions`` names driver and compilers.
 
-    instruction: MatrixInstruction
+    ``given`` has by instruction, for every trial, the digest of what the warps were given, which the
+    layouts decide as much as what comes of it, and ``promised`` that of the dump: of the words PTX says
+    something about. ``left_open`` has those of the words it does not, where there are any. ``data`` are
+    the dumps, compressed, in the order of ``shapes``, which has their digests.
+    """
+
+    family: str
     gpu: str
-    target: Target
+    arch: str
     date: str
     versions: dict[str, str]
-    runs: tuple[Run, ...]
+    given: dict[str, list[str]]
+    promised: dict[str, list[str]]
+    left_open: dict[str, list[str]]
+    shapes: dict[str, list[int]]
+    data: str
 
-    @property
-    def proves(self) -> bool:
-        """Whether the dumps settle the layouts and agree with them in every register."""
-        fills = {run.inputs.fill for run in self.runs}
-        return {NUMBERED, ADDRESSING} <= fills and not any(
-            mismatch.where == "register" for mismatch in mismatches(self.instruction, self.runs)
+    def proves(self, entry: Entry) -> bool:
+        """Say whether by the layouts of today the same was given, and the dumps are as predicted."""
+        if entry.name not in self.promised:
+            return False
+        own = list(trials(entry))
+        return self.given[entry.name] == [digest(trial.given) for trial in own] and self.promised[
+            entry.name
+        ] == [digest(trial.expected[..., trial.unspecified :]) for trial in own]
+
+    def dumps(self) -> dict[str, Array]:
+        """Return all dumps, [probes, 32, words], by digest. Raises PtxlabError if one is not what it was."""
+        raw = lzma.decompress(base64.b85decode(self.data))
+        found = {}
+        first = 0
+        for name, (bits, *shape) in self.shapes.items():
+            size = bits // 8 * int(np.prod(shape))
+            words = np.frombuffer(raw[first : first + size], f"<u{bits // 8}").reshape(shape)
+            if digest(words) != name:
+                raise PtxlabError(f"a dump of {self.family} on {self.gpu} was changed: {name}")
+            found[name] = words
+            first += size
+        return found
+
+
+@dataclass(slots=True)
+class Recorder:
+    """Collects the dumps of trials, and writes them as receipts."""
+
+    given: dict[Entry, list[str]] = field(default_factory=dict)
+    promised: dict[Entry, list[str]] = field(default_factory=dict)
+    left_open: dict[Entry, list[str]] = field(default_factory=dict)
+    dumps: dict[str, Array] = field(default_factory=dict)
+
+    def __call__(self, trial: Trial, found: Array) -> None:
+        """Keep what a trial gave."""
+        first = trial.unspecified
+        self.given.setdefault(trial.entry, []).append(digest(trial.given))
+        self.promised.setdefault(trial.entry, []).append(self._keep(found[..., first:]))
+        if first:
+            self.left_open.setdefault(trial.entry, []).append(self._keep(found[..., :first]))
+
+    def _keep(self, words: Array) -> str:
+        name = digest(words)
+        self.dumps[name] = _compact(words)
+        return name
+
+    def write(
+        self, device: Device, versions: Mapping[str, str], folder: Path = FOLDER
+    ) -> list[Path]:
+        """Write one receipt a family into ``folder`` and return the files.
+
+        ``versions`` should name the driver; the compilers' versions are added. Raises PtxlabError for
+        the emulator, which cannot prove the layouts it is built from.
+        """
+        if device.kind != "cuda":
+            raise PtxlabError(f"a receipt needs a GPU, this is {device.name}")
+        date = datetime.datetime.now(datetime.UTC).date().isoformat()
+        gpu = "_".join(device.name.lower().split())
+        paths = []
+        for family in dict.fromkeys(entry.family for entry in self.promised):
+            receipt = self._receipt(family, device, date, {**versions, **_compilers()})
+            paths.append(folder / f"fragments_{family.replace('.', '_')}_{gpu}.json")
+            paths[-1].write_text(json.dumps(to_json(receipt), indent=1) + "\n", encoding="utf-8")
+        return paths
+
+    def _receipt(self, family: str, device: Device, date: str, versions: dict[str, str]) -> Receipt:
+        given, promised, left_open = (
+            {entry.name: names for entry, names in kept.items() if entry.family == family}
+            for kept in (self.given, self.promised, self.left_open)
+        )
+        named = (names for kept in (promised, left_open) for names in kept.values())
+        dumps = {name: self.dumps[name] for names in named for name in names}
+        raw = b"".join(words.tobytes() for words in dumps.values())
+        data = base64.b85encode(lzma.compress(raw)).decode()
+        shapes = {name: [8 * w.itemsize, *w.shape] for name, w in dumps.items()}
+        return Receipt(
+            family,
+            device.name,
+            device.target.name,
+            date,
+            versions,
+            given,
+            promised,
+            left_open,
+            shapes,
+            data,
         )
 
 
-def hardware(instruction: MatrixInstruction, folder: Path = FOLDER) -> str | None:
-    """Return the GPU whose receipt in ``folder`` proves the layouts of ``instruction``, or None.
+def digest(words: Array) -> str:
+    """Return the SHA-256 of a dump, with its shape."""
+    compact = _compact(words)
+    text = f"{8 * compact.itemsize} {list(compact.shape)}\n".encode()
+    return hashlib.sha256(text + compact.tobytes()).hexdigest()
+
+
+def _compact(words: Array) -> Array:
+    """Return words in 32 bits each where that is enough for all."""
+    narrow = np.asarray(words).astype("<u4")
+    return narrow if (narrow == words).all() else np.asarray(words).astype("<u8")
+
+
+def hardware(instruction: Requires, folder: Path | None = None) -> str | None:
+    """Return the GPU whose receipt in ``folder`` proves an instruction's layouts, or None.
 
     An installed ptxlab has no such folder; then nothing is known and the answer is None.
     """
-    return next(
-        (receipt.gpu for receipt in read_all(folder) if _proves(receipt, instruction)), None
-    )
+    name = instruction.name
+    for receipt in read_all(folder or FOLDER):
+        if name in receipt.promised:
+            entry = next(entry for entry in ENTRIES if entry.name == name)
+            if receipt.proves(entry):
+                return receipt.gpu
+    return None
+
+
+def proven(folder: Path | None = None) -> dict[str, str]:
+    """Return the GPU that proves an instruction's layouts by the instruction's name, for all.
+
+    That takes seconds, so the answer is kept on disk until a receipt or a line of the tables changes.
+    """
+    receipts = read_all(folder or FOLDER)
+    if not receipts:
+        return {}
+    key: list[str | bytes] = [_sources(), *(json.dumps(to_json(each)) for each in receipts)]
+    answer: dict[str, str] = json.loads(cached("receipts", key, lambda: _proven(receipts)))
+    return answer
+
+
+def _proven(receipts: Iterable[Receipt]) -> bytes:
+    found: dict[str, str] = {}
+    for receipt in receipts:
+        for entry in ENTRIES:
+            if entry.name in receipt.promised and receipt.proves(entry):
+                found.setdefault(entry.name, receipt.gpu)
+    return json.dumps(found).encode()
+
+
+@cache
+def _sources() -> bytes:
+    """Return a digest of the source that says what the layouts are and what trials give."""
+    package = Path(__file__).resolve().parents[1]
+    files = sorted(file for room in ("isa", "fragments") for file in (package / room).rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).digest()
 
 
 def read_all(folder: Path) -> tuple[Receipt, ...]:
@@ -63,83 +207,16 @@ def read_all(folder: Path) -> tuple[Receipt, ...]:
     return tuple(from_json(data) for data in found)
 
 
-def write(report: FragmentReport, versions: Mapping[str, str], folder: Path = FOLDER) -> Path:
-    """Write the dumps of ``report``, from a GPU, into ``folder`` and return the file.
-
-    ``versions`` should name the driver; the compilers' versions are added. Raises PtxlabError for a
-    report of the emulator, which cannot prove the layouts it is built from.
-    """
-    if report.device_kind != "cuda":
-        raise PtxlabError(f"a receipt needs a GPU, this report is from the {report.device_kind}")
-    gpu = "_".join(report.device_name.lower().split())
-    short = report.instruction.name.removeprefix("mma.sync.aligned.").replace(".", "_")
-    path = folder / f"fragments_{short}_{gpu}.json"
-    date = datetime.datetime.now(datetime.UTC).date().isoformat()
-    data = to_json(
-        Receipt(
-            report.instruction,
-            report.device_name,
-            report.target,
-            date,
-            {**versions, **_compilers()},
-            report.runs,
-        )
-    )
-    path.write_text(json.dumps(data, indent=1) + "\n")
-    return path
-
-
 def to_json(receipt: Receipt) -> dict[str, Any]:
     """Return the receipt as JSON data."""
-    return {
-        "schema": SCHEMA,
-        "instruction": receipt.instruction.name,
-        "gpu": receipt.gpu,
-        "arch": receipt.target.name,
-        "date": receipt.date,
-        "versions": receipt.versions,
-        "runs": [
-            {
-                "fill": run.inputs.fill,
-                "registers": {name: _text(words) for name, words in run.registers.items()},
-                "result": _text(run.result),
-            }
-            for run in receipt.runs
-        ],
-    }
+    return {"schema": SCHEMA, **asdict(receipt)}
 
 
 def from_json(data: Mapping[str, Any]) -> Receipt:
     """Return the receipt that ``to_json`` wrote."""
     if data.get("schema") != SCHEMA:
         raise PtxlabError(f"not a fragment receipt: schema {data.get('schema')!r}")
-    instruction = find(data["instruction"])
-    runs = tuple(
-        Run(
-            inputs(instruction, run["fill"]),
-            {name: _array(rows) for name, rows in run["registers"].items()},
-            _array(run["result"]),
-        )
-        for run in data["runs"]
-    )
-    target = TARGETS[data["arch"]]
-    return Receipt(instruction, data["gpu"], target, data["date"], dict(data["versions"]), runs)
-
-
-def _proves(receipt: Receipt, instruction: MatrixInstruction) -> bool:
-    return receipt.instruction == instruction and receipt.proves
-
-
-def _text(words: Array) -> list[str]:
-    """Write one row a line, in hexadecimal."""
-    width = 2 * words.dtype.itemsize
-    return [" ".join(f"{int(word):0{width}x}" for word in row) for row in words]
-
-
-def _array(rows: list[str]) -> Array:
-    parsed = [[int(word, 16) for word in row.split()] for row in rows]
-    digits = len(rows[0].split()[0])
-    return np.array(parsed, dtype=f"u{digits // 2}")
+    return Receipt(**{name: value for name, value in data.items() if name != "schema"})
 
 
 def _compilers() -> dict[str, str]:

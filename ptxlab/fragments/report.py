@@ -5,21 +5,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from ptxlab.fragments.fill import Array, Fill, Inputs
-from ptxlab.isa import MatrixInstruction, Target
+from ptxlab.fragments.fill import Fill
+from ptxlab.fragments.numbers import Array
+from ptxlab.isa import Target
+from ptxlab.isa.instruction import Fragmented
+
+Where = Literal["register", "memory", "product"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One launch of one warp.
+    """One launch of one warp on what ``fill`` means.
 
-    ``registers`` holds, for A, B, C (before the instruction) and D (after it), the words each lane
-    had, [32, registers]. ``result`` is D as the program left it in memory, bit patterns, m x n.
+    ``registers`` holds the words each lane had of every operand, [32, registers]: of those in ``after``
+    after the instruction, of others before it. ``result`` is D as the program left it in memory, bit
+    patterns, [rows, cols] (of several matrices [matrices, rows, cols]); None where there is none.
     """
 
-    inputs: Inputs
+    fill: Fill
     registers: dict[str, Array]
-    result: Array
+    after: frozenset[str]
+    result: Array | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +33,14 @@ class Mismatch:
     """One element that is not what was predicted; ``expected`` and ``found`` are bit patterns.
 
     ``where`` is "register" for what a lane held at the instruction, and "memory" for what the
-    program stored; then lane, register and element name the place that should have stored it.
+    program stored; then lane, register and element name the place that should have stored it. It is
+    "product" for what D showed of the element that a one-hot probe looks at; then the bit patterns are
+    those of D. ``operand`` is that of the element: A, B, C, D or R, E for metadata, scale-A or scale-B.
+    Elements are ``bits`` wide.
     """
 
-    fill: Fill
-    where: Literal["register", "memory"]
+    fill: str
+    where: Where
     operand: str
     lane: int
     register: int
@@ -40,23 +49,43 @@ class Mismatch:
     col: int
     expected: int
     found: int
+    bits: int
+
+    @property
+    def low_bit(self) -> int:
+        """The lowest bit of the element in its register."""
+        return self.element * self.bits
+
+    @property
+    def high_bit(self) -> int:
+        """The highest bit of the element in its register."""
+        return self.low_bit + self.bits - 1
+
+    @property
+    def shown_by(self) -> str:
+        """The operand whose elements ``expected`` and ``found`` are."""
+        return "D" if self.where == "product" else self.operand
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class FragmentReport:
-    """What was seen of ``instruction`` on a device, and how it compares with the prediction.
+    """What was seen of an instruction on a device, and how it compares with the prediction.
 
-    ``runs`` starts with the fill that was asked for; the launches that settle the layouts follow.
-    ``hardware`` names the GPU whose register dump confirms the layouts, None without one.
+    ``runs`` starts with the fill that was asked for; of a handwritten program the launches that settle
+    the layouts follow, of a generated one as many ``probes`` did. ``hardware`` names the GPU whose
+    register dump confirms the layouts, None without one. ``own_layout`` says that registers are other
+    than here where PTX leaves that to the target.
     """
 
-    instruction: MatrixInstruction
+    instruction: Fragmented
     device_kind: str
     device_name: str
     target: Target
     runs: tuple[Run, ...]
+    probes: int
     mismatches: tuple[Mismatch, ...]
     hardware: str | None
+    own_layout: bool = False
 
     @property
     def shown(self) -> Run:
@@ -65,13 +94,14 @@ class FragmentReport:
 
     @property
     def layout_verified(self) -> bool:
-        """Whether every register of every lane held what the layouts say, in all launches."""
-        return not any(mismatch.where == "register" for mismatch in self.mismatches)
+        """Whether every element was where the layouts say, in all launches."""
+        wheres = {mismatch.where for mismatch in self.mismatches}
+        return not self.own_layout and wheres <= {"memory"}
 
     @property
     def result_verified(self) -> bool:
-        """Whether the program stored the right D, in all launches."""
-        return not any(mismatch.where == "memory" for mismatch in self.mismatches)
+        """Whether the program made and stored the right D, in all launches."""
+        return not any(mismatch.where in ("memory", "product") for mismatch in self.mismatches)
 
     @property
     def passed(self) -> bool:

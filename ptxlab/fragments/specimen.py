@@ -6,10 +6,12 @@ one; rows of matrices lie in shared memory. It is made to be looked at, assemble
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from ptxlab.isa.entry import Entry
-from ptxlab.isa.signature import Operand, signature
+from ptxlab.isa.instruction import Version
+from ptxlab.isa.operand import Operand
+from ptxlab.isa.signature import signature
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)
@@ -17,20 +19,39 @@ OLDEST_PTX = (9, 0)
 WORD_BYTES = 8
 _TILE_BYTES = 4096
 
+_BEFORE = {"wgmma": ("wgmma.fence.sync.aligned;",), "wgmma.sp": ("wgmma.fence.sync.aligned;",)}
+_COMPLETED = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
+_AFTER = {
+    "wgmma": _COMPLETED,
+    "wgmma.sp": _COMPLETED,
+    "tcgen05.ld": ("tcgen05.wait::ld.sync.aligned;",),
+    "tcgen05.ld.red": ("tcgen05.wait::ld.sync.aligned;",),
+    "tcgen05.st": ("tcgen05.wait::st.sync.aligned;",),
+}
+"""What belongs before and after an instruction of a family so that its registers may be used."""
 
-def statement(entry: Entry) -> str:
-    """Return the instruction with its operands, ``mma... {d0, d1}, {a0}, {b0}, {c0, c1};``."""
-    return f"{entry.name} {', '.join(_text(operand) for operand in signature(entry.form))};"
+
+def statement(entry: Entry, constants: Sequence[int] = ()) -> str:
+    """Return the instruction with its operands, ``mma... {d0, d1}, {a0}, {b0}, {c0, c1};``.
+
+    Its constants are ``constants``, in order, and then what the operands have by default.
+    """
+    rest = iter(constants)
+    operands = ", ".join(_text(operand, rest) for operand in signature(entry.form))
+    return f"{entry.name} {operands}".rstrip() + ";"
 
 
 def program(entry: Entry, target: str) -> str:
     """Return the PTX of a kernel ``specimen`` (in, out: addresses of the records) for ``target``."""
-    return "\n".join([*_header(target, [entry]), *_kernel(entry, KERNEL)]) + "\n"
+    return "\n".join([*header(target, [entry]), *_kernel(entry, KERNEL)]) + "\n"
 
 
-def collection(entries: Sequence[Entry], target: str) -> str:
-    """Return the PTX of one kernel each, ``specimen0`` and so on, that hold nothing else."""
-    lines = _header(target, entries)
+def collection(entries: Sequence[Entry], target: str, version: Version | None = None) -> str:
+    """Return the PTX of one kernel each, ``specimen0`` and so on, that hold nothing else.
+
+    ``version`` is the ``.version``; without it, one that knows them all.
+    """
+    lines = header(target, entries, version)
     for number, entry in enumerate(entries):
         lines += [f".visible .entry {KERNEL}{number}()", "{", *_declarations(entry)]
         lines += [f"    {statement(entry)}", "}"]
@@ -42,8 +63,9 @@ def line_of_statement(ptx: str, entry: Entry) -> int:
     return next(n for n, line in enumerate(ptx.splitlines(), 1) if entry.name in line)
 
 
-def _header(target: str, entries: Sequence[Entry]) -> list[str]:
-    major, minor = max([OLDEST_PTX, *(entry.minimum_ptx for entry in entries)])
+def header(target: str, entries: Sequence[Entry], version: Version | None = None) -> list[str]:
+    """Return the lines a module for ``target`` begins with that has all ``entries``."""
+    major, minor = version or max([OLDEST_PTX, *(entry.minimum_ptx for entry in entries)])
     return [f".version {major}.{minor}", f".target {target}", ".address_size 64"]
 
 
@@ -61,13 +83,15 @@ def _declarations(entry: Entry) -> list[str]:
 
 def _kernel(entry: Entry, name: str) -> list[str]:
     operands = signature(entry.form)
-    sources = [(r, o.type) for o in operands if o.role == "source" for r in o.registers]
+    sources = [
+        (r, o.type) for o in operands if o.role in ("source", "tensor memory") for r in o.registers
+    ]
     results = [(r, o.type) for o in operands if o.role == "result" for r in o.registers]
     lines = [
         f".visible .entry {name}(.param .u64 in, .param .u64 out)",
         "{",
         *_declarations(entry),
-        "    .reg .b32 lane;",
+        "    .reg .b32 lane, truth;",
         "    .reg .b64 from, to;",
         "    mov.u32 lane, %tid.x;",
         "    ld.param.u64 from, [in];",
@@ -75,11 +99,14 @@ def _kernel(entry: Entry, name: str) -> list[str]:
         f"    mad.wide.u32 from, lane, {WORD_BYTES * max(1, len(sources))}, from;",
         f"    mad.wide.u32 to, lane, {WORD_BYTES * max(1, len(results))}, to;",
     ]
-    lines += [
-        f"    ld.global.{kind} {register}, [from+{WORD_BYTES * i}];"
-        for i, (register, kind) in enumerate(sources)
-    ]
-    lines.append(f"    {statement(entry)}")
+    for i, (register, kind) in enumerate(sources):
+        held = kind if kind != "pred" else "b32"
+        into = register if kind != "pred" else "truth"
+        lines.append(f"    ld.global.{held} {into}, [from+{WORD_BYTES * i}];")
+        if kind == "pred":
+            lines.append(f"    setp.ne.b32 {register}, truth, 0;")
+    around = (*_BEFORE.get(entry.family, ()), statement(entry), *_AFTER.get(entry.family, ()))
+    lines += [f"    {line}" for line in around]
     lines += [
         f"    st.global.{kind} [to+{WORD_BYTES * i}], {register};"
         for i, (register, kind) in enumerate(results)
@@ -87,8 +114,13 @@ def _kernel(entry: Entry, name: str) -> list[str]:
     return [*lines, "    ret;", "}"]
 
 
-def _text(operand: Operand) -> str:
+def _text(operand: Operand, constants: Iterator[int]) -> str:
     if operand.role == "address":
         return f"[{operand.name}]"
-    parts = operand.registers or ("0",) * operand.count
-    return f"{{{', '.join(parts)}}}" if operand.braces else parts[0]
+    if operand.role == "tensor memory":
+        return f"[{operand.registers[0]}]"
+    parts = operand.registers or tuple(
+        str(next(constants, operand.value)) for _ in range(operand.count)
+    )
+    several = operand.registers or operand.count > 1
+    return f"{{{', '.join(parts)}}}" if operand.braces and several else parts[0]

@@ -1,6 +1,6 @@
 """What is known of matrix instructions beyond the tables: who runs them, and what they compile to.
 
-Nothing here is a list: the emulator and ptxas are asked, and hardware speaks through receipts.
+Nothing here is a list: the emulator and ptxas are asked. Hardware speaks through receipts.
 """
 
 from __future__ import annotations
@@ -9,11 +9,10 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
-from pathlib import Path
 
 from ptxlab.emulator import prepare
+from ptxlab.emulator.refused import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
-from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import collection, line_of_statement, program
 from ptxlab.isa.entry import Entry
 from ptxlab.isa.targets import TARGETS
@@ -32,7 +31,7 @@ def emulated(entries: Sequence[Entry]) -> frozenset[str]:
     names: set[str] = set()
     by_target: dict[str, list[Entry]] = {}
     for entry in entries:
-        if entry.targets:
+        if entry.targets and not reason(entry.name):
             by_target.setdefault(entry.targets[-1], []).append(entry)
     for target, group in by_target.items():
         names.update(_prepared(group, target))
@@ -50,12 +49,6 @@ def _prepared(entries: Sequence[Entry], target: str) -> Iterator[str]:
             yield from _prepared(entries[middle:], target)
         return
     yield from (entry.name for entry in entries)
-
-
-def hardware(folder: Path = receipts.FOLDER) -> dict[str, str]:
-    """Return the GPU whose receipt in ``folder`` proves an instruction's layouts, by its name."""
-    found = (receipt for receipt in receipts.read_all(folder) if receipt.proves)
-    return {receipt.instruction.name: receipt.gpu for receipt in found}
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +80,6 @@ def _opcodes(entry: Entry, target: str) -> tuple[tuple[str, int], ...]:
         mark = _MARK.search(text)
         if mark:
             line = int(mark[1])
-        elif line == wanted and (opcode := _OPCODE.match(text)):
-            opcodes.append(opcode[1])
+        elif (opcode := _OPCODE.match(text)) and (line == wanted or "GMMA." in opcode[1]):
+            opcodes.append(opcode[1])  # ptxas gives a warpgroup's multiplication another line
     return tuple((name, len(list(run))) for name, run in groupby(opcodes))

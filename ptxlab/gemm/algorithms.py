@@ -1,73 +1,63 @@
-"""The GEMM algorithms: one frozen table of kernels, the types they take, and how they are launched.
+"""The rungs of the GEMM ladder: one frozen table of kernels, what they take, and how they are launched.
 
-All kernels compute D = A * B, row-major, with the parameters m, n, k, a, lda, b, ldb, d, ldd.
+All kernels compute D = epilogue(alpha * op(A) * op(B) + beta * D), with the parameters m, n, k, a,
+lda, b, ldb, d, ldd, alpha, beta, bias; ``kernels/gemm.cuh`` says what each of them means.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, fields
-from difflib import get_close_matches
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Literal
 
 from ptxlab.errors import PtxlabError
+from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
+from ptxlab.gemm.published import Figure, metal, recipe
+from ptxlab.gemm.tile import (
+    Launch,
+    Tile,
+    by_column,
+    by_row,
+    in_a_row,
+    staged,
+    staged_padded,
+    unshared,
+)
+from ptxlab.isa.targets import Target
 
-Method = Literal["fma", "mma"]
-"""How a kernel adds up: a chain of fma in f32, or mma.sync m16n8k16; both in increasing k."""
+Method = Literal["fma", "mma", "any"]
+"""How a kernel adds up: a chain of fma in f32, or a tensor core's steps, both in increasing k; or in
+an order that nobody knows, on a tensor core or not. ``ptxlab.gemm.reference`` has the bounds."""
 
-
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The shape of a launch: CTAs, threads of a CTA, and dynamic shared memory in bytes."""
-
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared: int
-
-
-@dataclass(frozen=True, slots=True)
-class Tile:
-    """How the work is cut: a CTA owns bm x bn of D, a warp wm x wn of that; ``stages`` tiles of
-    depth ``bk`` are in shared memory. What a kernel does not cut is 0.
-    """
-
-    bm: int
-    bn: int
-    bk: int = 0
-    wm: int = 0
-    wn: int = 0
-    stages: int = 0
-
-    @property
-    def options(self) -> tuple[str, ...]:
-        """The macros that give a kernel this tile."""
-        return tuple(
-            f"-D{field.name.upper()}={getattr(self, field.name)}" for field in fields(self)
-        )
-
-    def count(self, m: int, n: int) -> tuple[int, int]:
-        """Return how many tiles cover an m x n matrix, down and across."""
-        return -(-m // self.bm), -(-n // self.bn)
+Types = tuple[tuple[str, str], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Algorithm:
-    """One kernel: ``name``, its file and entry, what it takes, and how it is compiled and launched.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Rung:
+    """What all rungs of the ladder have: a name, an idea in a line, and what they take.
 
-    ``types`` are the (dtype of A and B, type of accumulators and D) it can be compiled for.
+    ``types`` are the (dtype of A and B, type of sums and D). ``reference`` is a published figure,
+    with its hardware.
     """
 
     name: str
-    file: str
-    entry: str
-    types: tuple[tuple[str, str], ...]
+    idea: str
+    types: Types
     method: Method
-    tile: Tile
-    options: Callable[[Tile, str, str], tuple[str, ...]]
-    launch: Callable[[Tile, int, int], Launch]
+    layouts: tuple[str, ...] = LAYOUTS
+    epilogues: tuple[str, ...] = EPILOGUES
+    reference: Figure | None = None
 
-    def require(self, dtype: str, acc: str) -> None:
-        """Raise PtxlabError unless the kernel takes these types."""
+    def takes(self, problem: Problem) -> bool:
+        """Say whether this rung takes a problem's types, layout and epilogue."""
+        return (
+            (problem.dtype, problem.acc) in self.types
+            and problem.layout in self.layouts
+            and problem.epilogue in self.epilogues
+        )
+
+    def require(self, dtype: str, acc: str, layout: str = "nn", epilogue: str = "none") -> None:
+        """Raise PtxlabError unless this rung takes these types, this layout and this epilogue."""
         if (dtype, acc) not in self.types:
             known = ", ".join(f"{d} -> {a}" for d, a in self.types)
             able = [a.name for a in ALGORITHMS.values() if (dtype, acc) in a.types]
@@ -75,80 +65,208 @@ class Algorithm:
                 f"algorithm {self.name} does not compute {dtype} -> {acc}; it takes {known}",
                 hint=f"{' and '.join(able)} can" if able else None,
             )
+        for what, given, known_ones in (
+            ("layout", layout, self.layouts),
+            ("epilogue", epilogue, self.epilogues),
+        ):
+            if given not in known_ones:
+                raise PtxlabError(
+                    f"algorithm {self.name} has no {what} {given}, only {', '.join(known_ones)}"
+                )
 
 
-def _simt_options(tile: Tile, dtype: str, acc: str) -> tuple[str, ...]:
-    return (f"-DDTYPE={dtype}",)
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Algorithm(Rung):
+    """One kernel: its file and entry, how it is cut, compiled and launched.
+
+    ``block`` gives the threads of a CTA by tile, ``shared`` the dynamic shared memory in bytes by
+    tile and bytes of an element of A and B. ``larger`` are tiles for larger problems, the largest
+    first, each with how many of them D must be made of, lest parts of the chip stay idle.
+    ``follows`` is the rung that this one improves on.
+    """
+
+    file: str
+    entry: str
+    tile: Tile
+    follows: str = ""
+    larger: tuple[tuple[int, Tile], ...] = ()
+    block: Callable[[Tile], tuple[int, ...]] = in_a_row
+    shared: Callable[[Tile, int], int] = unshared
+
+    def options(self, problem: Problem, tile: Tile) -> tuple[str, ...]:
+        """Return the macros that make a kernel of the file; handwritten PTX has none."""
+        if self.file.endswith(".ptx"):
+            return ()
+        macros = {
+            "DTYPE": problem.dtype,
+            "ACC": problem.acc,
+            "TRANSPOSE_A": int(problem.layout[0] == "t"),
+            "TRANSPOSE_B": int(problem.layout[1] == "t"),
+            "BIAS": int("bias" in problem.epilogue),
+            "RELU": int("relu" in problem.epilogue),
+            **tile.macros,
+        }
+        return tuple(f"-D{name}={value}" for name, value in macros.items())
+
+    def cut(self, sizes: Mapping[str, int]) -> Tile:
+        """Return the tile with other sizes, by macro; see ``Tile.changed``."""
+        if sizes and self.file.endswith(".ptx"):
+            raise PtxlabError(f"{self.name} is handwritten for its tile, which nothing changes")
+        return self.tile.changed(sizes)
+
+    def tile_for(self, problem: Problem, target: Target) -> Tile:
+        """Return the largest tile that D has enough of, and ``target`` room for."""
+        for least, tile in self.larger:
+            fits = self.launch(problem, tile).shared <= target.shared_bytes
+            if fits and tile.count(problem.m, problem.n) >= least:
+                return tile
+        return self.tile
+
+    def launch(self, problem: Problem, tile: Tile) -> Launch:
+        """Return the shape of the launch that covers D."""
+        size = memory_type(problem.dtype).itemsize
+        grid = (tile.count(problem.m, problem.n),)
+        return Launch(grid, self.block(tile), self.shared(tile, size))
 
 
-def _simt_launch(tile: Tile, m: int, n: int) -> Launch:
-    return Launch(tile.count(m, n), (tile.bm, tile.bn), 0)
-
-
-def _fixed_options(tile: Tile, dtype: str, acc: str) -> tuple[str, ...]:
-    return ()
-
-
-def _block_tiled_launch(tile: Tile, m: int, n: int) -> Launch:
-    line = tile.bm + 4  # A is transposed, and its lines padded against bank conflicts
-    threads = tile.bm * tile.bn // 64  # of 8 x 8 results
-    return Launch(tile.count(m, n), (threads,), 4 * tile.bk * (line + tile.bn))
-
-
-def _tensor_core_options(tile: Tile, dtype: str, acc: str) -> tuple[str, ...]:
-    return (f"-DDTYPE={dtype}", f"-DACC={acc}", *tile.options)
-
-
-def _tensor_core_launch(tile: Tile, m: int, n: int) -> Launch:
-    down, across = tile.count(m, n)
-    warps = (tile.bm // tile.wm) * (tile.bn // tile.wn)
-    shared = 2 * tile.stages * tile.bk * (tile.bm + tile.bn)
-    return Launch((down * across,), (32 * warps,), shared)
-
+F32: Types = (("f32", "f32"),)
 
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
         Algorithm(
             name="naive",
+            idea="one thread an element, neighbours along the wrong axis",
             file="kernels/naive.cu",
             entry="naive",
             types=(("f32", "f32"), ("bf16", "f32"), ("f16", "f32")),
             method="fma",
             tile=Tile(bm=32, bn=32),
-            options=_simt_options,
-            launch=_simt_launch,
+            block=by_row,
+            reference=recipe(292),
+        ),
+        Algorithm(
+            name="coalescing",
+            idea="the axes swapped: a warp reads and writes whole lines",
+            file="kernels/coalescing.cu",
+            entry="coalescing",
+            types=F32,
+            method="fma",
+            follows="naive",
+            tile=Tile(bm=32, bn=32),
+            block=by_column,
+            reference=recipe(2936),
+        ),
+        Algorithm(
+            name="tiled",
+            idea="tiles of A and B in shared memory, read many times",
+            file="kernels/tiled.cu",
+            entry="tiled",
+            types=F32,
+            method="fma",
+            follows="coalescing",
+            tile=Tile(bm=32, bn=32, bk=32),
+            block=by_column,
+            shared=staged,
+            reference=recipe(3943),
+        ),
+        Algorithm(
+            name="tiled_register",
+            idea="8 results a thread: one number of B feeds eight fma",
+            file="kernels/tiled_register.cu",
+            entry="tiled_register",
+            types=F32,
+            method="fma",
+            follows="tiled",
+            tile=Tile(bm=64, bn=64, bk=8, tm=8),
+            shared=staged,
+            reference=recipe(7078),
+        ),
+        Algorithm(
+            name="thread_tiled_4x4",
+            idea="4 x 4 results a thread, no shared memory, no barrier",
+            file="kernels/thread_tiled.cu",
+            entry="thread_tiled",
+            types=F32,
+            method="fma",
+            follows="coalescing",
+            tile=Tile(bm=64, bn=64, tm=4, tn=4),
+            reference=metal(3155),
+        ),
+        Algorithm(
+            name="thread_tiled_8x4",
+            idea="8 x 4 results a thread: 12 loads for 32 fma",
+            file="kernels/thread_tiled.cu",
+            entry="thread_tiled",
+            types=F32,
+            method="fma",
+            follows="thread_tiled_4x4",
+            tile=Tile(bm=128, bn=64, tm=8, tn=4),
+            reference=metal(3766),
+        ),
+        Algorithm(
+            name="block_tiled",
+            idea="8 x 8 results a thread out of a 128 x 128 tile",
+            file="kernels/block_tiled.cu",
+            entry="block_tiled",
+            types=F32,
+            method="fma",
+            follows="tiled_register",
+            tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
+            shared=staged,
+            reference=recipe(10661),
         ),
         Algorithm(
             name="block_tiled_vectorized",
+            idea="128-bit loads everywhere, A transposed on the way in",
             file="kernels/block_tiled_vectorized.cu",
             entry="block_tiled_vectorized",
-            types=(("f32", "f32"),),
+            types=F32,
             method="fma",
-            tile=Tile(bm=128, bn=128, bk=8),
-            options=_fixed_options,
-            launch=_block_tiled_launch,
+            follows="block_tiled",
+            tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
+            shared=staged_padded,
+            reference=recipe(10663),
+        ),
+        Algorithm(
+            name="warp_tiled",
+            idea="64 x 64 a warp, 16 x 8 a thread, the next tile on its way",
+            file="kernels/warp_tiled.cu",
+            entry="warp_tiled",
+            types=F32,
+            method="fma",
+            follows="block_tiled_vectorized",
+            tile=Tile(bm=128, bn=256, bk=8, wm=64, wn=64, stages=3, group=8),
+            shared=staged_padded,
+            reference=Figure("salykova sgemm.cu, RTX 3090", "103 to 107 % of cuBLAS"),
+        ),
+        Algorithm(
+            name="tensor_core_ptx",
+            idea="mma.sync in handwritten PTX, straight from global memory",
+            file="ptx/gemm_m16n8k16_bf16_f32.ptx",
+            entry="gemm_m16n8k16_bf16_f32",
+            types=(("bf16", "f32"),),
+            method="mma",
+            follows="thread_tiled_8x4",
+            tile=Tile(bm=32, bn=32, wm=32, wn=32),
+            layouts=("nn",),
+            epilogues=("none",),
         ),
         Algorithm(
             name="tensor_core",
+            idea="mma.sync fed by ldmatrix, cp.async and a swizzle",
             file="kernels/tensor_core.cu",
             entry="tensor_core",
-            types=(("bf16", "f32"), ("f16", "f32"), ("f16", "f16")),
+            types=(("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("tf32", "f32")),
             method="mma",
-            tile=Tile(bm=128, bn=128, bk=32, wm=64, wn=64, stages=3),
-            options=_tensor_core_options,
-            launch=_tensor_core_launch,
+            follows="tensor_core_ptx",
+            tile=Tile(bm=128, bn=128, bk=32, wm=64, wn=64, stages=3, group=8),
+            larger=(
+                (512, Tile(bm=192, bn=256, bk=32, wm=96, wn=64, stages=4, group=8)),
+                (128, Tile(bm=256, bn=128, bk=32, wm=64, wn=64, stages=4, group=8)),
+            ),
+            shared=staged,
+            reference=Figure("best public mma.sync, H100", "375 to 396 TFLOP/s"),
         ),
     )
 }
-
-
-def find_algorithm(name: str) -> Algorithm:
-    """Return the algorithm called ``name``; raise PtxlabError naming all of them."""
-    if name not in ALGORITHMS:
-        close = get_close_matches(name, ALGORITHMS, n=1)
-        raise PtxlabError(
-            f"there is no algorithm {name!r}, there are {', '.join(ALGORITHMS)}",
-            hint=f"did you mean {close[0]}?" if close else None,
-        )
-    return ALGORITHMS[name]

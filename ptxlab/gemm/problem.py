@@ -1,7 +1,8 @@
-"""A GEMM problem: its size, its types, and its random inputs."""
+"""A GEMM problem: its sizes, types and factors, how its matrices are stored, and its random inputs."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from difflib import get_close_matches
 from typing import Any
@@ -12,18 +13,43 @@ import numpy.typing as npt
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.types import TYPES
 
-DTYPES = ("f32", "bf16", "f16")
+Array = npt.NDArray[Any]
+
+DTYPES = ("f32", "tf32", "bf16", "f16")
 ACCUMULATORS = ("f32", "f16")
+LAYOUTS = ("nn", "nt", "tn", "tt")
+EPILOGUES = ("none", "bias", "relu", "bias+relu")
 
 LARGEST = 2**30
 """Sizes are ``int`` in the kernels, and a tile may reach over the edge."""
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
-    """D = A * B with A m x k and B k x n of ``dtype``, added up in and D of type ``acc``.
+class Inputs:
+    """What a GEMM reads: A m x k and B k x n, D before it m x n, and the bias, n f32.
 
-    Raises PtxlabError for a size below 0 or above 2^30, and for a type that is none.
+    Matrices are as they are multiplied, whatever their layout in memory. With beta = 0 ``d`` is NaN:
+    it must not be read. ``bias`` is None where the epilogue has none.
+    """
+
+    a: Array
+    b: Array
+    d: Array
+    bias: Array | None
+
+
+@dataclass(frozen=True, slots=True)
+class Problem:
+    """D = epilogue(alpha * A * B + beta * D), A m x k and B k x n of ``dtype``, D of type ``acc``.
+
+    The sums are of type ``acc`` too. ``tf32`` is f32 in memory, which the kernel rounds to tf32
+    (``cvt.rna.tf32.f32``). ``layout`` says of A and then of B whether it is stored as it is (``n``)
+    or transposed (``t``), each row-major. ``lda``, ``ldb`` and ``ldd`` are the elements from one row
+    in memory to the next, None for no more than the row has. ``alpha`` and ``beta`` are rounded to
+    f32.
+
+    Raises PtxlabError for a size below 0 or above 2^30, a leading dimension below the row's length,
+    a factor that is not finite, and for a word that is none of those above.
     """
 
     m: int
@@ -32,12 +58,24 @@ class Problem:
     dtype: str = "bf16"
     acc: str = "f32"
     seed: int = 0
+    layout: str = "nn"
+    epilogue: str = "none"
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int | None = None
+    ldb: int | None = None
+    ldd: int | None = None
 
     def __post_init__(self) -> None:
         for name in ("m", "n", "k"):
             if not 0 <= getattr(self, name) <= LARGEST:
                 raise PtxlabError(f"{name} = {getattr(self, name)} is not between 0 and 2^30")
-        for name, known in (("dtype", DTYPES), ("acc", ACCUMULATORS)):
+        for name, known in (
+            ("dtype", DTYPES),
+            ("acc", ACCUMULATORS),
+            ("layout", LAYOUTS),
+            ("epilogue", EPILOGUES),
+        ):
             given = getattr(self, name)
             if given not in known:
                 close = get_close_matches(given, known, n=1)
@@ -45,19 +83,72 @@ class Problem:
                     f"{name} is one of {', '.join(known)}, not {given!r}",
                     hint=f"did you mean {close[0]}?" if close else None,
                 )
+        for name in ("alpha", "beta"):
+            with np.errstate(over="ignore"):
+                rounded = float(np.float32(getattr(self, name)))
+            if not math.isfinite(rounded):
+                raise PtxlabError(f"{name} = {getattr(self, name)} is not a finite f32")
+            object.__setattr__(self, name, rounded)
+        for name, (_, width) in zip(("lda", "ldb", "ldd"), self.stored, strict=True):
+            given = getattr(self, name)
+            if given is not None and not width <= given <= LARGEST:
+                raise PtxlabError(
+                    f"{name} = {given} is not between {width}, the length of a row, and 2^30"
+                )
+
+    @property
+    def stored(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
+        """Rows and elements of a row of A, B and D as they lie in memory."""
+        a, b = (self.m, self.k), (self.k, self.n)
+        return (
+            a[::-1] if self.layout[0] == "t" else a,
+            b[::-1] if self.layout[1] == "t" else b,
+            (self.m, self.n),
+        )
+
+    @property
+    def leading(self) -> tuple[int, int, int]:
+        """Elements from one row in memory to the next, of A, B and D; at least 1."""
+        given = (self.lda, self.ldb, self.ldd)
+        return tuple(  # type: ignore[return-value]
+            max(width, 1) if one is None else one
+            for one, (_, width) in zip(given, self.stored, strict=True)
+        )
 
     @property
     def flops(self) -> int:
         """Multiplications and additions, 2 m n k."""
         return 2 * self.m * self.n * self.k
 
-    def inputs(self) -> tuple[npt.NDArray[Any], npt.NDArray[Any]]:
-        """Return A and B: standard normal numbers rounded to ``dtype``, row-major.
+    def inputs(self) -> Inputs:
+        """Return the matrices: standard normal numbers rounded to their types, by ``seed`` alone.
 
         Zeros or small integers would be easier on a GPU's power supply, and so run faster.
         """
         generator = np.random.default_rng(self.seed)
-        kind = TYPES[self.dtype].dtype
-        a = generator.standard_normal((self.m, self.k), np.float32).astype(kind)
-        b = generator.standard_normal((self.k, self.n), np.float32).astype(kind)
-        return a, b
+
+        def normal(shape: tuple[int, ...], dtype: str) -> Array:
+            return generator.standard_normal(shape, np.float32).astype(memory_type(dtype))
+
+        a = normal((self.m, self.k), self.dtype)
+        b = normal((self.k, self.n), self.dtype)
+        bias = normal((self.n,), "f32") if "bias" in self.epilogue else None
+        if self.beta:
+            return Inputs(a, b, normal((self.m, self.n), self.acc), bias)
+        unread = np.full((self.m, self.n), np.nan, memory_type(self.acc))
+        return Inputs(a, b, unread, bias)
+
+
+def memory_type(dtype: str) -> np.dtype[Any]:
+    """Return the type of a matrix's elements in memory."""
+    return TYPES["f32" if dtype == "tf32" else dtype].dtype
+
+
+def to_tf32(values: Array) -> Array:
+    """Round finite f32 to tf32, which has 10 fraction bits: to nearest, ties away from zero.
+
+    PTX ISA, "Data Movement and Conversion Instructions: cvt", ``.rna`` and ``.tf32``.
+    """
+    bits = values.view(np.uint32)
+    rounded: Array = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+    return rounded

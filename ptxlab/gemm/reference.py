@@ -23,6 +23,15 @@ X <= (1 + 2^-11)^steps M. The coefficient is the sum over all steps; steps beyon
 (all of it toward zero) for each rounding, and for each truncation a 2^(E - F) that no term reaches,
 because E is that of a zero or of a product with a subnormal factor, which is not normalised.
 
+``any``, the steps of a tensor core in an order that nobody knows. A product is then in at most k of
+them, each of which errs as above, and sums meet in f32, rounded to nearest: also a step, of a smaller
+error. A chain of fma in any order is within that bound too.
+
+The epilogue makes max(0, alpha S + beta D + bias) of a sum S in f32, rounding both products and both
+sums (an fma saves one): a factor of (1 + u)^4 on 1 + coefficient, and one of 1 + 2^-11 where the result is rounded to f16. M becomes
+|alpha| M + |beta D| + |bias|. Without factors and bias nothing is rounded, and RELU never makes an
+error larger.
+
 The reference itself adds up in float64: k 2^-53 more, for D as for M. Where M is 0 there is nothing
 to round, and D must be 0. An infinity is right only where M is large enough for a sum to overflow.
 """
@@ -30,7 +39,7 @@ to round, and D must be 0. An infinity is right only where M is large enough for
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -38,6 +47,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.gemm.algorithms import Method
+from ptxlab.gemm.problem import Inputs, Problem, to_tf32
 from ptxlab.isa.targets import DotProduct
 
 Array = npt.NDArray[Any]
@@ -51,6 +61,44 @@ LARGEST = {"f32": (2 - 2.0**-23) * 2.0**127, "f16": 65504.0}
 
 SMALLEST_NORMAL = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-14}
 """The smallest normal number of A's and B's type, by numpy's name for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Epilogue:
+    """What becomes of the sums: max(0, alpha * sum + beta * old + bias), without the max unless relu.
+
+    ``old`` is D before, m x n, or None where beta is 0; ``bias`` has n elements or is None.
+    """
+
+    alpha: float = 1.0
+    beta: float = 0.0
+    old: Array | None = None
+    bias: Array | None = None
+    relu: bool = False
+
+    @property
+    def rounds(self) -> bool:
+        """Whether any of this is rounded."""
+        return self.alpha != 1 or self.old is not None or self.bias is not None
+
+
+PLAIN = Epilogue()
+
+TF32_CONVERSION = (1 + 2.0**-10) ** 2 - 1
+"""How far apart products are of the same f32 made tf32 in any two ways, which differ by an ulp."""
+
+
+def epilogue_of(problem: Problem, inputs: Inputs) -> Epilogue:
+    """Return what a problem makes of its sums."""
+    old = inputs.d if problem.beta else None
+    return Epilogue(problem.alpha, problem.beta, old, inputs.bias, "relu" in problem.epilogue)
+
+
+def factors_of(problem: Problem, inputs: Inputs) -> tuple[Array, Array]:
+    """Return A and B as they are multiplied: rounded, where the problem's type is tf32."""
+    if problem.dtype == "tf32":
+        return to_tf32(inputs.a), to_tf32(inputs.b)
+    return inputs.a, inputs.b
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,29 +122,60 @@ class Comparison:
     found: float | None
 
 
-def error_bound(method: Method, arithmetic: DotProduct, a: Array, b: Array, acc: str) -> Bound:
-    """Return the bound for D = A * B, with A and B as the kernel gets them."""
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A part of D: where it is, what should be there, M of it, and M of the sums it is made of."""
+
+    rows: slice
+    columns: slice
+    expected: Doubles
+    magnitude: Doubles
+    of_sums: Doubles
+
+
+def error_bound(
+    method: Method,
+    arithmetic: DotProduct,
+    a: Array,
+    b: Array,
+    acc: str,
+    epilogue: Epilogue = PLAIN,
+    conversion: float = 0.0,
+) -> Bound:
+    """Return the bound for D made of A * B, with A and B as the kernel multiplies them.
+
+    ``conversion`` is how far off a product may be that was made of other factors than these.
+    """
     k = a.shape[1]
     if method == "fma":
         relative = math.expm1(k * math.log1p(2.0**-24))
         floor = k * 2.0**-150
     else:
-        relative, floor = _tensor_core(arithmetic, a, b, acc)
+        relative, floor = _tensor_core(method, arithmetic, a, b, acc)
+    relative += conversion * (1 + relative)
     of_reference = k * 2.0**-53
+    if epilogue.rounds:
+        relative, floor = _finished(method, relative, abs(epilogue.alpha) * floor, acc)
+        of_reference += 4 * 2.0**-53
     coefficient = (relative + of_reference) * (1 + 2 * of_reference)
     return Bound(coefficient, floor, LARGEST[acc])
 
 
-def _tensor_core(arithmetic: DotProduct, a: Array, b: Array, acc: str) -> tuple[float, float]:
-    steps = math.ceil(a.shape[1] / arithmetic.chunk)
+def _tensor_core(
+    method: Method, arithmetic: DotProduct, a: Array, b: Array, acc: str
+) -> tuple[float, float]:
+    k = a.shape[1]
+    chunk = 2 * arithmetic.chunk // a.dtype.itemsize
+    steps = k if method == "any" else math.ceil(k / chunk)
     if acc == "f32":
-        rounding, growth, tiny = 2.0**-23, 1.0, 2.0**-149
+        rounding, tiny = 2.0**-23, 2.0**-149
+        growth = (1 + 2.0**-24) ** steps if method == "any" else 1.0
         zero_exponent = arithmetic.zero_exponent_f32
     else:
         rounding, tiny = 2.0**-11, 2.0**-25
         growth = (1 + rounding) ** steps
         zero_exponent = arithmetic.zero_exponent_f16
-    terms = arithmetic.chunk + 1
+    terms = chunk + 1
     truncation = terms * 2.0**-arithmetic.fraction_bits
     # The exponent of a product with a subnormal factor: that of the type times the other factor's.
     smallest = SMALLEST_NORMAL[a.dtype.name]
@@ -105,25 +184,47 @@ def _tensor_core(arithmetic: DotProduct, a: Array, b: Array, acc: str) -> tuple[
     return steps * (truncation + rounding) * growth, steps * (cut + tiny) * growth
 
 
-def compare(found: Array, a: Array, b: Array, bound: Bound) -> Comparison:
-    """Find the element of ``found`` that is furthest from A * B, in units of what it may be off.
+def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[float, float]:
+    """Return both parts of a bound after the roundings of an epilogue.
+
+    A library finishes sums of f16 in f16, and its factors are f16 too.
+    """
+    to_f32, to_f16 = (2.0**-24, 2.0**-150), (2.0**-11, 2.0**-25)
+    steps = [to_f16] * 5 if (method, acc) == ("any", "f16") else [to_f32] * 4
+    if acc == "f16":
+        steps.append(to_f16)
+    for rounding, tiny in steps:
+        relative += rounding + relative * rounding
+        floor = floor * (1 + rounding) + tiny
+    return relative, floor
+
+
+def compare(
+    found: Array, a: Array, b: Array, bound: Bound, epilogue: Epilogue = PLAIN
+) -> Comparison:
+    """Find the element of ``found`` that is furthest from its reference, in units of what it may be.
 
     D is right if and only if the error found is at most ``bound.coefficient``. ``a`` and ``b`` are
     finite; an element that is infinite or NaN without a reason has an infinite error.
     """
+    return compare_parts(found, reference(a, b, epilogue), bound)
+
+
+def compare_parts(found: Array, parts: Iterable[Block], bound: Bound) -> Comparison:
+    """Find the worst element of ``found``, as ``compare`` does, with the ``parts`` of its reference."""
     worst = Comparison(0.0, None, None, None)
-    for rows, columns, expected, magnitude in reference(a, b):
-        block = found[rows, columns].astype(np.float64)
-        error = _error(block, expected, magnitude, bound)
+    for part in parts:
+        block = found[part.rows, part.columns].astype(np.float64)
+        error = _error(block, part, bound)
         at = np.unravel_index(np.argmax(error), error.shape)
         if worst.place is None or error[at] > worst.error:
-            place = (rows.start + int(at[0]), columns.start + int(at[1]))
-            worst = Comparison(float(error[at]), place, float(expected[at]), float(block[at]))
+            place = (part.rows.start + int(at[0]), part.columns.start + int(at[1]))
+            worst = Comparison(float(error[at]), place, float(part.expected[at]), float(block[at]))
     return worst
 
 
-def reference(a: Array, b: Array) -> Iterator[tuple[slice, slice, Doubles, Doubles]]:
-    """Yield A * B and |A| * |B| in float64, block by block, with the rows and columns of each."""
+def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Block]:
+    """Yield what D should be and how large its terms are, in float64, block by block."""
     m, n = a.shape[0], b.shape[1]
     for left in range(0, n, BLOCK):
         columns = slice(left, min(left + BLOCK, n))
@@ -132,17 +233,33 @@ def reference(a: Array, b: Array) -> Iterator[tuple[slice, slice, Doubles, Doubl
         for top in range(0, m, BLOCK):
             rows = slice(top, min(top + BLOCK, m))
             a_block = a[rows].astype(np.float64)
-            yield rows, columns, a_block @ b_block, np.abs(a_block) @ b_magnitude
+            sums, of_sums = a_block @ b_block, np.abs(a_block) @ b_magnitude
+            expected, magnitude = _finish(sums, of_sums, rows, columns, epilogue)
+            yield Block(rows, columns, expected, magnitude, of_sums)
 
 
-def _error(found: Doubles, expected: Doubles, magnitude: Doubles, bound: Bound) -> Doubles:
+def _finish(
+    sums: Doubles, of_sums: Doubles, rows: slice, columns: slice, epilogue: Epilogue
+) -> tuple[Doubles, Doubles]:
+    """Return what the epilogue makes of a block's sums, and the magnitude of that."""
+    expected, magnitude = epilogue.alpha * sums, abs(epilogue.alpha) * of_sums
+    if epilogue.old is not None:
+        old = epilogue.beta * epilogue.old[rows, columns].astype(np.float64)
+        expected, magnitude = expected + old, magnitude + np.abs(old)
+    if epilogue.bias is not None:
+        bias = epilogue.bias[columns].astype(np.float64)
+        expected, magnitude = expected + bias, magnitude + np.abs(bias)
+    return np.maximum(expected, 0) if epilogue.relu else expected, magnitude
+
+
+def _error(found: Doubles, part: Block, bound: Bound) -> Doubles:
     """Return the error of every element: infinite where it must not differ and does."""
+    magnitude = part.magnitude
     with np.errstate(invalid="ignore", divide="ignore"):
-        difference = np.abs(found - expected)
+        difference = np.abs(found - part.expected)
         unit = magnitude + bound.floor / bound.coefficient if bound.coefficient else magnitude
         error = np.where(magnitude > 0, difference / unit, np.where(difference == 0, 0.0, np.inf))
-    largest_sum = magnitude * (1 + bound.coefficient) + bound.floor
-    overflowed = np.isinf(found) & (largest_sum > bound.largest)
-    error[overflowed] = 0.0
+    largest = np.maximum(magnitude, part.of_sums) * (1 + bound.coefficient) + bound.floor
+    error[np.isinf(found) & (largest > bound.largest)] = 0.0
     error[np.isnan(error)] = np.inf
     return error

@@ -1,35 +1,48 @@
-"""Run one GEMM algorithm on a device and check every element of what it computes."""
+"""Run one rung of the ladder on a device and check every element of what it computes."""
 
 from __future__ import annotations
 
-from contextlib import closing
+import platform
+import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
+from types import MappingProxyType
+from typing import Any
 
 from ptxlab import resources
-from ptxlab.device.protocol import Buffer, Device, LaunchResult
-from ptxlab.gemm.algorithms import Algorithm, find_algorithm
-from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.reference import compare, error_bound
+from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
+from ptxlab.device.stopwatch import Work
+from ptxlab.errors import PtxlabError, ToolchainError
+from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.gemm.baselines import GpuBaseline, HostBaseline
+from ptxlab.gemm.ladder import find_algorithm
+from ptxlab.gemm.problem import Array, Inputs, Problem
+from ptxlab.gemm.reference import (
+    TF32_CONVERSION,
+    compare,
+    epilogue_of,
+    error_bound,
+    factors_of,
+)
+from ptxlab.gemm.storage import Operands, gathered, uploaded
+from ptxlab.gemm.tile import Launch, Tile
+from ptxlab.gemm.tile_file import tile_for
 
+Sizes = Mapping[str, int]
+"""The macros of a tile that are to be other than usual, by name: ``{"BM": 64}``."""
 
-@dataclass(frozen=True, slots=True)
-class Operands:
-    """The matrices of a GEMM on a device, each with the elements from one row to the next."""
-
-    a: Buffer
-    lda: int
-    b: Buffer
-    ldb: int
-    d: Buffer
-    ldd: int
+AS_IT_IS: Sizes = MappingProxyType({})
+_REFUSED = re.compile(r'static assertion failed with "([^"]+)"')
 
 
 @dataclass(frozen=True, slots=True)
 class GemmResult:
-    """What a run showed. ``max_error`` and ``tolerance`` are relative to (|A| |B|)_ij, as
-    ``ptxlab.gemm.reference`` explains; ``worst`` is the place of the worst element, ``expected`` and
-    ``found`` its values, None when D is empty. ``seconds`` is the kernel's time on a GPU, the
-    emulation's on the emulator, where ``tflops`` is None.
+    """What a run showed. ``max_error`` and ``tolerance`` are relative to (|A| |B|)_ij, or to what the
+    epilogue makes of it, as ``ptxlab.gemm.reference`` explains; ``worst`` is the place of the worst
+    element, ``expected`` and ``found`` its values, None when D is empty. ``strays`` counts elements
+    written between the rows of D. ``seconds`` is the kernel's time on a GPU, the product's on the CPU
+    for a baseline there, and the emulation's on the emulator, where ``tflops`` is None.
     """
 
     algorithm: str
@@ -49,59 +62,167 @@ class GemmResult:
     expected: float | None
     found: float | None
     counters: dict[str, int] = field(default_factory=dict)
+    layout: str = "nn"
+    epilogue: str = "none"
+    alpha: float = 1.0
+    beta: float = 0.0
+    lda: int = 0
+    ldb: int = 0
+    ldd: int = 0
+    tile: dict[str, int] = field(default_factory=dict)
+    strays: int = 0
 
 
-def run(device: Device, problem: Problem, algorithm: str) -> GemmResult:
+@dataclass(frozen=True, slots=True)
+class Computed:
+    """What a rung made of a problem: D, elements written outside of it, the time, and where."""
+
+    d: Array
+    strays: int
+    launched: LaunchResult
+    device: str
+    arch: str
+    tile: dict[str, int]
+
+
+def run(device: Device, problem: Problem, algorithm: str, sizes: Sizes = AS_IT_IS) -> GemmResult:
     """Compute ``problem`` with the algorithm of that name and compare it with float64.
 
-    Raises PtxlabError for an unknown algorithm or types it does not take; a wrong result is no
-    error but ``passed`` False.
+    ``sizes`` changes the kernel's tile. Raises PtxlabError for an unknown algorithm and for what it
+    does not take; a wrong result is no error but ``passed`` False.
     """
+    inputs = problem.inputs()
+    computed = compute(device, problem, inputs, algorithm, sizes)
+    return judge(device, problem, inputs, algorithm, computed)
+
+
+def compute(
+    device: Device, problem: Problem, inputs: Inputs, algorithm: str, sizes: Sizes = AS_IT_IS
+) -> Computed:
+    """Compute ``problem``; see ``run`` for what is raised."""
     chosen = find_algorithm(algorithm)
-    chosen.require(problem.dtype, problem.acc)
-    a, b = problem.inputs()
-    with (
-        closing(device.upload(a)) as a_there,
-        closing(device.upload(b)) as b_there,
-        closing(device.zeros((problem.m, problem.n), problem.acc)) as d_there,
-    ):
-        operands = Operands(a_there, problem.k, b_there, problem.n, d_there, problem.n)
-        launched = launch(device, problem, chosen, operands)
-        computed = d_there.numpy()
-    bound = error_bound(chosen.method, device.target.dot16, a, b, problem.acc)
-    worst = compare(computed, a, b, bound)
-    timed = device.kind != "emulator" and launched.seconds > 0
+    chosen.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
+    if isinstance(chosen, Algorithm):
+        tile = chosen.cut(sizes) if sizes else tile_for(device, chosen, problem)
+        macros = tile.macros
+    elif sizes:
+        raise PtxlabError(f"{algorithm} is no kernel of ptxlab's: it has no tile to change")
+    else:
+        macros = {}
+    if isinstance(chosen, HostBaseline):
+        began = perf_counter()
+        d = chosen.compute(problem, inputs)
+        took = LaunchResult(perf_counter() - began)
+        return Computed(d, 0, took, "cpu", platform.machine(), macros)
+    with uploaded(device, problem, inputs) as operands:
+        if isinstance(chosen, GpuBaseline):
+            launched = chosen.compute(device, problem, operands)
+        else:
+            launched = launch(device, problem, chosen, operands, tile)
+        d, strays = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
+    return Computed(d, strays, launched, device.kind, device.target.name, macros)
+
+
+def judge(
+    device: Device, problem: Problem, inputs: Inputs, algorithm: str, computed: Computed
+) -> GemmResult:
+    """Compare what was computed with float64, element by element."""
+    method = find_algorithm(algorithm).method
+    a, b = factors_of(problem, inputs)
+    epilogue = epilogue_of(problem, inputs)
+    conversion = TF32_CONVERSION if (method, problem.dtype) == ("any", "tf32") else 0.0
+    bound = error_bound(method, device.target.dot16, a, b, problem.acc, epilogue, conversion)
+    worst = compare(computed.d, a, b, bound, epilogue)
+    seconds = computed.launched.seconds
+    timed = computed.device != "emulator" and seconds > 0
+    lda, ldb, ldd = problem.leading
     return GemmResult(
-        algorithm=chosen.name,
-        device=device.kind,
-        arch=device.target.name,
+        algorithm=algorithm,
+        device=computed.device,
+        arch=computed.arch,
         m=problem.m,
         n=problem.n,
         k=problem.k,
         dtype=problem.dtype,
         acc=problem.acc,
-        passed=worst.error <= bound.coefficient,
+        passed=worst.error <= bound.coefficient and not computed.strays,
         max_error=worst.error,
         tolerance=bound.coefficient,
-        seconds=launched.seconds,
-        tflops=problem.flops / launched.seconds / 1e12 if timed else None,
+        seconds=seconds,
+        tflops=problem.flops / seconds / 1e12 if timed else None,
         worst=worst.place,
         expected=worst.expected,
         found=worst.found,
-        counters=launched.counters,
+        counters=computed.launched.counters,
+        layout=problem.layout,
+        epilogue=problem.epilogue,
+        alpha=problem.alpha,
+        beta=problem.beta,
+        lda=lda,
+        ldb=ldb,
+        ldd=ldd,
+        tile=computed.tile,
+        strays=computed.strays,
     )
 
 
 def launch(
-    device: Device, problem: Problem, algorithm: Algorithm, operands: Operands
+    device: Device,
+    problem: Problem,
+    algorithm: Algorithm,
+    operands: Operands,
+    tile: Tile | None = None,
 ) -> LaunchResult:
-    """Compile the algorithm for the problem's types and run it once; an empty D needs no launch."""
-    m, n, k = problem.m, problem.n, problem.k
-    if m == 0 or n == 0:
+    """Compile the algorithm for the problem and run it once; an empty D needs no launch.
+
+    ``tile`` is another one than the algorithm's own.
+    """
+    if problem.m == 0 or problem.n == 0:
         return LaunchResult(0.0)
-    options = algorithm.options(algorithm.tile, problem.dtype, problem.acc)
-    kernel = device.load(resources.path(algorithm.file), options=options).kernel(algorithm.entry)
-    shape = algorithm.launch(algorithm.tile, m, n)
+    ready = prepare(device, problem, algorithm, operands, tile or algorithm.tile)
+    return ready.kernel.launch(
+        ready.shape.grid, ready.shape.block, ready.arguments, ready.shape.shared
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Ready:
+    """A kernel compiled for a problem, and what it is launched with."""
+
+    kernel: Kernel
+    shape: Launch
+    arguments: list[Any]
+
+    def queue(self) -> Work:
+        """Return what puts one launch on a GPU's stream."""
+        return self.kernel.prepare(
+            self.shape.grid, self.shape.block, self.arguments, self.shape.shared
+        )
+
+
+def prepare(
+    device: Device, problem: Problem, algorithm: Algorithm, operands: Operands, tile: Tile
+) -> Ready:
+    """Compile the algorithm for a problem whose D is not empty."""
+    shape = algorithm.launch(problem, tile)
+    shape.require(device.target)
+    kernel = _load(device, problem, algorithm, tile).kernel(algorithm.entry)
     x = operands
-    arguments = [m, n, k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
-    return kernel.launch(shape.grid, shape.block, arguments, shape.shared)
+    sizes_and_matrices = [problem.m, problem.n, problem.k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
+    arguments = [*sizes_and_matrices, problem.alpha, problem.beta, x.bias or 0]
+    return Ready(kernel, shape, arguments)
+
+
+def _load(device: Device, problem: Problem, algorithm: Algorithm, tile: Tile) -> Module:
+    """Compile the kernel; what its own static_assert refuses is a user's error."""
+    try:
+        return device.load(resources.path(algorithm.file), options=algorithm.options(problem, tile))
+    except ToolchainError as error:
+        refused = _REFUSED.search(error.message)
+        if refused is None:
+            raise
+        usual = ",".join(f"{name}={size}" for name, size in algorithm.tile.macros.items())
+        raise PtxlabError(
+            f"{algorithm.name} cannot be cut like that: {refused[1]}",
+            hint=f"it usually has {usual}",
+        ) from None

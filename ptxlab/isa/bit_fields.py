@@ -8,11 +8,11 @@ found by elimination. Nothing is written by hand.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import product
 
-from ptxlab.isa.fragment import LANES, FragmentLayout
+from ptxlab.isa.fragment import FragmentLayout
 
 Values = Mapping[str, int]
 
@@ -115,10 +115,15 @@ def derive(
 def of_fragment(layout: FragmentLayout) -> BitFields:
     """Return (row, col) of (lane, register, element), as bit fields.
 
-    ``matrix`` follows where the warp holds several, and ``copy`` where registers hold copies.
+    The first is called ``thread`` where a warpgroup holds the matrix. ``matrix`` follows where the warp
+    holds several, and ``copy`` where registers hold copies. An accumulator whose columns are no power of
+    two has the fields of one with more columns, whose first registers are all of its own.
     """
+    if layout.kind == "accumulator":
+        layout = replace(layout, cols=1 << (layout.cols - 1).bit_length())
+    holder = layout.holder
     inputs = (
-        Variable("lane", _log2(LANES)),
+        Variable(holder, _log2(layout.threads)),
         Variable("register", _log2(layout.registers_per_lane)),
         Variable("element", _log2(layout.elements_per_register)),
     )
@@ -128,11 +133,12 @@ def of_fragment(layout: FragmentLayout) -> BitFields:
     if layout.copies > 1:
         outputs.append(Variable("copy", _log2(layout.copies)))
     distinct = layout.registers_per_lane // layout.copies
+    table = layout.table().tolist()
 
     def function(at: Values) -> Values:
-        row, col = layout.element(at["lane"], at["register"], at["element"])
-        matrix, copy = layout.matrix(at["lane"]), at["register"] // distinct
-        known = {"row": int(row), "col": int(col), "matrix": int(matrix), "copy": copy}
+        row, col = table[at[holder]][at["register"]][at["element"]]
+        matrix, copy = layout.matrix(at[holder]), at["register"] // distinct
+        known = {"row": row, "col": col, "matrix": int(matrix), "copy": copy}
         return {output.name: known[output.name] for output in outputs}
 
     return derive(inputs, outputs, function)

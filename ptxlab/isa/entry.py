@@ -5,13 +5,29 @@ from __future__ import annotations
 import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 
-from ptxlab.isa.catalog import INSTRUCTIONS, UnknownInstruction
+from ptxlab.isa.asynchronous import AsyncInstruction
+from ptxlab.isa.catalog import INSTRUCTIONS, UnknownInstruction, in_order
 from ptxlab.isa.instruction import MatrixInstruction, Needing, Version
 from ptxlab.isa.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
+from ptxlab.isa.tcgen05 import TCGEN05
+from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.isa.wgmma import WGMMA, WGMMA_ORDER
 from ptxlab.isa.wmma import WMMA_MOVES, WmmaMove
 
-Form = MatrixInstruction | LdMatrix | StMatrix | MovMatrix | WmmaMove
+Form = (
+    MatrixInstruction
+    | LdMatrix
+    | StMatrix
+    | MovMatrix
+    | WmmaMove
+    | TensorMemoryMove
+    | AsyncInstruction
+)
+
+WHERE_A_LIES = {"rs": "registers", "ss": "shared memory", "ts": "Tensor Memory"}
+"""What a variant says."""
 
 _SUGGESTED = 3
 
@@ -33,6 +49,17 @@ class Entry(Needing):
         return self.form.name
 
     @property
+    def variant(self) -> str:
+        """What tells it from others of its name, ``rs`` or ``ss``; nothing where there are none."""
+        form = self.form
+        return form.variant if isinstance(form, MatrixInstruction | AsyncInstruction) else ""
+
+    @property
+    def key(self) -> str:
+        """The name, and the variant where one name has several: what no other entry has."""
+        return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    @property
     def minimum_ptx(self) -> Version:
         """What ``.version`` must be at least."""
         return self.form.minimum_ptx
@@ -44,20 +71,10 @@ class Entry(Needing):
 
 
 def _entries() -> Iterator[Entry]:
-    for instruction in INSTRUCTIONS:
-        yield Entry(instruction.family, instruction, instruction.section)
-    for move in WMMA_MOVES:
-        stores = move.opcode.startswith("wmma.store")
-        title = "Store Instruction: wmma.store" if stores else "Load Instruction: wmma.load"
-        yield Entry("wmma", move, f"Warp-level Matrix {title}")
-    for load in LDMATRIX:
-        title = "Warp-level matrix load instruction: ldmatrix"
-        yield Entry("ldmatrix", load, title)
-    for store in STMATRIX:
-        title = "Warp-level matrix store instruction: stmatrix"
-        yield Entry("stmatrix", store, title)
-    title = "Warp-level matrix transpose instruction: movmatrix"
-    yield Entry("movmatrix", MOVMATRIX, title)
+    moves: tuple[Form, ...] = (*WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
+    asynchronous: tuple[Form, ...] = (*WGMMA, *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES)
+    for form in (*INSTRUCTIONS, *moves, *asynchronous):
+        yield Entry(form.family, form, form.section)
 
 
 ENTRIES: tuple[Entry, ...] = tuple(_entries())
@@ -69,40 +86,49 @@ def matching(name: str) -> tuple[Entry, ...]:
 
     The nearest comes first: with the parts in this order, and the fewest more; else as in the table.
     Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared memory counts
-    as ``shared``. Raises UnknownInstruction for none.
+    as ``shared``; the parts ``rs``, ``ss`` and ``ts`` say where A lies. Raises UnknownInstruction for
+    none.
     """
-    parts = ["shared" if part.startswith("shared::") else part for part in name.split(".") if part]
-    found = [entry for entry in ENTRIES if parts and _holds(entry.name.split("."), parts)]
+    wanted = _plain(name)
+    parts = [part for part in wanted.split(".") if part]
+    found = [
+        (not in_order(plain, wanted), entry.name.count("."), number)
+        for number, (entry, plain, words) in enumerate(_described())
+        if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
+    ]
     if found:
-        return tuple(sorted(found, key=lambda e: (not _in_order(e.name, parts), e.name.count("."))))
+        return tuple(ENTRIES[number] for _, _, number in sorted(found))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
+
+
+@cache
+def _described() -> tuple[tuple[Entry, str, frozenset[str]], ...]:
+    """Return every entry with its plain name and all words that may describe it."""
+    plain = [_plain(entry.key) for entry in ENTRIES]
+    return tuple((e, name, _words(name)) for e, name in zip(ENTRIES, plain, strict=True))
+
+
+def _plain(name: str) -> str:
+    """Return a name in which every state space of shared memory is ``shared``."""
+    return name.replace("shared::cta", "shared").replace("shared::cluster", "shared")
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return what may stand in a description of an instruction of that name."""
+    parts = name.split(".")
+    return frozenset((*parts, *(part.split("::")[-1] for part in parts)))
 
 
 def _nearest(parts: list[str]) -> tuple[str, ...]:
     """Return the names with the most of ``parts``, taking for a part nobody has the most alike."""
-    known = {part for entry in ENTRIES for part in _parts(entry)}
+    known = frozenset().union(*(words for _, _, words in _described()))
     alike = [difflib.get_close_matches(part, known, n=1) for part in parts]
     wanted = [near[0] for near in alike if near]
     if not wanted:
         return FAMILIES
-
-    def held(entry: Entry) -> int:
-        return sum(part in _parts(entry) for part in wanted)
-
-    ranked = sorted(ENTRIES, key=lambda entry: (-held(entry), entry.name.count(".")))
-    return tuple(entry.name for entry in ranked[:_SUGGESTED])
-
-
-def _parts(entry: Entry) -> set[str]:
-    """Return what may stand in a description of ``entry``."""
-    parts = entry.name.split(".")
-    return {*parts, *(part.split("::")[-1] for part in parts)}
-
-
-def _in_order(name: str, wanted: list[str]) -> bool:
-    """Say whether ``wanted`` follow each other in ``name``, with others between them."""
-    rest = iter(name.split("."))
-    return all(any(want in (part, part.split("::")[-1]) for part in rest) for want in wanted)
+    held = {entry.name: sum(w in words for w in wanted) for entry, _, words in _described()}
+    ranked = sorted(held, key=lambda name: (-held[name], name.count(".")))
+    return tuple(ranked[:_SUGGESTED])
 
 
 def _holds(parts: list[str], wanted: list[str]) -> bool:

@@ -1,102 +1,52 @@
-"""Which lane, in which register, holds which element of a matrix operand.
+"""Which thread, in which register, holds which element of a matrix operand.
 
-One formula generates every operand of the warp-level ``mma`` instructions but one: dense, compressed
-sparse (A with half of its columns) and, by ptxlab's own choice, ``wmma`` (see ``ptxlab.isa.wmma``).
-A warp is 8 groups of 4 lanes. Along the operand's outer dimension (the rows of A, C and D, the
-columns of B) a group owns one line of every 8; along the inner dimension (k for A and B, n for C
-and D) each of the 4 lanes owns a run of consecutive elements. The next elements of the same lane
-are first the lines 8 further out, then the runs 4 lanes further in. The run is what fits a 32-bit
-register for A and B, and two elements for an accumulator whatever its width.
-
-The exception is ``mma.m8n8k4`` with f16 inputs, which multiplies four pairs of 8 x 4 and 4 x 8
-matrices at once. Each belongs to a quad-pair, lanes 4p to 4p+3 and 16+4p to 16+4p+3, and a lane of
-it owns a line of the matrix, or one element of every line.
-
-Source: PTX ISA, "Matrix Fragments for mma.m16n8k16 with floating point type", "Matrix Fragments for
-mma.m8n8k4 with .f16 floating point type" and their sister sections, whose cases these formulas cover;
-the tests state those sections separately.
+The formulas are those of ``ptxlab.isa.position``; everything else about a layout is derived from them.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.isa import position as formulas
 from ptxlab.isa.notebook import Pictured
+from ptxlab.isa.position import (
+    LANES,
+    OUTER_IS_COLUMNS,
+    FragmentKind,
+    Index,
+    elements_per_register,
+)
 
-LANES = 32
+__all__ = ["LANES", "FragmentKind", "FragmentLayout", "Index", "Place"]
 
-FragmentKind = Literal[
-    "a",
-    "b",
-    "accumulator",
-    "accumulator.trans",
-    "quad a.row",
-    "quad a.col",
-    "quad b.row",
-    "quad b.col",
-    "quad accumulator",
-]
-Index = int | npt.NDArray[np.int64]
 Array = npt.NDArray[Any]
-
-QUAD_PAIRS = 4
-_OUTER_IS_COLUMNS = ("b", "accumulator.trans", "quad b.row", "quad b.col")
-_ONE_LINE_A_LANE = ("quad a.row", "quad b.col", "quad accumulator")
 
 
 class Place(NamedTuple):
-    """Where a warp holds one element: lane, register of that lane, element of that register."""
+    """Where one element is held: thread, register of that thread, element of that register.
+
+    The thread is a lane of the warp; where four warps hold the matrix, a thread of their warpgroup.
+    """
 
     lane: int
     register: int
     element: int
 
 
-def elements_per_register(bits: int) -> int:
-    """Return how many elements of ``bits`` share one register: 32-bit ones, or one of 64 bits."""
-    return max(1, 32 // bits)
-
-
-def position(
-    kind: FragmentKind, outer_size: int, bits: int, lane: Index, register: Index, element: Index
-) -> tuple[Index, Index]:
-    """Return (outer, inner) of an element: the one function all fragment layouts come from.
-
-    ``outer_size`` is the number of rows (of columns for B). Arrays broadcast against each other.
-    """
-    packed = elements_per_register(bits)
-    if kind.startswith("quad"):
-        return _quad_position(kind, bits, lane, register * packed + element)
-    run = 2 if kind.startswith("accumulator") else packed
-    group, in_group = lane // 4, lane % 4
-    step, within = divmod(register * packed + element, run)
-    inward, outward = divmod(step, outer_size // 8)
-    return group + 8 * outward, run * (in_group + 4 * inward) + within
-
-
-def _quad_position(kind: FragmentKind, bits: int, lane: Any, i: Any) -> tuple[Index, Index]:
-    """Return (outer, inner) of element ``i`` of a lane, in the 8-line matrix of its quad-pair."""
-    in_quad, lower_half = lane % 4, 4 * (lane // 16)
-    if kind == "quad accumulator" and bits == 32:
-        return (in_quad & 1) + (i & 2) + lower_half, (i & 4) + (in_quad & 2) + (i & 1)
-    if kind in _ONE_LINE_A_LANE:
-        return in_quad + lower_half, i
-    return i + lower_half, in_quad
-
-
 @dataclass(frozen=True, slots=True)
 class FragmentLayout(Pictured):
-    """The layout of one operand of a matrix instruction over the 32 lanes of a warp.
+    """The layout of one operand of a matrix instruction over ``threads``: the 32 lanes of a warp, or
+    the 128 threads of a warpgroup.
 
     ``rows`` x ``cols`` is the matrix as mathematics writes it: m x k for A, k x n for B, m x n for C
-    and D. ``dtype`` is the PTX type of an element and ``bits`` the width of its container. Each lane
-    holds ``registers_per_lane`` registers of ``register_bits`` bits; the elements of a register are
-    counted from its low bits up.
+    and D. ``dtype`` is the PTX type of an element and ``bits`` the width of its container. Each
+    thread holds ``registers_per_lane`` registers of ``register_bits`` bits; the elements of a register
+    are counted from its low bits up. What is called a lane here counts threads from 0.
 
     The warp holds ``matrices`` such matrices, one or (``quad`` kinds) four, and its registers hold
     each of them ``copies`` times over, the second copy in the registers after the first.
@@ -112,21 +62,27 @@ class FragmentLayout(Pictured):
     dtype: str
     bits: int
     copies: int = 1
+    threads: int = LANES
 
     def __post_init__(self) -> None:
-        problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies)
+        problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
         if problem:
             raise ValueError(f"{self} {problem}")
 
     @property
+    def holder(self) -> str:
+        """What ``lane`` counts: lanes of a warp, or threads of a warpgroup."""
+        return "lane" if self.threads == LANES else "thread"
+
+    @property
     def matrices(self) -> int:
         """How many independent matrices the warp holds: one a quad-pair, or one altogether."""
-        return _matrices(self.kind)
+        return formulas.matrices(self.kind)
 
     @property
     def outer_size(self) -> int:
         """The dimension that groups of lanes divide: the columns of B, the rows of all others."""
-        return self.cols if self.kind in _OUTER_IS_COLUMNS else self.rows
+        return self.cols if self.kind in OUTER_IS_COLUMNS else self.rows
 
     @property
     def register_bits(self) -> int:
@@ -142,23 +98,25 @@ class FragmentLayout(Pictured):
     def registers_per_lane(self) -> int:
         """How many registers of each lane the operand takes."""
         elements = self.matrices * self.rows * self.cols
-        return self.copies * elements // (LANES * self.elements_per_register)
+        return self.copies * elements // (self.threads * self.elements_per_register)
 
     def matrix(self, lane: Index) -> Index:
         """Return which of the ``matrices`` the elements of ``lane`` belong to."""
-        return _matrix(self.kind, lane)
+        return formulas.matrix(self.kind, lane)
 
     def element(self, lane: Index, register: Index, i: Index = 0) -> tuple[Index, Index]:
         """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
 
         Integer arrays broadcast. Raises IndexError outside the fragment.
         """
-        limits = (LANES, self.registers_per_lane, self.elements_per_register)
+        limits = (self.threads, self.registers_per_lane, self.elements_per_register)
         for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
             if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
         distinct = self.registers_per_lane // self.copies
-        return _row_col(self.kind, self.rows, self.cols, self.bits, lane, register % distinct, i)
+        return _row_col(
+            self.kind, self.outer_size, self.threads, self.bits, lane, register % distinct, i
+        )
 
     def registers(self, row: int, col: int) -> tuple[Place, ...]:
         """Return every place that holds the element, derived from the table: the inverse map.
@@ -174,15 +132,15 @@ class FragmentLayout(Pictured):
         return tuple(Place(*map(int, place)) for place in found)
 
     def table(self) -> npt.NDArray[np.int64]:
-        """Return (row, col) of everything, [32, registers, elements per register, 2], read-only."""
-        return _table(self.kind, self.rows, self.cols, self.bits, self.copies)
+        """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""
+        return _table(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
-        return _numbers(self.kind, self.rows, self.cols, self.bits, self.copies)
+        return _numbers(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
 
     def pack(self, matrix: Array) -> Array:
-        """Return the registers, [..., 32, registers], of element bit patterns [..., rows, cols].
+        """Return the registers, [..., threads, registers], of element bit patterns [..., rows, cols].
 
         Where the warp holds several matrices the patterns are [..., matrices, rows, cols].
         """
@@ -192,7 +150,7 @@ class FragmentLayout(Pictured):
         return np.asarray(np.bitwise_or.reduce(words << self._shifts, axis=-1))
 
     def unpack(self, words: Array) -> Array:
-        """Return the element bit patterns of registers [..., 32, registers], shaped as ``pack``'s.
+        """Return the element bit patterns of registers [..., threads, registers], shaped as ``pack``'s.
 
         Where the registers hold copies, the last one counts.
         """
@@ -218,25 +176,16 @@ class FragmentLayout(Pictured):
 
 def _row_col(
     kind: FragmentKind,
-    rows: int,
-    cols: int,
+    outer_size: int,
+    threads: int,
     bits: int,
-    lane: Index,
+    thread: Index,
     register: Index,
     element: Index,
 ) -> tuple[Index, Index]:
-    if kind in _OUTER_IS_COLUMNS:
-        outer, inner = position(kind, cols, bits, lane, register, element)
-        return inner, outer
-    return position(kind, rows, bits, lane, register, element)
-
-
-def _matrices(kind: FragmentKind) -> int:
-    return QUAD_PAIRS if kind.startswith("quad") else 1
-
-
-def _matrix(kind: FragmentKind, lane: Index) -> Index:
-    return lane // 4 % _matrices(kind)
+    held_by_a_warp = outer_size * LANES // threads
+    outer, inner = formulas.position(kind, held_by_a_warp, bits, thread, register, element)
+    return (inner, outer) if kind in OUTER_IS_COLUMNS else (outer, inner)
 
 
 # Many operands of many instructions share a layout; what follows is worked out once for each.
@@ -244,13 +193,14 @@ def _matrix(kind: FragmentKind, lane: Index) -> Index:
 
 @cache
 def _table(
-    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
 ) -> npt.NDArray[np.int64]:
     packed = elements_per_register(bits)
-    distinct = _matrices(kind) * rows * cols // (LANES * packed)
-    lanes = np.arange(LANES)[:, np.newaxis, np.newaxis]
+    distinct = formulas.matrices(kind) * rows * cols // (threads * packed)
+    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
+    lanes = np.arange(threads)[:, np.newaxis, np.newaxis]
     registers = np.arange(distinct * copies)[:, np.newaxis] % distinct
-    places = _row_col(kind, rows, cols, bits, lanes, registers, np.arange(packed))
+    places = _row_col(kind, outer_size, threads, bits, lanes, registers, np.arange(packed))
     table = np.stack(np.broadcast_arrays(*places), axis=-1)
     table.flags.writeable = False
     return table
@@ -258,26 +208,26 @@ def _table(
 
 @cache
 def _numbers(
-    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
 ) -> npt.NDArray[np.int64]:
-    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies), -1, 0)
-    matrix = _matrix(kind, np.arange(LANES)[:, np.newaxis, np.newaxis])
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
+    matrix = formulas.matrix(kind, np.arange(threads)[:, np.newaxis, np.newaxis])
     numbers = np.asarray((matrix * rows + row) * cols + col)
     numbers.flags.writeable = False
     return numbers
 
 
 @cache
-def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int) -> str:
+def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int) -> str:
     """Say what is wrong with a layout; nothing where every element has ``copies`` places."""
-    elements = _matrices(kind) * rows * cols
-    outer_size = cols if kind in _OUTER_IS_COLUMNS else rows
-    fits = max(32, bits) % bits == 0 and elements % (LANES * elements_per_register(bits)) == 0
-    if not fits or outer_size % 8:
+    elements = formulas.matrices(kind) * rows * cols
+    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
+    fits = max(32, bits) % bits == 0 and elements % (threads * elements_per_register(bits)) == 0
+    if not fits or outer_size % (8 * threads // LANES):
         return "does not divide over the registers of a warp"
-    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies), -1, 0)
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
     inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)
-    numbers = _numbers(kind, rows, cols, bits, copies)[inside]
+    numbers = _numbers(kind, rows, cols, bits, copies, threads)[inside]
     places = np.bincount(numbers.ravel(), minlength=elements)
     if not inside.all() or (places != copies).any():
         return "does not hold every element once"

@@ -57,22 +57,114 @@ class Needing:
         return _runs(self, target)
 
 
+class Fragmented(Requires, Protocol):
+    """A form with operands in registers."""
+
+    @property
+    def minimum_target(self) -> str:
+        """The lowest targets, as a person would say them."""
+        ...
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the known targets that run it."""
+        ...
+
+    def runs_on(self, target: Target) -> bool:
+        """Say whether ``target`` has the instruction."""
+        ...
+
+    @property
+    def section(self) -> str:
+        """The title of the PTX ISA's section on it, or on its fragments."""
+        ...
+
+    @property
+    def variant(self) -> str:
+        """What tells forms of one name apart."""
+        ...
+
+    @property
+    def key(self) -> str:
+        """The name, and the variant where one name has several."""
+        ...
+
+    @property
+    def shared(self) -> tuple[SharedOperand, ...]:
+        """The operands that a matrix descriptor describes."""
+        ...
+
+    @property
+    def family(self) -> str:
+        """The family it is listed in."""
+        ...
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """The layouts of its operands."""
+        ...
+
+    def operand(self, name: str) -> FragmentLayout:
+        """Return the layout of an operand by its name."""
+        ...
+
+
+class Holding:
+    """What follows from the operands a form has in registers, and what most forms have not."""
+
+    __slots__ = ()
+
+    variant = ""
+    shared: tuple[SharedOperand, ...] = ()
+
+    @property
+    def key(self: Fragmented) -> str:
+        """The name, and the variant where one name has several: what tells it from all others."""
+        return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    def operand(self: Fragmented, name: str) -> FragmentLayout:
+        """Return the layout of operand A, B, C, D or R. Raises KeyError for one it has not."""
+        for layout in self.operands:
+            if layout.operand == name.upper():
+                return layout
+        raise KeyError(f"{self.name} has no operand {name} in registers")
+
+
 def _runs(form: Requires, target: Target) -> bool:
     return any(target.runs(needed) for needed in form.minimum_targets)
 
 
 @dataclass(frozen=True, slots=True)
-class MatrixInstruction(Pictured, Needing):
-    """One matrix instruction, D = A * B + C over a warp.
+class SharedOperand:
+    """An operand that lies in shared memory, where a matrix descriptor says.
+
+    ``rows`` x ``cols`` is the matrix as mathematics writes it, of elements of ``bits``. ``majors``
+    are the directions in which its elements may be contiguous, ``k`` or ``mn``.
+    """
+
+    operand: str
+    rows: int
+    cols: int
+    dtype: str
+    bits: int
+    majors: tuple[str, ...] = ("k",)
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixInstruction(Pictured, Needing, Holding):
+    """One matrix instruction, D = A * B + C over a warp or, ``wgmma``, the four of a warpgroup.
 
     ``m``, ``n``, ``k`` is the shape: A is m x k, B is k x n, C and D are m x n. ``a_type``,
     ``b_type``, ``c_type`` and ``d_type`` are PTX types. ``minimum_targets`` are the lowest targets
     that run it, one a family; ``minimum_ptx`` is what ``.version`` must be at least. ``section`` is
     the PTX ISA section that describes the fragments.
 
-    Of a sparse instruction ``operands`` has A without its zeros, m x k/2, and ``metadata`` says
-    where those were. ``scales`` are those of A and B of a block-scaled one. ``rounding`` is the PTX
-    rounding modifier of f64, ``bit_operation`` what one-bit types do in place of multiplying.
+    ``operands`` are those in registers, ``shared`` those in shared memory; where there is no C the
+    instruction adds to D. Of a sparse instruction ``operands`` has A without its zeros, m x k/2, and
+    ``metadata`` says where those were. ``scales`` are those of A and B of a block-scaled one.
+    ``rounding`` is the PTX rounding modifier of f64, ``bit_operation`` what one-bit types do in place
+    of multiplying. ``variant`` tells instructions of one name apart: of ``wgmma`` ``rs`` has A in
+    registers and ``ss`` in shared memory.
     """
 
     family: str
@@ -93,18 +185,26 @@ class MatrixInstruction(Pictured, Needing):
     satfinite: bool = False
     rounding: str = "rn"
     bit_operation: str = ""
+    variant: str = ""
+    shared: tuple[SharedOperand, ...] = ()
+
+    @property
+    def threads(self) -> int:
+        """How many threads execute it together."""
+        return self.operands[-1].threads
 
     @property
     def shape(self) -> str:
         """The shape as the instruction spells it, ``m16n8k16``."""
         return f"m{self.m}n{self.n}k{self.k}"
 
-    def operand(self, name: str) -> FragmentLayout:
-        """Return the layout of operand A, B, C or D. Raises KeyError for any other name."""
-        for layout in self.operands:
-            if layout.operand == name.upper():
-                return layout
-        raise KeyError(f"{self.name} has no operand {name}")
+    @property
+    def flops(self) -> int:
+        """The multiplications and additions: 2 m n k, zeros that a sparse A leaves out included.
+
+        As often as there are matrices, where the threads hold several.
+        """
+        return 2 * self.m * self.n * self.k * self.operands[-1].matrices
 
 
 def alternatives(targets: tuple[str, ...]) -> str:

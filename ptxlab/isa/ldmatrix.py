@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
-from ptxlab.isa.instruction import SM_10X_TO_12X, Needing, Version
+from ptxlab.isa.instruction import SM_10X_TO_12X, Holding, Needing, Version
 from ptxlab.isa.targets import Target
 
 ROWS = 8
@@ -26,7 +26,7 @@ PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class _Move(Needing):
+class _Move(Needing, Holding):
     """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``."""
 
     matrices: int
@@ -38,8 +38,20 @@ class _Move(Needing):
     def name(self) -> str:
         """The full instruction, for shared memory."""
         trans = ".trans" if self.trans else ""
-        verb = type(self).__name__.lower()
-        return f"{verb}.sync.aligned.{self.shape}.x{self.matrices}{trans}.shared.{self.dtype}"
+        return (
+            f"{self.family}.sync.aligned.{self.shape}.x{self.matrices}{trans}.shared.{self.dtype}"
+        )
+
+    @property
+    def family(self) -> str:
+        """``ldmatrix`` or ``stmatrix``."""
+        return type(self).__name__.lower()
+
+    @property
+    def section(self) -> str:
+        """The title of the PTX ISA's section on it."""
+        verb = "load" if self.family == "ldmatrix" else "store"
+        return f"Warp-level matrix {verb} instruction: {self.family}"
 
     @property
     def bits(self) -> int:
@@ -59,13 +71,27 @@ class _Move(Needing):
     @property
     def fragment(self) -> FragmentLayout:
         """The layout, over the warp, of any one of the matrices as it lies in shared memory."""
-        kind: FragmentKind = "b" if self.trans else "a"
-        return FragmentLayout("matrix", kind, self.rows, self.cols, f"b{self.bits}", self.bits)
+        return self._layout("matrix", 1)
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """The one operand, R: all matrices below each other, so that lane r addresses row r."""
+        return (self._layout("R", self.matrices),)
+
+    def _layout(self, operand: str, matrices: int) -> FragmentLayout:
+        """Return the layout of so many matrices below each other; the same formula has them all."""
+        return FragmentLayout(
+            operand, self._kind, matrices * self.rows, self.cols, f"b{self.bits}", self.bits
+        )
+
+    @property
+    def _kind(self) -> FragmentKind:
+        return "b" if self.trans else "a"
 
     @property
     def registers(self) -> int:
         """How many registers of each lane all matrices take."""
-        return self.matrices * self.fragment.registers_per_lane
+        return self.operands[0].registers_per_lane
 
     @property
     def minimum_targets(self) -> tuple[str, ...]:
@@ -121,12 +147,8 @@ class StMatrix(_Move):
     """
 
     @property
-    def fragment(self) -> FragmentLayout:
-        """The layout, over the warp, of any one of the matrices as it lies in shared memory."""
-        if self.bits == 8:
-            return FragmentLayout("matrix", "accumulator.trans", ROWS, self.cols, "b8", 8)
-        kind: FragmentKind = "b" if self.trans else "a"
-        return FragmentLayout("matrix", kind, ROWS, self.cols, "b16", 16)
+    def _kind(self) -> FragmentKind:
+        return "accumulator.trans" if self.bits == 8 else "b" if self.trans else "a"
 
     @property
     def _since(self) -> tuple[tuple[str, ...], Version]:
@@ -134,9 +156,11 @@ class StMatrix(_Move):
 
 
 @dataclass(frozen=True, slots=True)
-class MovMatrix(Needing):
+class MovMatrix(Needing, Holding):
     """``movmatrix``: a lane gives two elements of a row and gets two of a column."""
 
+    family = "movmatrix"
+    section = "Warp-level matrix transpose instruction: movmatrix"
     name: str = "movmatrix.sync.aligned.m8n8.trans.b16"
     minimum_targets: tuple[str, ...] = ("sm_75",)
     minimum_ptx: Version = (7, 8)
@@ -144,12 +168,17 @@ class MovMatrix(Needing):
     @property
     def source(self) -> FragmentLayout:
         """The layout of the matrix in the source register."""
-        return FragmentLayout("a", "a", ROWS, ROWS, "b16", 16)
+        return FragmentLayout("A", "a", ROWS, ROWS, "b16", 16)
 
     @property
     def destination(self) -> FragmentLayout:
         """The layout of the same matrix, not transposed, in the destination register."""
-        return FragmentLayout("d", "b", ROWS, ROWS, "b16", 16)
+        return FragmentLayout("D", "b", ROWS, ROWS, "b16", 16)
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """Source A and destination D."""
+        return self.source, self.destination
 
 
 LDMATRIX: tuple[LdMatrix, ...] = (

@@ -99,8 +99,10 @@ def wavefronts(addresses: Addresses, size: int) -> Addresses:
     words = np.sort(words.reshape(*lanes.shape[:-1], -1), axis=-1)
     distinct = np.ones(words.shape, bool)
     distinct[..., 1:] = words[..., 1:] != words[..., :-1]
-    wanted = (words % BANKS)[..., np.newaxis] == np.arange(BANKS)
-    return np.asarray((wanted & distinct[..., np.newaxis]).sum(axis=-2).max(axis=-1))
+    passes = np.arange(words[..., 0].size).reshape(*words.shape[:-1], 1)
+    wanted = (passes * BANKS + words % BANKS)[distinct]
+    counts = np.bincount(wanted, minlength=passes.size * BANKS)
+    return np.asarray(counts.reshape(*words.shape[:-1], BANKS).max(axis=-1))
 
 
 def lines(layout: Mapping, bits: int, size: int) -> tuple[Addresses, int]:

@@ -1,53 +1,28 @@
 """The operands of every matrix instruction, in the order PTX writes them.
 
 Source: the syntax blocks of the PTX ISA's sections on mma, mma.sp, wmma.load, wmma.mma, wmma.store,
-ldmatrix, stmatrix and movmatrix.
+ldmatrix, stmatrix, movmatrix and wgmma.mma_async; those on tcgen05 are in its own tables.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Literal
-
+from ptxlab.isa.asynchronous import AsyncInstruction
 from ptxlab.isa.entry import Form
 from ptxlab.isa.fragment import FragmentLayout
 from ptxlab.isa.instruction import MatrixInstruction
 from ptxlab.isa.ldmatrix import LdMatrix, MovMatrix, StMatrix
-
-Role = Literal["result", "source", "constant", "address"]
+from ptxlab.isa.operand import Operand, Role, descriptor, predicate
+from ptxlab.isa.tensor_memory import TensorMemoryMove
 
 _OWN_REGISTER_TYPES = ("f32", "f64", "s32")
-
-
-@dataclass(frozen=True, slots=True)
-class Operand:
-    """One operand: what the ISA calls it, and what it takes.
-
-    Of registers, ``count`` of ``type`` each; of constants, so many in braces if more than one.
-    ``layout`` says which lane holds which element, None where an operand is no matrix or several.
-    """
-
-    name: str
-    role: Role
-    meaning: str
-    count: int = 1
-    type: str = "b32"
-    layout: FragmentLayout | None = None
-    braces: bool = True
-
-    @property
-    def registers(self) -> tuple[str, ...]:
-        """Names for its registers, ``d0``, ``d1``, ...; none of constants and addresses."""
-        if self.role not in ("result", "source"):
-            return ()
-        prefix = self.name.replace("-", "_")
-        return tuple(f"{prefix}{i}" for i in range(self.count))
 
 
 def signature(form: Form) -> tuple[Operand, ...]:
     """Return the operands of ``form``."""
     if isinstance(form, MatrixInstruction):
-        return _multiplication(form)
+        return _asynchronous(form) if form.shared else _multiplication(form)
+    if isinstance(form, TensorMemoryMove | AsyncInstruction):
+        return form.signature
     if isinstance(form, MovMatrix):
         meaning = "8 x 8 of 16 bits"
         return (
@@ -76,16 +51,7 @@ def _multiplication(form: MatrixInstruction) -> tuple[Operand, ...]:
         _fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
         for name in "DABC"
     ]
-    if form.metadata is not None:
-        kept, of = form.metadata.granularity
-        last = form.metadata.selectors[-1]
-        choice = f"0 to {last}" if last else "0"
-        operands += [
-            Operand(
-                "e", "source", f"metadata: which {kept} of {of} elements A keeps", braces=False
-            ),
-            Operand("f", "constant", f"sparsity selector, {choice}", braces=False),
-        ]
+    operands += _sparsity(form, "e", "f")
     for scale in form.scales:
         line = "row" if scale.operand == "A" else "column"
         name = f"scale-{scale.operand.lower()}"
@@ -100,6 +66,50 @@ def _multiplication(form: MatrixInstruction) -> tuple[Operand, ...]:
             Operand(f"{name}-data", "source", meaning),
             Operand(f"{name}-ids", "constant", ids, 2),
         ]
+    return tuple(operands)
+
+
+def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[Operand]:
+    """Return the two operands of a sparse A under the names the ISA gives them."""
+    if form.metadata is None:
+        return []
+    kept, of = form.metadata.granularity
+    last = form.metadata.selectors[-1]
+    choice = f"0 to {last}" if last else "0"
+    meaning = f"metadata: which {kept} of {of} elements A keeps"
+    return [
+        Operand(metadata, "source", meaning, braces=False),
+        Operand(selector, "constant", f"sparsity selector, {choice}", braces=False),
+    ]
+
+
+def _asynchronous(form: MatrixInstruction) -> tuple[Operand, ...]:
+    """Return the operands of ``wgmma``: D, A and B, and how they are taken."""
+    d = _fragment("d", "result", form.operand("D"))
+    matrices = [
+        descriptor(o.operand.lower(), f"{o.operand}, {o.rows} x {o.cols} of {o.dtype}")
+        for o in form.shared
+    ]
+    if form.variant == "rs":
+        matrices.insert(0, _fragment("a", "source", form.operand("A")))
+    operands = [d, *matrices, *_sparsity(form, "sp-meta", "sp-sel")]
+    operands.append(predicate("scale-d", "whether D is added, or taken as zero"))
+    if form.d_type != "s32":
+        operands += [
+            Operand(
+                f"imm-scale-{name}", "constant", f"1, or -1 to negate {name.upper()}", value="1"
+            )
+            for name in "ab"
+        ]
+    operands += [
+        Operand(
+            f"imm-trans-{o.operand.lower()}",
+            "constant",
+            f"whether {o.operand} is contiguous along {'m' if o.operand == 'A' else 'n'}, not k",
+        )
+        for o in form.shared
+        if "mn" in o.majors
+    ]
     return tuple(operands)
 
 

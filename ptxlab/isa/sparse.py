@@ -10,12 +10,14 @@ more: row g in the low half) or eight chunks of one row (narrower types: lanes a
 
 Sources: PTX ISA, "Sparse matrix storage" and "Matrix fragments for multiply-accumulate operation with
 sparse matrix A"; for the lanes, the order in which CUTLASS stores metadata (``host_reorder.h``) and
-its layouts for sm_120.
+its layouts for sm_120. Each warp of a warpgroup holds that of its 16 rows as ``mma.sp`` would (PTX ISA,
+"Matrix Fragments for sparse wgmma.mma_async.m64nNk32" and its sisters, whose figures are of a warp).
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 from itertools import combinations
 from typing import Any
 
@@ -47,15 +49,22 @@ class InvalidMetadata(ValueError):
 
 @dataclass(frozen=True, slots=True)
 class Metadata:
-    """The metadata operand for A of 16 x ``k`` elements of ``bits``.
+    """The metadata operand for A of ``rows`` x ``k`` elements of ``bits``.
 
     ``bits`` is the width that counts for sparsity: 8 also for narrower types in 8-bit containers.
-    ``ordered`` says that the instruction is ``mma.sp::ordered_metadata``.
+    ``ordered`` says that the instruction is ``mma.sp::ordered_metadata``. Every 16 rows are a warp's;
+    lanes count the threads of all warps.
     """
 
     k: int
     bits: int
     ordered: bool
+    rows: int = ROWS
+
+    @property
+    def threads(self) -> int:
+        """How many threads have a metadata register."""
+        return self.rows // ROWS * 32
 
     @property
     def granularity(self) -> tuple[int, int]:
@@ -91,50 +100,35 @@ class Metadata:
 
     def place(self, row: int, chunk: int, selector: int = 0) -> tuple[int, int]:
         """Return the lane that holds the chunk's metadata, and the lowest of its four bits."""
-        lane, shift = self._places(selector)
+        lane, shift = _places(self, selector)
         return int(lane[row, chunk]), int(shift[row, chunk])
 
-    def _places(self, selector: int) -> tuple[Array, Array]:
-        if selector not in self.selectors:
-            raise ValueError(
-                f"no sparsity selector {selector}: it is 0 to {len(self.selectors) - 1}"
-            )
-        row, chunk = np.indices((ROWS, self.chunks))
-        group, upper = row % 8, row // 8
-        window, within = np.divmod(chunk, self.chunks_per_lane)
-        if self.bits >= 16:
-            in_quad, shift = window, 16 * upper + _CHUNK_BITS * within
-        else:
-            in_quad, shift = upper + 2 * window, _CHUNK_BITS * within
-        lane = QUAD * group + selector * self.lanes_per_quad + in_quad
-        return lane, shift.astype(np.uint32)
-
     def encode(self, values: Array, selector: int = 0) -> Array:
-        """Return the metadata register [..., 32] of the chunks' values [..., 16, chunks].
+        """Return the metadata register [..., threads] of the chunks' values [..., rows, chunks].
 
         Lanes that hold no metadata get zero.
         """
-        lane, shift = self._places(selector)
+        lane, shift = _places(self, selector)
         values = np.asarray(values, np.uint32)
-        words = np.zeros((*values.shape[:-2], 32), np.uint32)
+        words = np.zeros((*values.shape[:-2], self.threads), np.uint32)
         for row, chunk in np.ndindex(lane.shape):
             words[..., lane[row, chunk]] |= values[..., row, chunk] << shift[row, chunk]
         return words
 
     def decode(self, words: Array, selector: int = 0) -> Array:
-        """Return the chunks' values [..., 16, chunks] of a metadata register [..., 32]."""
-        lane, shift = self._places(selector)
+        """Return the chunks' values [..., rows, chunks] of a metadata register [..., threads]."""
+        lane, shift = _places(self, selector)
         return np.asarray(np.asarray(words, np.uint32)[..., lane] >> shift & 15)
 
     def validate(self, values: Array) -> None:
-        """Raise InvalidMetadata for the first of the values [matrices, 16, chunks] not allowed."""
+        """Raise InvalidMetadata for the first of the values [matrices, rows, chunks] not allowed."""
         wrong = np.argwhere(~np.isin(values, self.allowed))
         if wrong.size:
             matrix, row, chunk = map(int, wrong[0])
             raise InvalidMetadata(matrix, row, chunk, int(values[matrix, row, chunk]))
 
     def columns(self, values: Array) -> Array:
-        """Return the column of A of every compressed element, [..., 16, k / 2], of valid values."""
+        """Return the column of A of every compressed element, [..., rows, k / 2], of valid values."""
         values = np.asarray(values, np.int64)
         units = np.stack([values & 3, values >> 2 & 3], axis=-1)
         kept, of = self.granularity
@@ -148,15 +142,15 @@ class Metadata:
         return np.asarray((start + within).reshape(*values.shape[:-1], self.k // 2))
 
     def compress(self, matrix: Array) -> tuple[Array, Array]:
-        """Return the compressed elements [16, k / 2] and chunk values of bit patterns [16, k].
+        """Return the compressed elements [rows, k / 2] and chunk values of bit patterns [rows, k].
 
         Raises ValueError for a row with more elements that are not zero than the granularity allows.
         """
         matrix = np.asarray(matrix)
         _, of = self.granularity
-        used = (matrix.reshape(ROWS, self.chunks, of) != 0).reshape(ROWS, self.chunks, -1)
+        used = matrix.reshape(self.rows, self.chunks, of) != 0
         candidates = np.array(PAIRED if self.bits == 32 else ORDERED)
-        values = np.zeros((ROWS, self.chunks), np.uint32)
+        values = np.zeros((self.rows, self.chunks), np.uint32)
         for row, chunk in np.ndindex(values.shape):
             values[row, chunk] = self._value(used[row, chunk], candidates, row, chunk)
         return np.take_along_axis(matrix, self.columns(values), axis=-1), values
@@ -170,8 +164,28 @@ class Metadata:
         raise ValueError(f"chunk {chunk} of row {row} is not {kept}:{of} sparse")
 
     def expand(self, compressed: Array, values: Array) -> Array:
-        """Return A [..., 16, k] with zeros, of compressed elements [..., 16, k / 2]."""
+        """Return A [..., rows, k] with zeros, of compressed elements [..., rows, k / 2]."""
         compressed = np.asarray(compressed)
         full = np.zeros((*compressed.shape[:-1], self.k), compressed.dtype)
         np.put_along_axis(full, self.columns(values), compressed, axis=-1)
         return full
+
+
+@cache
+def _places(metadata: Metadata, selector: int) -> tuple[Array, Array]:
+    """Return the lane, and the lowest bit, of the metadata of each row's chunks, read-only."""
+    if selector not in metadata.selectors:
+        raise ValueError(
+            f"no sparsity selector {selector}: it is 0 to {len(metadata.selectors) - 1}"
+        )
+    row, chunk = np.indices((metadata.rows, metadata.chunks))
+    warp, upper, group = row // ROWS, row // 8 % 2, row % 8
+    window, within = np.divmod(chunk, metadata.chunks_per_lane)
+    if metadata.bits >= 16:
+        in_quad, shift = window, 16 * upper + _CHUNK_BITS * within
+    else:
+        in_quad, shift = upper + 2 * window, _CHUNK_BITS * within
+    lane = 32 * warp + QUAD * group + selector * metadata.lanes_per_quad + in_quad
+    shift = shift.astype(np.uint32)
+    lane.flags.writeable = shift.flags.writeable = False
+    return lane, shift

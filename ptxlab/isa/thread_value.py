@@ -19,7 +19,7 @@ from ptxlab.isa.layout import Layout
 class Step:
     """What one step of a mode of a thread-value layout does.
 
-    ``counter`` is what counts ("lane", "register" or "element" of a register), as
+    ``counter`` is what counts ("lane" or "thread", "register" or "element" of a register), as
     ``counter // divisor % size``; a step goes ``outer`` and ``inner`` elements on.
     """
 
@@ -54,7 +54,8 @@ def steps(fragment: FragmentLayout) -> tuple[Step, ...]:
     lanes, values = thread_value(fragment).parts
     found = []
     packed = fragment.elements_per_register
-    for part, counters in ((lanes, (("lane", lanes.size),)), (values, _counters(packed, values))):
+    whose = ((fragment.holder, lanes.size),)
+    for part, counters in ((lanes, whose), (values, _counters(packed, values))):
         divisor = 1
         modes = list(part.modes)
         for counter, room in counters:

@@ -56,3 +56,9 @@ def _table() -> dict[str, ScalarType]:
 
 
 TYPES: dict[str, ScalarType] = _table()
+
+STORED: dict[str, ScalarType] = {
+    "e4m3": ScalarType("e4m3", 8, "float", np.dtype(ml_dtypes.float8_e4m3fn)),
+    "e5m2": ScalarType("e5m2", 8, "float", np.dtype(ml_dtypes.float8_e5m2)),
+}
+"""The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""

@@ -14,7 +14,13 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
-from ptxlab.isa.instruction import MatrixInstruction, Needing, Version, container_bits
+from ptxlab.isa.instruction import (
+    Holding,
+    MatrixInstruction,
+    Needing,
+    Version,
+    container_bits,
+)
 from ptxlab.isa.mma import every
 
 SECTION = "Warp-level Matrix Fragment"
@@ -106,7 +112,7 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
 
 
 @dataclass(frozen=True, slots=True)
-class WmmaMove(Needing):
+class WmmaMove(Needing, Holding):
     """One ``wmma.load`` of operand A, B or C, or ``wmma.store`` of D, for a matrix in some order.
 
     The instruction's state space and its stride operand are no part of the form; ``name`` is the
@@ -118,6 +124,19 @@ class WmmaMove(Needing):
     order: str
     minimum_targets: tuple[str, ...]
     minimum_ptx: Version
+
+    family = "wmma"
+
+    @property
+    def section(self) -> str:
+        """The title of the PTX ISA's section on it."""
+        verb = "store" if self.layout.operand == "D" else "load"
+        return f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}"
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """The operand that is loaded or stored."""
+        return (self.layout,)
 
     @property
     def opcode(self) -> str:

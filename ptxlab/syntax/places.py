@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from difflib import get_close_matches
 from fnmatch import fnmatchcase
@@ -10,7 +10,8 @@ from fnmatch import fnmatchcase
 from ptxlab.errors import PtxlabError
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.sites import Site, dumped_type, instructions, register_type, registers_of
-from ptxlab.syntax.tree import Block, Function, Instruction, Label, Module, Statement
+from ptxlab.syntax.tree import Function, Instruction, Label, Module
+from ptxlab.syntax.walk import statements
 
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""
@@ -75,7 +76,7 @@ def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
 
 
 def _named(function: Function, at: str) -> Found:
-    after = _after_label(function.body or (), at)
+    after = _after_label(function, at)
     return [
         (function, site)
         for site in instructions(function)
@@ -88,9 +89,9 @@ def matches(name: str, pattern: str) -> bool:
     return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
 
 
-def _after_label(statements: Sequence[Statement], name: str) -> Instruction | None:
+def _after_label(function: Function, name: str) -> Instruction | None:
     waiting = False
-    for statement in _flat(statements):
+    for statement in statements(function):
         if isinstance(statement, Label) and statement.name == name:
             waiting = True
         elif isinstance(statement, Instruction) and waiting:
@@ -98,16 +99,8 @@ def _after_label(statements: Sequence[Statement], name: str) -> Instruction | No
     return None
 
 
-def _flat(statements: Sequence[Statement]) -> Iterator[Statement]:
-    for statement in statements:
-        if isinstance(statement, Block):
-            yield from _flat(statement.statements)
-        else:
-            yield statement
-
-
 def _near(kernel: Function, at: str) -> str | None:
-    labels = [s.name for s in _flat(kernel.body or ()) if isinstance(s, Label)]
+    labels = [s.name for s in statements(kernel) if isinstance(s, Label)]
     names = {site.instruction.name for site in instructions(kernel)}
     known = [*labels, *sorted(names), *sorted({name.split(".")[0] for name in names})]
     near = get_close_matches(at, known, n=1, cutoff=0.5)

@@ -3,6 +3,7 @@
 An entry is a file named by the SHA-256 of its key. It starts with the SHA-256 of its contents, so a
 truncated or damaged entry is noticed and made anew, and it appears by rename, so no reader sees half
 of one. The cache only ever saves time: when it cannot be read or written, the work is done again.
+Now and then the entries that were not used for the longest are removed, so that it stays below MOST.
 """
 
 from __future__ import annotations
@@ -11,11 +12,15 @@ import contextlib
 import hashlib
 import os
 import tempfile
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
-_FORMAT = "ptxlab-cache-1"
+_FORMAT = "ptxlab-cache-2"
 _DIGEST = hashlib.sha256().digest_size
+_bypassed = False
+
+MOST = 512 << 20
+"""Bytes above which entries are removed, until half of them is left."""
 
 
 def directory() -> Path:
@@ -28,13 +33,42 @@ def directory() -> Path:
 
 def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> bytes:
     """Return the entry of ``tool`` under ``key``, calling ``make`` when there is no sound one."""
+    if _bypassed:
+        return make()
     entry = directory() / tool / _name(tool, key)
     found = _read(entry)
     if found is not None:
         return found
     payload = make()
     _write(entry, payload)
+    if entry.name.startswith("00"):  # one entry in 256
+        prune(MOST)
     return payload
+
+
+def prune(most: int) -> None:
+    """Remove entries, those first that were not used for the longest, if all are above ``most`` bytes."""
+    entries = sorted(_entries())
+    total = sum(size for _, size, _ in entries)
+    if total <= most:
+        return
+    for _, size, path in entries:
+        with contextlib.suppress(OSError):
+            os.unlink(path)
+        total -= size
+        if total <= most // 2:
+            return
+
+
+@contextlib.contextmanager
+def bypassed() -> Iterator[None]:
+    """Within, make everything anew and keep none of it: for whoever asks whether a tool works."""
+    global _bypassed
+    before, _bypassed = _bypassed, True
+    try:
+        yield
+    finally:
+        _bypassed = before
 
 
 def _name(tool: str, key: Iterable[str | bytes]) -> str:
@@ -50,6 +84,7 @@ def _name(tool: str, key: Iterable[str | bytes]) -> str:
 def _read(entry: Path) -> bytes | None:
     try:
         data = entry.read_bytes()
+        os.utime(entry)  # in use
     except OSError:
         return None
     digest, payload = data[:_DIGEST], data[_DIGEST:]
@@ -68,3 +103,18 @@ def _write(entry: Path, payload: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
+
+
+def size() -> int:
+    """Return how many bytes the cache takes on disk."""
+    return sum(size for _, size, _ in _entries())
+
+
+def _entries() -> Iterator[tuple[float, int, str]]:
+    """Yield when each entry was last used, its size in bytes, and its path."""
+    for folder, _, files in os.walk(directory()):
+        for file in files:
+            path = os.path.join(folder, file)
+            with contextlib.suppress(OSError):
+                status = os.stat(path)
+                yield status.st_mtime, status.st_size, path

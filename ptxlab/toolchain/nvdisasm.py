@@ -15,9 +15,9 @@ from pathlib import Path
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.cache import cached
-from ptxlab.toolchain.nvjitlink import Cubin
+from ptxlab.toolchain.cubin import Cubin
 
-_PACKAGE = "nvidia-cuda-nvdisasm"
+PACKAGE = "nvidia-cuda-nvdisasm"
 _TIMEOUT = 300.0
 
 
@@ -38,20 +38,20 @@ def version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version(_PACKAGE)
+        return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
-        asked = subprocess.run([_program(), "--version"], capture_output=True, text=True)
+        asked = subprocess.run([program(), "--version"], capture_output=True, text=True)
         return asked.stdout.strip()
 
 
 @cache
-def _program() -> str:
+def program() -> str:
     """Find nvdisasm: the wheel's, or else that of an installed CUDA toolkit."""
     from cuda.pathfinder import find_nvidia_binary_utility
 
     found: str | None = find_nvidia_binary_utility("nvdisasm")
     if found is None:
-        raise ToolAbsent("nvdisasm", _PACKAGE, "no wheel and no CUDA toolkit has it")
+        raise ToolAbsent("nvdisasm", PACKAGE, "no wheel and no CUDA toolkit has it")
     return found
 
 
@@ -59,11 +59,11 @@ def _run(image: bytes, options: Sequence[str]) -> bytes:
     with tempfile.TemporaryDirectory(prefix="ptxlab-") as folder:
         file = Path(folder) / "kernel.cubin"
         file.write_bytes(image)
-        command = [_program(), *options, os.fspath(file)]
+        command = [program(), *options, os.fspath(file)]
         try:
             ran = subprocess.run(command, capture_output=True, timeout=_TIMEOUT)
         except OSError as error:
-            raise ToolAbsent("nvdisasm", _PACKAGE, error) from None
+            raise ToolAbsent("nvdisasm", PACKAGE, error) from None
         except subprocess.TimeoutExpired:
             raise ToolchainError(f"nvdisasm gave no answer in {_TIMEOUT:g} seconds") from None
     if ran.returncode:

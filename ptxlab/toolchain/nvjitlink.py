@@ -6,59 +6,22 @@ Options and their meaning: nvJitLink documentation, "Supported Link Options".
 from __future__ import annotations
 
 import re
-import struct
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.cache import cached
+from ptxlab.toolchain.cubin import Cubin, packed, unpacked
+from ptxlab.toolchain.ptxas_log import read_resources
 
-_PACKAGE = "nvidia-nvjitlink"
+PACKAGE = "nvidia-nvjitlink"
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
 _ALWAYS = ("-Xptxas=-v", "-lineinfo")
 _PLACE = re.compile(r"ptx input, line (?P<line>\d+); (?:error|fatal) *: (?P<message>[^\n]*)")
-_NUMBERS = {
-    "registers": re.compile(r"Used (\d+) registers"),
-    "shared": re.compile(r"(\d+) bytes smem"),
-    "stack": re.compile(r"(\d+) bytes stack frame"),
-    "spill_stores": re.compile(r"(\d+) bytes spill stores"),
-    "spill_loads": re.compile(r"(\d+) bytes spill loads"),
-    "barriers": re.compile(r"used (\d+) barriers"),
-}
-
-
-@dataclass(frozen=True, slots=True)
-class Resources:
-    """What ptxas says one kernel uses: registers and barriers by count, the rest in bytes.
-
-    ``shared`` is static shared memory, ``stack`` and the spills are per thread.
-    """
-
-    kernel: str
-    registers: int
-    shared: int
-    stack: int
-    spill_stores: int
-    spill_loads: int
-    barriers: int
-
-
-@dataclass(frozen=True, slots=True)
-class Cubin:
-    """Machine code for one ``arch``: the ELF ``image`` and the ``log`` of its making."""
-
-    arch: str
-    image: bytes
-    log: str
-
-    @property
-    def kernels(self) -> dict[str, Resources]:
-        """The resources of every kernel, by name, read from the log."""
-        return {found.kernel: found for found in _resources(self.log)}
+_SHOWN = 10  # lines of a log that an error shows
 
 
 def link_ptx(
@@ -68,18 +31,19 @@ def link_ptx(
 
     Succeeding certifies that ptxas accepts the text for that target. ``path`` is the name errors
     call the text by. Raises ToolchainError with the log of ptxas, placed at its first error.
+
+    Every text is assembled on its own, to be linked with others: functions are called and not
+    inlined, and ``setmaxnreg`` is ignored (C7504). ``assemble_cuda`` has neither limit.
     """
     texts = (ptx,) if isinstance(ptx, str) else tuple(ptx)
     key = [version(), arch, *options, "", *texts]
 
     def link_now() -> bytes:
         image, log = _link(texts, arch, (f"-arch={arch}", *_ALWAYS, *options), path)
-        encoded = log.encode()
-        return struct.pack("<Q", len(encoded)) + encoded + image
+        return packed(log.encode(), image)
 
-    stored = cached("nvjitlink", key, link_now)
-    (length,) = struct.unpack_from("<Q", stored)
-    return Cubin(arch, stored[8 + length :], stored[8 : 8 + length].decode())
+    log, image = unpacked(cached("nvjitlink", key, link_now))
+    return Cubin(arch, image, log.decode())
 
 
 @cache
@@ -88,7 +52,7 @@ def version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version(_PACKAGE)
+        return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         return ".".join(map(str, _library().version()))
 
@@ -101,7 +65,7 @@ def _library() -> Any:
 
         nvjitlink.version()
     except (ImportError, RuntimeError) as error:
-        raise ToolAbsent("nvJitLink", _PACKAGE, error) from None
+        raise ToolAbsent("nvJitLink", PACKAGE, error) from None
     return nvjitlink
 
 
@@ -141,9 +105,11 @@ def _log(handle: int, size: Any, get: Any) -> str:
 def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
     """Turn the log of ptxas into an error at the first line it names."""
     place = _PLACE.search(log)
-    message = f"ptxas rejected this PTX for {arch}\n{log}"
+    said = log.splitlines()
+    more = f"\n... and {len(said) - _SHOWN} more lines" if len(said) > _SHOWN else ""
+    message = f"ptxas rejected this PTX for {arch}\n" + "\n".join(said[:_SHOWN]) + more
     if place is None:
-        return ToolchainError(f"{path}: {message}")
+        return ToolchainError(f"{path}: {message}", log=log)
     line = int(place["line"])
     lines = text.splitlines()
     shown = lines[line - 1] if line <= len(lines) else ""
@@ -151,28 +117,12 @@ def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
     column = shown.find(quoted[1]) if quoted else -1
     if column < 0:
         column = len(shown) - len(shown.lstrip())
-    return ToolchainError(message, location=Location(path, line, column + 1, shown))
+    return ToolchainError(message, location=Location(path, line, column + 1, shown), log=log)
 
 
 def _refuse_duplicates(log: str, path: str) -> None:
     """Refuse kernels defined twice, which nvJitLink only mentions on stderr."""
-    counts = Counter(found.kernel for found in _resources(log))
+    counts = Counter(found.kernel for found in read_resources(log))
     twice = [name for name, count in counts.items() if count > 1]
     if twice:
         raise ToolchainError(f"{path}: kernel {twice[0]} is defined in more than one PTX text")
-
-
-def _resources(log: str) -> list[Resources]:
-    """Read what ``ptxas -v`` says of each kernel: its function properties and its ``Used`` line."""
-    found = []
-    for part in log.split("Compiling entry function ")[1:]:
-        name = part.split("'")[1]
-        own = part[part.index(f"Function properties for {name}\n") :]
-        numbers = {key: _number(pattern, own) for key, pattern in _NUMBERS.items()}
-        found.append(Resources(name, **numbers))
-    return found
-
-
-def _number(pattern: re.Pattern[str], text: str) -> int:
-    match = pattern.search(text)
-    return int(match[1]) if match else 0

@@ -1,4 +1,4 @@
-"""CUDA C to PTX with NVRTC. Needs neither a GPU nor a driver.
+"""CUDA C to PTX, and on to a cubin, with NVRTC. Needs neither a GPU nor a driver.
 
 Options and their meaning: NVRTC documentation, "Supported Compile Options".
 """
@@ -10,7 +10,8 @@ import os
 import re
 import shutil
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from typing import Any
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.cache import cached, directory
+from ptxlab.toolchain.cubin import Cubin, packed, unpacked
 from ptxlab.toolchain.includes import scan
 
-_PACKAGE = "nvidia-cuda-nvrtc"
+PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
 _NO_HEADER = re.compile(r"could not open source file|cannot open source file")
 # my.cu(3): error: identifier "foo" is undefined / the source line / a caret under the place
@@ -47,26 +49,54 @@ def compile_cuda(
 
     Raises ToolchainError with NVRTC's log, placed at its first error.
     """
+    target = f"--gpu-architecture={arch.replace('sm_', 'compute_')}"
+    return _kept(source, path, arch, (target, *options), include_paths, _compile).decode()
+
+
+def assemble_cuda(
+    source: str,
+    *,
+    path: str,
+    arch: str,
+    options: Sequence[str] = (),
+    include_paths: Sequence[str | os.PathLike[str]] = (),
+) -> tuple[str, Cubin]:
+    """Compile CUDA C to machine code; return the PTX on the way, and the cubin.
+
+    The parameters are those of ``compile_cuda``. The program is assembled as a whole, so that its
+    functions are inlined and ``setmaxnreg`` works.
+    """
+    given = (f"--gpu-architecture={arch}", "--ptxas-options=-v", *options)
+    stored = _kept(source, path, arch, given, include_paths, _assemble)
+    ptx, log, image = unpacked(stored)
+    return ptx.decode(), Cubin(arch, image, log.decode(errors="replace"))
+
+
+def _kept(
+    source: str,
+    path: str,
+    arch: str,
+    options: Sequence[str],
+    include_paths: Sequence[str | os.PathLike[str]],
+    make: Callable[[str, str, str, Sequence[str]], bytes],
+) -> bytes:
+    """Return what ``make`` makes of CUDA C, from the cache if it has it."""
     folder = Path(os.path.abspath(path)).parent
     searched = [os.path.abspath(entry) for entry in include_paths]
-    arguments = [
-        f"--gpu-architecture={arch.replace('sm_', 'compute_')}",
-        *options,
-        *(f"--include-path={entry}" for entry in searched),
-    ]
+    arguments = [*options, *(f"--include-path={entry}" for entry in searched)]
     includes = scan(source, folder, [Path(entry) for entry in searched + _paths_in(options)])
 
-    def compile_now() -> bytes:
+    def make_now() -> bytes:
         kept = directory() / "headers" / version()
         headers = _cuda_headers(kept) if includes.missing or not includes.complete else ()
-        return _compile(source, path, arch, [*arguments, *(f"-I{entry}" for entry in headers)])
+        return make(source, path, arch, [*arguments, *(f"-I{entry}" for entry in headers)])
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
-        return compile_now().decode()
+        return make_now()
     key: list[str | bytes] = [version(), path, str(folder), source, *arguments, *includes.missing]
     for file, contents in includes.files:
         key += [file, contents]
-    return cached("nvrtc", key, compile_now).decode()
+    return cached("nvrtc", key, make_now)
 
 
 @cache
@@ -75,7 +105,7 @@ def version() -> str:
     import importlib.metadata
 
     try:
-        return importlib.metadata.version(_PACKAGE)
+        return importlib.metadata.version(PACKAGE)
     except importlib.metadata.PackageNotFoundError:
         _, major, minor = _library().nvrtcVersion()
         return f"{major}.{minor}"
@@ -89,7 +119,7 @@ def _library() -> Any:
 
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
-        raise ToolAbsent("NVRTC", _PACKAGE, error) from None
+        raise ToolAbsent("NVRTC", PACKAGE, error) from None
     return nvrtc
 
 
@@ -132,6 +162,22 @@ def _unpack(folder: Path) -> bool:
 
 
 def _compile(source: str, path: str, arch: str, arguments: Sequence[str]) -> bytes:
+    """Return PTX."""
+    with _compiled(source, path, arch, arguments) as program:
+        return _ptx(program)
+
+
+def _assemble(source: str, path: str, arch: str, arguments: Sequence[str]) -> bytes:
+    """Return PTX, the log of ptxas and the cubin, packed."""
+    nvrtc = _library()
+    with _compiled(source, path, arch, arguments) as program:
+        image = _fetched(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
+        return packed(_ptx(program), _log(program), image)
+
+
+@contextmanager
+def _compiled(source: str, path: str, arch: str, arguments: Sequence[str]) -> Iterator[Any]:
+    """Run NVRTC; within, its results are there to be fetched."""
     nvrtc = _library()
     status, program = nvrtc.nvrtcCreateProgram(source.encode(), path.encode(), 0, [], [])
     if int(status):
@@ -140,19 +186,28 @@ def _compile(source: str, path: str, arch: str, arguments: Sequence[str]) -> byt
         encoded = [argument.encode() for argument in arguments]
         (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
         if int(status):
-            log = _text(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
-            raise _rejected(path, source, arch, log.decode(errors="replace"))
-        return _text(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program)
+            raise _rejected(path, source, arch, _log(program).decode(errors="replace"))
+        yield program
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
 
-def _text(size: Any, get: Any, program: Any) -> bytes:
-    """Fetch one of NVRTC's texts, without the NUL it ends in."""
+def _ptx(program: Any) -> bytes:
+    nvrtc = _library()
+    return _fetched(nvrtc.nvrtcGetPTXSize, nvrtc.nvrtcGetPTX, program).rstrip(b"\0")
+
+
+def _log(program: Any) -> bytes:
+    nvrtc = _library()
+    log = _fetched(nvrtc.nvrtcGetProgramLogSize, nvrtc.nvrtcGetProgramLog, program)
+    return log.rstrip(b"\0")
+
+
+def _fetched(size: Any, get: Any, program: Any) -> bytes:
     _, length = size(program)
     buffer = bytes(length)
     get(program, buffer)  # writes into the bytes object, as the binding documents
-    return buffer.rstrip(b"\0")
+    return buffer
 
 
 def _rejected(path: str, source: str, arch: str, log: str) -> ToolchainError:

@@ -31,7 +31,8 @@ from ptxlab.isa import (
     StMatrix,
     WmmaMove,
 )
-from ptxlab.isa.sparse import ROWS
+from ptxlab.isa.instruction import Fragmented
+from ptxlab.view.atlas_groups import Tables, groups
 from ptxlab.view.palette import lane_colour
 from ptxlab.view.runs import vertical
 
@@ -39,6 +40,7 @@ SCRIPTS = (
     "layouts.js",
     "choice.js",
     "figure.js",
+    "warpgroup.js",
     "inspector.js",
     "shared_memory.js",
     "events.js",
@@ -72,7 +74,7 @@ class _Index:
         return self._numbers[key]
 
 
-def page(instructions: Sequence[MatrixInstruction], chosen: MatrixInstruction) -> str:
+def page(instructions: Sequence[MatrixInstruction], chosen: Fragmented) -> str:
     """Return the page with all ``instructions`` and all moves, opened at ``chosen``."""
     folder = files("ptxlab.view") / "atlas_page"
     # "</" would end the script element; in JSON the slash may be escaped.
@@ -89,10 +91,15 @@ def page(instructions: Sequence[MatrixInstruction], chosen: MatrixInstruction) -
     return html
 
 
-def data(instructions: Sequence[MatrixInstruction], chosen: MatrixInstruction) -> dict[str, Any]:
+def data(instructions: Sequence[MatrixInstruction], chosen: Fragmented) -> dict[str, Any]:
     """Return what the page's script draws from, as JSON data."""
     layouts, sections, sparse, scales = (_Index() for _ in range(4))
-    proven = {r.instruction.name: r.gpu for r in receipts.read_all(receipts.FOLDER) if r.proves}
+    tables = Tables(
+        lambda layout: layouts.number(compact(layout)),
+        sections.number,
+        lambda metadata: sparse.number(_sparse(metadata)),
+    )
+    proven = receipts.proven()
     listed = []
     for instruction in instructions:
         entry = _instruction(instruction, proven.get(instruction.name))
@@ -105,7 +112,7 @@ def data(instructions: Sequence[MatrixInstruction], chosen: MatrixInstruction) -
         listed.append(entry)
     moves = []
     for move in MOVES:
-        entry = _move(move)
+        entry = _move(move, proven.get(move.name))
         entry["section"] = sections.number(_section(move))
         match move:
             case LdMatrix() | StMatrix():
@@ -120,9 +127,10 @@ def data(instructions: Sequence[MatrixInstruction], chosen: MatrixInstruction) -
                 entry["titles"] = {name: name}
         moves.append(entry)
     return {
-        "first": chosen.name,
+        "first": chosen.key,
         "instructions": listed,
         "moves": moves,
+        "groups": list(groups(tables, proven)),
         "layouts": layouts.items,
         "sections": sections.items,
         "sparse": sparse.items,
@@ -145,6 +153,8 @@ def compact(layout: FragmentLayout) -> dict[str, Any]:
         "matrices": layout.matrices,
         "vertical": vertical(layout),
     }
+    if layout.threads != LANES:
+        entry["threads"] = layout.threads
     table = layout.table()
     steps = [_steps(table, axis) for axis in range(3)]
     if np.array_equal(_sum(steps, table.shape), table):
@@ -209,7 +219,8 @@ def _sparse(metadata: Metadata) -> dict[str, Any]:
     """Return the metadata of A: how much is kept, and the (lane, low bit) of each row's chunks."""
     kept, of = metadata.granularity
     places = [
-        [metadata.place(row, chunk) for chunk in range(metadata.chunks)] for row in range(ROWS)
+        [metadata.place(row, chunk) for chunk in range(metadata.chunks)]
+        for row in range(metadata.rows)
     ]
     return {"kept": kept, "of": of, "places": places}
 
@@ -222,14 +233,14 @@ def _scale(scale: Scale) -> dict[str, Any]:
     return {"blocks": scale.blocks, "dtype": scale.dtype, "places": places}
 
 
-def _move(move: Move) -> dict[str, Any]:
+def _move(move: Move, hardware: str | None) -> dict[str, Any]:
     """Return what loads, stores and transpositions have in common with each other."""
     entry: dict[str, Any] = {
         "name": move.name,
         "family": move.name.partition(".")[0],
         "needs": move.minimum_target,
         "ptx": "{}.{}".format(*move.minimum_ptx),
-        "hardware": None,
+        "hardware": hardware,
     }
     match move:
         case LdMatrix() | StMatrix():

@@ -1,13 +1,20 @@
-"""Colour by lane: one hue for each group of four lanes, four shades in a group."""
+"""Colour in a terminal: by lane, one hue for each group of four, four shades in a group; and by heat."""
 
 from __future__ import annotations
 
 import colorsys
 from collections.abc import Callable
 from functools import cache
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from rich.color import ColorSystem
 
 Paint = Callable[[str, int], str]
 """Takes a text and the lane it belongs to, and returns the text as it is to be written."""
+
+Heat = Callable[[str, float], str]
+"""Takes a text and how hot it is, from 0 to 1, and returns the text as it is to be written."""
 
 
 def plain(text: str, lane: int) -> str:
@@ -15,21 +22,18 @@ def plain(text: str, lane: int) -> str:
     return text
 
 
+def cold(text: str, heat: float) -> str:
+    """Return the text as it is: for pipes, files, and NO_COLOR."""
+    return text
+
+
 def on_terminal() -> Paint:
     """Return the painter for this terminal, in as many colours as it says it has."""
-    from rich.color import ColorSystem
-    from rich.console import Console
     from rich.style import Style
 
-    name = Console().color_system
-    if name is None:
+    system = _system()
+    if system is None:
         return plain
-    system = {
-        "standard": ColorSystem.STANDARD,
-        "256": ColorSystem.EIGHT_BIT,
-        "truecolor": ColorSystem.TRUECOLOR,
-        "windows": ColorSystem.WINDOWS,
-    }[name]
 
     @cache
     def style(lane: int) -> Style:
@@ -41,3 +45,35 @@ def on_terminal() -> Paint:
         return style(lane).render(text, color_system=system)
 
     return paint
+
+
+def heat_on_terminal() -> Heat:
+    """Return the painter of heat for this terminal: from yellow to red, bold at the end."""
+    from rich.style import Style
+
+    system = _system()
+    if system is None:
+        return cold
+
+    def paint(text: str, heat: float) -> str:
+        if heat <= 0:
+            return text
+        rgb = colorsys.hls_to_rgb((1 - heat) / 6, 0.55, 0.85)
+        colour = "#" + "".join(f"{round(255 * c):02x}" for c in rgb)
+        return Style(color=colour, bold=heat > 0.9).render(text, color_system=system)
+
+    return paint
+
+
+def _system() -> ColorSystem | None:
+    """Return how many colours this terminal has, None for none."""
+    from rich.color import ColorSystem
+    from rich.console import Console
+
+    return {
+        "standard": ColorSystem.STANDARD,
+        "256": ColorSystem.EIGHT_BIT,
+        "truecolor": ColorSystem.TRUECOLOR,
+        "windows": ColorSystem.WINDOWS,
+        None: None,
+    }[Console().color_system]

@@ -6,8 +6,11 @@ from typing import Any
 
 from ptxlab.fragments.explanation import Explanation
 from ptxlab.fragments.support import Compiled
+from ptxlab.isa.asynchronous import AsyncInstruction
+from ptxlab.isa.entry import WHERE_A_LIES
 from ptxlab.isa.instruction import MatrixInstruction
-from ptxlab.isa.signature import Operand
+from ptxlab.isa.operand import Operand
+from ptxlab.isa.tensor_memory import TensorMemoryMove
 from ptxlab.view.ops import ptx
 from ptxlab.view.text import fields
 
@@ -24,9 +27,13 @@ def text(found: Explanation) -> str:
         ("needs", f"{entry.minimum_target}, PTX {ptx(entry)}"),
         ("runs on", ", ".join(entry.targets) or "no target that ptxlab knows"),
         ("emulated", "yes" if found.emulated else "no"),
-        ("hardware", f"layouts verified on {found.hardware}" if found.hardware else "unverified"),
+        ("hardware", _hardware(found)),
     ]
-    blocks = [[entry.name, *fields(pairs)], ["operands", *_indented(map(_operand, found.operands))]]
+    if entry.variant:
+        pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[entry.variant]} ({entry.variant})"))
+    holder = next((o.layout.holder for o in found.operands if o.layout), "lane")
+    operands = [_operand(operand, holder) for operand in found.operands]
+    blocks = [[entry.name, *fields(pairs)], ["operands", *_indented(operands)]]
     if found.arithmetic:
         notes = [(", ".join(names), note) for names, note in found.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
@@ -44,9 +51,11 @@ def as_json(found: Explanation) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "instruction": entry.name,
+        "variant": entry.variant or None,
         "family": entry.family,
         "section": entry.section,
         "shape": shape,
+        "shapes": _shapes_json(form) if isinstance(form, AsyncInstruction) else None,
         "flops": found.flops,
         "targets": list(entry.minimum_targets),
         "runs_on": list(entry.targets),
@@ -61,12 +70,26 @@ def as_json(found: Explanation) -> dict[str, Any]:
             for one in found.compiled
         ],
         "not_compiled": found.not_compiled,
-        "others": [other.name for other in found.others],
+        "others": [other.key for other in found.others],
     }
+
+
+def _hardware(found: Explanation) -> str:
+    if found.hardware is None:
+        return "unverified"
+    if found.entry.family == "wmma":  # PTX leaves the layouts open
+        return f"verified on {found.hardware}, from memory to memory"
+    return f"layouts verified on {found.hardware}"
 
 
 def _meaning(found: Explanation) -> str:
     form = found.entry.form
+    if isinstance(form, AsyncInstruction):
+        shapes = f"; 2 m n k FLOPs: {', or '.join(map(str, form.shapes))}" if form.shapes else ""
+        return form.meaning + shapes
+    if isinstance(form, TensorMemoryMove):
+        where = "registers to Tensor Memory" if form.verb == "st" else "Tensor Memory to registers"
+        return where + (f", and the {form.reduction[:3]} of it" if form.reduction else "")
     if not isinstance(form, MatrixInstruction):
         return {
             "ldmatrix": "rows of shared memory to registers",
@@ -74,22 +97,27 @@ def _meaning(found: Explanation) -> str:
             "movmatrix": "the transpose of a matrix in registers",
             "wmma": "a matrix between memory and registers; PTX leaves its layout open",
         }[found.entry.family]
-    several = form.operand("A").matrices
+    several = form.operands[-1].matrices
     times = f", {several} times" if several > 1 else ""
     factor = f"{several} * 2 m n k" if several > 1 else "2 m n k"
     kind = "FLOPs" if form.d_type != "s32" else "operations"
     sparse = " counting the zeros of A" if form.metadata else ""
+    added = "D" if form.shared else "C"
     return (
-        f"D = A * B + C, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
+        f"D = A * B + {added}, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
         f"{found.flops:,} {kind} ({factor}){sparse}"
     )
 
 
-def _operand(operand: Operand) -> tuple[str, str]:
+def _shapes_json(form: AsyncInstruction) -> list[dict[str, Any]]:
+    return [{"m": list(s.m), "n": list(s.n), "k": s.k} for s in form.shapes]
+
+
+def _operand(operand: Operand, holder: str) -> tuple[str, str]:
     if not operand.registers:
         return operand.name, operand.meaning
     registers = "register" if operand.count == 1 else "registers"
-    size = f"{operand.count} {registers} of .{operand.type} a lane"
+    size = f"{operand.count} {registers} of .{operand.type} a {holder}"
     packed = operand.layout.elements_per_register if operand.layout else 1
     each = f", {packed} elements in each" if packed > 1 else ""
     return operand.name, f"{operand.meaning}: {size}{each}"
@@ -124,7 +152,7 @@ def _indented(pairs: Any) -> list[str]:
 
 
 def _others(found: Explanation) -> str:
-    names = ", ".join(other.name for other in found.others[:_NAMED])
+    names = ", ".join(other.key for other in found.others[:_NAMED])
     more = len(found.others) - _NAMED
     rest = f" and {more} more" if more > 0 else ""
     return f"The same words describe {names}{rest}."

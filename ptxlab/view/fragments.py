@@ -6,15 +6,22 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxlab.fragments.compare import element_bits
+from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch
-from ptxlab.isa import LANES, TYPES, FragmentLayout, Place
+from ptxlab.isa import FragmentLayout, MatrixInstruction, Place
+from ptxlab.isa.instruction import Fragmented
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.text import aligned, fields, number, values
+from ptxlab.view.text import aligned, fields, number
+
+Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.fragments/1"
+OPEN = "which lane holds what is left to the GPU"
+OWN = "the device's own, which PTX leaves open; these are ptxlab's"
 
 
 def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> str:
@@ -27,8 +34,10 @@ def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> 
     else:
         for layout in report.instruction.operands:
             parts.append(_by_lane(report, layout, selection))
-            parts.append(_owners(layout, selection, paint))
-        parts.append(_result(report, selection, paint))
+            parts.append(owners(layout, selection, paint))
+        if report.shown.result is not None:
+            layout = report.instruction.operand("D")
+            parts.append(_result(layout, report.shown.result, selection, paint))
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
@@ -39,13 +48,14 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "instruction": report.instruction.name,
         "device": report.device_kind,
         "arch": report.target.name,
-        "fill": report.shown.inputs.fill,
+        "fill": report.shown.fill,
         "operands": {
             layout.operand: {
                 "rows": layout.rows,
                 "cols": layout.cols,
                 "dtype": layout.dtype,
                 "bits": layout.bits,
+                "matrices": layout.matrices,
                 "registers": layout.registers_per_lane,
                 "map": layout.table().tolist(),
                 "dump": [
@@ -60,7 +70,9 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
             "result": report.result_verified,
             "hardware": report.hardware,
         },
-        "mismatches": [_mismatch_json(report, mismatch) for mismatch in report.mismatches],
+        "mismatches": [
+            mismatch_json(report.instruction, mismatch) for mismatch in report.mismatches
+        ],
     }
     if not selection.everything:
         data["selection"] = [_held_json(held) for held in select(report, selection)]
@@ -70,10 +82,14 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
 def _header(report: FragmentReport) -> list[str]:
     instruction = report.instruction
     major, minor = instruction.minimum_ptx
-    bad_registers = sum(mismatch.where == "register" for mismatch in report.mismatches)
-    bad_results = len(report.mismatches) - bad_registers
-    fills = " and ".join(dict.fromkeys(run.inputs.fill for run in report.runs))
-    checked = f"({fills} inputs)"
+    wheres = [mismatch.where for mismatch in report.mismatches]
+    bad_layout = sum(where != "memory" for where in wheres)
+    bad_results = sum(where != "register" for where in wheres)
+    fills = " and ".join(dict.fromkeys(run.fill for run in report.runs))
+    probes = f"{report.probes} generated probe{'s' * (report.probes > 1)}"
+    checked = f"({probes})" if report.probes else f"({fills} inputs)"
+    layout = _verdict(bad_layout, "every register of every lane", checked)
+    result = "every element of D" if report.shown.result is not None else "everything it left"
     return [
         instruction.name,
         *fields(
@@ -82,8 +98,8 @@ def _header(report: FragmentReport) -> list[str]:
                 ("needs", f"{instruction.minimum_target}, PTX {major}.{minor}"),
                 ("device", report.device_name),
                 ("target", report.target.name),
-                ("layout", _verdict(bad_registers, "every register of every lane", checked)),
-                ("result", _verdict(bad_results, "every element of D", checked)),
+                ("layout", OWN if report.own_layout else layout),
+                ("result", _verdict(bad_results, result, checked)),
                 ("hardware", _hardware(report)),
             ]
         ),
@@ -99,15 +115,17 @@ def _verdict(wrong: int, everything: str, checked: str) -> str:
 def _hardware(report: FragmentReport) -> str:
     if report.hardware is None:
         return "unverified on hardware: no register dump of a GPU is on record"
+    if report.instruction.family == "wmma":
+        return f"verified on {report.hardware} from memory to memory; {OPEN}"
     return f"verified by a register dump of {report.hardware}"
 
 
 def _mismatches(report: FragmentReport) -> list[str]:
-    head = ("fill", "operand", "where", "lane", "register", "element", "row", "col")
+    head = ("fill", "operand", "where", "lane", "register", "element", "bits", "row", "col")
     rows: list[tuple[str, ...]] = [(*head, "expected", "found")]
     for m in report.mismatches:
-        layout = report.instruction.operand(m.operand)
-        numbers = (m.lane, m.register, m.element, m.row, m.col)
+        layout = report.instruction.operand(m.shown_by)
+        numbers = (m.lane, m.register, m.element, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
         shown = (_value(layout, m.expected), _value(layout, m.found))
         rows.append((m.fill, m.operand, m.where, *map(str, numbers), *shown))
     return ["mismatches", *aligned(rows)]
@@ -119,47 +137,67 @@ def _by_lane(report: FragmentReport, layout: FragmentLayout, selection: Selectio
     names = [_register(layout, register) for register in range(layout.registers_per_lane)]
     packed = layout.elements_per_register
     rows = [["lane", *(name if i == 0 else "" for name in names for i in range(packed))]]
-    for lane in range(LANES):
+    for lane in range(layout.threads):
         if selection.lane in (None, lane):
             held = [
                 element_bits(layout, int(word), i) for word in words[lane] for i in range(packed)
             ]
             rows.append([str(lane), *(_value(layout, bits) for bits in held)])
     pack = f", {packed} elements in each, low bits first" if packed > 1 else ""
-    when = "after" if layout.operand == "D" else "before"
+    when = "after" if layout.operand in report.shown.after else "before"
     return [
-        f"{layout.operand}: {_size(layout)}, {layout.dtype}; registers {when} the instruction",
-        f"{layout.registers_per_lane} registers a lane{pack}",
+        f"{layout.operand}: {_size(report, layout)}, {layout.dtype}; registers {when} the instruction",
+        f"{len(names)} register{'s' * (len(names) > 1)} a lane{pack}",
         *aligned(rows),
     ]
 
 
-def _owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:
-    """Return the matrix with, in each cell, the lane and register that hold the element."""
-    width = len(f"{LANES - 1}:{_register(layout, layout.registers_per_lane - 1)}")
-    cells = np.full((layout.rows, layout.cols), "", dtype=f"U{width}")
+def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:
+    """Return the matrix, or matrices, with in each cell the lane and register that hold the element."""
+    width = len(f"{layout.threads - 1}:{_register(layout, layout.registers_per_lane - 1)}")
+    cells = np.full((layout.matrices, layout.rows, layout.cols), "", dtype=f"U{width}")
     for (lane, register, _), (row, col) in _places(layout):
-        cells[row, col] = f"{lane}:{_register(layout, register)}"
-    title = f"{layout.operand}: lane and register that hold each element"
-    return [title, *_grid(layout, cells.tolist(), selection, paint)]
+        if not cells[layout.matrix(lane), row, col]:  # of copies the first
+            cells[layout.matrix(lane), row, col] = f"{lane}:{_register(layout, register)}"
+    title = f"{layout.operand}: {layout.holder} and register that hold each element"
+    return _grids(layout, title, cells, selection, paint)
 
 
-def _result(report: FragmentReport, selection: Selection, paint: Paint) -> list[str]:
+def _result(layout: FragmentLayout, result: Array, selection: Selection, paint: Paint) -> list[str]:
     """Return D as the program stored it, each cell in the colour of the lane that holds it."""
-    layout = report.instruction.operand("D")
-    stored = values(report.shown.result, TYPES[layout.dtype].dtype)
-    cells = [[number(value) for value in row] for row in stored]
-    return ["D: as the program stored it", *_grid(layout, cells, selection, paint)]
+    stored = decode(layout, result).reshape(-1, layout.rows, layout.cols)
+    cells = [[[number(value) for value in row] for row in matrix] for matrix in stored]
+    return _grids(layout, "D: as the program stored it", np.array(cells), selection, paint)
+
+
+def _grids(
+    layout: FragmentLayout, title: str, cells: Array, selection: Selection, paint: Paint
+) -> list[str]:
+    """Return one grid a matrix, each under the title."""
+    lines: list[str] = []
+    for matrix, each in enumerate(cells):
+        which = f", matrix {matrix}" if layout.matrices > 1 else ""
+        grid = _grid(layout, matrix, each.tolist(), selection, paint)
+        lines += [*([""] if lines else []), f"{title}{which}", *grid]
+    return lines
 
 
 def _grid(
-    layout: FragmentLayout, cells: list[list[str]], selection: Selection, paint: Paint
+    layout: FragmentLayout,
+    matrix: int,
+    cells: list[list[str]],
+    selection: Selection,
+    paint: Paint,
 ) -> list[str]:
     """Return a matrix with its indices, each cell painted by lane; a dot is not selected."""
     width = max(len(cell) for line in cells for cell in line)
     edge = len(str(layout.rows - 1))
     lines = [" " * edge + "".join(f"  {col:>{width}}" for col in range(layout.cols))]
-    lanes = {element: place.lane for place, element in _places(layout)}
+    lanes = {
+        element: place.lane
+        for place, element in _places(layout)
+        if layout.matrix(place.lane) == matrix
+    }
     for row, line in enumerate(cells):
         painted = [
             paint(f"{cell:>{width}}", lanes[row, col])
@@ -187,9 +225,11 @@ def _sentence(held: Held) -> str:
     )
 
 
-def _size(layout: FragmentLayout) -> str:
-    rows, cols = {"A": ("m", "k"), "B": ("k", "n")}.get(layout.operand, ("m", "n"))
-    return f"{layout.rows} x {layout.cols} ({rows} x {cols})"
+def _size(report: FragmentReport, layout: FragmentLayout) -> str:
+    multiplies = isinstance(report.instruction, MatrixInstruction)
+    names = {"A": "m x k", "B": "k x n"}.get(layout.operand, "m x n") if multiplies else ""
+    several = f"{layout.matrices} times " if layout.matrices > 1 else ""
+    return f"{several}{layout.rows} x {layout.cols}" + (f" ({names})" if names else "")
 
 
 def _register(layout: FragmentLayout, register: int) -> str:
@@ -197,7 +237,7 @@ def _register(layout: FragmentLayout, register: int) -> str:
 
 
 def _value(layout: FragmentLayout, bits: int) -> str:
-    return number(values(np.array([bits]), TYPES[layout.dtype].dtype)[0])
+    return number(decode(layout, np.array([bits]))[0])
 
 
 def _hex(bits: int, width: int) -> str:
@@ -214,8 +254,9 @@ def _held_json(held: Held) -> dict[str, Any]:
     }
 
 
-def _mismatch_json(report: FragmentReport, mismatch: Mismatch) -> dict[str, Any]:
-    bits = report.instruction.operand(mismatch.operand).bits
+def mismatch_json(instruction: Fragmented, mismatch: Mismatch) -> dict[str, Any]:
+    """Return a mismatch as JSON data: the bits of the register, and what they should say and do."""
+    bits = instruction.operand(mismatch.shown_by).bits
     return {
         "fill": mismatch.fill,
         "where": mismatch.where,
@@ -223,6 +264,8 @@ def _mismatch_json(report: FragmentReport, mismatch: Mismatch) -> dict[str, Any]
         "lane": mismatch.lane,
         "register": mismatch.register,
         "element": mismatch.element,
+        "low_bit": mismatch.low_bit,
+        "high_bit": mismatch.high_bit,
         "row": mismatch.row,
         "col": mismatch.col,
         "expected": _hex(mismatch.expected, bits),

@@ -1,21 +1,32 @@
-"""A GemmResult as text and as JSON (schema ``ptxlab.gemm/1``)."""
+"""GEMM results as text and as JSON: of one algorithm, of the whole ladder, and the ladder itself.
+
+Schemas ``ptxlab.gemm/1``, ``ptxlab.gemm.all/1`` and ``ptxlab.gemm.list/1``.
+"""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
+from ptxlab.gemm.algorithms import Algorithm, Rung, Types
+from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
+from ptxlab.gemm.survey import Survey
+from ptxlab.gemm.tile import Tile
 from ptxlab.view.text import aligned, fields
 
 SCHEMA = "ptxlab.gemm/1"
+SCHEMA_ALL = "ptxlab.gemm.all/1"
+SCHEMA_LIST = "ptxlab.gemm.list/1"
 
 
 def text(result: GemmResult) -> str:
     """Return what was run, whether it is right and how far off, the time, and any counters."""
-    shape = f"{result.m} x {result.n} x {result.k} (m x n x k)"
-    pairs = [
-        ("problem", f"{shape}, {result.dtype} in, {result.acc} out"),
+    pairs = [("problem", f"{_sizes(result)}, {result.dtype} in, {result.acc} out")]
+    if unusual := _unusual(result):
+        pairs.append(("with", unusual))
+    pairs += [
         ("device", f"{result.device}, {result.arch}"),
         ("result", f"{'right' if result.passed else 'WRONG'}: {_error(result)}"),
         ("time", _time(result)),
@@ -27,10 +38,62 @@ def text(result: GemmResult) -> str:
     return "\n".join(lines) + "\n"
 
 
+def text_of_all(survey: Survey) -> str:
+    """Return one line for each result, and one for each pair of types on whether all agree."""
+    title = f"{_sizes(survey.problem)} on {survey.device}, {survey.arch}"
+    if unusual := _unusual(survey.problem):
+        title += f"; {unusual}"
+    rows = [("algorithm", "types", "result", "max error", "tolerance", "time", "")]
+    rows += [
+        (
+            result.algorithm,
+            f"{result.dtype} -> {result.acc}",
+            "right" if result.passed else "WRONG",
+            f"{result.max_error:.2e}",
+            f"{result.tolerance:.2e}",
+            f"{result.seconds:.3g} s",
+            _speed(result),
+        )
+        for result in survey.results
+    ]
+    lines = [title, "", *_left(rows)]
+    for name, reason in dict.fromkeys((one.algorithm, one.reason) for one in survey.absent):
+        lines.append(f"{name} is left out: {reason}")
+    lines.append("")
+    lines += [
+        f"{agreement.dtype} -> {agreement.acc}: {len(agreement.algorithms)} algorithms "
+        f"{'agree' if agreement.passed else 'DISAGREE'}, differing by at most "
+        f"{agreement.spread:.2e}, {'within' if agreement.passed else 'beyond'} "
+        f"{agreement.tolerance:.2e}"
+        for agreement in survey.agreements
+    ]
+    lines.append("errors are in units of (|A| |B|), or of what the epilogue makes of it")
+    return "\n".join(lines) + "\n"
+
+
+def text_of_list(rungs: Sequence[Rung]) -> str:
+    """Return one line for each rung: its idea, its types, how it is cut and launched."""
+    rows = [("algorithm", "idea", "types", "tile", "launch", "published")]
+    for rung in rungs:
+        tile = rung.tile if isinstance(rung, Algorithm) else None
+        rows.append(
+            (
+                rung.name,
+                rung.idea,
+                _types(rung.types),
+                _tile(tile) if tile else "",
+                _launch(rung) if isinstance(rung, Algorithm) else "",
+                str(rung.reference or ""),
+            )
+        )
+    return "\n".join(_left(rows)) + "\n"
+
+
 def as_json(result: GemmResult) -> dict[str, Any]:
     """Return the result as JSON data; a number that is infinite or not a number becomes null.
 
-    ``worst`` is the element furthest from its reference, null when D has none.
+    ``worst`` is the element furthest from its reference, null when D has none. ``strays`` counts
+    elements written between the rows of D.
     """
     worst = None
     if result.worst is not None:
@@ -47,10 +110,19 @@ def as_json(result: GemmResult) -> dict[str, Any]:
         "k": result.k,
         "dtype": result.dtype,
         "acc": result.acc,
+        "layout": result.layout,
+        "epilogue": result.epilogue,
+        "alpha": result.alpha,
+        "beta": result.beta,
+        "lda": result.lda,
+        "ldb": result.ldb,
+        "ldd": result.ldd,
+        "tile": result.tile,
         "passed": result.passed,
         "max_error": _finite(result.max_error),
         "tolerance": _finite(result.tolerance),
         "worst": worst,
+        "strays": result.strays,
         "seconds": result.seconds,
         "tflops": result.tflops,
         "baselines": [],
@@ -58,23 +130,143 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     }
 
 
+def all_as_json(survey: Survey) -> dict[str, Any]:
+    """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/1``."""
+    return {
+        "schema": SCHEMA_ALL,
+        "device": survey.device,
+        "arch": survey.arch,
+        "passed": survey.passed,
+        "results": [as_json(result) for result in survey.results],
+        "absent": [
+            {
+                "algorithm": absent.algorithm,
+                "dtype": absent.dtype,
+                "acc": absent.acc,
+                "reason": absent.reason,
+            }
+            for absent in survey.absent
+        ],
+        "agreements": [
+            {
+                "dtype": agreement.dtype,
+                "acc": agreement.acc,
+                "algorithms": list(agreement.algorithms),
+                "passed": agreement.passed,
+                "spread": _finite(agreement.spread),
+                "tolerance": _finite(agreement.tolerance),
+            }
+            for agreement in survey.agreements
+        ],
+    }
+
+
+def list_as_json(rungs: Sequence[Rung]) -> dict[str, Any]:
+    """Return the ladder as JSON data; ``file`` and what follows are null where it is no kernel."""
+    return {"schema": SCHEMA_LIST, "algorithms": [_rung_as_json(rung) for rung in rungs]}
+
+
+def _rung_as_json(rung: Rung) -> dict[str, Any]:
+    kernel = rung if isinstance(rung, Algorithm) else None
+    return {
+        "algorithm": rung.name,
+        "idea": rung.idea,
+        "types": [{"dtype": dtype, "acc": acc} for dtype, acc in rung.types],
+        "layouts": list(rung.layouts),
+        "epilogues": list(rung.epilogues),
+        "reference": rung.reference and str(rung.reference),
+        "file": kernel and kernel.file,
+        "tile": kernel and kernel.tile.macros,
+        "threads": kernel and kernel.tile.threads,
+        "shared": kernel and _shared(kernel),
+    }
+
+
+def _left(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with the columns of ``rows`` left-aligned, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
+def _sizes(of: GemmResult | Problem) -> str:
+    return f"{of.m} x {of.n} x {of.k} (m x n x k)"
+
+
+def _unusual(of: GemmResult | Problem) -> str:
+    """Say what is not as it would be without an option."""
+    parts = []
+    if of.layout != "nn":
+        stored = [name for name, how in zip("AB", of.layout, strict=True) if how == "t"]
+        parts.append(f"{' and '.join(stored)} stored transposed")
+    if of.epilogue != "none":
+        parts.append(f"epilogue {of.epilogue}")
+    if of.alpha != 1:
+        parts.append(f"alpha {of.alpha:.9g}")
+    if of.beta:
+        parts.append(f"beta {of.beta:.9g}")
+    return ", ".join(parts)
+
+
+def _types(types: Types) -> str:
+    """Write pairs of types, those with the same result together: ``bf16 f16 -> f32``."""
+    by_result: dict[str, list[str]] = {}
+    for dtype, acc in types:
+        by_result.setdefault(acc, []).append(dtype)
+    return ", ".join(f"{' '.join(dtypes)} -> {acc}" for acc, dtypes in by_result.items())
+
+
+def _tile(tile: Tile) -> str:
+    return " ".join(f"{name}={size}" for name, size in tile.macros.items() if name != "GROUP")
+
+
+def _launch(kernel: Algorithm) -> str:
+    """Say how many threads and how much shared memory a CTA has."""
+    shared = _shared(kernel)
+    return f"{kernel.tile.threads} threads" + (
+        f", {shared / 1024:.3g} KiB shared" if shared else ""
+    )
+
+
+def _shared(kernel: Algorithm) -> int:
+    """Return the dynamic shared memory of a CTA, for the first type the kernel takes."""
+    dtype, acc = kernel.types[0]
+    return kernel.launch(Problem(1, 1, 1, dtype, acc), kernel.tile).shared
+
+
 def _error(result: GemmResult) -> str:
+    if result.strays:
+        return f"{result.strays} elements between the rows of D were written"
     if result.worst is None:
         return "D has no elements"
     row, col = result.worst
     bound = "within" if result.passed else "beyond"
+    unit = "(|A| |B|)"
+    if result.alpha != 1 or result.beta or "bias" in result.epilogue:
+        unit = "(|alpha A| |B| + |beta D| + |bias|)"
     return (
-        f"largest error {result.max_error:.3g} of (|A| |B|), {bound} the bound of "
+        f"largest error {result.max_error:.3g} of {unit}, {bound} the bound of "
         f"{result.tolerance:.3g}; at D[{row},{col}], which is {result.found!r} and should be "
         f"{result.expected!r}"
     )
 
 
 def _time(result: GemmResult) -> str:
+    if result.tflops is not None and result.device == "cpu":
+        return f"{result.seconds * 1e3:,.3g} ms, {result.tflops * 1e3:,.3g} GFLOP/s"
     if result.tflops is not None:
         return f"{result.seconds * 1e6:,.1f} us, {result.tflops:,.2f} TFLOP/s"
     what = "of emulation, which says nothing about a GPU" if result.device == "emulator" else ""
     return f"{result.seconds:.3g} s {what}".rstrip()
+
+
+def _speed(result: GemmResult) -> str:
+    """Say what a time means: a speed, or nothing about a GPU."""
+    if result.tflops is None:
+        return "of emulation" if result.device == "emulator" else ""
+    return f"{result.tflops * 1e3:,.3g} GFLOP/s" + (" (CPU)" if result.device == "cpu" else "")
 
 
 def _finite(value: float | None) -> float | None:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+
+from ptxlab.view.text import number
 
 Array = npt.NDArray[Any]
 
@@ -33,8 +35,47 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
+class Difference:
+    """An element that is not as expected: its indices, what it is, and what it should be."""
+
+    index: tuple[int, ...]
+    value: Any
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An array compared with what it should be: ``text``, in the user's words.
+
+    ``wrong`` of its ``elements`` differ by more than the ``tolerance`` (rtol, atol); ``differences``
+    are the first of them. ``largest_error`` is over all elements, NaN where one is not a number.
+    """
+
+    name: str
+    text: str
+    tolerance: tuple[float, float]
+    elements: int
+    wrong: int
+    largest_error: float
+    differences: tuple[Difference, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one launch out of ``launches``: the median, and what a fifth were below and above."""
+
+    launches: int
+    median: float
+    p20: float
+    p80: float
+
+
+@dataclass(frozen=True, slots=True)
 class Launch:
-    """One launch: which kernel on which device, its shape, how long, and every argument."""
+    """One launch: which kernel on which device, its shape, how long, and every argument.
+
+    ``expectations`` are what the user expected of arrays, ``timing`` how long repeated launches took.
+    """
 
     file: str
     kernel: str
@@ -42,24 +83,37 @@ class Launch:
     arch: str
     grid: tuple[int, ...]
     block: tuple[int, ...]
+    cluster: tuple[int, ...] | None
     shared: int
     seconds: float
     counters: dict[str, int]
     arguments: tuple[Argument, ...]
+    expectations: tuple[Expectation, ...] = ()
+    timing: Timing | None = None
+
+    @property
+    def right(self) -> bool:
+        """Say whether every array is as expected."""
+        return not any(expectation.wrong for expectation in self.expectations)
 
 
 def text(launch: Launch) -> str:
-    """Return the launch in one line, and below it every array, long ones abbreviated."""
+    """Return the launch in one line, below it every array, long ones abbreviated, and the verdicts."""
+    cluster = f", clusters of {_dim(launch.cluster)}" if launch.cluster else ""
     lines = [
-        f"{launch.kernel}<<<{_dim(launch.grid)}, {_dim(launch.block)}>>> on {launch.device} "
-        f"({launch.arch}), {launch.seconds:.3g} s"
+        f"{launch.kernel}<<<{_dim(launch.grid)}, {_dim(launch.block)}>>>{cluster} on "
+        f"{launch.device} ({launch.arch}), {launch.seconds:.3g} s"
         + (" of emulation" if launch.device == "emulator" else "")
     ]
+    if launch.timing is not None:
+        lines.append(_timing(launch.timing))
     for argument in launch.arguments:
         if isinstance(argument.value, np.ndarray):
             shape = "x".join(map(str, argument.value.shape))
             mark = "changed" if argument.changed else "unchanged"
             lines += [f"\n{argument.name}  {argument.dtype} {shape}  {mark}", _body(argument)]
+    for expectation in launch.expectations:
+        lines += ["", *_verdict(expectation)]
     return "\n".join(lines)
 
 
@@ -73,10 +127,14 @@ def as_json(launch: Launch) -> dict[str, Any]:
         "arch": launch.arch,
         "grid": list(launch.grid),
         "block": list(launch.block),
+        "cluster": list(launch.cluster) if launch.cluster else None,
         "shared": launch.shared,
         "seconds": launch.seconds,
         "counters": launch.counters,
         "arguments": [_argument(argument) for argument in launch.arguments],
+        "timing": asdict(launch.timing) if launch.timing else None,
+        "expectations": [_expectation(expectation) for expectation in launch.expectations],
+        "passed": launch.right if launch.expectations else None,
     }
 
 
@@ -96,6 +154,59 @@ def _body(argument: Argument) -> str:
     if array.dtype.kind not in "iu":  # bf16 prints like the others once it is as wide
         array = array.astype(np.float64 if array.itemsize == 8 else np.float32)
     return np.array2string(array, threshold=64, edgeitems=3, max_line_width=100, precision=6)
+
+
+def _timing(timing: Timing) -> str:
+    median, p20, p80 = (1e6 * seconds for seconds in (timing.median, timing.p20, timing.p80))
+    return (
+        f"median {median:.2f} us, p20 {p20:.2f}, p80 {p80:.2f} over {timing.launches} launches, "
+        "with what the caches kept of the one before"
+    )
+
+
+def _verdict(expectation: Expectation) -> list[str]:
+    rtol, atol = expectation.tolerance
+    bound = f"within rtol {rtol:g}, atol {atol:g}" if rtol or atol else "exactly"
+    error = f"largest error {expectation.largest_error:.3g}"
+    if not expectation.wrong:
+        return [f"{expectation.name} is right: {expectation.text} {bound}, {error}"]
+    return [
+        f"{expectation.name} is wrong: {expectation.wrong} of {expectation.elements} elements are "
+        f"not {expectation.text} {bound}, {error}"
+    ] + [
+        f"  {_element(expectation.name, d.index)} is {number(d.value)}, not {number(d.expected)}"
+        for d in expectation.differences
+    ]
+
+
+def _element(name: str, index: tuple[int, ...]) -> str:
+    return f"{name}[{','.join(map(str, index))}]"
+
+
+def _expectation(expectation: Expectation) -> dict[str, Any]:
+    rtol, atol = expectation.tolerance
+    return {
+        "name": expectation.name,
+        "expected": expectation.text,
+        "rtol": rtol,
+        "atol": atol,
+        "elements": expectation.elements,
+        "wrong": expectation.wrong,
+        "largest_error": _plain(expectation.largest_error),
+        "differences": [
+            {
+                "index": list(d.index),
+                "value": _scalar(d.value),
+                "expected": _scalar(d.expected),
+            }
+            for d in expectation.differences
+        ],
+    }
+
+
+def _scalar(value: Any) -> Any:
+    """Return a scalar of numpy as a number of Python's, or what stands for it in JSON."""
+    return value.item() if value.dtype.kind in "iub" else _plain(float(value))
 
 
 def _argument(argument: Argument) -> dict[str, Any]:

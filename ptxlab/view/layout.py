@@ -147,7 +147,7 @@ def check_size(layout: Mapping) -> None:
 
 def _sum(terms: list[tuple[Step, int]], fragment: FragmentLayout) -> str:
     totals = {
-        "lane": 32,
+        fragment.holder: fragment.threads,
         "register": fragment.registers_per_lane,
         "element": fragment.elements_per_register,
     }

@@ -30,4 +30,7 @@ def _caption(shown: MatrixInstruction | FragmentLayout) -> list[str]:
         version = "PTX {}.{}".format(*shown.minimum_ptx)
         return [shown.minimum_target, version, f"PTX ISA: {shown.section}", evidence]
     size = f"{shown.operand} {shown.rows}×{shown.cols} {shown.dtype}"
-    return [size, f"{shown.registers_per_lane} registers of {shown.register_bits} bits a lane"]
+    return [
+        size,
+        f"{shown.registers_per_lane} registers of {shown.register_bits} bits a {shown.holder}",
+    ]

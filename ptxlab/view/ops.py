@@ -6,21 +6,29 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ptxlab.isa.entry import FAMILIES, Entry
+from ptxlab.isa.asynchronous import in_steps
+from ptxlab.isa.entry import FAMILIES, WHERE_A_LIES, Entry
+from ptxlab.isa.instruction import MatrixInstruction
 
 SCHEMA = "ptxlab.ops/1"
 
 
 def text(entries: Sequence[Entry], emulated: AbstractSet[str], hardware: Mapping[str, str]) -> str:
-    """Return the instructions by family, with how many there are and what each needs."""
+    """Return the instructions by family, with how many there are and what each needs.
+
+    What differs in n or in where A lies alone shares a line.
+    """
     if not entries:
         return "no matrix instruction fits\n"
-    width = max(len(entry.name) for entry in entries)
+    width = max(map(len, _folded(entries)))
     blocks = []
     for family in FAMILIES:
         group = [entry for entry in entries if entry.family == family]
         if group:
-            rows = [f"  {e.name:{width}}  {_needs(e, emulated, hardware)}" for e in group]
+            rows = [
+                f"  {label:{width}}  {_needs(e, emulated, hardware)}{more}"
+                for label, (e, more) in _folded(group).items()
+            ]
             blocks.append("\n".join([f"{family}  {_count(len(group))}", *rows]))
     runs = sum(entry.name in emulated for entry in entries)
     proven = sum(entry.name in hardware for entry in entries)
@@ -37,6 +45,7 @@ def as_json(
         "instructions": [
             {
                 "instruction": entry.name,
+                "variant": entry.variant or None,
                 "family": entry.family,
                 "targets": list(entry.minimum_targets),
                 "runs_on": list(entry.targets),
@@ -47,6 +56,29 @@ def as_json(
             for entry in entries
         ],
     }
+
+
+def _folded(entries: Sequence[Entry]) -> dict[str, tuple[Entry, str]]:
+    """Return the lines: what is listed, with one of its instructions and what sets them apart."""
+    lines: dict[str, list[Entry]] = {}
+    for entry in entries:
+        lines.setdefault(_label(entry), []).append(entry)
+    return {label: (group[0], _apart(group)) for label, group in lines.items()}
+
+
+def _label(entry: Entry) -> str:
+    form = entry.form
+    if isinstance(form, MatrixInstruction) and form.shared:
+        return form.name.replace(form.shape, f"m{form.m}nNk{form.k}")
+    return entry.name
+
+
+def _apart(group: Sequence[Entry]) -> str:
+    ns = [e.form.n for e in group if isinstance(e.form, MatrixInstruction) and e.form.shared]
+    variants = dict.fromkeys(entry.variant for entry in group if entry.variant)
+    notes = [f"n {in_steps(tuple(dict.fromkeys(ns)))}"] if ns else []
+    notes += [f"A in {' or '.join(WHERE_A_LIES[each] for each in variants)}"] if variants else []
+    return "".join(f"; {note}" for note in notes)
 
 
 def ptx(entry: Entry) -> str:

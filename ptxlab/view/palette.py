@@ -16,8 +16,11 @@ PAPER = {"light": "#ffffff", "dark": "#0d1117"}
 
 
 def lane_colour(lane: int, *, dark: bool) -> str:
-    """Return the sRGB colour of a lane: a hue for its group of four, a lightness for its place."""
-    group, place = divmod(lane, 4)
+    """Return the sRGB colour of a lane: a hue for its group of four, a lightness for its place.
+
+    Threads of a warpgroup have the colours of their lanes.
+    """
+    group, place = divmod(lane % LANES, 4)
     hue = math.radians(20 + group * 45)
     lightness = (0.36 + 0.055 * place) if dark else (0.93 - 0.055 * place)
     chroma = 0.085 if dark else 0.075

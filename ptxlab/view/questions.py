@@ -8,10 +8,11 @@ from typing import Any
 from ptxlab.fragments.code import code
 from ptxlab.fragments.moves import Move, Moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Place
+from ptxlab.isa import FragmentLayout, MatrixInstruction, Place
 from ptxlab.isa.bit_fields import BitFields, of_fragment
+from ptxlab.isa.instruction import Fragmented, SharedOperand
 from ptxlab.isa.register_bits import Slot, slots
-from ptxlab.isa.trace import Term, Trace
+from ptxlab.isa.trace import Held, SharedPlace, Term, Trace, operand
 from ptxlab.view.text import aligned
 
 TRACE = "ptxlab.trace/1"
@@ -23,14 +24,20 @@ OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no 
 """What is said of wmma."""
 
 
-def _title(instruction: MatrixInstruction) -> str:
+SHARED = (
+    "shared memory: start address and offsets of the descriptor, contiguous along k, no swizzle"
+)
+
+
+def _title(instruction: Fragmented) -> str:
     return instruction.name + (f"\n{OPEN}" if instruction.family == "wmma" else "")
 
 
-def _start(schema: str, instruction: MatrixInstruction) -> dict[str, Any]:
+def _start(schema: str, instruction: Fragmented) -> dict[str, Any]:
     return {
         "schema": schema,
         "instruction": instruction.name,
+        "variant": instruction.variant or None,
         "layout": "ptxlab" if instruction.family == "wmma" else "isa",
     }
 
@@ -42,13 +49,14 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
         form = found.instruction
         which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
         at = f"{found.row},{found.col}"
-        title = f"D[{at}] = C[{at}] + the sum of the products{which}"
+        added = "D" if form.shared else "C"
+        title = f"D[{at}] = {added}[{at}] + the sum of the products{which}"
         if form.metadata or form.scales:
             title += f" ({_selectors(form)} 0)"
-        ends = [
-            f"{name}[{at}]  {_held(form.operand(name), places)}"
-            for name, places in (("D", found.d), ("C", found.c))
-        ]
+        if form.shared:
+            title += f"\n{SHARED}"
+        sums = [("D", found.d)] if form.shared else [("D", found.d), ("C", found.c)]
+        ends = [f"{name}[{at}]  {_held(form.operand(name), places)}" for name, places in sums]
         rows = [line for term in found.terms for line in _term_rows(found, term)]
         blocks.append("\n".join([title, *ends, *_left(rows)]))
     return "\n\n".join(blocks) + "\n"
@@ -57,7 +65,9 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
 def trace_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
     """Return the same as JSON data; a place is lane, register, and lowest and highest bit."""
     form = traces[0].instruction
-    a, b, c, d = form.operands
+    a, b = operand(form, "A"), operand(form, "B")
+    d = form.operand("D")
+    c = d if form.shared else form.operand("C")
     return {
         **_start(TRACE, form),
         "row": traces[0].row,
@@ -91,7 +101,7 @@ def _selectors(form: MatrixInstruction) -> str:
 
 
 def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
-    a, b = (found.instruction.operand(name) for name in "AB")
+    a, b = (operand(found.instruction, name) for name in "AB")
     scales = [
         f"scale of {name} in lane {lane} byte {byte}"
         for name, (lane, byte) in zip("AB", term.scales, strict=False)
@@ -103,12 +113,15 @@ def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
         if term.metadata is not None and number == 0:
             lane, low, bits = term.metadata
             high = low + bits - 1
-            notes = [f"as metadata in lane {lane} bits {high}:{low} says", *scales]
+            holder = found.instruction.operand("D").holder
+            notes = [f"as metadata in {holder} {lane} bits {high}:{low} says", *scales]
         yield [*left, sign, f"B[{k},{found.col}]", _held(b, places), ", ".join(notes)]
 
 
-def _held(layout: FragmentLayout, places: tuple[Place, ...]) -> str:
-    return " = ".join(f"lane {place.lane} {_part(layout, place)}" for place in places)
+def _held(layout: FragmentLayout | SharedOperand, places: tuple[Held, ...]) -> str:
+    if isinstance(layout, SharedOperand):
+        return " = ".join(SharedPlace(*place).formula for place in places)
+    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, Place(*p))}" for p in places)
 
 
 def _part(layout: FragmentLayout, place: Place) -> str:
@@ -123,17 +136,24 @@ def _bits(slot: Slot) -> str:
     return f"{slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else str(slot.low)
 
 
-def _places_json(layout: FragmentLayout, places: tuple[Place, ...]) -> list[dict[str, int]]:
+def _places_json(
+    layout: FragmentLayout | SharedOperand, places: tuple[Held, ...]
+) -> list[dict[str, int]]:
+    if isinstance(layout, SharedOperand):
+        return [
+            {"line": line, "unit": unit, "low_bit": bit, "high_bit": bit + layout.bits - 1}
+            for line, unit, bit in places
+        ]
     found = []
-    for place in places:
-        slot = slots(layout)[place.element]
+    for lane, register, element in places:
+        slot = slots(layout)[element]
         bits = {"low_bit": slot.low, "high_bit": slot.low + slot.bits - 1}
-        found.append({"lane": place.lane, "register": place.register, **bits})
+        found.append({"lane": lane, "register": register, **bits})
     return found
 
 
 def register_text(
-    instruction: MatrixInstruction, layout: FragmentLayout, register: int, lane: int | None
+    instruction: Fragmented, layout: FragmentLayout, register: int, lane: int | None
 ) -> str:
     """Return what every lane, or one, holds in a register, with the bits of each element."""
     name = f"{layout.operand.lower()}{register}"
@@ -149,8 +169,8 @@ def register_text(
             f"of the {inside.bits} bits of an element, bits {first + inside.data_bits - 1} to {first} "
             f"are the number"
         )
-    rows = [["lane", *(f"[{_bits(slot)}]" for slot in parts)]]
-    for number in range(LANES) if lane is None else [lane]:
+    rows = [[layout.holder, *(f"[{_bits(slot)}]" for slot in parts)]]
+    for number in range(layout.threads) if lane is None else [lane]:
         cells = [",".join(map(str, element)) for element in layout.table()[number, register]]
         rows.append([str(number), *cells])
     return "\n".join([*lines, *aligned(rows)]) + "\n"
@@ -163,10 +183,10 @@ def _contents(layout: FragmentLayout) -> str:
 
 
 def register_json(
-    instruction: MatrixInstruction, layout: FragmentLayout, register: int, lane: int | None
+    instruction: Fragmented, layout: FragmentLayout, register: int, lane: int | None
 ) -> dict[str, Any]:
     """Return the same as JSON data."""
-    lanes = range(LANES) if lane is None else [lane]
+    lanes = range(layout.threads) if lane is None else [lane]
     return {
         **_start(REGISTER, instruction),
         "operand": layout.operand,
@@ -188,9 +208,11 @@ def register_json(
     }
 
 
-def formula_text(instruction: MatrixInstruction) -> str:
+def formula_text(instruction: Fragmented) -> str:
     """Return the closed formulas of all operands, from place to element and back."""
-    blocks = [f"{_title(instruction)}\nderived from the layout, bit by bit; true for every lane"]
+    holder = instruction.operands[0].holder
+    derived = f"derived from the layout, bit by bit; true for every {holder}"
+    blocks = [f"{_title(instruction)}\n{derived}"]
     for layout in instruction.operands:
         there = of_fragment(layout)
         blocks.append(
@@ -210,7 +232,7 @@ def _assignments(fields: BitFields) -> list[str]:
     return [f"  {o.variable.name:{width}} = {o.expression}" for o in fields.outputs]
 
 
-def formula_json(instruction: MatrixInstruction) -> dict[str, Any]:
+def formula_json(instruction: Fragmented) -> dict[str, Any]:
     """Return the same as JSON data, with the bit fields apart."""
     return {
         **_start(FORMULA, instruction),
@@ -237,7 +259,7 @@ def _fields_json(fields: BitFields) -> dict[str, Any]:
     }
 
 
-def code_json(instruction: MatrixInstruction, language: str) -> dict[str, Any]:
+def code_json(instruction: Fragmented, language: str) -> dict[str, Any]:
     """Return the index arithmetic as JSON data."""
     return {
         **_start(CODE, instruction),
@@ -249,6 +271,10 @@ def code_json(instruction: MatrixInstruction, language: str) -> dict[str, Any]:
 def moves_text(found: Moves) -> str:
     """Return, for each register of A, where it comes from and what that takes, then the PTX."""
     tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
+    whole = found.first.operand("D")
+    if whole.cols > found.d.cols:
+        registers = found.d.registers_per_lane
+        tiles = f"columns 0 to {found.d.cols - 1}; the next A is {registers} registers further on"
     title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
     rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m)] for m in found.moves]
     lines = [title, *_left(rows), "", ptx(found)]

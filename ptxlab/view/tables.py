@@ -10,7 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction
+from ptxlab.isa import FragmentLayout
+from ptxlab.isa.instruction import Fragmented
 from ptxlab.view.runs import Keep, owner, register_name, runs, span
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
@@ -30,7 +31,7 @@ def everything(lane: int, row: int, col: int) -> bool:
     return True
 
 
-def csv(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+def csv(instruction: Fragmented, keep: Keep = everything) -> str:
     """Return every element of every operand with its place, by lane and register."""
     lines = [CSV_HEAD]
     for layout in instruction.operands:
@@ -44,18 +45,21 @@ def csv(instruction: MatrixInstruction, keep: Keep = everything) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+def markdown(instruction: Fragmented, keep: Keep = everything) -> str:
     """Return the tables as GitHub writes them."""
     parts = [f"# `{instruction.name}`"]
-    for table in tables(instruction, keep):
-        rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
-        lines = [" | ".join(line) for line in (table.head, *table.lines)]
-        body = [f"| {lines[0]} |", f"|{rule}|", *(f"| {line} |" for line in lines[1:])]
-        parts.append("\n".join([f"### {table.caption}", "", *body]))
+    parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, keep)]
     return "\n\n".join(parts) + "\n"
 
 
-def latex(instruction: MatrixInstruction, keep: Keep = everything) -> str:
+def on_github(table: Table) -> str:
+    """Return one table as GitHub writes it, without its caption."""
+    rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
+    head, *lines = (f"| {' | '.join(line)} |" for line in (table.head, *table.lines))
+    return "\n".join([head, f"|{rule}|", *lines])
+
+
+def latex(instruction: Fragmented, keep: Keep = everything) -> str:
     """Return the tables as ``tabular``, which need no package."""
     parts = [f"% {instruction.name}"]
     for table in tables(instruction, keep):
@@ -76,7 +80,7 @@ def latex(instruction: MatrixInstruction, keep: Keep = everything) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def tables(instruction: MatrixInstruction, keep: Keep = everything) -> Iterator[Table]:
+def tables(instruction: Fragmented, keep: Keep = everything) -> Iterator[Table]:
     """Yield the tables of every operand, by register and by matrix."""
     for layout in instruction.operands:
         yield by_register(layout, keep)
@@ -88,15 +92,15 @@ def by_register(layout: FragmentLayout, keep: Keep = everything) -> Table:
     """Return the lanes down and the registers across; in each cell elements, low bits first."""
     names = [register_name(layout, register) for register in range(layout.registers_per_lane)]
     lines = []
-    for lane in range(LANES):
+    for lane in range(layout.threads):
         cells = [
             " ".join(_joined([e for e in elements if keep(lane, *e)]))
             for elements in layout.table()[lane].tolist()
         ]
         if any(cells):
             lines.append((str(lane), *cells))
-    caption = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}: what each lane holds"
-    return Table(caption, ("lane", *names), tuple(lines))
+    caption = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}: what each {layout.holder} holds"
+    return Table(caption, (layout.holder, *names), tuple(lines))
 
 
 def by_matrix(layout: FragmentLayout, matrix: int = 0, keep: Keep = everything) -> Table:

@@ -18,6 +18,15 @@ def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     ]
 
 
+def aligned_left(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with the columns of ``rows`` left-aligned, two blanks between them."""
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    return [
+        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in rows
+    ]
+
+
 def fields(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Return lines ``name  value`` with the values below each other."""
     width = max(len(name) for name, _ in pairs)

@@ -71,8 +71,43 @@ def test_ldmatrix_and_the_forms_the_words_also_describe(
     assert "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16" in found["others"]
 
 
+@pytest.mark.parametrize(
+    ("name", "target", "opcode"),
+    [
+        ("wgmma.m64n64k16.f32.bf16.rs", "sm_90a", "HGMMA.64x64x16.F32.BF16"),
+        ("wgmma.m64n64k16.f32.bf16.ss", "sm_90a", "HGMMA.64x64x16.F32.BF16"),
+        ("wgmma.m64n8k32.s32.s8.u8.ss", "sm_90a", "IGMMA.64x8x32.S8.U8"),
+        ("wgmma.mma_async.sp.m64n8k64.f32.e4m3.e4m3.ss", "sm_90a", "QGMMA.SP"),
+        ("tcgen05.mma.cta_group::1.kind::f16.ss", "sm_100a", "UTCHMMA"),
+        ("tcgen05.ld.16x256b.x2", "sm_100a", "LDTM.16dp256bit.x2"),
+    ],
+)
+def test_what_the_warpgroup_and_tensor_memory_compile_to(
+    name: str, target: str, opcode: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (compiled,) = explain(capsys, name, "--arch", target)["compiled"]
+    assert any(one.startswith(opcode) for one, _ in compiled["sass"]), compiled
+
+
+def test_operands_in_shared_and_tensor_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    found = explain(capsys, "wgmma.m64n256k16.f32.bf16.rs", "--arch", "sm_90a")
+    assert (found["variant"], found["flops"], found["emulated"]) == ("rs", 2 * 64 * 256 * 16, False)
+    assert [(o["name"], o["registers"]) for o in found["operands"]][:4] == [
+        ("d", 128),
+        ("a", 4),
+        ("b-desc", 1),
+        ("scale-d", 1),
+    ]
+    assert main(["explain", "tcgen05.mma.mxf4nvf4.block16", "--arch", "sm_90a"]) == 2
+    assert "hint: it needs sm_100f or sm_110f" in capsys.readouterr().err
+    assert main(["explain", "tcgen05.mma.mxf4nvf4.block16.ts", "--arch", "sm_100a"]) == 0
+    text = capsys.readouterr().out
+    assert "A lies in  Tensor Memory (ts)" in text
+    assert "UTCOMMA" in text
+
+
 def test_every_full_name_finds_itself() -> None:
-    assert all(matching(entry.name)[0] is entry for entry in ENTRIES)
+    assert all(matching(entry.key)[0] is entry for entry in ENTRIES[::3])
     cta = "stmatrix.sync.aligned.m8n8.x2.shared::cta.b16"
     assert matching(cta)[0].name == cta.replace("::cta", "")
 

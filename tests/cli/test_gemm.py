@@ -10,6 +10,7 @@ import pytest
 
 from ptxlab.cli.main import main
 from ptxlab.cli.progress import Progress
+from ptxlab.gemm import LADDER
 from ptxlab.gemm.reference import Bound
 
 ROOT = Path(__file__).parents[2]
@@ -59,8 +60,18 @@ def test_a_wrong_result_is_exit_status_1(
     ("words", "message"),
     [
         (["--algorithm", "tensorcore"], "tensor_core"),
-        (["--algorithm", "naive", "--acc", "f16"], "naive does not compute bf16 -> f16"),
-        (["--dtype", "f8"], "bf16, f16, f32"),
+        (["--algorithm", "naive", "--acc", "f16"], "naive does not compute f32 -> f16"),
+        (["--algorithm", "tiled", "--dtype", "bf16"], "tiled does not compute bf16 -> f32"),
+        (["--dtype", "f8"], "f32, tf32, bf16, f16"),
+        (["--layout", "nx"], "nn, nt, tn, tt"),
+        (["--alpha", "one"], "one"),
+        (["--lda", "3", "--size", "8"], "lda = 3 is not between 8"),
+        (["--tile", "BM"], "'BM' is not like BM=64"),
+        (["--tile", "BM=65", "--size", "8"], "BM = 65 is not a multiple of WM = 64"),
+        (["--group", "0", "--size", "8"], "GROUP = 0 is not at least 1"),
+        (["--all", "--tile", "BM=64"], "for one --algorithm"),
+        (["--all", "--dtype", "bf16", "--acc", "f16"], "no algorithm computes bf16 -> f16"),
+        (["--all", "--list"], "not allowed with"),
         (["--size", "-1"], "-1"),
         (["--m", "x"], "'x' is not an integer"),
     ],
@@ -72,6 +83,88 @@ def test_what_is_wrong_is_said(
     out, err = capsys.readouterr()
     assert out == ""
     assert message in err
+
+
+def test_all_that_a_problem_can_be(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--algorithm tiled --m 33 --n 20 --k 40 --layout tn --epilogue bias+relu --alpha 0.5"
+    more = "--beta 2 --lda 35 --ldb 21 --ldd 27 --tile bm=8,BK=16 --group 3 --json"
+    assert main(["gemm", *EMULATOR, *words.split(), *more.split()]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] is True
+    expected = {
+        "dtype": "f32", "layout": "tn", "epilogue": "bias+relu", "alpha": 0.5, "beta": 2.0,
+        "lda": 35, "ldb": 21, "ldd": 27, "strays": 0,
+        "tile": {"BM": 8, "BN": 32, "BK": 16, "GROUP": 3},
+    }  # fmt: skip
+    assert expected.items() <= found.items()
+
+
+def test_types_are_those_of_the_algorithm(capsys: pytest.CaptureFixture[str]) -> None:
+    """What is not given is what the algorithm takes first, among what fits the rest."""
+    for words, dtype, acc in [
+        ([], "bf16", "f32"),
+        (["--acc", "f16"], "f16", "f16"),
+        (["--dtype", "f16"], "f16", "f32"),
+        (["--algorithm", "naive"], "f32", "f32"),
+    ]:
+        assert main(["gemm", *EMULATOR, "--size", "8", "--json", *words]) == 0
+        found = json.loads(capsys.readouterr().out)
+        assert (found["dtype"], found["acc"]) == (dtype, acc)
+
+
+def test_the_ladder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gemm", "--list"]) == 0
+    out, err = capsys.readouterr()
+    assert err == ""
+    lines = out.splitlines()
+    assert [line.split()[0] for line in lines] == ["algorithm", *LADDER]
+    assert "BM=64 BN=64 BK=8 TM=8" in lines[1 + list(LADDER).index("tiled_register")]
+    assert "512 threads, 4 KiB shared" in out
+    assert "7078 GFLOP/s" in out
+
+    assert main(["gemm", "--list", "--dtype", "f16", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "ptxlab.gemm.list/1"
+    by_name = {each["algorithm"]: each for each in found["algorithms"]}
+    assert by_name.keys() == {name for name, rung in LADDER.items() if "f16" in dict(rung.types)}
+    assert by_name["numpy"]["file"] is None
+    assert by_name["naive"]["tile"] == {"BM": 32, "BN": 32, "GROUP": 1}
+    assert by_name["naive"]["threads"] == 1024
+    assert {"dtype": "f16", "acc": "f32"} in by_name["naive"]["types"]
+
+
+def test_all_of_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("cpu_naive", "numpy", "cublas", "naive", "tiled")
+    few = {name: LADDER[name] for name in names}
+    monkeypatch.setattr("ptxlab.gemm.survey.LADDER", few)
+    words = ["gemm", *EMULATOR, "--all", "--size", "20", "--epilogue", "none", "--layout", "nt"]
+    assert main(words) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "20 x 20 x 20 (m x n x k) on emulator, sm_90a; B stored transposed"
+    rows = [line.split()[:5] for line in lines[3:]]
+    assert ["naive", "bf16", "->", "f32", "right"] in rows
+    assert ["tiled", "f32", "->", "f32", "right"] in rows
+    assert "cublas is left out: cuBLAS needs a GPU, and this is ptxlab emulator, sm_90a" in lines
+    assert any(line.startswith("f32 -> f32: 4 algorithms agree, differing by") for line in lines)
+
+    assert main([*words, "--json", "--dtype", "bf16"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "ptxlab.gemm.all/1"
+    assert (found["passed"], found["device"], found["arch"]) == (True, "emulator", "sm_90a")
+    assert [each["algorithm"] for each in found["results"]] == ["cpu_naive", "numpy", "naive"]
+    assert {each["schema"] for each in found["results"]} == {"ptxlab.gemm/1"}
+    assert [each["device"] for each in found["results"]] == ["cpu", "cpu", "emulator"]
+    assert found["absent"][0]["algorithm"] == "cublas"
+    (agreement,) = found["agreements"]
+    assert agreement["algorithms"] == ["cpu_naive", "numpy", "naive"]
+    assert agreement["passed"] is True
+
+
+def test_what_needs_a_gpu_is_exit_status_3(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gemm", *EMULATOR, "--algorithm", "cublaslt", "--size", "8"]) == 3
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "cublasLt needs a GPU" in err
 
 
 def test_interrupted_in_the_middle_it_says_so_and_nothing_else() -> None:

@@ -241,3 +241,82 @@ def test_refusals(
 ) -> None:
     message = refusal(capsys, *arguments)
     assert all(word in message for word in words), message
+
+
+# ---- descriptors ----
+
+
+def described(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    found: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
+    assert found["schema"] == "ptxlab.descriptor/1"
+    return found
+
+
+def test_the_descriptor_of_a_tile(capsys: pytest.CaptureFixture[str]) -> None:
+    """128 bytes of k are a whole span: the start moves by 32 bytes, and lines of 8 are 1024 apart."""
+    question = ("128x64", "--descriptor", "wgmma", "--swizzle", "128B", "--address", "0x400")
+    lines = text(capsys, *question).splitlines()
+    assert lines[0] == "wgmma matrix descriptor  0x4000004000010040"
+    assert "32-45      64  stride byte offset   1024 bytes" in lines
+    assert lines[-1] == "k by 16  start address 0x400 0x420 0x440 0x460"
+    found = described(capsys, *question)
+    assert found["value"] == "0x4000004000010040"
+    assert found["tile"]["starts"] == [0x400, 0x420, 0x440, 0x460]
+    assert [f["stored"] for f in found["fields"]] == [0x40, 1, 64, 0, 1]
+    along_mn = described(
+        capsys, "128x64", "--descriptor", "tcgen05", "--major", "mn", "--swizzle", "64B"
+    )
+    assert along_mn["tile"]["starts"] == [0, 4096, 8192, 12288]
+    assert along_mn["value"] == "0x8000408000200000"
+
+
+def test_a_descriptor_is_read_back(capsys: pytest.CaptureFixture[str]) -> None:
+    found = described(capsys, "0x4000004000010040", "--descriptor", "wgmma")
+    values = {f["name"]: f["value"] for f in found["fields"]}
+    assert values == {
+        "start address": 0x400,
+        "leading byte offset": 16,
+        "stride byte offset": 1024,
+        "base offset": 0,
+        "swizzle": "128B",
+    }
+    assert found["tile"] is None
+
+
+def test_instruction_descriptors(capsys: pytest.CaptureFixture[str]) -> None:
+    question = ("128x256", "--descriptor", "kind::f16", "--dtype", "bf16", "--acc", "f32")
+    assert text(capsys, *question).startswith("kind::f16  0x08400490\n")
+    mixed = described(
+        capsys, "64x8", "--descriptor", "kind::f8f6f4", "--dtype", "e5m2.e2m1", "--major", "mn.k",
+        "--field", "negate b=yes",
+    )  # fmt: skip
+    assert (
+        int(mixed["value"], 16) == 1 << 4 | 1 << 7 | 5 << 10 | 1 << 14 | 1 << 15 | 1 << 17 | 4 << 24
+    )
+    again = described(capsys, mixed["value"], "--descriptor", "kind::f8f6f4")
+    assert again["fields"] == mixed["fields"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (("128x64", "--descriptor", "wgmm"), ["did you mean 'wgmma'", "kind::mxf4nvf4"]),
+        (("128x60", "--descriptor", "wgmma", "--swizzle", "128B"), ["k is 60, no multiple of 64"]),
+        (("128", "--descriptor", "wgmma"), ["not ROWSxK", "0x"]),
+        (("128x64", "--descriptor", "wgmma", "--swizzle", "3,3,3"), ["no swizzle B,M,S", "128B"]),
+        (("128x64", "--descriptor", "wgmma", "--dtype", "e4m3", "--major", "mn"), ["along k"]),
+        (("128x64", "--descriptor", "wgmma", "--field", "size=1"), ["no field size"]),
+        (("128x64", "--descriptor", "wgmma", "--field", "size"), ["not NAME=VALUE"]),
+        (("0x1", "--descriptor", "wgmma", "--major", "k"), ["--major says nothing"]),
+        (("0x1", "--descriptor", "tcgen05"), ["version, cannot be 0"]),
+        (("0x08400490", "--descriptor", "kind::tf32"), ["a type, cannot be 1"]),
+        (("128x256", "--descriptor", "kind::f16", "--address", "0"), ["about a tile"]),
+        (("128x64", "--major", "k"), ["--major says nothing about this question"]),
+    ],
+)
+def test_descriptors_that_cannot_be(
+    arguments: tuple[str, ...], words: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    message = refusal(capsys, *arguments)
+    for word in words:
+        assert word in message

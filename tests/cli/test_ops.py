@@ -3,16 +3,20 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ptxlab.cli.main import main
 from ptxlab.emulator.operation import STEPS
-from ptxlab.fragments import support
-from ptxlab.fragments.specimen import collection, program
-from ptxlab.isa import INSTRUCTIONS, LDMATRIX, STMATRIX, WMMA_MOVES
-from ptxlab.isa.entry import ENTRIES, Form
+from ptxlab.fragments import receipts, support
+from ptxlab.fragments.specimen import program
+from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, STMATRIX, WMMA_MOVES
+from ptxlab.isa.entry import ENTRIES, FAMILIES, Form
+from ptxlab.isa.tcgen05 import TCGEN05
+from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.isa.wgmma import WGMMA, WGMMA_ORDER
 from ptxlab.toolchain import link_ptx
 
 
@@ -28,12 +32,13 @@ def test_every_instruction_of_every_table_is_listed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = ops(capsys)
-    tables: list[Form] = [*INSTRUCTIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX]
-    names = [one["instruction"] for one in found]
-    assert Counter(names) == Counter(
-        [form.name for form in tables] + ["movmatrix.sync.aligned.m8n8.trans.b16"]
-    )
-    assert all(one["emulated"] for one in found)
+    warp: list[Form] = [*INSTRUCTIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX]
+    others: list[Form] = [*WGMMA, *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES]
+    names = Counter(one["instruction"] for one in found)
+    assert names == Counter(form.name for form in (*warp, *others))
+    assert len({(one["instruction"], one["variant"]) for one in found}) == len(found)
+    emulated = {one["instruction"] for one in found if one["emulated"]}
+    assert emulated == {form.name for form in warp}
     assert set(found[0]) >= {
         "instruction",
         "family",
@@ -60,7 +65,10 @@ def test_target_version_and_family_filter(capsys: pytest.CaptureFixture[str]) ->
     assert both == ops(capsys, "--family", "mma", "--arch", "sm_75")
 
 
-def test_the_text_counts_what_it_lists(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_text_counts_what_it_lists(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(receipts, "FOLDER", tmp_path)
     assert main(["ops", "--family", "ldmatrix", "--arch", "sm_80"]) == 0
     lines = capsys.readouterr().out.splitlines()
     assert lines[0] == "ldmatrix  6 instructions"
@@ -77,10 +85,23 @@ def test_what_the_emulator_lacks_is_found_by_asking_it(monkeypatch: pytest.Monke
     assert kept == {entry.name for entry in some if entry.family != "ldmatrix"}
 
 
-def test_every_generated_program_assembles() -> None:
-    """All of them, in one module, for the newest target, which has every instruction."""
-    link_ptx(collection(ENTRIES, "sm_120a"), arch="sm_120a")
-    link_ptx(program(ENTRIES[0], "sm_80"), arch="sm_80")
+@pytest.mark.parametrize("family", FAMILIES)
+def test_a_generated_program_of_each_family_assembles(family: str) -> None:
+    entry = next(entry for entry in ENTRIES if entry.family == family)
+    target = entry.targets[-1]
+    link_ptx(program(entry, target), arch=target)
+
+
+def test_the_text_folds_what_differs_by_n_and_by_where_a_lies(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    assert main(["ops", "--family", "wgmma"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "wgmma  1092 instructions"
+    (bf16,) = (line for line in lines if "bf16" in line)
+    assert bf16.startswith("  wgmma.mma_async.sync.aligned.m64nNk16.f32.bf16.bf16 ")
+    assert bf16.endswith("n 8 to 256 in steps of 8; A in registers or shared memory")
+    assert lines[-1].startswith("1092 instructions, 0 run on the emulator")
 
 
 @pytest.mark.parametrize(

@@ -109,3 +109,58 @@ def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(
 def test_wrong_words(words: list[str], message: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["fragments", *words]) == 2
     assert message in capsys.readouterr().err
+
+
+# ---- a warpgroup, and Tensor Memory ----
+
+WGMMA = ("--op", "wgmma.m64n16k16", "--dtype", "bf16")
+
+
+def test_a_trace_leads_into_shared_memory(capsys: pytest.CaptureFixture[str]) -> None:
+    """Thread 4 g + q of warp 1 has row 19 of A; line 9 of B is the second of its second eight."""
+    lines = ask(capsys, *WGMMA, "--trace", "19,9").splitlines()
+    assert lines[2] == "D[19,9] = D[19,9] + the sum of the products"
+    assert lines[4] == "D[19,9]  thread 44 d5"
+    assert lines[-1].split("  ")[-1].strip() == "start + SBO + LBO + 30"
+    assert lines[-1].startswith("A[19,15]  thread 47 a2[31:16]")
+    inside = ask(capsys, "--op", "wgmma.m64n16k16.ss", "--dtype", "bf16", "--trace", "19,9")
+    assert inside.splitlines()[-1].startswith("A[19,15]  start + 2 SBO + LBO + 62 ")
+    found = ask_json(capsys, *WGMMA, "--trace", "19,9")
+    last = found["matrices"][0]["terms"][-1]
+    assert last["a"] == [{"lane": 47, "register": 2, "low_bit": 16, "high_bit": 31}]
+    assert last["b"] == [[{"line": 9, "unit": 1, "low_bit": 112, "high_bit": 127}]]
+
+
+def test_threads_of_a_warpgroup(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ask(capsys, *WGMMA, "--register", "a2", "--lane", "77").splitlines()
+    assert lines[-1].split() == ["77", "35,10", "35,11"]
+    text = ask(capsys, *WGMMA, "--formula")
+    assert "  thread   = (col >> 1 & 3) + 4 * (row & 7) + 32 * (row >> 4)\n" in text
+    assert "true for every thread" in text
+    names: dict[str, Any] = {}
+    exec(ask(capsys, "--op", "wgmma.m64n24k16", "--dtype", "bf16", "--code", "python"), names)
+    assert names["d_place"](35, 18) == (77, 8, 0)
+    assert names["d_element"](77, 8, 0) == (35, 18)
+    assert "cvt.rn.bf16x2.f32 a3, d0_7, d0_6;" in ask(capsys, *WGMMA, "--moves")
+    assert main(["fragments", *WGMMA, "--lane", "128"]) == 2
+    assert "no thread 128" in capsys.readouterr().err
+
+
+def test_layouts_that_nothing_runs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
+    text = ask(capsys, *WGMMA, "--lane", "100")
+    assert "unverified on hardware; nothing was run" in text
+    assert "   100  49,0..1  57,0..1  49,8..9  57,8..9\n" in text
+    found = ask_json(capsys, "--op", "wgmma.m64n256k16.ss", "--dtype", "bf16")
+    assert (found["variant"], found["device"]) == ("ss", None)
+    assert found["operands"]["D"]["registers"] == 128
+    memory = ask(capsys, "--op", "tcgen05.ld.16x256b.x2", "--lane", "5")
+    assert "   5  1,2  1,3  9,2  9,3  1,10  1,11  9,10  9,11\n" in memory
+
+
+@pytest.mark.parametrize(("drawn", "most"), [("svg", 200_000), ("csv", 420_000), ("html", 500_000)])
+def test_the_largest_is_drawn_small(
+    drawn: str, most: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for op in ("wgmma.m64n256k16", "wgmma.m64n256k16.ss"):
+        text = ask(capsys, "--op", op, "--dtype", "bf16", "--format", drawn)
+        assert 10_000 < len(text) < most

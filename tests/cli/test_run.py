@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any
 
@@ -8,8 +9,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.cli.launching import merged
 from ptxlab.cli.main import main
-from ptxlab.cli.run import merged
+from ptxlab.cli.run import EXAMPLE
 from ptxlab.device.opening import open_device
 from ptxlab.errors import DeviceUnavailable
 
@@ -320,3 +322,234 @@ def test_what_a_program_prints_reaches_the_user(
     captured = capfd.readouterr()
     assert json.loads(captured.out)["schema"] == "ptxlab.run/1"
     assert captured.err == "lane 0\nlane 1\n"
+
+
+# ---- what becomes of the result -------------------------------------------------------------
+
+
+def test_a_right_expectation(saxpy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", saxpy, "--expect", "y = a * x + y", "--expect", "x=arange(50,f32)"]) == 0
+    out = capsys.readouterr().out
+    assert "\n\ny is right: a * x + y exactly, largest error 0\n" in out
+    assert out.endswith("\n\nx is right: arange(50,f32) exactly, largest error 0\n")
+
+
+def test_a_wrong_expectation_shows_its_first_differences(
+    saxpy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["run", saxpy, "--arg", "x=arange(5x10,f32)", "--arg", "y=ones(5x10,f32)"]
+    expectation = "y=a*x + y + where(x.astype(s32) % 7 == 3, 0.5, 0)"
+    assert main([*words, "--expect", expectation]) == 1
+    verdict = capsys.readouterr().out.split("\n\n")[-1].splitlines()
+    assert verdict[0].startswith("y is wrong: 7 of 50 elements are not a*x + y")
+    assert verdict[0].endswith("exactly, largest error 0.5")
+    assert verdict[1:3] == ["  y[0,3] is 7, not 7.5", "  y[1,0] is 21, not 21.5"]
+    assert len(verdict) == 6
+    assert main([*words, "--expect", expectation, "--tolerance", "0,0.5"]) == 0
+    assert "within rtol 0, atol 0.5" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("value", "expected", "tolerance", "status"),
+    [
+        ("ones(2,f32)", "out=where(arange(2) == 0, 7 * 1.401298464324817e-45, 1)", "0", 0),
+        ("ones(2,f32)", "out=@{folder}/nan.npy", "0", 1),
+        ("@{folder}/nan.npy", "out=where(arange(2) == 0, 7 * 1.401298464324817e-45, out)", "0", 0),
+        ("@{folder}/nan.npy", "out=where(arange(2) == 0, 7 * 1.401298464324817e-45, 1)", "9,9", 1),
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 8, 0)", "0,0.5", 1),
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 8, 0)", "0,1", 0),
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 6.5, 0)", "0.1", 0),
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 6.5, 0)", "0.05", 1),
+    ],
+)
+def test_what_counts_as_right(
+    value: str,
+    expected: str,
+    tolerance: str,
+    status: int,
+    saxpy: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    np.save(tmp_path / "nan.npy", np.array([0, np.nan], np.float32))
+    value, expected = value.format(folder=tmp_path), expected.format(folder=tmp_path)
+    words = ["--kernel", "fill", "--block", "1", "--arg", f"out={value}", "--expect", expected]
+    assert main(["run", saxpy, *words, "--tolerance", tolerance, "--json"]) == status
+    (found,) = json.loads(capsys.readouterr().out)["expectations"]
+    assert (found["wrong"] == 0) == (status == 0)
+
+
+def test_json_of_a_wrong_expectation(saxpy: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["run", saxpy, "--expect", "y=x", "--json"]) == 1
+    result = json.loads(capsys.readouterr().out)
+    assert result["passed"] is False
+    (found,) = result["expectations"]
+    assert (found["wrong"], found["largest_error"]) == (50, 50.0)
+    assert found["differences"][1] == {"index": [1], "value": 3.0, "expected": 1.0}
+    assert main(["run", saxpy, "--json"]) == 0
+    assert json.loads(capsys.readouterr().out)["passed"] is None
+
+
+def test_an_archive_holds_all_arrays_or_those_named(
+    saxpy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    whole, part = tmp_path / "whole.npz", tmp_path / "part=1.npz"
+    run_json(capsys, saxpy, "--save", str(whole).replace("=", "-"), "--save", f"y={part}")
+    with np.load(whole) as found:
+        assert sorted(found) == ["x", "y"]
+        assert found["y"].tolist() == [2.0 * i + 1 for i in range(50)]
+    with np.load(part) as found:
+        assert list(found) == ["y"]
+    before = whole.read_bytes()
+    run_json(capsys, saxpy, "--save", str(whole))
+    assert whole.read_bytes() == before, "the same arrays are the same bytes"
+
+
+def test_nothing_is_saved_of_a_launch_that_failed(
+    saxpy: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    words = ["--device", "emulator", "--arg", "y=ones(8,f32)", "--save", f"y={tmp_path / 'y.npy'}"]
+    assert main(["run", saxpy, *words]) == 4
+    assert sorted(path.name for path in tmp_path.iterdir()) == ["saxpy.ptx"]
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--expect", "z=1"], 2, "--expect z: no array argument"),
+        (["--expect", "n=1"], 2, "--expect n: no array argument"),
+        (["--expect", "y"], 2, "'y' is not NAME=@FILE or NAME=EXPRESSION"),
+        (["--expect", "y=x[:3]"], 2, "its shape is 3, y is 50"),
+        (["--expect", "y=a*z"], 2, "there is no 'z'"),
+        (["--expect", "y=open(x)"], 2, "there is no open()"),
+        (["--expect", "y=@none.npy"], 2, "cannot read none.npy"),
+        (["--expect", "y=9**99"], 2, "it is object"),
+        (["--tolerance", "much"], 2, "'much' is not RTOL or RTOL,ATOL"),
+        (["--tolerance", "1,2,3"], 2, "'1,2,3' is not RTOL"),
+        (["--tolerance", "nan"], 2, "'nan' is not RTOL"),
+        (["--save", "y.npy"], 2, "'y.npy' is not NAME=FILE.npy"),
+        (["--timeout", "soon"], 2, "'soon' is not a time in seconds"),
+        (["--cluster", "2", "--grid", "3"], 2, "is not a multiple of cluster (2, 1, 1)"),
+        (["--cluster", "2", "--device", "emulator"], 4, "clusters are not emulated"),
+        (["--time", "--device", "emulator"], 2, "--time measures a GPU"),
+    ],
+)
+def test_what_is_wrong_with_the_rest_is_said(
+    words: list[str], status: int, message: str, saxpy: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["run", saxpy, *words]) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+# ---- CUDA C ---------------------------------------------------------------------------------
+
+HEADERS = """\
+#include "mine.cuh"
+#include <cuda_fp16.h>
+#include <cuda_bf16.h>
+#include <mma.h>
+#include <cuda/barrier>
+#include <cuda/pipeline>
+extern "C" __global__ void tile(const half* a, const half* b, float* d, float* late) {
+    using namespace nvcuda;
+    __shared__ float stage[32];
+    auto pipe = cuda::make_pipeline();
+    pipe.producer_acquire();
+    cuda::memcpy_async(&stage[threadIdx.x], late + threadIdx.x, sizeof(float), pipe);
+    pipe.producer_commit();
+    cuda::pipeline_consumer_wait_prior<0>(pipe);
+    __syncthreads();
+    late[threadIdx.x] = stage[31 - threadIdx.x] * FACTOR * MINE;
+    wmma::fragment<wmma::matrix_a, 16, 16, 16, half, wmma::row_major> left;
+    wmma::fragment<wmma::matrix_b, 16, 16, 16, half, wmma::row_major> right;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> sum;
+    wmma::fill_fragment(sum, 0.0f);
+    wmma::load_matrix_sync(left, a, 16);
+    wmma::load_matrix_sync(right, b, 16);
+    wmma::mma_sync(sum, left, right, sum);
+    wmma::store_matrix_sync(d, sum, 16, wmma::mem_row_major);
+}
+"""
+
+
+def test_headers_of_cuda_need_no_toolkit(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file, folder = tmp_path / "tile.cu", tmp_path / "include"
+    file.write_text(HEADERS)
+    folder.mkdir()
+    (folder / "mine.cuh").write_text("#define MINE 2\n")
+    words = ["run", str(file), "--arch", "sm_80", "--block", "32", "--arg", "a=randn(16x16,f16)"]
+    words += ["--arg", "b=randn(16x16,f16)", "--arg", "d=zeros(16x16,f32)"]
+    words += ["--arg", "late=arange(32,f32)", "--expect", "late=late[::-1] * 6"]
+    words += [
+        "--expect",
+        "d=a.astype(f32) @ b.astype(f32)",
+        "--tolerance",
+        "0,1e-4",
+        "-D",
+        "FACTOR=3",
+    ]
+    assert main(words) == 4
+    assert "mine.cuh" in capsys.readouterr().err
+    words += ["-I", str(folder)]
+    assert main(words) == 0, capsys.readouterr().err
+
+
+def test_the_standard_of_cuda_c(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "auto.cu"
+    file.write_text('template <auto N> struct X {};\nextern "C" __global__ void k() { X<3> x; }\n')
+    words = ["run", str(file), "--device", "emulator", "--block", "1"]
+    assert main([*words, "--std", "c++17"]) == 0
+    assert main([*words, "--std", "c++14"]) == 4
+    assert "auto.cu:1:" in capsys.readouterr().err
+    assert main([*words, "--std", "c++97"]) == 4
+    assert "NVRTC rejected" in capsys.readouterr().err
+
+
+# ---- time -----------------------------------------------------------------------------------
+
+SPINS = """\
+.version 7.0
+.target sm_75
+.address_size 64
+.visible .entry spins(.param .u64 flag)
+.reqntid 32
+{
+    .reg .pred  waiting;
+    .reg .b32   value;
+    .reg .b64   p;
+
+    ld.param.u64            p, [flag];
+again:
+    ld.volatile.global.u32  value, [p];
+    setp.eq.u32             waiting, value, 0;
+    @waiting bra            again;
+    ret;
+}
+"""
+
+
+def test_an_endless_loop_ends_and_names_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "spins.ptx"
+    file.write_text(SPINS)
+    words = ["run", str(file), "--device", "emulator", "--timeout", "0.2", "--arg"]
+    assert main([*words, "flag=zeros(1,u32)"]) == 4
+    out, err = capsys.readouterr()
+    line = SPINS.splitlines().index("again:") + 2
+    assert out == ""
+    assert err.startswith(f"{file}:{line}:")
+    assert "not at its end after 0.2 s: 32 threads run here" in err
+    assert "--timeout" in err
+    assert main([*words, "flag=ones(1,u32)"]) == 0, "the block is the kernel's own .reqntid"
+
+
+def test_the_example_of_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    first, second, *_ = EXAMPLE.partition("example:\n")[2].replace("\\\n", "").splitlines()
+    assert main(shlex.split(first)[1:]) == 0
+    assert main(shlex.split(second)[1:]) == 0
+    assert "d is right: d + a.astype(f32) @ b.astype(f32)" in capsys.readouterr().out

@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+import argparse
 import math
+import random
+import re
 from pathlib import Path
 from typing import Any
 
@@ -8,6 +11,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.cli.launch_options import dimensions
 from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read, split
 from ptxlab.errors import PtxlabError
 
@@ -57,7 +61,7 @@ def test_every_type_can_be_filled(name: str) -> None:
     counted = array(f"arange(2x3x4,{name})")
     assert counted.array.dtype == dtype
     assert counted.dtype == name
-    assert [int(x) for x in counted.array.ravel()] == list(range(24))
+    assert np.array_equal(counted.array.ravel(), np.arange(24).astype(dtype))
     assert counted.array.shape == (2, 3, 4)
     assert np.array_equal(array(f"eye(2x3,{name})").array, np.array([[1, 0, 0], [0, 1, 0]], dtype))
 
@@ -95,9 +99,92 @@ def test_files_come_back_to_the_bit(tmp_path: Path) -> None:
         read("A", text, SEED)
 
 
+def test_an_archive_gives_the_array_that_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "all.npz"
+    one, two = np.arange(3, dtype=np.int32), np.array([1.5, -2], ml_dtypes.bfloat16)
+    np.savez(path, one=one, two=two)
+    assert array(f"@{path}:one").array.tolist() == [0, 1, 2]
+    assert array(f"@{path}:two:bf16").array.tobytes() == two.tobytes()
+    for text, why in (
+        (f"@{path}", "holds one, two; say @.*npz:NAME"),
+        (f"@{path}:oen", "has no 'oen', it holds one, two; did you mean 'one'"),
+        (f"@{path}:two", r"say how to read it, as @.*npz:two:bf16"),
+        (f"@{tmp_path / 'none.npz'}:one", "No such file"),
+    ):
+        with pytest.raises(PtxlabError, match=why):
+            read("A", text, SEED)
+    np.savez(path, only=one)
+    assert array(f"@{path}").array.tolist() == [0, 1, 2]
+
+
+def test_bytes_of_eight_bit_floats_are_those_of_ml_dtypes() -> None:
+    for name, dtype in (("e4m3", ml_dtypes.float8_e4m3fn), ("e5m2", ml_dtypes.float8_e5m2)):
+        expected = np.random.default_rng(5).standard_normal(256).astype(dtype)
+        assert array(f"randn(256,{name},seed=5)").array.tobytes() == expected.tobytes()
+
+
+DAMAGE = 200
+
+
+def test_damaged_files_are_refused_and_nothing_else(tmp_path: Path) -> None:
+    """Flip and cut the bytes of both kinds of file: an array or one clear error comes of it."""
+    choose = random.Random(3)
+    path = tmp_path / "x.npy"
+    np.savez(tmp_path / "x.npz", x=np.arange(40.0))
+    np.save(path, np.arange(40.0))
+    refused = 0
+    for name in ("x.npy", "x.npz"):
+        whole = (tmp_path / name).read_bytes()
+        for _ in range(DAMAGE):
+            data = bytearray(whole[: choose.choice([len(whole), choose.randrange(len(whole))])])
+            for _ in range(choose.randrange(4)):
+                if data:
+                    data[choose.randrange(min(len(data), 150))] = choose.randrange(256)
+            (tmp_path / name).write_bytes(data)
+            try:
+                array(f"@{tmp_path / name}")
+            except PtxlabError:
+                refused += 1
+    assert DAMAGE / 2 < refused < 2 * DAMAGE
+
+
+WORDS = (
+    "zeros", "randn", "eye", "arange", "(", ")", ",", "x", "seed=", "f32", "e4m3", "b128", "0", "-1",
+    "7", "99999999999999999999", "1e400", "nan", "0x", "@", ":", "=", " ", "é", "\0", "9" * 5000,
+)  # fmt: skip
+
+
+def test_any_text_is_a_value_or_an_error() -> None:
+    choose = random.Random(4)
+    values = 0
+    for _ in range(3000):
+        text = "".join(choose.choices(WORDS, k=choose.randint(1, 7)))
+        try:
+            read(*split(f"A={text}"), SEED)
+            values += 1
+        except PtxlabError:
+            continue
+    assert values > 100
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["32", "2,3", "1,1,1", "0", "", "1,2,3,4", "-1", "1.5", "³", "9" * 5000, "1,,2", " 1", "0x10"],
+)
+def test_sizes_of_a_launch(text: str) -> None:
+    right = re.fullmatch(r"0*[1-9][0-9]{0,17}(,0*[1-9][0-9]{0,17}){0,2}", text)
+    try:
+        assert dimensions(text) == tuple(map(int, text.split(",")))
+        assert right
+    except argparse.ArgumentTypeError:
+        assert not right
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
+        ("zeros(99999999x99999999,f32)", "this machine has"),
+        ("randn(1000000x1000000,bf16)", "this machine has"),
         ("zeroes(3,f32)", r"no zeroes\(\).*did you mean 'zeros'"),
         ("zeros(3,float32)", "no array type 'float32'"),
         ("zeros(3,bf61)", "no array type 'bf61'.*did you mean 'bf16'"),

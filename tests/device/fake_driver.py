@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from cuda.bindings import driver as real
@@ -31,15 +32,26 @@ class LaunchConfig:
         object.__setattr__(self, name, value)
 
 
+class Function(str):
+    """A kernel in a graph, whose handle is not 0."""
+
+    def __int__(self) -> int:
+        return 1
+
+
 class FakeDriver:
     """Stands in for the module ``cuda.bindings.driver``.
 
     ``fail`` makes a function return an error code; ``on_launch`` plays the kernel and is given the
-    pointers of ``kernelParams``.
+    pointers of ``kernelParams``. Launches in a stream that is being captured are played when the graph
+    is launched; ``graphs`` holds the (kernel, pointers) of each. A kernel in ``unnamed`` has no
+    function in a graph's nodes, as one that a library loaded.
     """
 
     CUdevice_attribute = real.CUdevice_attribute
     CUfunction_attribute = real.CUfunction_attribute
+    CUgraphNodeType = real.CUgraphNodeType
+    CUstreamCaptureMode = real.CUstreamCaptureMode
     CUlaunchAttribute = real.CUlaunchAttribute
     CUlaunchAttributeID = real.CUlaunchAttributeID
     CUlaunchConfig = LaunchConfig
@@ -56,6 +68,9 @@ class FakeDriver:
         self.memory: dict[int, Any] = {}
         self.images: list[bytes] = []
         self.kernels_in_cubin: dict[str, list[tuple[int, int]]] = {}
+        self.capturing: list[tuple[str, Any]] | None = None
+        self.graphs: dict[str, list[tuple[str, Any]]] = {}
+        self.unnamed: set[str] = set()
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
         if not name.startswith("cu"):
@@ -96,7 +111,19 @@ class FakeDriver:
             int(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR): self.capability[0],
             int(names.CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR): self.capability[1],
             int(names.CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN): 232448,
+            int(names.CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT): 132,
+            int(names.CU_DEVICE_ATTRIBUTE_CLOCK_RATE): 1980_000,
+            int(names.CU_DEVICE_ATTRIBUTE_L2_CACHE_SIZE): 1024,
         }[int(attribute)]
+
+    def _cuDeviceGetPCIBusId(self, length: int, device: int) -> bytes:
+        return b"0000:0F:00.0\0\0"
+
+    def _cuDeviceTotalMem(self, device: int) -> int:
+        return 1 << 34
+
+    def _cuMemGetInfo(self) -> tuple[int, int]:
+        return 1 << 33, 1 << 34
 
     def _cuDevicePrimaryCtxRetain(self, device: int) -> str:
         return "context"
@@ -119,6 +146,21 @@ class FakeDriver:
     def _cuMemFree(self, address: int) -> tuple[()]:
         del self.memory[address]
         return ()
+
+    def _cuMemAllocManaged(self, nbytes: int, flags: int) -> int:
+        assert flags == 1, "CU_MEM_ATTACH_GLOBAL"
+        return self._cuMemAlloc(nbytes)
+
+    def _cuMemHostAlloc(self, nbytes: int, flags: int) -> int:
+        assert flags == 2, "CU_MEMHOSTALLOC_DEVICEMAP"
+        return self._cuMemAlloc(nbytes)
+
+    def _cuMemHostGetDevicePointer(self, address: int, flags: int) -> int:
+        assert address in self.memory
+        return address
+
+    def _cuMemFreeHost(self, address: int) -> tuple[()]:
+        return self._cuMemFree(address)
 
     def _cuMemcpyHtoDAsync(self, to: int, source: int, nbytes: int, stream: Any) -> tuple[()]:
         ctypes.memmove(to, source, nbytes)
@@ -155,9 +197,53 @@ class FakeDriver:
         return (real.CUresult.CUDA_SUCCESS, *found[index])
 
     def _cuLaunchKernel(self, *args: Any) -> tuple[()]:
-        self.on_launch(args[9])
+        self._play(args[0], args[9])
         return ()
 
     def _cuLaunchKernelEx(self, config: Any, *args: Any) -> tuple[()]:
-        self.on_launch(args[1])
+        self._play(args[0], args[1])
         return ()
+
+    def _play(self, function: str, pointers: Any) -> None:
+        if self.capturing is None:
+            self.on_launch(pointers)
+        else:
+            self.capturing.append((function, pointers))
+
+    def _cuStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[()]:
+        assert isinstance(mode, real.CUstreamCaptureMode)
+        assert self.capturing is None
+        self.capturing = []
+        return ()
+
+    def _cuStreamEndCapture(self, stream: Any) -> str:
+        assert self.capturing is not None
+        name = f"graph {len(self.graphs)}"
+        self.graphs[name], self.capturing = self.capturing, None
+        return name
+
+    def _cuGraphInstantiate(self, graph: str, flags: int) -> str:
+        return f"runnable {graph}"
+
+    def _cuGraphLaunch(self, runnable: str, stream: Any) -> tuple[()]:
+        for _, pointers in self.graphs[runnable.removeprefix("runnable ")]:
+            self.on_launch(pointers)
+        return ()
+
+    def _cuGraphGetNodes(self, graph: str, count: int) -> tuple[list[Any], int]:
+        launches = self.graphs[graph]
+        nodes = [*(name for name, _ in launches), "a memset"]
+        return nodes[:count], len(nodes)
+
+    def _cuGraphNodeGetType(self, node: str) -> Any:
+        kinds = real.CUgraphNodeType
+        memset = node == "a memset"
+        return kinds.CU_GRAPH_NODE_TYPE_MEMSET if memset else kinds.CU_GRAPH_NODE_TYPE_KERNEL
+
+    def _cuGraphKernelNodeGetParams(self, node: str) -> Any:
+        if node in self.unnamed:
+            return SimpleNamespace(func=0, kern=node)
+        return SimpleNamespace(func=Function(node), kern=None)
+
+    def _cuKernelGetName(self, kernel: str) -> bytes:
+        return kernel.encode()

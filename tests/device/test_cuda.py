@@ -12,7 +12,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.device import cuda
+from ptxlab.device import cuda_driver
 from ptxlab.device.cuda import CudaDevice, target_of
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Buffer
@@ -38,7 +38,7 @@ PTX = """.version 8.0
 
 
 def install(monkeypatch: pytest.MonkeyPatch, driver: Any) -> Any:
-    monkeypatch.setattr(cuda, "_find_driver", lambda: (driver, ""))
+    monkeypatch.setattr(cuda_driver, "_find_driver", lambda: (driver, ""))
     return driver
 
 
@@ -287,6 +287,38 @@ def test_large_clusters_are_allowed(gpu: CudaDevice, driver: Any, size: int, ask
     assert len(driver.named("cuFuncSetAttribute")) == asked
     with pytest.raises(PtxlabError, match="not a multiple"):
         kernel.launch(size - 1, 1, [0, 0, 0.0, 0])
+
+
+def test_a_launch_in_clusters_describes_them(gpu: CudaDevice, driver: Any) -> None:
+    kernel = gpu.load(PTX.replace("sm_80", "sm_90")).kernel()
+    kernel.launch((32, 6), 64, [0, 0, 0.0, 0], shared=48, cluster=(16, 2))
+    ((config, function, _, extra),) = driver.named("cuLaunchKernelEx")
+    assert (config.gridDimX, config.gridDimY, config.gridDimZ) == (32, 6, 1), "in CTAs"
+    assert (config.blockDimX, config.blockDimY, config.blockDimZ) == (64, 1, 1)
+    assert (config.sharedMemBytes, config.hStream, config.numAttrs) == (48, "stream", 1)
+    (attribute,) = config.attrs
+    assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION"
+    size = attribute.value.clusterDim
+    assert (size.x, size.y, size.z) == (16, 2, 1)
+    assert (function, extra) == ("module 1 k", 0)
+    assert driver.named("cuFuncSetAttribute")[-1][2] == 1, "more than 8 CTAs need consent"
+    assert driver.named("cuLaunchKernel") == []
+    for cluster, words in (((3,), "not a multiple"), ((64,), "it can be 1 to 32")):
+        with pytest.raises(PtxlabError, match=words):
+            kernel.launch((32, 6), 64, [0, 0, 0.0, 0], cluster=cluster)
+
+
+def test_a_kernel_with_clusters_of_its_own_has_no_others(gpu: CudaDevice) -> None:
+    text = PTX.replace("sm_80", "sm_90").replace(")\n{", ")\n.reqnctapercluster 2, 1, 1\n{")
+    kernel = gpu.load(text).kernel()
+    kernel.launch(4, 1, [0, 0, 0.0, 0], cluster=2)
+    with pytest.raises(PtxlabError, match="runs in clusters of"):
+        kernel.launch(4, 1, [0, 0, 0.0, 0], cluster=4)
+    with open_device("emulator") as emulator:
+        for more, cluster in ((text, None), (PTX, 2)):
+            with pytest.raises(Unsupported, match="clusters are not emulated"):
+                emulator.load(more).kernel().launch(4, 1, [0, 0, 0.0, 0], cluster=cluster)
+        emulator.load(PTX).kernel().launch(4, 1, [0, 0, 0.0, 0], cluster=1)
 
 
 @pytest.mark.parametrize(

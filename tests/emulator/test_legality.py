@@ -12,14 +12,15 @@ from ptxlab.emulator.operation import STEPS
 from ptxlab.emulator.preparation import prepare
 from ptxlab.emulator.refused import REFUSED, reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.fragments.specimen import collection, statement
 from ptxlab.isa import TARGETS
+from ptxlab.isa.entry import ENTRIES
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, needs
 from ptxlab.syntax import parse
 
 LINE = 8
-CERTIFY = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "certify.py"))
-"""The script that asks an assembler about every matrix form: it has a statement for each."""
+VERSIONS = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "certify.py"))["VERSIONS"]
 
 
 def kernel(instruction: str, version: str = "9.1") -> str:
@@ -108,19 +109,18 @@ def test_a_version_older_than_an_instruction(instruction: str, old: str, new: st
 def test_a_version_older_than_a_matrix_form() -> None:
     """Each loads at the version its table gives, and not at the one before."""
     refused = 0
-    for name, line in CERTIFY["statements"]().items():
-        targets, (major, minor) = CERTIFY["requirements"]()[name]
-        target = next(t for t in TARGETS.values() if any(map(t.runs, targets)))
-        module = CERTIFY["module"]
-        prepare(parse(module([line], target.name, f"{major}.{minor}")), target)
-        for before in [v for v in CERTIFY["VERSIONS"] if v < (major, minor)][-1:]:
-            text = module([line], target.name, "{}.{}".format(*before))
+    for entry in ENTRIES:
+        if reason(entry.name) is not None:
+            continue
+        target = TARGETS[entry.targets[0]]
+        prepare(parse(collection([entry], target.name, entry.minimum_ptx)), target)
+        for before in [v for v in VERSIONS if v < entry.minimum_ptx][-1:]:
             with pytest.raises(PtxSyntaxError, match="is newer than the module's") as caught:
-                prepare(parse(text), target)
-            assert caught.value.message.startswith(name)
-            assert caught.value.hint == f"write .version {major}.{minor} or newer"
+                prepare(parse(collection([entry], target.name, before)), target)
+            assert caught.value.message.startswith(entry.name)
+            assert caught.value.hint == "write .version {}.{} or newer".format(*entry.minimum_ptx)
             assert caught.value.location is not None
-            assert caught.value.location.text == line
+            assert caught.value.location.text.strip() == statement(entry)
             refused += 1
     assert refused > 500
 

@@ -16,7 +16,8 @@ from ptxlab.emulator import grid
 from ptxlab.emulator.lanes import Lanes
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.run import Operands, launch
+from ptxlab.gemm.run import launch
+from ptxlab.gemm.storage import Operands
 from ptxlab.isa.types import TYPES
 
 Array = npt.NDArray[Any]
@@ -83,7 +84,8 @@ def test_products_do_not_depend_on_the_wave(
     algorithm = ALGORITHMS[name]
     dtype, acc = algorithm.types[0]
     problem = Problem(150, 140, 40, dtype, acc)
-    a, b = (emulator.upload(matrix) for matrix in problem.inputs())
+    inputs = problem.inputs()
+    a, b = emulator.upload(inputs.a), emulator.upload(inputs.b)
     found = []
     for threads in (256, 4096, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)

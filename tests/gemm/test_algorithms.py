@@ -1,105 +1,158 @@
-"""The table of algorithms, certified by the compilers: every type, every target, several tiles."""
+"""The table of algorithms, certified by the compilers: every layout, epilogue, target, several tiles."""
 
 from __future__ import annotations
 
 import re
 
+import numpy as np
 import pytest
 
 from ptxlab import resources
-from ptxlab.errors import PtxlabError, ToolchainError
-from ptxlab.gemm import ALGORITHMS, Tile, find_algorithm
+from ptxlab.device.protocol import Device
+from ptxlab.errors import PtxlabError
+from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algorithm, run
+from ptxlab.gemm.problem import memory_type
+from ptxlab.isa.targets import TARGETS
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
 
-CASES = [(name, *types) for name, algorithm in ALGORITHMS.items() for types in algorithm.types]
+CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 
-def resources_of(name: str, tile: Tile, dtype: str, acc: str, arch: str) -> Resources:
-    algorithm = ALGORITHMS[name]
+def resources_of(algorithm: Algorithm, problem: Problem, tile: Tile, arch: str) -> Resources:
     file = resources.path(algorithm.file)
-    options = algorithm.options(tile, dtype, acc)
-    ptx = compile_cuda(file.read_text(), path=str(file), arch="sm_80", options=options)
-    return link_ptx(ptx, arch=arch).kernels[algorithm.entry]
+    text = file.read_text()
+    if file.suffix == ".cu":
+        options = algorithm.options(problem, tile)
+        text = compile_cuda(text, path=str(file), arch="sm_80", options=options)
+    return link_ptx(text, arch=arch).kernels[algorithm.entry]
 
 
-@pytest.mark.parametrize("arch", ["sm_80", "sm_89", "sm_90a", "sm_120a"])
-@pytest.mark.parametrize(("name", "dtype", "acc"), CASES)
-def test_compiles_for_its_types_without_spills(name: str, dtype: str, acc: str, arch: str) -> None:
+@pytest.mark.parametrize("choice", range(4))
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_compiles_without_spills(name: str, choice: int) -> None:
+    """Chips, types, layouts and epilogues by turns; as it usually is, test_programs has each kernel."""
     algorithm = ALGORITHMS[name]
-    used = resources_of(name, algorithm.tile, dtype, acc, arch)
+    turn = choice + list(ALGORITHMS).index(name)
+    arch = CHIPS[(turn + choice) % 6]
+    problem = Problem(
+        100,
+        100,
+        100,
+        *algorithm.types[choice % len(algorithm.types)],
+        layout=algorithm.layouts[choice % len(algorithm.layouts)],
+        epilogue=algorithm.epilogues[turn % len(algorithm.epilogues)],
+    )
+    used = resources_of(algorithm, problem, algorithm.tile, arch)
     assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
-    threads = 1
-    for size in algorithm.launch(algorithm.tile, 100, 100).block:
-        threads *= size
-    assert used.registers * threads <= 65536
+    shape = algorithm.launch(problem, algorithm.tile)
+    shape.require(TARGETS[arch])
+    assert used.registers * np.prod(shape.block) <= 65536
 
 
-TILES = [
-    Tile(64, 64, 32, 32, 32, 2),
-    Tile(128, 128, 64, 64, 32, 4),
-    Tile(256, 128, 32, 64, 64, 4),
-    Tile(128, 256, 32, 64, 64, 3),
-]
+SIZES = [(1, 1), (128, 128), (129, 127), (1000, 3000)]
 
 
-@pytest.mark.parametrize("tile", TILES)
-def test_tensor_core_compiles_for_other_tiles(tile: Tile) -> None:
-    used = resources_of("tensor_core", tile, "bf16", "f32", "sm_90a")
-    assert used.spill_stores == used.spill_loads == 0
+@pytest.mark.parametrize(("m", "n"), SIZES)
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_the_grid_covers_d_and_no_more(name: str, m: int, n: int) -> None:
+    algorithm = ALGORITHMS[name]
+    (ctas,) = algorithm.launch(Problem(m, n, 1, *algorithm.types[0]), algorithm.tile).grid
+    rows, columns = range(0, m, algorithm.tile.bm), range(0, n, algorithm.tile.bn)
+    assert ctas == len(rows) * len(columns)
+
+
+@pytest.mark.parametrize("name", ALGORITHMS)
+def test_macros_are_those_of_the_file(name: str) -> None:
+    """The table's tile has every macro of the kernel and no other; its first rung has its defaults."""
+    algorithm = ALGORITHMS[name]
+    if algorithm.file.endswith(".ptx"):
+        return
+    text = resources.path(algorithm.file).read_text()
+    defaults = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
+    macros = algorithm.tile.macros
+    assert defaults.keys() | {"GROUP"} == macros.keys()
+    first = next(rung for rung in ALGORITHMS.values() if rung.file == algorithm.file)
+    if first is algorithm:
+        assert {"GROUP": macros["GROUP"], **defaults} == macros
+
+
+@pytest.mark.parametrize("name", LADDER)
+def test_each_rung_says_what_it_is(name: str) -> None:
+    rung = LADDER[name]
+    assert rung.name == name
+    assert 20 < len(rung.idea) < 70
+    assert len(set(rung.types)) == len(rung.types) > 0
+    for dtype, acc in rung.types:
+        Problem(1, 1, 1, dtype, acc)
+
+
+# ---- other tiles ----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(
-    ("tile", "said"),
+    ("name", "sizes"),
     [
-        (Tile(128, 128, 16, 64, 64, 3), "alternate"),
-        (Tile(128, 128, 32, 64, 64, 1), "one stage is read"),
-        (Tile(96, 128, 32, 64, 64, 3), "whole warp tiles"),
-        (Tile(128, 32, 32, 64, 32, 3), "fills all banks"),
+        ("naive", {"BM": 16, "BN": 8}),
+        ("coalescing", {"BM": 4, "BN": 64}),
+        ("tiled", {"BM": 8, "BN": 16, "BK": 5}),
+        ("tiled_register", {"BM": 32, "BN": 16, "TM": 4, "BK": 3}),
+        ("thread_tiled_4x4", {"BM": 16, "BN": 24, "TM": 2, "TN": 3}),
     ],
 )
-def test_tensor_core_refuses_tiles_it_cannot_do(tile: Tile, said: str) -> None:
-    with pytest.raises(ToolchainError, match=said):
-        resources_of("tensor_core", tile, "bf16", "f32", "sm_90a")
+def test_other_tiles_are_right(device: Device, name: str, sizes: dict[str, int]) -> None:
+    result = run(device, Problem(41, 50, 33, "f32", layout="tn"), name, sizes)
+    assert result.passed
+    assert sizes.items() <= result.tile.items()
 
 
-def test_the_default_tile_is_the_one_in_the_file() -> None:
-    tile = ALGORITHMS["tensor_core"].tile
-    text = resources.path(ALGORITHMS["tensor_core"].file).read_text()
-    defaults = {name: int(value) for name, value in re.findall(r"#define (\w+) (\d+)\n", text)}
-    assert {f"-D{name}={value}" for name, value in defaults.items()} == set(tile.options)
+@pytest.mark.parametrize(
+    ("name", "sizes", "said"),
+    [
+        ("naive", {"BM": 64}, "a CTA of this tile has 2048 threads"),
+        ("naive", {"TM": 2}, "no TM, it is cut by BM, BN, GROUP"),
+        ("naive", {"BN": 0}, "BN = 0 is not at least 1"),
+        ("tiled_register", {"BM": 60}, "BM = 60 is not a multiple of TM = 8"),
+        ("tensor_core", {"WN": 48}, "BN = 128 is not a multiple of WN = 48"),
+        ("tiled", {"BK": 4096}, "1048576 bytes of shared memory, and sm_90a has 232448"),
+        ("tensor_core", {"STAGES": 1}, "one stage is read"),
+        ("numpy", {"BM": 64}, "no tile to change"),
+    ],
+)
+def test_tiles_that_cannot_be(device: Device, name: str, sizes: dict[str, int], said: str) -> None:
+    if device.kind != "emulator":
+        pytest.skip("the bounds are those of sm_90a")
+    types = LADDER[name].types[0]
+    with pytest.raises(PtxlabError, match=re.escape(said)) as caught:
+        run(device, Problem(64, 64, 64, *types), name, sizes)
+    assert caught.value.exit_status == 2
+    assert "\n" not in caught.value.message
 
 
-@pytest.mark.parametrize(("m", "n"), [(1, 1), (128, 128), (129, 127), (1000, 3000)])
-def test_the_grid_covers_d_and_no_more(m: int, n: int) -> None:
-    naive = ALGORITHMS["naive"]
-    shape = naive.launch(naive.tile, m, n)
-    for size, grid, block in zip((m, n), shape.grid, shape.block, strict=True):
-        assert (grid - 1) * block < size <= grid * block
-    vectorized = ALGORITHMS["block_tiled_vectorized"]
-    shape = vectorized.launch(vectorized.tile, m, n)
-    assert shape.grid == ((m + 127) // 128, (n + 127) // 128)
-    assert (shape.block, shape.shared) == ((256,), 4 * (8 * 132 + 8 * 128))
-    tensor_core = ALGORITHMS["tensor_core"]
-    shape = tensor_core.launch(tensor_core.tile, m, n)
-    assert shape.grid == (((m + 127) // 128) * ((n + 127) // 128),)
-    assert (shape.block, shape.shared) == ((128,), 3 * (128 * 32 + 32 * 128) * 2)
+# ---- names and types ------------------------------------------------------------------------
 
 
 def test_an_unknown_name_gets_all_names_and_the_nearest() -> None:
     with pytest.raises(PtxlabError) as caught:
         find_algorithm("tensorcore")
-    assert "naive, block_tiled_vectorized, tensor_core" in caught.value.message
+    assert ", ".join(LADDER) in caught.value.message
     assert caught.value.hint == "did you mean tensor_core?"
     with pytest.raises(PtxlabError) as caught:
         find_algorithm("zzz")
     assert caught.value.hint is None
 
 
-def test_types_an_algorithm_does_not_take() -> None:
+def test_what_an_algorithm_does_not_take() -> None:
+    naive = ALGORITHMS["naive"]
     with pytest.raises(PtxlabError) as caught:
-        ALGORITHMS["naive"].require("f16", "f16")
+        naive.require("f16", "f16")
     assert "f32 -> f32, bf16 -> f32, f16 -> f32" in caught.value.message
     assert caught.value.hint == "tensor_core can"
     with pytest.raises(PtxlabError) as caught:
         ALGORITHMS["tensor_core"].require("bf16", "f16")
     assert caught.value.hint is None
+    with pytest.raises(PtxlabError, match="cublas has no epilogue relu, only none"):
+        LADDER["cublas"].require("f32", "f32", "tt", "relu")
+
+
+def test_elements_in_memory() -> None:
+    assert [memory_type(name).itemsize for name in ("f32", "tf32", "bf16", "f16")] == [4, 4, 2, 2]

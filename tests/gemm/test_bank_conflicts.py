@@ -1,103 +1,130 @@
-"""The places in shared memory that tensor_core.cu uses, computed by its own code on the device."""
+"""tensor_core.cu meets no bank twice in a pass: every access to shared memory, counted on the emulator."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from pathlib import Path
 
-import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device
-from ptxlab.gemm import ALGORITHMS, Tile
+from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.problem import LAYOUTS
+from ptxlab.gemm.storage import uploaded
+from ptxlab.observe.counters import Counts, total
+from ptxlab.observe.profile import Counted, Profile, count
 
-PROBE = """
-#include "tensor_core.cu"
-extern "C" __global__ void probe(u32* rows, u32* copies) {
-    const int warp = threadIdx.x / 32;
-    Warp tile(warp / (BN / WN) * WM, warp % (BN / WN) * WN);
-    rows += (STEPS + WN / 16) * threadIdx.x;
-    for (int i = 0; i < STEPS; i++) rows[i] = tile.a_row[i];
-    for (int j = 0; j < WN / 16; j++) rows[STEPS + j] = tile.b_row[j];
-    copies[2 * threadIdx.x] = CopyA(0, nullptr, 0, 0, BM, BK, BK).to;
-    copies[2 * threadIdx.x + 1] = CopyB(A_BYTES, nullptr, 0, 0, BK, BN, BN).to;
-}
-"""
-
-TILES = [
-    ALGORITHMS["tensor_core"].tile,
-    Tile(64, 64, 32, 32, 32, 2),
-    Tile(128, 128, 64, 64, 32, 4),
-    Tile(128, 256, 32, 64, 64, 3),
+KERNEL = ALGORITHMS["tensor_core"]
+FILE = resources.path(KERNEL.file)
+CASES = [
+    *((dtype, "f32", layout) for dtype in ("bf16", "tf32") for layout in LAYOUTS),
+    ("f16", "f16", "nt"),
 ]
+TILE = KERNEL.cut({"BM": 192, "BN": 64, "WM": 96, "WN": 32})  # three or six panels of m
+M, N, K = 192, 128, 64
+
+Count = Callable[[Path, Problem], Profile]
 
 
-Offsets = npt.NDArray[np.uint32]
+@pytest.fixture
+def counted(device: Device) -> Count:
+    """Count what a kernel does for a product."""
+    if device.kind != "emulator":
+        pytest.skip("a GPU counts with Nsight Compute")
+
+    def run(file: Path, problem: Problem) -> Profile:
+        shape = KERNEL.launch(problem, TILE)
+        with uploaded(device, problem, problem.inputs()) as x:
+            kernel = device.load(file, options=KERNEL.options(problem, TILE)).kernel()
+            m, n, k = problem.m, problem.n, problem.k
+            arguments = [m, n, k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd, 1.0, 0.0, 0]
+            return count(kernel, shape.grid, shape.block, arguments, shape.shared)
+
+    return run
 
 
-def probe(device: Device, folder: Path, tile: Tile) -> tuple[Offsets, Offsets]:
-    """Return by thread the rows named in ldmatrix, first of A and then of B, and where it copies to."""
-    file = folder / "probe.cu"
-    file.write_text(PROBE)
-    threads = 32 * (tile.bm // tile.wm) * (tile.bn // tile.wn)
-    rows = device.zeros((threads, tile.bk // 16 + tile.wn // 16), "u32")
-    copies = device.zeros((threads, 2), "u32")
-    kernel = device.load(file, options=tile.options).kernel("probe")
-    kernel.launch(1, threads, [rows, copies])
-    return rows.numpy(), copies.numpy()
+def changed(folder: Path, old: str, new: str) -> Path:
+    """Return the kernel in ``folder``, with another text in the one of its files that has it."""
+    having = 0
+    for name in ("tensor_core.cu", "operand.cuh", "result.cuh", "swizzle.cuh"):
+        text = (FILE.parent / name).read_text()
+        having += old in text
+        (folder / name).write_text(text.replace(old, new))
+    assert having == 1
+    return folder / "tensor_core.cu"
 
 
-def free_of_conflicts(offsets: Offsets) -> list[bool]:
-    """Say for each column whether every 8 threads touch 16 bytes of 8 different bank groups."""
-    assert (offsets % 16 == 0).all()
-    banks = np.sort((offsets // 16 % 8).reshape(-1, 8, offsets.shape[1]), axis=1)
-    return [bool(free) for free in (banks == np.arange(8)[:, None]).all(axis=(0, 1))]
+def sum_of(profile: Profile, opcode: str, *modifiers: str) -> Counts:
+    """Add up the counters of all instructions that begin like that."""
+
+    def is_one(one: Counted) -> bool:
+        instruction = one.instruction
+        return instruction.opcode == opcode and set(modifiers) <= set(instruction.modifiers)
+
+    return total(one.counts for one in profile.instructions if is_one(one))
 
 
-@pytest.mark.parametrize("tile", TILES)
-def test_eight_chunks_lie_in_different_banks(device: Device, tmp_path: Path, tile: Tile) -> None:
-    rows, copies = probe(device, tmp_path, tile)
-    assert all(free_of_conflicts(rows))
-    assert all(free_of_conflicts(copies))
+@pytest.mark.parametrize(("dtype", "acc", "layout"), CASES)
+def test_no_access_conflicts(counted: Count, dtype: str, acc: str, layout: str) -> None:
+    profile = counted(FILE, Problem(M, N, K, dtype, acc, layout=layout))
+    for one in profile.instructions:
+        assert one.counts.shared_wavefronts == one.counts.shared_ideal, one.instruction
+        assert one.counts.sectors == one.counts.sectors_ideal, one.instruction
+
+    # A load of one fragment of A or two of B is 4 passes, at each step along k and before the first.
+    # Each CTA copies its part of A and B once, and each warp reads its part of D back from a slab.
+    warps = profile.threads // 32
+    size, step = (4, 8) if dtype == "tf32" else (2, 16)
+    loads, before = (TILE.wm + TILE.wn) // 16, 1 + TILE.wn // 16
+    of_d = TILE.wm * TILE.wn * (2 if acc == "f16" else 4) // 128
+    read = total(sum_of(profile, opcode) for opcode in ("ldmatrix", "ld"))
+    assert read.shared_wavefronts == warps * (4 * (K // step * loads + before) + of_d)
+    copied = sum_of(profile, "cp", "async")
+    assert copied.global_read == profile.ctas * size * K * (TILE.bm + TILE.bn)
+    assert copied.shared_wavefronts == copied.shared_written // 128
 
 
-@pytest.mark.parametrize("tile", TILES)
-def test_without_the_swizzle_they_do_not(device: Device, tmp_path: Path, tile: Tile) -> None:
-    text = resources.path("kernels/tensor_core.cu").read_text()
-    swizzle = "(chunk ^ (row / rows_across_banks & mask))"
-    assert swizzle in text
-    (tmp_path / "tensor_core.cu").write_text(text.replace(swizzle, "chunk"))
-    rows, _ = probe(device, tmp_path, tile)
-    assert not any(free_of_conflicts(rows))
+@pytest.mark.parametrize("dtype", ["bf16", "tf32"])
+def test_nor_do_copies_of_single_elements(counted: Count, dtype: str) -> None:
+    profile = counted(FILE, Problem(61, 75, 37, dtype))
+    stored = sum_of(profile, "st", "shared")
+    assert stored.shared_wavefronts == stored.shared_ideal > 0
+    assert sum_of(profile, "cp", "async").global_read == 0
 
 
-@pytest.mark.parametrize("tile", TILES)
-def test_ldmatrix_looks_where_the_copies_went(device: Device, tmp_path: Path, tile: Tile) -> None:
-    rows, copies = probe(device, tmp_path, tile)
-    threads = len(rows)
-    places: list[dict[tuple[int, int], int]] = []  # of A and of B: (row, chunk) to offset
-    base = 0
-    for first, height, width in zip(
-        copies.T.tolist(), (tile.bm, tile.bk), (tile.bk, tile.bn), strict=True
-    ):
-        chunks = width // 8
-        places.append(
-            {
-                (row + thread // chunks, thread % chunks): first[thread] + 16 * chunks * row
-                for row in range(0, height, threads // chunks)
-                for thread in range(threads)
-            }
-        )
-        end = base + 2 * height * width
-        assert sorted(places[-1].values()) == list(range(base, end, 16))
-        base = end
+def test_d_is_written_in_whole_lines(counted: Count) -> None:
+    """A warp stores 512 bytes at once: four rows of 32 f32."""
+    profile = counted(FILE, Problem(M, N, K))
+    stored = sum_of(profile, "st", "global")
+    assert stored.global_written == 4 * M * N == 512 * stored.requests
+    assert stored.sectors == 16 * stored.requests
 
-    steps, warps_across = tile.bk // 16, tile.bn // tile.wn
-    for thread, named in enumerate(rows.tolist()):
-        warp, lane = divmod(thread, 32)
-        top, left = warp // warps_across * tile.wm, warp % warps_across * tile.wn // 8
-        down, right = lane % 16, lane // 16
-        a = [places[0][top + down, 2 * step + right] for step in range(steps)]
-        b = [places[1][down, left + 2 * j + right] for j in range(tile.wn // 16)]
-        assert named == a + b
+
+@pytest.mark.parametrize(("edge", "times"), [("row >= own.row", 1), ("row >= 0", 2)])
+def test_what_tiles_have_in_common_is_written_once(
+    counted: Count, tmp_path: Path, edge: str, times: int
+) -> None:
+    """Of 200 rows the second tile has 8, and is moved back over 184 of the first."""
+    m, n = 200, 64
+    file = changed(tmp_path, "row >= own.row", edge)
+    profile = counted(file, Problem(m, n, K))
+    written = sum_of(profile, "st", "global").global_written
+    assert written == 4 * n * (m + (times - 1) * 184)
+
+
+@pytest.mark.parametrize(
+    ("dtype", "acc", "layout", "opcode"),
+    [
+        ("bf16", "f32", "tt", "ldmatrix"),
+        ("tf32", "f32", "tn", "ld"),
+        ("f16", "f16", "nt", "st"),
+    ],
+)
+def test_without_the_swizzle_they_do(
+    counted: Count, tmp_path: Path, dtype: str, acc: str, layout: str, opcode: str
+) -> None:
+    file = changed(tmp_path, "(byte ^ row / rows_in_a_pass % units * UNIT)", "byte")
+    problem = Problem(M, N, K, dtype, acc, layout=layout)
+    found = sum_of(counted(file, problem), opcode)
+    assert found.shared_wavefronts >= 2 * found.shared_ideal

@@ -138,6 +138,58 @@ def test_mma_is_the_one_of_the_handwritten_program(
     np.testing.assert_allclose(found[0].astype(float), exact, atol=2e-2 if acc == "f16" else 1e-5)
 
 
+TF32 = """
+#include "fragments.cuh"
+extern "C" __global__ void multiply(const tf32* a, const tf32* b, f32* d) {
+    const u32 g = lane_id() / 4, q = lane_id() % 4;
+    u32 fragment_a[4], fragment_b[2];
+    for (int i = 0; i < 4; i++) {
+        fragment_a[i] = rounded<tf32>(a[8 * (g + i % 2 * 8) + q + i / 2 * 4].bits);
+    }
+    for (int i = 0; i < 2; i++) fragment_b[i] = rounded<tf32>(b[8 * (q + 4 * i) + g].bits);
+    Accumulator<f32> accumulator;
+    mma<tf32>(accumulator, fragment_a, fragment_b);
+    store_matrix_d(d, 0, 0, 8, accumulator);
+}
+"""
+
+
+def test_mma_of_rounded_tf32(device: Device, compile_kernel: Any) -> None:
+    """Numbers whose 11th bit decides are multiplied as the next ones up."""
+    random = np.random.default_rng(4)
+    whole = [random.integers(-9, 10, shape).astype(np.float32) for shape in ((16, 8), (8, 8))]
+    a, b = (matrix * np.float32(1 + 2.0**-11) for matrix in whole)
+    d = device.zeros((16, 8), "f32")
+    compile_kernel(TF32).launch(1, 32, [device.upload(a), device.upload(b), d])
+    up_a, up_b = (
+        ((matrix.view(np.uint32) + 0x1000) & 0xFFFFE000).view(np.float32) for matrix in (a, b)
+    )
+    exact = up_a.astype(float) @ up_b.astype(float)
+    np.testing.assert_allclose(d.numpy(), exact, rtol=0, atol=1e-4)
+    cut = a.view(np.uint32) & 0xFFFFE000, b.view(np.uint32) & 0xFFFFE000
+    wrong = cut[0].view(np.float32).astype(float) @ cut[1].view(np.float32).astype(float)
+    assert np.abs(wrong - exact).max() > 1e-2
+
+
+SHARED = """
+#include "fragments.cuh"
+extern "C" __global__ void through(const uint4* from, u32* out) {
+    __shared__ uint4 place[32];
+    const u32 to = shared_address(place);
+    store_shared(to + 16 * threadIdx.x, from[threadIdx.x]);
+    __syncthreads();
+    for (int i = 0; i < 4; i++) out[32 * i + threadIdx.x] = load_shared(to + 4 * (32 * i + threadIdx.x));
+}
+"""
+
+
+def test_shared_memory_by_address(device: Device, compile_kernel: Any) -> None:
+    source = np.random.default_rng(5).integers(0, 1 << 32, (32, 4), np.uint32)
+    out = device.zeros((128,), "u32")
+    compile_kernel(SHARED).launch(1, 32, [device.upload(source), out])
+    np.testing.assert_array_equal(out.numpy(), source.reshape(-1))
+
+
 ASYNC = """
 #include "async_copy.cuh"
 extern "C" __global__ void copy(const u32* from, u32* out) {

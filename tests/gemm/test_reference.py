@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import cache
 from typing import Any
 
 import ml_dtypes
@@ -12,7 +13,17 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.gemm.algorithms import Method
-from ptxlab.gemm.reference import Bound, compare, error_bound, reference
+from ptxlab.gemm.problem import Problem, to_tf32
+from ptxlab.gemm.reference import (
+    TF32_CONVERSION,
+    Bound,
+    Epilogue,
+    compare,
+    epilogue_of,
+    error_bound,
+    factors_of,
+    reference,
+)
 from ptxlab.isa.targets import TARGETS, DotProduct
 
 Array = npt.NDArray[Any]
@@ -239,8 +250,159 @@ def test_no_k_and_no_elements() -> None:
 def test_blocks_make_up_the_whole() -> None:
     a, b = inputs("normal", "bf16", (1500, 1200, 5))
     whole = np.full((1500, 1200, 2), np.nan)
-    for rows, columns, expected, magnitude in reference(a, b):
-        whole[rows, columns] = np.stack([expected, magnitude], axis=2)
+    for part in reference(a, b):
+        whole[part.rows, part.columns] = np.stack([part.expected, part.magnitude], axis=2)
+        assert part.of_sums is part.magnitude or (part.of_sums == part.magnitude).all()
     a64, b64 = a.astype(np.float64), b.astype(np.float64)
     np.testing.assert_allclose(whole[:, :, 0], a64 @ b64, rtol=0, atol=1e-13)
     np.testing.assert_allclose(whole[:, :, 1], abs(a64) @ abs(b64), rtol=0, atol=1e-13)
+
+
+# ---- the epilogue -----------------------------------------------------------------------------
+
+EPILOGUES = [
+    {"alpha": 0.3},
+    {"alpha": -1.7, "beta": 0.9},
+    {"beta": -1.0},
+    {"bias": True},
+    {"alpha": 3.0, "beta": 1e-3, "bias": True, "relu": True},
+    {"alpha": 1e-20, "bias": True},
+]
+
+
+def epilogue(kind: dict[str, Any], acc: str) -> Epilogue:
+    random = np.random.default_rng(9)
+    m, n, _ = SHAPE
+    factors = {
+        name: float(np.float32(kind.get(name, 1 - i))) for i, name in enumerate(("alpha", "beta"))
+    }
+    return Epilogue(
+        **factors,
+        old=random.standard_normal((m, n)).astype(DTYPES[acc]) if "beta" in kind else None,
+        bias=random.standard_normal(n).astype(np.float32) if "bias" in kind else None,
+        relu="relu" in kind,
+    )  # fmt: skip
+
+
+def finished(sums: Array, e: Epilogue, fused: bool) -> Array:
+    """What a kernel makes of sums: f32 arithmetic in Fractions, each operation rounded once."""
+
+    def f32(value: Fraction) -> Fraction:
+        return round_to(value, 24, -126, True)
+
+    found = np.zeros(sums.shape, sums.dtype)
+    for i, j in np.ndindex(sums.shape):
+        value = f32(Fraction(e.alpha) * Fraction(float(sums[i, j])))
+        if e.old is not None:
+            term = Fraction(e.beta) * Fraction(float(e.old[i, j]))
+            value = f32(value + (term if fused else f32(term)))
+        if e.bias is not None:
+            value = f32(value + Fraction(float(e.bias[j])))
+        if e.relu:
+            value = max(value, Fraction(0))
+        exact = value if sums.dtype == np.float32 else round_to(value, 11, -14, True)
+        found[i, j] = float(exact)
+    return found
+
+
+@cache
+def sums_of(dtype: str, acc: str) -> Array:
+    a, b = inputs("normal", dtype, SHAPE)
+    return fma(a, b) if dtype == "f32" else mma(a, b, acc, HOPPER)
+
+
+@pytest.mark.parametrize("fused", [True, False])
+@pytest.mark.parametrize("kind", EPILOGUES, ids=str)
+@pytest.mark.parametrize("types", ["f32 f32", "bf16 f32", "f16 f16"])
+def test_a_finished_sum_stays_within_the_bound(
+    types: str, kind: dict[str, Any], fused: bool
+) -> None:
+    dtype, acc = types.split()
+    a, b = inputs("normal", dtype, SHAPE)
+    e = epilogue(kind, acc)
+    bound = error_bound("fma" if dtype == "f32" else "mma", HOPPER, a, b, acc, e)
+    sums = sums_of(dtype, acc)
+    assert compare(finished(sums, e, fused), a, b, bound, e).error <= bound.coefficient
+
+
+@pytest.mark.parametrize("kind", EPILOGUES[1:5], ids=str)
+def test_wrong_epilogues_are_caught(kind: dict[str, Any]) -> None:
+    a, b = inputs("normal", "f32", SHAPE)
+    e = epilogue(kind, "f32")
+    sums = a.astype(float) @ b.astype(float)
+    bound = error_bound("fma", HOPPER, a, b, "f32", e)
+
+    def made(alpha: float, beta: float, shift: int, relu: bool) -> float:
+        value = alpha * sums
+        if e.old is not None:
+            value = value + beta * e.old
+        if e.bias is not None:
+            value = value + np.roll(e.bias, shift)
+        found = (np.maximum(value, 0) if relu else value).astype(np.float32)
+        return compare(found, a, b, bound, e).error
+
+    assert made(e.alpha, e.beta, 0, e.relu) <= bound.coefficient
+    assert made(e.alpha + 1, e.beta, 0, e.relu) > bound.coefficient
+    assert made(e.alpha, e.beta, 0, not e.relu) > bound.coefficient
+    assert e.old is None or made(e.alpha, -e.beta, 0, e.relu) > bound.coefficient
+    assert e.bias is None or made(e.alpha, e.beta, 1, e.relu) > bound.coefficient
+
+
+def test_coefficients_of_an_epilogue_by_hand() -> None:
+    a, b = np.zeros((1, 40), np.float16), np.zeros((40, 1), np.float16)
+    plain, scaled = Epilogue(relu=True), Epilogue(alpha=2)
+
+    def coefficient(acc: str, epilogue: Epilogue) -> float:
+        return error_bound("mma", AMPERE, a, b, acc, epilogue).coefficient
+
+    for acc, more in (("f32", 4 * 2**-24), ("f16", 4 * 2**-24 + 2**-11)):
+        before = coefficient(acc, Epilogue())
+        assert coefficient(acc, plain) == before
+        assert coefficient(acc, scaled) - before == pytest.approx(more * (1 + before), rel=1e-3)
+
+
+def test_a_sum_that_overflows_may_be_infinite_whatever_its_factor() -> None:
+    a, b = np.full((1, 20), 200, np.float16), np.full((20, 1), 200, np.float16)
+    small = Epilogue(alpha=1e-4)
+    bound = error_bound("mma", HOPPER, a, b, "f16", small)
+    assert compare(np.array([[np.inf]], np.float16), a, b, bound, small).error == 0
+    assert compare(np.array([[80]], np.float16), a, b, bound, small).error <= bound.coefficient
+    assert compare(np.array([[85]], np.float16), a, b, bound, small).error > bound.coefficient
+
+
+# ---- tf32, and orders that nobody knows ---------------------------------------------------------
+
+
+def test_tf32_is_compared_with_rounded_factors() -> None:
+    problem = Problem(3, 4, 50, "tf32", "f32", seed=2, beta=1)
+    given = problem.inputs()
+    a, b = factors_of(problem, given)
+    assert a.tobytes() == to_tf32(given.a).tobytes() != given.a.tobytes()
+    assert b.tobytes() == to_tf32(given.b).tobytes()
+    assert epilogue_of(problem, given).old is given.d
+    # Half as many products a step as of 16-bit factors: 13 of 4 on Ampere, 7 of 8 on Hopper.
+    for arithmetic, steps, terms, bits in ((AMPERE, 13, 5, 24), (HOPPER, 7, 9, 25)):
+        bound = error_bound("mma", arithmetic, a, b, "f32")
+        assert bound.coefficient == pytest.approx(steps * (2**-23 + terms * 2.0**-bits), rel=1e-6)
+        unrounded = given.a.astype(float) @ given.b.astype(float)
+        assert compare(unrounded.astype(np.float32), a, b, bound).error > bound.coefficient
+        loose = error_bound("any", arithmetic, a, b, "f32", conversion=TF32_CONVERSION)
+        assert compare(unrounded.astype(np.float32), a, b, loose).error <= loose.coefficient
+        assert compare(1.01 * unrounded, a, b, loose).error > loose.coefficient
+
+
+@pytest.mark.parametrize("types", ["f32 f32", "bf16 f32", "f16 f16"])
+def test_any_order_has_a_bound(types: str) -> None:
+    """Sums of parts of k, added up in the end, as a library may do."""
+    parts = 5
+    dtype, acc = types.split()
+    a, b = inputs("positive", dtype, SHAPE)
+    found = np.zeros((SHAPE[0], SHAPE[1]), DTYPES[acc])
+    for part in np.array_split(np.arange(SHAPE[2]), parts):
+        x, y = a[:, part], b[part]
+        found += fma(x, y) if dtype == "f32" else mma(x, y, acc, AMPERE)
+    bound = error_bound("any", AMPERE, a, b, acc)
+    assert compare(found, a, b, bound).error <= bound.coefficient
+    assert bound.coefficient >= error_bound("fma", AMPERE, a, b, "f32").coefficient
+    missing = found * (1 - 1 / parts)
+    assert compare(missing, a, b, bound).error > bound.coefficient

@@ -183,40 +183,45 @@ def test_where_nothing_helps_nothing_is_offered() -> None:
     assert smallest_swizzle(Layout((8, 24), (64, 1)), 16, (LDMATRIX,)) is None
 
 
-def place_in_the_kernel(row: int, chunk: int, chunks: int, swizzled: bool = True) -> int:
-    """Evaluate the kernel's own ``place``, its C as Python."""
-    source = resources.path("kernels/tensor_core.cu").read_text()
-    lines = dict(re.findall(r"constexpr u32 (rows_across_banks|mask) = (.*);", source))
-    (result,) = re.findall(r"return (row \* CHUNKS.*);", source)
-    names = {"row": row, "chunk": chunk, "CHUNKS": chunks}
-    for name, text in lines.items():
-        condition, yes, no = re.split(r" \? | : ", text)
-        names[name] = eval(f"({yes}) if {condition} else ({no})".replace("/", "//"), {}, names)
+def place_in_the_kernel(row: int, byte: int, pitch: int, unit: int, swizzled: bool = True) -> int:
+    """Evaluate the kernels' own ``swizzled``, its C as Python."""
+    source = resources.path("kernels/swizzle.cuh").read_text()
+    (result,) = re.findall(r"return (row \* PITCH.*);", source)
+    names = {"row": row, "byte": byte, "PITCH": pitch, "UNIT": unit}
+    for name, text in re.findall(r"constexpr u32 (\w+) = (.*);", source):
+        chosen = re.sub(r"(PITCH < 128) \? (.*) : (\w+)", r"(\2 if \1 else \3)", text)
+        names[name] = eval(chosen.replace("/", "//"), {}, names)
     if not swizzled:
-        result = re.sub(r"\(chunk \^ .*\)", "chunk", result)
+        result = re.sub(r"\(byte \^ .*\)", "byte", result)
     return int(eval(result.replace("/", "//"), {}, names))
 
 
 @pytest.mark.parametrize(
-    ("rows", "cols", "swizzle"),
+    ("cols", "bits", "unit", "swizzle"),
     [
-        (128, 32, Swizzle(2, 3, 3)),  # A, BM x BK
-        (32, 128, Swizzle(3, 3, 4)),  # B, BK x BN
-        (64, 64, Swizzle(3, 3, 3)),
-        (64, 256, Swizzle(3, 3, 5)),
+        (16, 16, 16, Swizzle(1, 3, 3)),
+        (32, 16, 16, Swizzle(2, 3, 3)),  # A, BM x BK
+        (64, 16, 16, Swizzle(3, 3, 3)),  # B, BK x 64 of BN
+        (128, 16, 16, Swizzle(3, 3, 4)),
+        (32, 32, 32, Swizzle(2, 3, 2)),
+        (64, 32, 32, Swizzle(2, 3, 3)),  # D on its way out, 16 x WN
     ],
 )
-def test_the_tiles_of_the_tensor_core_kernel(rows: int, cols: int, swizzle: Swizzle) -> None:
-    chunks = cols // 8
+def test_the_tiles_of_the_tensor_core_kernel(
+    cols: int, bits: int, unit: int, swizzle: Swizzle
+) -> None:
+    rows, size = 64, bits // 8
     layout = Layout.row_major((rows, cols))
     for row in range(rows):
-        for chunk in range(chunks):
-            place = place_in_the_kernel(row, chunk, chunks)
-            assert 8 * place == swizzle(layout(row, 8 * chunk))
-            assert 8 * place_in_the_kernel(row, chunk, chunks, False) == layout(row, 8 * chunk)
-    ideal = rows * cols * 2 // 128
-    tile = swizzle.compose(layout)
-    for access in (LDMATRIX, ACCESSES["ldmatrix.trans"], ST128):
-        found = conflicts(access, tile, 16)
-        assert (found.wavefronts, found.ideal) == (ideal, ideal)
-    assert conflicts(LDMATRIX, layout, 16).worst == min(8, chunks)
+        for col in range(cols):
+            place = place_in_the_kernel(row, size * col, size * cols, unit)
+            assert place == size * swizzle(layout(row, col))
+            plain = place_in_the_kernel(row, size * col, size * cols, unit, swizzled=False)
+            assert plain == size * layout(row, col)
+    if unit == 16:
+        ideal = rows * cols * size // 128
+        tile = swizzle.compose(layout)
+        for access in (LDMATRIX, ACCESSES["ldmatrix.trans"], ST128):
+            found = conflicts(access, tile, bits)
+            assert (found.wavefronts, found.ideal) == (ideal, ideal)
+        assert conflicts(LDMATRIX, layout, bits).worst == min(8, cols // 8)

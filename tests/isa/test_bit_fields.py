@@ -8,10 +8,17 @@ import pytest
 
 from ptxlab.isa import INSTRUCTIONS, FragmentLayout, find
 from ptxlab.isa.bit_fields import BitFields, Values, Variable, derive, of_fragment
+from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.isa.wgmma import WGMMA
 
+OTHERS = [
+    *(o for form in WGMMA for o in form.operands if form.n in (24, 256)),
+    *(move.layout for move in TENSOR_MEMORY_MOVES if move.count in (1, 4)),
+]
 LAYOUTS = list(
     {
-        (o.kind, o.rows, o.cols, o.bits, o.copies): o for i in INSTRUCTIONS for o in i.operands
+        (o.kind, o.rows, o.cols, o.bits, o.copies, o.threads): o
+        for o in (*(o for i in INSTRUCTIONS for o in i.operands), *OTHERS)
     }.values()
 )
 
@@ -25,9 +32,9 @@ def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentL
     there = formulas(of_fragment(layout))
     back = formulas(of_fragment(layout).inverse())
     compiled = {name: compile(text, name, "eval") for name, text in (there | back).items()}
-    sizes = (32, layout.registers_per_lane, layout.elements_per_register)
+    sizes = (layout.threads, layout.registers_per_lane, layout.elements_per_register)
     for lane, register, element in itertools.product(*map(range, sizes)):
-        place = {"lane": lane, "register": register, "element": element}
+        place = {layout.holder: lane, "register": register, "element": element}
         found = {name: eval(compiled[name], {}, place) for name in there}
         assert (found["row"], found["col"]) == layout.element(lane, register, element)
         assert found.get("matrix", 0) == layout.matrix(lane)

@@ -12,8 +12,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-import ptxlab.isa.fragment as fragment
-from ptxlab.isa import INSTRUCTIONS, MMA, FragmentLayout, MatrixInstruction, Place, find
+from ptxlab.isa import INSTRUCTIONS, MMA, FragmentLayout, MatrixInstruction, Place, find, position
 
 Case = Callable[[int, int, int], tuple[int, int]]
 
@@ -284,13 +283,13 @@ def test_out_of_range_is_an_index_error() -> None:
 def test_a_formula_that_loses_elements_cannot_become_a_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = fragment.position
+    right = position.position
 
     def doubled(*arguments: object) -> object:
         outer, inner = right(*arguments)  # type: ignore[arg-type]
         return outer, inner & ~1
 
-    monkeypatch.setattr(fragment, "position", doubled)
+    monkeypatch.setattr(position, "position", doubled)
     with pytest.raises(ValueError, match="every element once"):
         FragmentLayout("A", "a", 16, 48, "lossy", 16)
 

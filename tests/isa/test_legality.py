@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import itertools
 import re
+from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -13,10 +14,16 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import ToolchainError
-from ptxlab.isa import INSTRUCTIONS, TARGETS, find
+from ptxlab.fragments.specimen import collection
+from ptxlab.isa import TARGETS
+from ptxlab.isa.entry import ENTRIES, Entry
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 FAMILIES = {
+    "10x": ("sm_100f", "sm_110f"),
+    "103": ("sm_103f", "sm_110f"),
+    "10xa": ("sm_100a", "sm_103a", "sm_107a", "sm_110a"),
+    "100a-110a": ("sm_100a", "sm_110a"),
     "10x-12x": ("sm_100f", "sm_110f", "sm_120f"),
     "12x": ("sm_120f",),
     "12xa": ("sm_120a", "sm_121a"),
@@ -39,9 +46,20 @@ certify = script("certify")
 
 
 def expand(pattern: str) -> Iterator[str]:
-    parts = re.findall(r"\{[^}]*\}|[^.{}]+", pattern)
-    for choice in itertools.product(*(part.strip("{}").split(",") for part in parts)):
-        yield ".".join(choice)
+    parts = re.split(r"\{([^}]*)\}", pattern)
+    choices = [[*alternatives(part)] if i % 2 else [part] for i, part in enumerate(parts)]
+    for choice in itertools.product(*choices):
+        yield "".join(choice)
+
+
+def alternatives(text: str) -> Iterator[str]:
+    for part in text.split(","):
+        run = re.fullmatch(r"(\d+)\.\.(\d+)/(\d+)", part)
+        if run:
+            first, last, step = map(int, run.groups())
+            yield from map(str, range(first, last + 1, step))
+        else:
+            yield part
 
 
 @cache
@@ -56,13 +74,20 @@ def measured() -> dict[str, Requirement]:
     return found
 
 
+def requirements() -> dict[str, Requirement]:
+    return {entry.key: (entry.minimum_targets, entry.minimum_ptx) for entry in ENTRIES}
+
+
 def test_the_measured_list_is_whole() -> None:
-    families: dict[str, int] = {}
+    families: Counter[str] = Counter()
     for name in measured():
-        family = re.match(r"(mma\.sp|mma|wmma\.\w+|\w+)", name)
+        family = re.match(
+            r"(mma\.sp|mma|wmma\.\w+|wgmma\.mma_async(\.sp)?|tcgen05\.mma(\.ws)?(\.sp)?"
+            r"|tcgen05\.ld\.red|tcgen05\.\w+|\w+)",
+            name,
+        )
         assert family is not None
-        key = family[0] + (" scaled" if "block_scale" in name else "")
-        families[key] = families.get(key, 0) + 1
+        families[family[0] + (" scaled" if "block_scale" in name else "")] += 1
     assert families == {
         "mma": 152 + 16,
         "mma scaled": 55,
@@ -74,72 +99,106 @@ def test_the_measured_list_is_whole() -> None:
         "ldmatrix": 18,
         "stmatrix": 9,
         "movmatrix": 1,
+        "wgmma.mma_async": 2 * (3 + 1 + 4 + 4) * 32 + 2 * (8 + 1) * 18,
+        "wgmma.mma_async.sp": 2 * (3 + 1 + 4 + 4) * 32 + 2 * 8 * 18,
+        "wgmma": 3,
+        "tcgen05.mma": 16,
+        "tcgen05.mma scaled": 40,
+        "tcgen05.mma.sp": 16,
+        "tcgen05.mma.sp scaled": 40,
+        "tcgen05.mma.ws": 8,
+        "tcgen05.mma.ws.sp": 8,
+        "tcgen05.cp": 36,
+        "tcgen05.shift": 2,
+        "tcgen05.ld": 74,
+        "tcgen05.st": 74,
+        "tcgen05.ld.red": 84,
+        "tcgen05.alloc": 2,
+        "tcgen05.dealloc": 2,
+        "tcgen05.relinquish_alloc_permit": 2,
+        "tcgen05.commit": 4,
+        "tcgen05.wait": 2,
+        "tcgen05.fence": 2,
     }
 
 
 def test_tables_and_measurement_agree_on_every_form() -> None:
+    tables = requirements()
+    assert len(tables) == len(ENTRIES)
     differ = {
-        name: (needed, certify.requirements().get(name))
+        name: (needed, tables.get(name))
         for name, needed in measured().items()
-        if certify.requirements().get(name) != needed
+        if tables.get(name) != needed
     }
     assert differ == {}
 
 
 def test_only_variants_of_wmma_are_not_in_the_list() -> None:
     """Saturation of integers and rounding of f64, which that list leaves out."""
-    more = set(certify.requirements()) - set(measured())
+    more = set(requirements()) - set(measured())
     variant = re.compile(r"\.satfinite$|\.r[nzmp](?=\.f64)")
     assert len(more) == 2 * 3 * 4 + 2 + 4 * 4
     for name in more:
         assert variant.search(name)
-        assert measured()[variant.sub("", name)] == certify.requirements()[name]
+        assert measured()[variant.sub("", name)] == requirements()[name]
 
 
 # ---- nvJitLink: a quick part of what scripts/certify.py does ----
 
 
-def by_requirement() -> dict[tuple[str, str], list[str]]:
-    found: dict[tuple[str, str], list[str]] = {}
-    for name, needed in certify.requirements().items():
-        target, version = certify.least(needed)
-        found.setdefault((target, "{}.{}".format(*version)), []).append(name)
+@pytest.mark.parametrize(
+    "target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"]
+)
+def test_a_target_takes_its_forms_and_no_others(target: str) -> None:
+    legal = [entry for entry in ENTRIES if entry.runs_on(TARGETS[target])]
+    assert list(certify.differences(ENTRIES, target, certify.NEWEST, legal)) == []
+
+
+@pytest.mark.parametrize(("target", "version"), [("sm_90a", (8, 2)), ("sm_120a", (8, 7))])
+def test_a_version_takes_its_forms_and_no_later_ones(target: str, version: tuple[int, int]) -> None:
+    entries = [e for e in ENTRIES if certify.least(e)[0] == target]
+    legal = [e for e in entries if e.minimum_ptx <= version]
+    assert 0 < len(legal) < len(entries)
+    assert list(certify.differences(entries, target, version, legal)) == []
+
+
+def by_least_target() -> dict[str, list[Entry]]:
+    found: dict[str, list[Entry]] = {}
+    for entry in ENTRIES:
+        found.setdefault(certify.least(entry)[0], []).append(entry)
     return found
 
 
-@pytest.mark.parametrize(("target", "version"), sorted(by_requirement()))
-def test_every_form_assembles_for_its_least_target_and_version(target: str, version: str) -> None:
-    lines = [certify.statements()[name] for name in by_requirement()[target, version]]
-    link_ptx(certify.module(lines, target, version), arch=target)
+@pytest.mark.parametrize("target", by_least_target())
+def test_forms_compile_for_their_least_target(target: str) -> None:
+    """Each in a program: all warp-level ones, and some of the thousands of the warpgroup."""
+    entries = by_least_target()[target]
+    some = entries[:: 16 if target == "sm_90a" else 1]
+    link_ptx(collection(some, target), arch=target)
 
 
-# Per least target, one that is just below it or beside it.
-BELOW = {
-    "sm_80": "sm_75",
-    "sm_89": "sm_86",
-    "sm_90": "sm_89",
-    "sm_100a": "sm_100",
-    "sm_120a": "sm_100a",
-}
+def test_the_script_says_what_differs() -> None:
+    """The faulty twins: a table that has too much, and one that has too little."""
+    some = [e for e in ENTRIES if e.family in ("movmatrix", "stmatrix")][:3]
+    (refused,) = certify.differences(some, "sm_80", certify.NEWEST, some[:1])
+    assert re.fullmatch(r"sm_80 refuses stmatrix\S+ in PTX 9.1", refused)
+    taken = list(certify.differences(some, "sm_90", certify.NEWEST, some[1:]))
+    assert taken == [f"sm_90 takes {some[0].key} in PTX 9.1"]
+    with pytest.raises(ToolchainError, match=r"does not support \.target sm_120a"):
+        certify.rejected(some, "sm_120a", (8, 0))
 
 
-def refused() -> list[tuple[str, str]]:
-    """Take every 9th form of each requirement."""
-    return [
-        (name, BELOW[target])
-        for (target, _), names in by_requirement().items()
-        if target in BELOW
-        for name in names[::9]
-    ]
-
-
-@pytest.mark.parametrize(("name", "target"), refused())
-def test_forms_do_not_assemble_for_a_target_below(name: str, target: str) -> None:
-    line = certify.statements()[name]
-    with pytest.raises(ToolchainError):
-        link_ptx(certify.module([line], target, "9.1"), arch=target)
-    if name in {i.name for i in INSTRUCTIONS}:
-        assert not find(name).runs_on(TARGETS[target])
+MODULE = """
+.version 9.1
+.target {target}
+.address_size 64
+.visible .entry k()
+{{
+.reg .b32 r<24>; .reg .f32 f<8>;
+.shared .align 128 .b8 s[4096];
+{line}
+}}
+"""
 
 
 @pytest.mark.parametrize(
@@ -156,14 +215,15 @@ def test_forms_do_not_assemble_for_a_target_below(name: str, target: str) -> Non
 )
 def test_what_the_tables_leave_out_does_not_assemble(line: str) -> None:
     """Misprints of documents and slips of older assemblers: none is an instruction."""
-    assert line.split()[0] not in certify.requirements()
+    assert line.split()[0] not in requirements()
     with pytest.raises(ToolchainError):
-        link_ptx(certify.module([line], "sm_90a", "9.1"), arch="sm_90a")
+        link_ptx(MODULE.format(target="sm_90a", line=line), arch="sm_90a")
 
 
 @pytest.mark.parametrize("kind", ["kind::f8f6f4", "kind::mxf4nvf4.block_scale.scale_vec::4X"])
 def test_kind_assembles_before_the_shape_too(kind: str) -> None:
-    name = next(n for n in certify.requirements() if f".{kind}." in n and ".sp" not in n)
-    early = name.replace(f".{kind}", "").replace(".aligned", f".aligned.{kind}")
-    line = certify.statements()[name].replace(name, early)
-    link_ptx(certify.module([line], "sm_120a", "9.1"), arch="sm_120a")
+    entry = next(e for e in ENTRIES if e.family.startswith("mma") and f".{kind}." in e.name)
+    early = entry.name.replace(f".{kind}", "").replace(".aligned", f".aligned.{kind}")
+    text = collection([entry], "sm_120a")
+    assert entry.name in text
+    link_ptx(text.replace(entry.name, early), arch="sm_120a")

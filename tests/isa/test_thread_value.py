@@ -32,6 +32,9 @@ FRAGMENTS = tuple(
         ("m16n8k8", "tf32", "B", "((4,8),2):((8,1),32)"),
         ("m16n8k32", "s8", "A", "((4,8),(4,2,2)):((64,1),(16,8,256))"),
         ("m16n8k32", "s8", "B", "((4,8),(4,2)):((32,1),(8,128))"),
+        # cute/atom/mma_traits_sm90_gmma.hpp: CLayout_64xN, ALayout_64x16
+        ("wgmma.m64n24k16", "bf16", "D", "((4,8,4),(2,2,3)):((128,1,16),(64,8,512))"),
+        ("wgmma.m64n24k16", "bf16", "A", "((4,8,4),(2,2,2)):((128,1,16),(64,8,512))"),
     ],
 )
 def test_cutes_traits(shape: str, dtype: str, operand: str, expected: str) -> None:

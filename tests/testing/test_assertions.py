@@ -6,9 +6,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device, Dump, Dumped
 from ptxlab.errors import PtxlabError
-from ptxlab.testing import assert_bits_equal, assert_fragment
+from ptxlab.isa.targets import TARGETS
+from ptxlab.testing import assert_bits_equal, assert_clean, assert_fragment
 
 BF16 = np.dtype(ml_dtypes.bfloat16)
 
@@ -68,3 +70,36 @@ def test_bits(device: Device) -> None:
     many = np.arange(10, dtype=np.uint8)
     with pytest.raises(AssertionError, match="and 5 more"):
         assert_bits_equal(many, many + np.uint8(1))
+
+
+NEIGHBOUR = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry neighbour(.param .u64 out)
+{
+    .reg .b32 i, j, x;
+    .reg .b64 o;
+    .shared .b32 tile[64];
+    ld.param.u64 o, [out];
+    mov.u32 i, %tid.x;
+    mad.wide.u32 o, i, 4, o;
+    shl.b32 j, i, 2;
+    st.shared.u32 [j], i;
+    bar.sync 0;
+    xor.b32 j, j, 128;
+    ld.shared.u32 x, [j];
+    st.global.u32 [o], x;
+    ret;
+}
+"""
+
+
+def test_clean_and_its_faulty_twin() -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    out = device.zeros(64, "u32")
+    assert_clean(device.load(NEIGHBOUR).kernel(), 1, 64, [out])
+    assert_bits_equal(out, (np.arange(64) ^ 32).astype(np.uint32))
+    twin = device.load(NEIGHBOUR.replace("bar.sync 0;", "")).kernel()
+    with pytest.raises(AssertionError, match="race"):
+        assert_clean(twin, 1, 64, [out])

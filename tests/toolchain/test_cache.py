@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.toolchain.cache import cached, directory
+from ptxlab.toolchain.cache import cached, directory, prune, size
 
 
 class Work:
@@ -95,3 +95,17 @@ def test_entries_are_private_to_the_user() -> None:
     cached("tool", ["key"], Work())
     (entry,) = entries()
     assert not entry.stat().st_mode & (stat.S_IWGRP | stat.S_IWOTH)
+
+
+def test_what_was_not_used_for_the_longest_is_removed() -> None:
+    for number in range(8):
+        cached("tool", [str(number)], lambda: b"x" * 100)
+    entries = sorted((directory() / "tool").iterdir())
+    for age, path in enumerate(entries):
+        os.utime(path, (1000 - age, 1000 - age))
+    each = entries[0].stat().st_size
+    prune(8 * each)
+    assert size() == 8 * each
+    prune(8 * each - 1)
+    assert sorted((directory() / "tool").iterdir()) == entries[:3]
+    assert size() == 3 * each

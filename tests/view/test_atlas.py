@@ -21,6 +21,9 @@ from ptxlab.isa import (
     FragmentLayout,
     find,
 )
+from ptxlab.isa.instruction import Fragmented
+from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.isa.wgmma import WGMMA
 from ptxlab.view import atlas
 
 BF16 = find("m16n8k16", "bf16")
@@ -62,7 +65,7 @@ def content(kind: str) -> str:
 
 def table(entry: Mapping[str, Any]) -> np.ndarray[Any, Any]:
     """Add the steps up in the plainest way: bit by bit."""
-    shape = (32, entry["registers"], entry["elements"])
+    shape = (entry.get("threads", 32), entry["registers"], entry["elements"])
     found = np.zeros((*shape, 2), np.int64)
     for place in np.ndindex(shape):
         if "cells" in entry:
@@ -121,6 +124,30 @@ def test_its_data_is_every_instruction_and_every_layout() -> None:
     assert np.array_equal(tables[transposed["D"]], MOVMATRIX.destination.table())
 
 
+def test_its_groups_are_every_instruction_of_a_warpgroup_and_of_tensor_memory() -> None:
+    """Each has the first columns of the largest one's layout, in the first registers."""
+    data = json.loads(content("application/json"))
+    largest = {name: table(data["layouts"][name]) for name in range(len(data["layouts"]))}
+    seen: dict[str, dict[str, np.ndarray[Any, Any]]] = {}
+    for group in data["groups"]:
+        last = group["choices"][-1]
+        for number in group["choices"]:
+            tables = {name: largest[at] for name, at in group["operands"].items()}
+            scaled = tables[group["scaled"]]
+            tables[group["scaled"]] = scaled[:, : scaled.shape[1] * number // last]
+            seen[group["name"].replace("{n}", str(number))] = tables
+    every: tuple[Fragmented, ...] = (*WGMMA, *TENSOR_MEMORY_MOVES)
+    forms = {form.key: form for form in every}
+    assert seen.keys() == forms.keys()
+    for key, form in list(forms.items())[::7]:
+        for layout in form.operands:
+            assert np.array_equal(seen[key][layout.operand], layout.table())
+    sparse = next(g for g in data["groups"] if "sparse" in g and ".f16.f16" in g["name"])
+    (metadata,) = (w.metadata for w in WGMMA if w.key == sparse["name"].replace("{n}", "8"))
+    assert metadata is not None
+    assert tuple(data["sparse"][sparse["sparse"]]["places"][41][5]) == metadata.place(41, 5)
+
+
 def test_a_layout_that_is_no_sum_of_bits_is_kept_whole(monkeypatch: pytest.MonkeyPatch) -> None:
     shuffled = BF16.operand("A").table().copy()
     shuffled[[3, 17]] = shuffled[[17, 3]]
@@ -131,18 +158,13 @@ def test_a_layout_that_is_no_sum_of_bits_is_kept_whole(monkeypatch: pytest.Monke
 
 
 def test_a_receipt_of_a_gpu_marks_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Receipt:
-        instruction = BF16
-        gpu = "NVIDIA Test"
-        proves = True
-
     def shown() -> dict[str, str | None]:
         data = atlas.data(INSTRUCTIONS[:4], BF16)
         return {entry["name"]: entry["hardware"] for entry in data["instructions"]}
 
-    monkeypatch.setattr(receipts, "read_all", lambda folder: (Receipt(),))
+    monkeypatch.setattr(receipts, "proven", lambda: {BF16.name: "NVIDIA Test"})
     assert shown() == {i.name: "NVIDIA Test" if i == BF16 else None for i in INSTRUCTIONS[:4]}
-    monkeypatch.setattr(Receipt, "proves", False)
+    monkeypatch.setattr(receipts, "proven", dict)
     assert set(shown().values()) == {None}
 
 

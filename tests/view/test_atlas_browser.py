@@ -10,8 +10,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxlab.fragments import receipts
 from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, FragmentLayout, MatrixInstruction, find
 from ptxlab.isa.shared_memory import wavefronts
+from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.isa.trace import SharedPlace, trace
+from ptxlab.isa.wgmma import WGMMA
 from ptxlab.view import atlas
 from tests.view.browser import Browser, missing
 
@@ -75,7 +79,8 @@ def address_of(page: Browser) -> str:
 def test_it_opens_at_the_chosen_instruction(page: Browser) -> None:
     assert page.text("#name") == BF16.name
     assert page.text("#list [aria-current]").startswith("m16n8k16")
-    assert "unverified on hardware" in page.text("#facts")
+    gpu = receipts.hardware(BF16)
+    assert (f"verified on {gpu}" if gpu else "unverified on hardware") in page.text("#facts")
     assert "sm_80" in page.text("#facts")
 
 
@@ -188,6 +193,7 @@ def test_a_finger_does_what_the_mouse_does(page: Browser) -> None:
 def test_searching_and_choosing(page: Browser) -> None:
     page.press("/")
     page.press(*"e4m3 k32 f16")
+    page.until("document.querySelector('#search').value === 'e4m3 k32 f16'")
     names = page.js(
         "return [...document.querySelectorAll('#list button')].map((b) => b.dataset.name)"
     )
@@ -201,7 +207,8 @@ def test_searching_and_choosing(page: Browser) -> None:
     page.until(f"document.querySelector('#name').textContent === {BF16.name!r}")
     page.click("#search")
     page.press("Escape")
-    assert page.text("#count") == f"{len(INSTRUCTIONS) + len(atlas.MOVES)} instructions"
+    known = (INSTRUCTIONS, atlas.MOVES, WGMMA, TENSOR_MEMORY_MOVES)
+    assert page.text("#count") == f"{sum(map(len, known))} instructions"
 
 
 def test_the_keyboard_reaches_everything(page: Browser) -> None:
@@ -345,6 +352,44 @@ def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
     count, bad = page.js(script)
     assert count > 100
     assert bad == []
+
+
+def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address: str) -> None:
+    """wgmma m64n96k16: another n and other columns are chosen, and an element of D is traced."""
+    form = find("wgmma.m64n96k16.rs", "bf16")
+    page.open(f"{address}#op={form.key}&at=D,41,77")
+    assert page.text("#name") == form.key
+    place = form.operand("D").registers(41, 77)[0]
+    assert f"thread {place.lane} register d{place.register}" in page.text("#inspector")
+    assert shown(page, "at") == [f"{place.lane}:d{place.register}"]
+    sums = page.js("return [...document.querySelectorAll('.sum td')].map((e) => e.textContent)")
+    (found,) = trace(form, 41, 77)
+    for term in found.terms[::2]:
+        (a,), (b,) = term.a, term.b[0]
+        assert isinstance(b, SharedPlace)
+        assert f"{a[0]}:a{a[1]}" in sums
+    assert found.terms[8].b[0][0].formula in sums  # type: ignore[union-attr]
+    page.js(
+        "const n = document.querySelector('#number'); n.value = '24';"
+        "n.dispatchEvent(new Event('change', { bubbles: true }))"
+    )
+    assert page.text("#name") == form.key.replace("n96", "n24")
+    page.hover('[data-operand="B"] [data-unit]', right=-0.2, down=-0.2)
+    assert page.text("#inspector h2").startswith("B[")
+    assert "shared memory start" in page.text("#inspector")
+    page.js("location.hash = arguments[0]", f"op={form.key}&lane=127")
+    page.until("document.querySelector('#inspector h2').textContent === 'thread 127'")
+    assert "warp 3" in page.text("#inspector .where")
+
+
+def test_tensor_memory_has_a_picture(page: Browser, address: str) -> None:
+    (move,) = (
+        m for m in TENSOR_MEMORY_MOVES if m.name.startswith("tcgen05.ld.sync.aligned.16x256b.x8.b")
+    )
+    page.open(f"{address}#op={move.name}&at=R,9,37")
+    place = move.layout.registers(9, 37)[0]
+    assert f"lane {place.lane} register r{place.register}" in page.text("#inspector .where")
+    assert shown(page, "at") == [f"{place.lane}:r{place.register}"]
 
 
 def test_a_page_with_another_layout_would_be_seen(browser: Browser, tmp_path: Path) -> None:

@@ -15,7 +15,6 @@ from ptxlab.fragments import (
     FragmentReport,
     Run,
     Selection,
-    inputs,
 )
 from ptxlab.fragments.compare import mismatches
 from ptxlab.fragments.predict import matrices
@@ -28,19 +27,19 @@ BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
 
 
 def run(instruction: MatrixInstruction, fill: Fill) -> Run:
-    given = inputs(instruction, fill)
-    expected = matrices(instruction, given)
+    expected = matrices(instruction, fill)
     registers = {o.operand: o.pack(expected[o.operand]) for o in instruction.operands}
-    return Run(given, registers, expected["D"])
+    return Run(fill, registers, frozenset("D"), expected["D"])
 
 
 def report(instruction: MatrixInstruction, *, wrong: bool = False) -> FragmentReport:
     runs = (run(instruction, NUMBERED), run(instruction, ADDRESSING))
     if wrong:
         runs[0].registers["A"][5, 2] = runs[0].registers["A"][6, 2]
+        assert runs[1].result is not None
         runs[1].result[9, 3] ^= runs[1].result.dtype.type(1)
     found = mismatches(instruction, runs)
-    return FragmentReport(instruction, "emulator", "ptxlab emulator", SM90, runs, found, None)
+    return FragmentReport(instruction, "emulator", "ptxlab emulator", SM90, runs, 0, found, None)
 
 
 def section(shown: str, title: str) -> list[str]:
@@ -100,9 +99,9 @@ def test_verdicts_and_mismatches() -> None:
     assert "layout    WRONG: 2 elements not as predicted" in wrong
     assert "result    WRONG: 1 element not as predicted" in wrong
     rows = [line.split() for line in section(wrong, "mismatches")[2:]]
-    assert rows[0] == ["numbered", "A", "register", "5", "2", "0", "1", "10", "26", "28"]
-    assert rows[1] == ["numbered", "A", "register", "5", "2", "1", "1", "11", "27", "29"]
-    assert rows[2][:8] == ["addressing", "D", "memory", "5", "3", "0", "9", "3"]
+    assert rows[0] == ["numbered", "A", "register", "5", "2", "0", "15:0", "1", "10", "26", "28"]
+    assert rows[1] == ["numbered", "A", "register", "5", "2", "1", "31:16", "1", "11", "27", "29"]
+    assert rows[2][:9] == ["addressing", "D", "memory", "5", "3", "0", "31:0", "9", "3"]
 
 
 def test_narrowing_to_a_lane() -> None:

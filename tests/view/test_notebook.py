@@ -30,6 +30,7 @@ def test_jupyter_finds_the_pictures(shown: Any, picture: str) -> None:
 
 
 def test_the_caption_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(receipts, "hardware", lambda instruction: None)
     assert "sm_80 · PTX 7.0" in BF16._repr_html_()
     assert "unverified on hardware" in BF16._repr_html_()
     monkeypatch.setattr(receipts, "hardware", lambda instruction: "NVIDIA <Test>")

@@ -15,7 +15,7 @@ from ptxlab.view.svg import operand_svg, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = re.compile(r"(\w+)\[(\d+)(?:\.\.(\d+))?,(\d+)(?:\.\.(\d+))?\]: (.*)")
-HELD = re.compile(r"lane (\d+), register ([a-d])(\d+), bits (\d+) to (\d+)")
+HELD = re.compile(r"(?:lane|thread) (\d+), register ([a-d])(\d+), bits (\d+) to (\d+)")
 Owner = tuple[int, int, int]
 Held = dict[tuple[int, int, int], set[Owner]]
 
@@ -55,7 +55,7 @@ def read(root: ElementTree.Element, group: str, layout: FragmentLayout) -> set[t
         assert len(held) == len(match[6].split(" and "))
         lane, name, register = held[0][:3]
         assert text == f"{lane}:{name}{register}" + (f"×{len(held)}" if len(held) > 1 else "")
-        assert rect.get("class") == f"l{lane}"
+        assert rect.get("class") == f"l{int(lane) % 32}"
         for lane, _, register, low, high in held:
             assert int(high) - int(low) + 1 == len(elements) * layout.bits
             for i, (row, col) in enumerate(elements):
@@ -95,6 +95,25 @@ def test_every_cell_says_what_the_layout_says(instruction: MatrixInstruction) ->
             )
             groups.discard(f"C{matrix}")
     assert not groups
+
+
+@pytest.mark.parametrize(("col", "first"), [(0, 0), (21, 16)])
+def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
+    """And A whole; of B, and of A in shared memory, the units of 16 bytes with their offsets."""
+    warpgroup = find("wgmma.m64n24k16")
+    d, a = warpgroup.operand("D"), warpgroup.operand("A")
+    root = ElementTree.fromstring(svg(warpgroup, lambda lane, row, at: (row, at) == (35, col)))
+    seen = {element for element in expected(d, 0) if first <= element[1] < first + 8}
+    assert len(seen) == 64 * 8
+    assert read(root, "D0", d) == seen
+    assert read(root, "A0", a) == expected(a, 0)
+    alone = ElementTree.fromstring(operand_svg(d, lambda lane, row, at: (row, at) == (35, col)))
+    assert read(alone, "D0", d) == seen
+    text = svg(find("wgmma.m64n24k16.ss"), lambda lane, row, at: at == col)
+    lines = f"{first}..{first + 7}"
+    where = f"start + {first // 8} SBO + LBO" if first > 8 else "start + LBO"
+    assert f"B[8..15,{lines}]: 8 lines of 16 bytes from {where} on" in text
+    assert "A[56..63,8..15]: 8 lines of 16 bytes from start + 7 SBO + LBO on" in text
 
 
 def test_reading_would_see_another_layout() -> None:

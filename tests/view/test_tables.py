@@ -25,8 +25,8 @@ def numbers(text: str) -> range:
 def check_by_register(layout: FragmentLayout, rows: Rows) -> None:
     head, *lines = rows
     name = layout.operand.lower()
-    assert head == ["lane", *(f"{name}{r}" for r in range(layout.registers_per_lane))]
-    assert [line[0] for line in lines] == [str(lane) for lane in range(32)]
+    assert head == [layout.holder, *(f"{name}{r}" for r in range(layout.registers_per_lane))]
+    assert [line[0] for line in lines] == [str(lane) for lane in range(layout.threads)]
     for line in lines:
         for register, cell in enumerate(line[1:]):
             elements = [
@@ -93,7 +93,7 @@ def read_latex(text: str) -> list[Rows]:
     return found
 
 
-@pytest.mark.parametrize("instruction", DIFFERENT, ids=lambda i: i.name)
+@pytest.mark.parametrize("instruction", [*DIFFERENT, find("wgmma.m64n24k16")], ids=lambda i: i.name)
 def test_the_tables_are_the_layouts(instruction: MatrixInstruction) -> None:
     check(instruction, [[list(t.head), *map(list, t.lines)] for t in tables(instruction)])
 
@@ -119,7 +119,7 @@ def test_a_wrong_cell_would_be_seen() -> None:
         check(BF16, read_latex(latex(BF16).replace("6:a1", "6:a2", 1)))
 
 
-@pytest.mark.parametrize("name", ["m16n8k16", "m8n8k4", "m16n8k256"])
+@pytest.mark.parametrize("name", ["m16n8k16", "m8n8k4", "m16n8k256", "wgmma.m64n24k16"])
 def test_csv_reads_back(name: str) -> None:
     instruction = find(name)
     lines = list(csv_reader.DictReader(csv(instruction).splitlines()))

@@ -156,7 +156,7 @@ _AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
 @step("mma", collective=True)
 def matrix_multiply(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
     """mma.sync.aligned and mma.sp of the forms in the instruction table."""
-    form = named_form(context, _canonical(instruction))
+    form = named_form(context, canonical(instruction))
     take_all(modifiers)
     operands = list(instruction.operands)
     expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
@@ -176,7 +176,7 @@ def matrix_multiply(context: Context, instruction: Instruction, modifiers: Modif
     )
 
 
-def _canonical(instruction: Instruction) -> str:
+def canonical(instruction: Instruction) -> str:
     """Return the name with its qualifiers where the table has them.
 
     ptxas takes ``kind`` and what belongs to it, and ``sp``, before the shape as well as after it.

@@ -12,7 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptxlab.emulator.access import Access
+from ptxlab.emulator.access import Access, require_valid
 from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.lanes import Lanes
@@ -60,11 +60,8 @@ class LoadMatrix:
         count = frame.wave.warps if warps is None else warps.shape[0]
         asked = form.matrices * form.rows
         if self._all_addresses:
-            rows = gather(self._access, frame, lanes)
-            if rows.shape[0] > 1:
-                rows = rows.reshape(count, WARP)[:, :asked].reshape(-1)
-        else:
-            rows = gather(self._access, frame, _suppliers(frame, lanes, asked))
+            require_valid(self._access, frame, lanes)
+        rows = gather(self._access, frame, _suppliers(frame, lanes, asked))
         if rows.shape[0] == 1:
             rows = np.repeat(rows, count * asked)
         elements = _unpacked(rows.view(np.uint8).reshape(count, form.matrices, -1), form)

@@ -80,17 +80,18 @@ class Matrix:
         for name, source in named:
             values = by_warp(source.read(frame.registers), frame, warps)
             if (values != values[:, :1]).any():
-                raise self._wrong(frame, f"the {name} differs between the threads of a warp")
+                raise self._wrong(frame, f"the {name} differs between the threads of a warp", "")
         first = by_warp(self.first.read(frame.registers), frame, warps).astype(np.uint64)
         start = first + np.uint64(self.access.offset % (1 << 64))
         pitch = by_warp(self.pitch(frame), frame, warps).view(np.uint64)
         if ((start | pitch) % np.uint64(alignment)).any():
             line = "row" if self.form.order == "row" else "column"
-            raise self._wrong(frame, f"a {line} does not start at a multiple of {alignment} bytes")
+            what = f"a {line} does not start at a multiple of {alignment} bytes"
+            raise self._wrong(frame, what, "alignment")
 
-    def _wrong(self, frame: Frame, what: str) -> LaunchError:
+    def _wrong(self, frame: Frame, what: str, kind: str) -> LaunchError:
         location = frame.wave.program.locate(self.access.line)
-        return LaunchError(f"{self.form.opcode}: {what}", location=location)
+        return LaunchError(f"{self.form.opcode}: {what}", location=location, kind=kind)
 
 
 class LoadFragment:

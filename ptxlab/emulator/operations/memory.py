@@ -41,7 +41,7 @@ class Load:
 
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Load for ``lanes``; only when they are few is one item per active lane read."""
-        wide = not (lanes.everyone or lanes.sparse)
+        wide = not (lanes.everyone or lanes.sparse or frame.wave.watched)
         items = gather(self._access, frame, lanes, wide=wide)
         registers = frame.registers
         count = len(self._destinations)
@@ -96,7 +96,7 @@ def gather(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) ->
 
 def scatter(access: Access, frame: Frame, lanes: Lanes, items: Array) -> None:
     """Write one item per active lane (or one for all) to the lanes' addresses."""
-    for part in parts(access, frame, lanes):
+    for part in parts(access, frame, lanes, stored=items):
         chosen = items
         if part.where is not None and items.shape[0] > 1:
             chosen = items[part.where]

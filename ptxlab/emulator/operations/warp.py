@@ -76,6 +76,7 @@ class MemberMask:
                 f"name the lane that executes it, by {frame.wave.thread(thread)}",
                 location=frame.wave.program.locate(self._line),
                 hint=f"this is lane {thread % WARP}; what a GPU does then is undefined",
+                kind="barrier",
             )
 
 
@@ -92,6 +93,7 @@ def require_whole_warps(frame: Frame, lanes: Lanes, name: str, line: int) -> Arr
             f"of {frame.wave.thread(warp * WARP)}",
             location=frame.wave.program.locate(line),
             hint="guard it so that whole warps execute it, or launch whole warps",
+            kind="barrier",
         )
     return np.flatnonzero(per_warp)
 
@@ -122,6 +124,9 @@ class WarpBarrier:
     def run(self, frame: Frame, lanes: Lanes) -> None:
         """Go on: all threads see the same memory at all times."""
         self.participants.check(frame, lanes)
+        if frame.wave.watched:
+            for team, _ in self.participants.teams(frame, lanes):
+                frame.wave.watcher.synchronize_warps(team.reshape(-1))
 
 
 @step("bar", "barrier", collective=True)

@@ -1,14 +1,63 @@
 // What is chosen: instruction, element or lane; the list to choose from, and the address that keeps it.
 
-const state = { entry: null, matrix: 0, pinned: null, hovered: null, pitch: 128, swizzle: 0 };
-const entries = [...data.instructions, ...data.moves];
+const state = { entry: null, matrix: 0, first: 0, pinned: null, hovered: null, pitch: 128, swizzle: 0 };
+const entries = [...data.instructions, ...data.moves, ...data.groups];
+const filled = (text, number) => text.replace("{n}", number);
+const total = (some) => some.reduce((sum, entry) => sum + (entry.choices ? entry.choices.length : 1), 0);
 entries.forEach((entry) => {
   if (entry.sparse !== undefined) entry.sparse = data.sparse[entry.sparse];
   if (entry.scales) entry.scales = Object.fromEntries(Object.entries(entry.scales).map(([name, i]) => [name, data.scales[i]]));
   entry.words = lower([entry.name, entry.family, entry.shape, entry.types, entry.needs, entry.more,
-    entry.hardware ? "verified" : "unverified"].join(" "));
+    entry.hardware ? "verified" : "unverified",
+    ...(entry.choices || []).map((n) => (entry.letter === "n" ? filled(entry.shape, n) : `x${n}`))].join(" "));
 });
-const operand = (name) => expand(data.layouts[state.entry.operands[name]]);
+
+/** One instruction of a group: the first columns of the scaled operand, in its first registers. */
+function concrete(entry, number) {
+  if (!entry.choices) return entry;
+  entry.made = entry.made || new Map();
+  if (!entry.made.has(number)) {
+    const part = number / entry.choices[entry.choices.length - 1];
+    const { rows, cols, bits, registers, elements, matrices, vertical, steps, threads } =
+      data.layouts[entry.operands[entry.scaled]];
+    const own = { rows, cols: cols * part, bits, registers: registers * part, elements, matrices, vertical, threads };
+    own.steps = { ...steps, register: steps.register.slice(0, Math.ceil(Math.log2(own.registers))) };
+    const made = { ...entry, group: entry, number, own, name: filled(entry.name, number), shape: filled(entry.shape, number) };
+    if (entry.mnk) made.mnk = [entry.mnk[0], number, entry.mnk[2]];
+    if (entry.shared) made.shared = { ...entry.shared, B: { ...entry.shared.B, cols: number } };
+    entry.made.set(number, made);
+  }
+  return entry.made.get(number);
+}
+
+/** The number of a group to begin with: one that was searched for, the last one chosen, or the largest. */
+function preferred(entry) {
+  const words = lower($("search").value).split(/[\s,.]+/);
+  const asked = entry.choices.find((n) => words.includes(filled(entry.shape, n)) || words.includes(`${entry.letter}${n}`));
+  return asked || (entry.choices.includes(state.number) ? state.number : entry.choices[entry.choices.length - 1]);
+}
+
+function entryOf(name) {
+  const found = entries.find((entry) => !entry.choices && entry.name === name);
+  if (found) return found;
+  for (const entry of data.groups) {
+    const number = entry.choices.find((n) => filled(entry.name, n) === name);
+    if (number) return concrete(entry, number);
+  }
+  return null;
+}
+
+const listed = (entry) => entry.group || entry;
+
+/** The layout of an operand in registers; null of one in shared memory. */
+function operand(name) {
+  const { own, scaled, operands } = state.entry;
+  if (operands[name] === undefined) return null;
+  return expand(own && name === scaled ? own : data.layouts[operands[name]]);
+}
+const shared = (name) => (state.entry.shared || {})[name];
+const threads = () => threadsOf(operand(Object.keys(state.entry.operands)[0]));
+const holder = () => (state.entry.operands && threads() > LANES ? "thread" : "lane");
 const multiplies = () => Boolean(state.entry.mnk);
 const matrices = () => operand(Object.keys(state.entry.operands)[0]).matrices;
 const selection = () => state.hovered || state.pinned;
@@ -18,20 +67,34 @@ function readHash() {
     const cut = part.indexOf("=");
     return [part.slice(0, cut), part.slice(cut + 1)];
   }));
-  const entry = entries.find((e) => e.name === asked.op) || entries.find((e) => e.name === data.first);
+  const entry = entryOf(asked.op) || entryOf(data.first);
   state.pinned = null;
   state.hovered = null;
   state.entry = entry;
   state.matrix = 0;
+  state.first = 0;
   state.pitch = inside(Number(asked.pitch), 16, 1024) && asked.pitch % 16 === 0 ? Number(asked.pitch) : 128;
   state.swizzle = inside(Number(asked.swizzle), 0, 3) ? Number(asked.swizzle) : 0;
   if (entry.operands) {
     if (inside(Number(asked.matrix), 0, matrices() - 1)) state.matrix = Number(asked.matrix);
     const [name, row, col] = (asked.at || "").split(",");
-    if (entry.operands[name] !== undefined && placesAt(operand(name), state.matrix, Number(row), Number(col)))
+    if (inside(Number(row), 0, rowsOf(name) - 1) && inside(Number(col), 0, colsOf(name) - 1))
       state.pinned = { operand: name, row: Number(row), col: Number(col) };
   }
-  if (asked.lane !== undefined && inside(Number(asked.lane), 0, LANES - 1)) state.pinned = { lane: Number(asked.lane) };
+  if (asked.lane !== undefined && inside(Number(asked.lane), 0, (entry.operands ? threads() : LANES) - 1))
+    state.pinned = { lane: Number(asked.lane) };
+  show(state.pinned);
+}
+
+const rowsOf = (name) => ((state.entry.operands[name] !== undefined ? operand(name) : shared(name)) || { rows: 0 }).rows;
+const colsOf = (name) => ((state.entry.operands[name] !== undefined ? operand(name) : shared(name)) || { cols: 0 }).cols;
+
+/** Bring the columns that hold an element into the picture, where not all are drawn; say if they move. */
+function show(what) {
+  const { scaled, columns, shared: inShared } = state.entry, before = state.first;
+  if (!columns || !what || (what.operand !== scaled && !(inShared && what.operand === "B"))) return false;
+  state.first = Math.floor(what.col / columns) * columns;
+  return state.first !== before;
 }
 
 const inside = (x, low, high) => Number.isInteger(x) && x >= low && x <= high;
@@ -47,8 +110,9 @@ function hashOf() {
 
 const remember = () => history.replaceState(null, "", hashOf());
 
-function choose(entry) {
-  Object.assign(state, { entry, pinned: null, hovered: null, matrix: 0 });
+function choose(entry, number = entry.choices && preferred(entry)) {
+  if (number) state.number = number;
+  Object.assign(state, { entry: concrete(entry, number), pinned: null, hovered: null, matrix: 0, first: 0 });
   history.pushState(null, "", hashOf());
   drawAll();
 }
@@ -57,7 +121,8 @@ function pin(what) {
   state.pinned = what;
   state.hovered = null;
   remember();
-  drawSelection();
+  if (show(what)) drawAll();
+  else drawSelection();
 }
 
 function drawList() {
@@ -66,17 +131,17 @@ function drawList() {
   const families = new Map();
   shown.forEach((entry) => families.set(entry.family, [...(families.get(entry.family) || []), entry]));
   $("list").innerHTML = [...families].map(([family, members]) =>
-    `<h2>${family} <small>${members.length}</small></h2>` + members.map((entry) =>
-      `<button type="button" data-name="${entry.name}" title="${entry.name}"${entry === state.entry ? ' aria-current="true"' : ""}>` +
-      `<span class="shape">${entry.shape}</span><span>${entry.types} <span class="more">${entry.more}</span></span>` +
+    `<h2>${family} <small>${total(members)}</small></h2>` + members.map((entry) =>
+      `<button type="button" data-name="${entry.name}" title="${entry.name}"${entry === listed(state.entry) ? ' aria-current="true"' : ""}>` +
+      `<span class="shape">${filled(entry.shape, "N")}</span><span>${entry.types} <span class="more">${entry.more}</span></span>` +
       `<span class="dot${entry.hardware ? " good" : ""}" title="${verdict(entry)}"></span></button>`).join("")).join("");
-  $("count").textContent = shown.length === entries.length ? `${shown.length} instructions`
-    : `${shown.length} of ${entries.length} instructions`;
+  $("count").textContent = shown.length === entries.length ? `${total(shown)} instructions`
+    : `${total(shown)} of ${total(entries)} instructions`;
 }
 
 function markCurrent() {
   for (const button of $("list").querySelectorAll("button")) {
-    const mine = button.dataset.name === state.entry.name;
+    const mine = button.dataset.name === listed(state.entry).name;
     if (mine) button.setAttribute("aria-current", "true");
     else button.removeAttribute("aria-current");
     if (mine) button.scrollIntoView({ block: "nearest" });

@@ -3,7 +3,8 @@
 function drawAll() {
   drawFacts();
   markCurrent();
-  if (multiplies()) drawFigure();
+  if (state.entry.shared) drawWarpgroup();
+  else if (multiplies()) drawFigure();
   else if (state.entry.operands) drawPanels();
   else drawLoad();
   drawBits();
@@ -16,7 +17,7 @@ function under(event) {
   if (!cell) return null;
   if (cell.dataset.lane !== undefined) return { lane: Number(cell.dataset.lane) };
   const group = cell.closest(".operand"), name = group.dataset.operand, layout = operand(name);
-  const run = layout.runs[state.matrix][Number(cell.dataset.run)];
+  const run = layout ? layout.runs[state.matrix][Number(cell.dataset.run)] : unitAt(cell);
   const box = cell.querySelector("rect").getBoundingClientRect();
   const part = (at, from, size, count) => Math.min(count - 1, Math.max(0, Math.floor((at - from) / size * count)));
   return { operand: name, row: run.row + part(event.clientY, box.top, box.height, run.rows),
@@ -44,7 +45,11 @@ $("stage").addEventListener("click", (event) => {
   if (what) pin(alike(what, state.pinned) ? null : what);
 });
 $("stage").addEventListener("change", (event) => {
-  if (event.target.id === "pitch") settings({ pitch: event.target.value });
+  const { id, value } = event.target;
+  if (id === "pitch") settings({ pitch: value });
+  if (id === "columns") { state.first = Number(value); state.hovered = null; drawAll(); }
+  if (id === "number") choose(state.entry.group, Number(value));
+  if ($(id)) $(id).focus();
 });
 
 function settings({ matrixPick, pitch, swizzle }) {
@@ -69,14 +74,17 @@ $("stage").addEventListener("keydown", (event) => {
   event.preventDefault();
   const limit = (x, n) => Math.min(n - 1, Math.max(0, x));
   if (group.dataset.lanes) {
-    const down = state.entry.operands ? 4 : 1;
+    const down = state.entry.operands ? 4 : 1, count = state.entry.operands ? threads() : LANES;
     const now = state.pinned && state.pinned.lane !== undefined ? state.pinned.lane + down * step[0] + step[1] : 0;
-    pin({ lane: limit(now, LANES) });
+    pin({ lane: limit(now, count) });
     return;
   }
-  const name = group.dataset.operand, layout = operand(name), now = state.pinned;
+  const name = group.dataset.operand, now = state.pinned;
   const [row, col] = now && now.operand === name ? [now.row + step[0], now.col + step[1]] : [0, 0];
-  pin({ operand: name, row: limit(row, layout.rows), col: limit(col, layout.cols) });
+  const start = now && now.operand === name ? col : Math.max(col, name === state.entry.scaled ? state.first : 0);
+  pin({ operand: name, row: limit(row, rowsOf(name)), col: limit(start, colsOf(name)) });
+  const again = $("stage").querySelector(`[data-operand="${name}"]`);
+  if (again) again.focus();
 });
 $("inspector").addEventListener("click", (event) => {
   const go = event.target.dataset.go;

@@ -6,25 +6,27 @@ const scaleOf = (name, layout) => {
   return { width: (text * CHARACTER + PADDING) / run.cols, height: CELL / run.rows };
 };
 
-function drawOperand(name, layout, matrix, box, title) {
+function drawOperand(name, layout, matrix, box, title, first = 0, count = layout.cols) {
   const cells = layout.runs[matrix].map((run, i) => {
+    if (run.col < first || run.col >= first + count) return "";
     const x = box.x + run.col * box.width, y = box.y + run.row * box.height;
     const w = run.cols * box.width, h = run.rows * box.height;
-    return `<g class="c" data-run="${i}"><rect class="l${run.places[0].lane}" x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}"/>` +
+    return `<g class="c" data-run="${i}"><rect class="l${run.places[0].lane % LANES}" x="${round(x)}" y="${round(y)}" width="${round(w)}" height="${round(h)}"/>` +
       `<text x="${round(x + w / 2)}" y="${round(y + h / 2 + 3.5)}">${ownerText(name, run.places)}</text></g>`;
   }).join("");
-  const width = layout.cols * box.width, height = layout.rows * box.height;
+  const left = box.x + first * box.width, width = count * box.width, height = layout.rows * box.height;
   const about = `${title}, ${layout.rows} by ${layout.cols} ${layout.bits}-bit elements`;
-  return `<text class="t" x="${round(box.x)}" y="${round(box.y - LINE)}">${title}</text>` +
+  return `<text class="t" x="${round(left)}" y="${round(box.y - LINE)}">${title}</text>` +
     `<g class="operand" tabindex="0" role="application" aria-label="${about}; arrow keys move" data-operand="${name}" data-matrix="${matrix}" ` +
     `data-box="${[box.x, box.y, box.width, box.height].map(round3).join(" ")}">${cells}` +
-    `<rect class="spot" visibility="hidden"/><rect class="frame" x="${round(box.x - 3)}" y="${round(box.y - 3)}" width="${round(width + 6)}" height="${round(height + 6)}" rx="4"/></g>`;
+    `<rect class="spot" visibility="hidden"/><rect class="frame" x="${round(left - 3)}" y="${round(box.y - 3)}" width="${round(width + 6)}" height="${round(height + 6)}" rx="4"/></g>`;
 }
 
 const round3 = (x) => Math.round(x * 1000) / 1000;
 
-function columnIndices(layout, matrix, box) {
-  const seen = new Map(layout.runs[matrix].map((run) => [run.col, run.cols]));
+function columnIndices(layout, matrix, box, first = 0, width = layout.cols) {
+  const seen = new Map(layout.runs[matrix].filter((run) => run.col >= first && run.col < first + width)
+    .map((run) => [run.col, run.cols]));
   return [...seen].map(([col, count]) => {
     const text = span(col, count), fits = text.length * 5.6 <= count * box.width;
     return `<text class="i" x="${round(box.x + (col + count / 2) * box.width)}" y="${round(box.y - 5)}">${fits ? text : `${col}..`}</text>`;
@@ -37,17 +39,19 @@ function rowIndices(layout, matrix, box) {
     `<text class="i e" x="${round(box.x - 6)}" y="${round(box.y + (row + count / 2) * box.height + 3)}">${span(row, count)}</text>`).join("");
 }
 
-/** The 32 lanes as 8 groups of 4: the key to the colours, and a way to ask for one lane. */
+/** The lanes of each warp as 8 groups of 4: the key to the colours, and a way to ask for one. */
 function drawWarp(x, y, idle = () => false) {
-  const w = 36, h = 17;
-  const cells = range(LANES).map((lane) => {
-    const cx = x + (lane % 4) * w, cy = y + Math.floor(lane / 4) * h;
-    return `<g class="c${idle(lane) ? " idle" : ""}" data-lane="${lane}"><rect class="l${lane}" x="${cx}" y="${cy}" width="${w}" height="${h}"/>` +
+  const count = state.entry.operands ? threads() : LANES, warps = count / LANES;
+  const w = warps > 1 ? 28 : 36, h = 17, gap = 4 * w + 6, wide = (warps - 1) * gap + 4 * w;
+  const cells = range(count).map((lane) => {
+    const cx = x + Math.floor(lane / LANES) * gap + (lane % 4) * w, cy = y + Math.floor((lane % LANES) / 4) * h;
+    return `<g class="c${idle(lane) ? " idle" : ""}" data-lane="${lane}"><rect class="l${lane % LANES}" x="${cx}" y="${cy}" width="${w}" height="${h}"/>` +
       `<text x="${cx + w / 2}" y="${cy + h / 2 + 3.5}">${lane}</text></g>`;
   }).join("");
-  return `<text class="t" x="${x}" y="${y - 8}">lanes of the warp</text>` +
-    `<g class="operand lanes" tabindex="0" role="application" aria-label="the 32 lanes; arrow keys move" data-lanes="1">${cells}` +
-    `<rect class="frame" x="${x - 3}" y="${y - 3}" width="${4 * w + 6}" height="${8 * h + 6}" rx="4"/></g>`;
+  const title = warps > 1 ? `threads of the warpgroup` : "lanes of the warp";
+  return `<text class="t" x="${x}" y="${y - 8}">${title}</text>` +
+    `<g class="operand lanes" tabindex="0" role="application" aria-label="the ${count} ${holder()}s; arrow keys move" data-lanes="1">${cells}` +
+    `<rect class="frame" x="${x - 3}" y="${y - 3}" width="${wide + 6}" height="${8 * h + 6}" rx="4"/></g>`;
 }
 
 function frame(width, height, body) {
@@ -57,6 +61,20 @@ function frame(width, height, body) {
 
 const sameTables = (c, d) => c === d || JSON.stringify(c.table) === JSON.stringify(d.table);
 const axes = { A: "m×k", B: "k×n", C: "m×n", D: "m×n" };
+
+/** Buttons and lists for what a picture leaves open: the matrix, the number of a group, the columns. */
+function picks() {
+  const { group, number, columns, scaled } = state.entry, count = matrices(), found = [];
+  const option = (value, text, chosen) => `<option value="${value}"${chosen ? " selected" : ""}>${text}</option>`;
+  if (count > 1) found.push(`<span>${multiplies() ? "product" : "access"} of the warp ${range(count).map((i) =>
+    `<button type="button" data-matrix-pick="${i}" aria-pressed="${i === state.matrix}">${i}</button>`).join("")}</span>`);
+  if (group) found.push(`<label>${group.letter} <select id="number">${group.choices.map((n) =>
+    option(n, n, n === number)).join("")}</select></label>`);
+  if (group && operand(scaled).cols > columns) found.push(`<label>columns <select id="columns">${
+    range(Math.ceil(operand(scaled).cols / columns)).map((i) => option(i * columns,
+      span(i * columns, Math.min(columns, operand(scaled).cols - i * columns)), i * columns === state.first)).join("")}</select></label>`);
+  return found.length ? `<div class="pick">${found.join("")}</div>` : "";
+}
 
 function drawFigure() {
   const [a, b, c, d] = ["A", "B", "C", "D"].map(operand), matrix = state.matrix;
@@ -88,19 +106,20 @@ function drawFigure() {
     body += drawOperand(name, layout, matrix, box, title);
     x += layout.cols * column + INDEX;
   });
-  const picks = d.matrices === 1 ? "" : `<div class="pick"><span>product of the warp ${range(d.matrices).map((i) =>
-    `<button type="button" data-matrix-pick="${i}" aria-pressed="${i === matrix}">${i}</button>`).join("")}</span></div>`;
-  $("stage").innerHTML = picks + frame(x - INDEX + 8, dy + Math.max(a.rows, d.rows) * line + 8, body);
+  $("stage").innerHTML = picks() + frame(x - INDEX + 8, dy + Math.max(a.rows, d.rows) * line + 8, body);
 }
 
 /** The operands of what moves a matrix and multiplies nothing, side by side. */
 function drawPanels() {
   let x = 4 * 36 + 40 + INDEX, bottom = 0, body = drawWarp(MARGIN + 3, 24);
   Object.keys(state.entry.operands).forEach((name) => {
-    const layout = operand(name), box = { x, y: 3 * LINE, ...scaleOf(name, layout) };
-    body += drawOperand(name, layout, 0, box, state.entry.titles[name]) + columnIndices(layout, 0, box) + rowIndices(layout, 0, box);
-    x += Math.max(layout.cols * box.width, 130) + INDEX + 12;
+    const layout = operand(name), scale = scaleOf(name, layout), first = state.first;
+    const count = Math.min(state.entry.columns || layout.cols, layout.cols - first);
+    const box = { x: x - first * scale.width, y: 3 * LINE, ...scale }, matrix = state.matrix;
+    body += drawOperand(name, layout, matrix, box, state.entry.titles[name], first, count) +
+      columnIndices(layout, matrix, box, first, count) + rowIndices(layout, matrix, { ...box, x });
+    x += Math.max(count * box.width, 130) + INDEX + 12;
     bottom = Math.max(bottom, box.y + layout.rows * box.height);
   });
-  $("stage").innerHTML = frame(x - INDEX, Math.max(bottom, 24 + 8 * 17) + 8, body);
+  $("stage").innerHTML = picks() + frame(x - INDEX, Math.max(bottom, 24 + 8 * 17) + 8, body);
 }

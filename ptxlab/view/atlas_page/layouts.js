@@ -24,7 +24,7 @@ function expand(layout) {
         const n = cells[(l * layout.registers + r) * layout.elements + e];
         return [Math.floor(n / layout.cols), n % layout.cols];
       };
-  layout.table = range(LANES).map((l) =>
+  layout.table = range(threadsOf(layout)).map((l) =>
     range(layout.registers).map((r) => range(layout.elements).map((e) => at(l, r, e))));
   layout.places = range(layout.matrices).map(() => new Map());
   layout.table.forEach((registers, lane) => registers.forEach((elements, register) =>
@@ -37,7 +37,12 @@ function expand(layout) {
   return layout;
 }
 
-const matrixOf = (layout, lane) => (layout.matrices === 1 ? 0 : Math.floor(lane / 4) % layout.matrices);
+/** The number of threads that hold a layout: a warp's, or a warpgroup's. */
+const threadsOf = (layout) => layout.threads || LANES;
+
+/** The matrix a lane belongs to: of four, one a quad-pair; of two, one each half of the warp. */
+const matrixOf = (layout, lane) =>
+  (layout.matrices === 2 ? (lane % LANES) >> 4 : Math.floor(lane / 4) % layout.matrices);
 
 function placesAt(layout, matrix, row, col) {
   return (row < layout.rows && col < layout.cols && layout.places[matrix].get(row * layout.cols + col)) || null;

@@ -1,0 +1,177 @@
+"""NumPy expressions on the command line: ``a.astype(f32) @ b.T.astype(f32) + 1``.
+
+An expression is parsed, and then computed here node by node: names of arguments, numbers,
+arithmetic, comparisons, slices, ``.T``, and the methods and functions of two tables. Nothing is ever
+handed to Python's own ``eval``, so that no text can do more than arithmetic.
+"""
+
+from __future__ import annotations
+
+import ast
+import operator
+import warnings
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import numpy as np
+
+from ptxlab.cli.parser import suggestion
+from ptxlab.cli.values import ELEMENT_TYPES
+from ptxlab.errors import PtxlabError
+
+LONGEST = 2000
+"""Characters of an expression; Python's parser recurses as deep as the text nests."""
+
+LARGEST_INTEGER_BITS = 4096
+"""Bits that a power or shift of plain integers may have: numpy has 64, Python no limit."""
+
+_OPERATORS: dict[type[ast.AST], Callable[..., Any]] = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.Div: operator.truediv,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: operator.pow,
+    ast.MatMult: operator.matmul,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+    ast.LShift: operator.lshift,
+    ast.RShift: operator.rshift,
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+    ast.Eq: operator.eq,
+    ast.NotEq: operator.ne,
+    ast.Lt: operator.lt,
+    ast.LtE: operator.le,
+    ast.Gt: operator.gt,
+    ast.GtE: operator.ge,
+}
+
+METHODS = ("astype", "max", "mean", "min", "reshape", "sum", "view")
+"""The methods of an array."""
+
+FUNCTIONS = (
+    "abs", "arange", "ceil", "clip", "concatenate", "cos", "cumsum", "exp", "exp2", "eye", "floor",
+    "log", "log2", "max", "maximum", "mean", "min", "minimum", "ones", "outer", "repeat", "rint",
+    "roll", "sign", "sin", "sort", "sqrt", "sum", "tanh", "transpose", "tril", "triu", "where",
+    "zeros",
+)  # fmt: skip
+"""The functions of numpy."""
+
+KEYWORDS = ("axis", "dtype", "keepdims")
+"""The arguments that methods and functions take by name."""
+
+_FAILURES = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
+
+
+class _Refused(Exception):
+    """What an expression may not contain, in words."""
+
+
+def evaluate(text: str, names: Mapping[str, Any]) -> Any:
+    """Return the value of ``text`` in terms of ``names``: a numpy array or scalar, or a number.
+
+    The PTX names of types (``f32``) stand for numpy's. Raises PtxlabError for text that does not
+    parse, for all that the tables do not hold, and for what numpy cannot compute.
+    """
+    scope = {name: scalar.dtype for name, scalar in ELEMENT_TYPES.items()} | dict(names)
+    try:
+        if len(text) > LONGEST:
+            raise _Refused(f"it is longer than {LONGEST} characters")
+        with warnings.catch_warnings(), np.errstate(all="ignore"):
+            warnings.simplefilter("ignore")
+            return _value(ast.parse(text.strip(), mode="eval").body, scope)
+    except SyntaxError as error:
+        reason = f"it does not parse: {error.msg}"
+    except (RecursionError, MemoryError):
+        reason = "it nests too deeply, or makes more than fits in memory"
+    except _Refused as error:
+        reason = str(error)
+    except _FAILURES as error:
+        reason = str(error) or type(error).__name__
+    raise PtxlabError(
+        f"expression {text!r}: {reason}",
+        hint="expressions are such as a.astype(f32) @ b.astype(f32), of arguments as they were given",
+    )
+
+
+def _value(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Constant(value=bool() | int() | float() | None as constant):
+            return constant
+        case ast.Name(id=name):
+            if name not in scope:
+                raise _Refused(f"there is no {name!r}{suggestion(name, scope)}")
+            return scope[name]
+        case ast.BinOp(left=left, op=op, right=right):
+            return _binary(op, _value(left, scope), _value(right, scope))
+        case ast.UnaryOp(op=op, operand=operand) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(operand, scope))
+        case ast.Compare(left=left, ops=[op], comparators=[right]) if type(op) in _OPERATORS:
+            return _OPERATORS[type(op)](_value(left, scope), _value(right, scope))
+        case ast.Tuple(elts=elements) | ast.List(elts=elements):
+            return tuple(_value(element, scope) for element in elements)
+        case ast.Subscript(value=array, slice=index):
+            return _array(array, scope)[_index(index, scope)]
+        case ast.Attribute(value=array, attr="T"):
+            return _array(array, scope).T
+        case ast.Call(func=function, args=positional, keywords=keywords):
+            call = _callee(function, scope)
+            named = {_keyword(given): _value(given.value, scope) for given in keywords}
+            return call(*(_value(given, scope) for given in positional), **named)
+    raise _Refused(f"{ast.unparse(node)!r} is not something it may contain")
+
+
+def _binary(op: ast.operator, left: Any, right: Any) -> Any:
+    plain = isinstance(left, int) and isinstance(right, int)
+    if plain and isinstance(op, ast.Pow | ast.LShift):
+        bits = left.bit_length() * right if isinstance(op, ast.Pow) else left.bit_length() + right
+        if bits > LARGEST_INTEGER_BITS:
+            raise _Refused(f"{left} and {right} make too large an integer")
+    return _OPERATORS[type(op)](left, right)
+
+
+def _array(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    """Compute what must be an array, or a number of numpy: nothing else has items or methods here."""
+    found = _value(node, scope)
+    if not isinstance(found, np.ndarray | np.generic):
+        raise _Refused(f"{ast.unparse(node)!r} is no array")
+    return found
+
+
+def _index(node: ast.expr, scope: Mapping[str, Any]) -> Any:
+    match node:
+        case ast.Tuple(elts=elements):
+            return tuple(_index(element, scope) for element in elements)
+        case ast.Slice(lower=lower, upper=upper, step=step):
+            return slice(
+                *(None if part is None else _value(part, scope) for part in (lower, upper, step))
+            )
+        case ast.Constant(value=constant) if constant is ...:
+            return ...
+    return _value(node, scope)
+
+
+def _callee(node: ast.expr, scope: Mapping[str, Any]) -> Callable[..., Any]:
+    """Return the function or method that a call names: ``sqrt``, ``np.sqrt``, ``a.astype``."""
+    match node:
+        case ast.Name(id=name) | ast.Attribute(value=ast.Name(id="np" | "numpy"), attr=name):
+            if name not in FUNCTIONS:
+                raise _Refused(f"there is no {name}(){suggestion(name, FUNCTIONS)}")
+            function: Callable[..., Any] = getattr(np, name)
+            return function
+        case ast.Attribute(value=array, attr=name):
+            if name not in METHODS:
+                raise _Refused(f"there is no .{name}(){suggestion(name, METHODS)}")
+            method: Callable[..., Any] = getattr(_array(array, scope), name)
+            return method
+    raise _Refused(f"{ast.unparse(node)!r} is not something it may call")
+
+
+def _keyword(given: ast.keyword) -> str:
+    if given.arg not in KEYWORDS:
+        raise _Refused(f"{given.arg or '**'} is no keyword here; there are {', '.join(KEYWORDS)}")
+    return given.arg

@@ -1,0 +1,87 @@
+"""The functions of the CUDA driver. Nothing else in ptxlab imports the binding to it."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+from ptxlab.errors import DeviceUnavailable
+
+OLDEST_DRIVER = 13000  # CUDA 13.0, as cuDriverGetVersion counts
+NO_DRIVER = "run on the emulator with --device emulator, or install the NVIDIA driver"
+
+
+class DriverError(Exception):
+    """A call of the driver that did not succeed: its ``code``, and the driver's words for it."""
+
+    def __init__(self, code: int, text: str) -> None:
+        super().__init__(text)
+        self.code = code
+
+
+@cache
+def _find_driver() -> tuple[Any, str]:
+    """Return the driver's binding and "", or None and why there is none.
+
+    The library is asked for before any call, and once: a call without it can block for ever.
+    """
+    try:
+        from cuda.bindings import driver
+        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
+    except ImportError as error:
+        return None, f"cuda-python does not import: {error}"
+    try:
+        load_nvidia_dynamic_lib("cuda")
+    except DynamicLibNotFoundError:
+        return None, "no NVIDIA driver is installed"
+    except (RuntimeError, OSError) as error:
+        return None, f"the NVIDIA driver does not load: {error}"
+    return driver, ""
+
+
+class Driver:
+    """The driver's functions, each returning its value alone and raising DriverError."""
+
+    def __init__(self) -> None:
+        self.api, reason = _find_driver()
+        if self.api is None:
+            raise DeviceUnavailable(f"no GPU can be used: {reason}", hint=NO_DRIVER)
+
+    def call(self, function: str, *args: Any) -> Any:
+        """Call ``function`` of the driver; several results come back as a tuple."""
+        status, *values = getattr(self.api, function)(*args)
+        if int(status):
+            raise DriverError(int(status), self._text(status))
+        return values[0] if len(values) == 1 else tuple(values)
+
+    def _text(self, status: Any) -> str:
+        found, text = self.api.cuGetErrorString(status)
+        name = getattr(status, "name", str(status))
+        return str(name) if int(found) or not text else f"{text.decode()} ({name})"
+
+
+def driver_version() -> int:
+    """Return the CUDA release of the driver, as 13000. Raises DeviceUnavailable without a driver."""
+    try:
+        return int(Driver().call("cuDriverGetVersion"))
+    except DriverError as error:
+        raise DeviceUnavailable(f"the CUDA driver does not say its version: {error}") from None
+
+
+def gpu_count() -> int:
+    """Return how many GPUs the driver shows. Raises DeviceUnavailable when it cannot be asked."""
+    driver = Driver()
+    try:
+        driver.call("cuInit", 0)
+        version = driver_version()
+        count = int(driver.call("cuDeviceGetCount"))
+    except DriverError as error:
+        raise DeviceUnavailable(
+            f"the CUDA driver does not start: {error}", hint=NO_DRIVER
+        ) from None
+    if version < OLDEST_DRIVER:
+        raise DeviceUnavailable(
+            f"the driver is for CUDA {version // 1000}.{version % 1000 // 10}; ptxlab needs 13.0",
+            hint="install a driver of the R580 series or newer, or use --device emulator",
+        )
+    return count

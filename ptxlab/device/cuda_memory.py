@@ -1,0 +1,84 @@
+"""Memory of a GPU that other libraries reach without a copy, and memory it has in common with the CPU."""
+
+from __future__ import annotations
+
+import ctypes
+import weakref
+from math import prod
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.base import DeviceBuffer
+from ptxlab.device.dlpack import CUDA, capsule
+from ptxlab.device.protocol import Closing
+
+if TYPE_CHECKING:
+    from ptxlab.device.cuda import CudaDevice
+
+_MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
+_GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
+
+
+class CudaBuffer(DeviceBuffer):
+    """GPU memory holding one array, open to other libraries without a copy."""
+
+    device: CudaDevice
+
+    @property
+    def __cuda_array_interface__(self) -> dict[str, Any]:
+        return {
+            "shape": self.shape,
+            "typestr": self.dtype.str,
+            "data": (self.address if self.nbytes else 0, False),
+            "version": 3,
+            "strides": None,
+            "stream": None,  # every launch and copy here has ended when it returns
+        }
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        return CUDA, self.device.ordinal
+
+    def __dlpack__(self, **requests: Any) -> Any:
+        # ``stream`` asks us to wait for our own work, all of which has ended.
+        if requests.get("copy"):
+            raise BufferError("a ptxlab buffer shares its memory and does not copy")
+        return capsule(self, self.address, self.shape, self.dtype, self.__dlpack_device__())
+
+
+class CommonBuffer(Closing):
+    """An array that the CPU and a GPU both reach: ``array`` for the one, ``address`` for the other.
+
+    Pinned memory is the CPU's, where it stays, and the GPU reaches it through the bus; ``managed``
+    memory moves to whoever touches it. CUDA Driver API, "Memory Management": cuMemHostAlloc,
+    cuMemAllocManaged. The array is full of zeros, and gone when this is closed.
+    """
+
+    def __init__(
+        self, device: CudaDevice, shape: tuple[int, ...], dtype: npt.DTypeLike, *, managed: bool
+    ) -> None:
+        self.shape = shape
+        self.dtype = np.dtype(dtype)
+        self.nbytes = prod(shape) * self.dtype.itemsize
+        doing = f"allocate {self.nbytes} bytes of {'managed' if managed else 'pinned'} memory"
+        if managed:
+            pointer = device.call(doing, "cuMemAllocManaged", self.nbytes, _GLOBAL)
+            self._release = weakref.finalize(self, device.release, "cuMemFree", pointer)
+            host = self.address = int(pointer)
+        else:
+            host = int(device.call(doing, "cuMemHostAlloc", self.nbytes, _MAPPED))
+            self._release = weakref.finalize(self, device.release, "cuMemFreeHost", host)
+            self.address = int(device.call(doing, "cuMemHostGetDevicePointer", host, 0))
+        self._release.atexit = False
+        memory = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(host))
+        self.array: npt.NDArray[Any] = memory.view(self.dtype).reshape(shape)
+        self.array[...] = 0
+
+    def numpy(self) -> npt.NDArray[Any]:
+        """Return a copy of the contents."""
+        return self.array.copy()
+
+    def close(self) -> None:
+        """Release it. Closing twice is fine."""
+        self._release()

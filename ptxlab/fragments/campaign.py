@@ -1,0 +1,233 @@
+"""Every instruction verified by running it: the trials of all of them, a module for many at a time.
+
+What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
+each of its targets, by ptxas in another thread.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import AbstractContextManager, closing, nullcontext
+from dataclasses import dataclass, replace
+from functools import partial
+from itertools import islice
+from typing import Literal, TypeVar
+
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device, Kernel
+from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError, Unsupported
+from ptxlab.fragments import receipts
+from ptxlab.fragments.numbers import Array
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import collection
+from ptxlab.fragments.support import emulated
+from ptxlab.fragments.trials import Trial, trials, tried
+from ptxlab.fragments.trials.run import launch, module
+from ptxlab.fragments.verify import leaves_open
+from ptxlab.isa.entry import Entry
+from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain.absent import ToolAbsent
+
+Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
+Progress = Callable[[int, int], None]
+Keep = Callable[[Trial, Array], None]
+Item = TypeVar("Item")
+
+NAMED = 4
+"""Mismatches of an operand that are kept; a layout that is wrong has hundreds."""
+_RUN_TOGETHER, _ASSEMBLED_TOGETHER = 24, 256
+"""Instructions a module."""
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """What came of one instruction on ``targets``.
+
+    "hardware" and "emulator": ``probes`` gave what was predicted, also on the GPU ``hardware``, just now
+    or as a receipt says, or on the emulator alone. "assembled": nothing here can run it, and ptxas takes
+    it. "absent": no target that was asked for has it. "failed": ``wrong`` words differ, in
+    ``mismatches`` first of all, or else ``note`` says what is the matter.
+    """
+
+    entry: Entry
+    status: Status
+    targets: tuple[str, ...]
+    probes: int = 0
+    wrong: int = 0
+    mismatches: tuple[Mismatch, ...] = ()
+    hardware: str | None = None
+    note: str = ""
+
+
+def campaign(
+    device: Device,
+    entries: Sequence[Entry],
+    *,
+    everywhere: bool,
+    progress: Progress = lambda done, total: None,
+    keep: Keep = lambda trial, found: None,
+) -> tuple[Outcome, ...]:
+    """Verify ``entries`` and return what came of each, in their order.
+
+    They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
+    target that has each. ``progress`` is called with instructions done and their total, ``keep`` with
+    what each trial gave. Raises ToolAbsent without nvJitLink.
+    """
+    found: dict[str, Outcome] = {}
+    assembler = ThreadPoolExecutor(1)
+    work = _Campaign(device, everywhere, keep, assembler)
+    try:
+        for outcome in work.outcomes(entries):
+            found[outcome.entry.key] = outcome
+            progress(len(found), len(entries))
+        for key, message in work.rejected():
+            found[key] = replace(found[key], status="failed", hardware=None, note=message)
+    finally:
+        assembler.shutdown(cancel_futures=True)  # after an interrupt there are some left
+    return tuple(found[entry.key] for entry in entries)
+
+
+class _Campaign:
+    """One round of verification. ``jobs`` give, by key, why ptxas rejects an instruction."""
+
+    def __init__(
+        self, device: Device, everywhere: bool, keep: Keep, assembler: ThreadPoolExecutor
+    ) -> None:
+        self.device = device
+        self.everywhere = everywhere
+        self.keep = keep
+        self.assembler = assembler
+        self.jobs: list[Future[dict[str, str]]] = []
+        self.proven = receipts.proven()
+
+    def outcomes(self, entries: Sequence[Entry]) -> Iterator[Outcome]:
+        """Yield what comes of each, as if all of it assembled."""
+        running: dict[str, list[Entry]] = {}
+        others: dict[str, list[Entry]] = {}
+        able = self._able(entries)
+        for entry in entries:
+            targets = self._targets(entry)
+            if not targets:
+                yield Outcome(entry, "absent", ())
+            elif entry.key in able:
+                running.setdefault(targets[0], []).append(entry)
+            else:
+                for target in targets:
+                    others.setdefault(target, []).append(entry)
+        assembling = [
+            (some, self._assemble(some, target, partial(collection, target=target)))
+            for target, group in others.items()
+            for some in _chunks(group, _ASSEMBLED_TOGETHER)
+        ]
+        for target, group in running.items():
+            with self._runner(target) as runner:
+                for some in _chunks(group, _RUN_TOGETHER):
+                    yield from self._run(runner, some)
+        for some, job in assembling:
+            wait([job])
+            yield from (Outcome(entry, "assembled", self._targets(entry)) for entry in some)
+
+    def rejected(self) -> Iterator[tuple[str, str]]:
+        """Yield the keys of what ptxas rejects, each with what it says."""
+        for job in self.jobs:
+            yield from job.result().items()
+
+    def _able(self, entries: Sequence[Entry]) -> set[str]:
+        """Return the keys of what the device, or one of its kind, can run."""
+        some = [entry for entry in entries if tried(entry.form)]
+        if self.device.kind == "emulator":
+            names = emulated(some)
+            some = [entry for entry in some if entry.name in names]
+        return {entry.key for entry in some}
+
+    def _targets(self, entry: Entry) -> tuple[str, ...]:
+        """Return the targets of an instruction that were asked for."""
+        if self.everywhere:
+            return entry.targets
+        target = self.device.target
+        return (target.name,) if entry.runs_on(target) else ()
+
+    def _runner(self, target: str) -> AbstractContextManager[Device]:
+        """Return the device, or else an emulator that is closed after use."""
+        if self.device.target.name == target:
+            return nullcontext(self.device)
+        return closing(open_device("emulator", arch=target))
+
+    def _run(self, runner: Device, entries: Sequence[Entry]) -> Iterator[Outcome]:
+        """Run the trials of a few instructions, in one module if it loads."""
+        target = runner.target.name
+        every = [list(trials(entry)) for entry in entries]
+        bodies = {
+            entry.key: [(entry, trial.body) for trial in own]
+            for entry, own in zip(entries, every, strict=True)
+        }
+
+        def text(some: Sequence[Entry]) -> str:
+            return module([kernel for entry in some for kernel in bodies[entry.key]], target)
+
+        try:
+            kernels = iter(runner.load(text(entries)).kernels.values())
+        except (ToolchainError, PtxSyntaxError, Unsupported) as error:
+            if len(entries) == 1:
+                yield Outcome(entries[0], "failed", (target,), note=error.message)
+            else:
+                for entry in entries:
+                    yield from self._run(runner, [entry])
+            return
+        if runner.kind == "emulator":  # elsewhere loading has assembled it
+            self._assemble(entries, target, text)
+        for entry, own in zip(entries, every, strict=True):
+            yield self._tried(runner, entry, own, list(islice(kernels, len(own))))
+
+    def _tried(
+        self, runner: Device, entry: Entry, own: Sequence[Trial], kernels: Sequence[Kernel]
+    ) -> Outcome:
+        """Launch the trials of one instruction and compare."""
+        gpu = self.proven.get(entry.name) if runner.kind == "emulator" else runner.name
+        status: Status = "hardware" if gpu else "emulator"
+        probes = sum(trial.count for trial in own)
+        outcome = Outcome(entry, status, (runner.target.name,), probes, hardware=gpu)
+        count = 0
+        named: dict[str, list[Mismatch]] = {}
+        for trial, kernel in zip(own, kernels, strict=True):
+            try:
+                found = launch(runner, kernel, trial)
+            except LaunchError as error:
+                return replace(outcome, status="failed", hardware=None, note=error.message)
+            self.keep(trial, found)
+            wrong = trial.wrong(found, leaves_open(runner))
+            count += len(wrong)
+            for mismatch in trial.mismatches(found, wrong):
+                named.setdefault(mismatch.operand, []).append(mismatch)
+        if not count:
+            return outcome
+        first = tuple(m for of_operand in named.values() for m in of_operand[:NAMED])
+        return replace(outcome, status="failed", hardware=None, wrong=count, mismatches=first)
+
+    def _assemble(
+        self, entries: Sequence[Entry], target: str, text: Callable[[Sequence[Entry]], str]
+    ) -> Future[dict[str, str]]:
+        """Have ``entries`` assembled for ``target``, in the PTX that ``text`` gives."""
+        self.jobs.append(self.assembler.submit(_rejected, entries, target, text))
+        return self.jobs[-1]
+
+
+def _rejected(
+    entries: Sequence[Entry], target: str, text: Callable[[Sequence[Entry]], str]
+) -> dict[str, str]:
+    """Return what ptxas says of those it rejects, by key: of all at once, or else of each alone."""
+    try:
+        link_ptx(text(entries), arch=target)
+    except ToolAbsent:
+        raise
+    except ToolchainError as error:
+        if len(entries) == 1:
+            return {entries[0].key: f"on {target}: {error.message}"}
+        return {k: v for entry in entries for k, v in _rejected([entry], target, text).items()}
+    return {}
+
+
+def _chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
+    for first in range(0, len(items), size):
+        yield items[first : first + size]

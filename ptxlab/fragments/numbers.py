@@ -1,0 +1,103 @@
+"""The numbers elements are told apart by: bit patterns of every type, with what they mean.
+
+All of them come out of a product with one, and of a sum with zeros, as they went in, whatever the
+type of D and however many terms a tensor core adds at once.
+
+Sources: PTX ISA, "Alternate Floating-Point Data Formats" and "Sub-byte"; values of the floating-point
+types by NumPy and ``ml_dtypes``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from itertools import count as count_up
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.isa import FragmentLayout
+from ptxlab.isa.register_bits import slots
+from ptxlab.isa.types import TYPES
+
+Array = npt.NDArray[Any]
+
+_SMALL_FLOATS = {
+    "e4m3": (8, ml_dtypes.float8_e4m3fn),
+    "e5m2": (8, ml_dtypes.float8_e5m2),
+    "e3m2": (6, ml_dtypes.float6_e3m2fn),
+    "e2m3": (6, ml_dtypes.float6_e2m3fn),
+    "e2m1": (4, ml_dtypes.float4_e2m1fn),
+}
+"""Bits of the number, and the type of it in a byte."""
+_SMALL_INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
+_LARGE, _LARGEST = 2048, {"bf16": 256}
+"""The integers from 0 to this one are in every type of 16 bits and more, but for bf16."""
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Numbers:
+    """Different numbers of one type: ``patterns`` as a register holds them, and their ``values``.
+
+    Zero is the first. The integers 0, 1, 2 and so on, as far as all of them are there, are at
+    ``counting``.
+    """
+
+    patterns: Array
+    values: Array
+    counting: Array
+
+    @property
+    def one(self) -> int:
+        """The index of the number 1."""
+        return int(self.counting[1])
+
+
+def numbers(layout: FragmentLayout) -> Numbers:
+    """Return the numbers of an operand's type, in its containers."""
+    return _numbers(layout.dtype, layout.bits, slots(layout)[0].data_low)
+
+
+def decode(layout: FragmentLayout, patterns: Array) -> Array:
+    """Return what containers hold, bit patterns of an operand, as values of NumPy's nearest type."""
+    patterns = np.asarray(patterns, np.uint64)
+    if layout.dtype in _SMALL_FLOATS:
+        bits, dtype = _SMALL_FLOATS[layout.dtype]
+        kept = patterns >> np.uint64(slots(layout)[0].data_low) & np.uint64((1 << bits) - 1)
+        return kept.astype(np.uint8).view(dtype)
+    if layout.dtype in _SMALL_INTEGERS:
+        return _integers(layout.dtype, patterns)
+    dtype = TYPES[layout.dtype].dtype
+    return patterns.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+@cache
+def _numbers(dtype: str, bits: int, shift: int) -> Numbers:
+    if dtype in _SMALL_FLOATS:
+        width, kind = _SMALL_FLOATS[dtype]
+        words = np.arange(1 << width, dtype=np.uint8)
+        values = words.view(kind).astype(np.float64)
+        kept = np.isfinite(values) & ((values != 0) | (words == 0))
+        return _counted(words[kept].astype(np.uint64) << np.uint64(shift), values[kept])
+    if dtype in _SMALL_INTEGERS:
+        patterns = np.arange(1 << _SMALL_INTEGERS[dtype], dtype=np.uint64)
+        return _counted(patterns, _integers(dtype, patterns).astype(np.float64))
+    held = TYPES[dtype].dtype
+    values = np.arange(_LARGEST.get(dtype, _LARGE) + 1, dtype=np.float64)
+    return _counted(values.astype(held).view(f"u{held.itemsize}").astype(np.uint64), values)
+
+
+def _counted(patterns: Array, values: Array) -> Numbers:
+    place = {value: index for index, value in enumerate(values.tolist())}
+    count = next(number for number in count_up() if number not in place)
+    return Numbers(patterns, values, np.array([place[number] for number in range(count)]))
+
+
+def _integers(dtype: str, patterns: Array) -> Array:
+    found = patterns.astype(np.int64)
+    if dtype.startswith("s"):
+        sign = 1 << (_SMALL_INTEGERS[dtype] - 1)
+        return (found ^ sign) - sign
+    return found

@@ -1,0 +1,195 @@
+"""Trials of ``mma`` and ``mma.sp``: registers in, registers out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+import numpy as np
+
+from ptxlab.fragments.compare import differences
+from ptxlab.fragments.fill import Fill
+from ptxlab.fragments.numbers import Array, numbers
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.trials.one_hot import (
+    Probes,
+    filled,
+    layout_probes,
+    metadata_probes,
+    products,
+    scale_probes,
+    selectors,
+)
+from ptxlab.fragments.trials.trial import Body, Step, Trial, record, registers
+from ptxlab.isa import LANES, TYPES, MatrixInstruction, Place
+from ptxlab.isa.entry import Entry
+
+METADATA_BITS = 4
+SCALE_BITS = 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MultiplyTrial(Trial):
+    """``probes``, one after the other, each with every one of the ``choices`` of the constants."""
+
+    form: MatrixInstruction
+    probes: tuple[Probes, ...]
+    choices: tuple[tuple[int, ...], ...]
+
+    def result(self, found: Array) -> Array:
+        """Return D, bit patterns, as the first probe leaves it with the first of the choices."""
+        d = self.form.operand("D")
+        return d.unpack(found[0, :, : d.registers_per_lane])
+
+    def explain(
+        self, probe: int, lane: int, word: int, expected: int, found: int
+    ) -> Iterator[Mismatch]:
+        """Yield what is wrong with the elements of D in one word, by what should have been there."""
+        d = self.form.operand("D")
+        choice, register = divmod(word, d.registers_per_lane)
+        for element, right, wrong in differences(d, expected, found):
+            row, col = map(int, d.element(lane, register, element))
+            at = (int(d.matrix(lane)), row, col)
+            yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
+
+
+def multiply_trials(entry: Entry, form: MatrixInstruction) -> Iterator[Trial]:
+    """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them."""
+    every = selectors(form)
+    yield _trial(entry, form, "layout", every[:1])
+    if form.metadata is not None:
+        yield _trial(entry, form, "metadata", every[: len(form.metadata.selectors)])
+    if form.scales:
+        yield _trial(entry, form, "scales", every)
+
+
+def filled_multiplication(entry: Entry, form: MatrixInstruction, fill: Fill) -> Trial:
+    """Return one launch of ``form`` on what ``fill`` means."""
+    return _trial(entry, form, fill, selectors(form)[:1])
+
+
+def _trial(
+    entry: Entry, form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]
+) -> Trial:
+    sources, results = registers(form, "source"), registers(form, "result")
+    steps = tuple(Step((statement(entry, chosen),), results) for chosen in choices)
+    body = Body((*sources, *results), sources, steps)
+    alike = replace(
+        form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
+    )
+    probes, given, expected = _records(alike, about, choices)
+    return MultiplyTrial(entry, body, given, expected, form, probes, choices)
+
+
+@lru_cache(maxsize=4)
+def _records(
+    form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]
+) -> tuple[tuple[Probes, ...], Array, Array]:
+    """Return the probes and both records, which instructions share that differ in their name alone."""
+    probes = _probes(form, about)
+    given = [record(np.concatenate(list(_sources(form, some)), axis=-1)) for some in probes]
+    expected = [
+        np.concatenate([_results(form, some, chosen) for chosen in choices], axis=-1)
+        for some in probes
+    ]
+    return probes, np.concatenate(given), np.concatenate(expected)
+
+
+def _probes(form: MatrixInstruction, about: str) -> tuple[Probes, ...]:
+    match about:
+        case "layout":
+            return layout_probes(form)
+        case "metadata":
+            return (metadata_probes(form),)
+        case "scales":
+            return scale_probes(form)
+        case "numbered" | "ones" | "addressing":
+            return (filled(form, about),)
+    raise ValueError(about)
+
+
+def _sources(form: MatrixInstruction, probes: Probes) -> Iterator[Array]:
+    """Yield the registers of A, B, C, metadata and scales, [probes, 32, registers]."""
+    for name in "ABC":
+        yield fragments(form, probes, name)
+    if form.metadata is not None:
+        words = np.zeros((len(probes.given["E"]), LANES), np.uint32)
+        for selector in form.metadata.selectors:
+            words |= form.metadata.encode(probes.given["E"][:, selector], selector)
+        yield _chosen(probes, "E", words)[..., np.newaxis]
+    for scale in form.scales:
+        yield probes.of(f"scale-{scale.operand}")[..., np.newaxis].astype(np.uint64)
+
+
+def fragments(form: MatrixInstruction, probes: Probes, name: str) -> Array:
+    """Return the registers of A, B or C, [probes, 32, registers]."""
+    layout = form.operand(name)
+    return _chosen(probes, name, layout.pack(numbers(layout).patterns[probes.given[name]]))
+
+
+def _chosen(probes: Probes, operand: str, contents: Array) -> Array:
+    """Return, for every probe, what it takes of ``contents``, one for each that is given."""
+    return replace(probes, given={operand: contents}).of(operand).astype(np.uint64)
+
+
+def _results(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) -> Array:
+    """Return the registers of D, [probes, 32, registers], by NumPy."""
+    return form.operand("D").pack(patterns(form, probes, constants)).astype(np.uint64)
+
+
+def patterns(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) -> Array:
+    """Return the bit patterns of D by NumPy."""
+    kind = TYPES[form.d_type].dtype
+    with np.errstate(over="ignore"):  # of numbered f16, whose D is looked at and not compared
+        return products(form, probes, constants).astype(kind).view(f"u{kind.itemsize}")
+
+
+def blame(
+    form: MatrixInstruction,
+    parts: Sequence[Probes],
+    probe: int,
+    constants: Sequence[int],
+    at: tuple[int, int, int],
+    expected: int,
+    found: int,
+) -> Mismatch:
+    """Return the mismatch of D[matrix, row, col], ``at``, as one of what the probe looks at."""
+    for probes in parts:
+        if probe < probes.count:
+            break
+        probe -= probes.count
+    operand, place, row, col, bits = _looked_at(form, probes, probe, constants, at)
+    return Mismatch("one-hot", "product", operand, *place, row, col, expected, found, bits)
+
+
+def _looked_at(
+    form: MatrixInstruction,
+    probes: Probes,
+    probe: int,
+    constants: Sequence[int],
+    at: tuple[int, int, int],
+) -> tuple[str, Place, int, int, int]:
+    """Return operand, place, row, column and width of what decides D ``at`` in a probe."""
+    matrix, row, col = at
+    along = int(probes.at[probe])
+    if probes.probed in ("A", "B", "C"):
+        layout = form.operand(probes.probed)
+        depth = {"A": layout.cols, "B": layout.rows, "C": 1}[probes.probed]
+        # Where another matrix of the warp meets ones, this one has zeros: then any element will do.
+        line = along % depth if along // depth == matrix else 0
+        element = {"A": (row, line), "B": (line, col), "C": (row, col)}[probes.probed]
+        places = [p for p in layout.registers(*element) if layout.matrix(p.lane) == matrix]
+        return probes.probed, places[0], *element, layout.bits
+    if probes.probed == "E":
+        assert form.metadata is not None
+        kept, _ = form.metadata.granularity
+        chunk = along // kept
+        lane, low = form.metadata.place(row, chunk, constants[0])
+        return "E", Place(lane, 0, low // METADATA_BITS), row, chunk, METADATA_BITS
+    number = 0 if probes.probed == "scale-A" else 1
+    ids = list(constants)[2 * number - 2 * len(form.scales) :][:2]
+    line = row if number == 0 else col
+    lane, byte = form.scales[number].place(line, along, *ids)
+    return probes.probed, Place(lane, 0, byte), line, along, SCALE_BITS

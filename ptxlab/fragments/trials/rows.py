@@ -1,0 +1,159 @@
+"""Trials of ``ldmatrix``, ``stmatrix`` and ``movmatrix``: numbered rows of shared memory and registers.
+
+Every lane addresses another row of the tile, in no order, those too that are not asked for an address.
+Elements are numbered in as many rounds as their bits need.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.fragments.compare import differences
+from ptxlab.fragments.fill import Fill, integers
+from ptxlab.fragments.numbers import Array
+from ptxlab.fragments.report import Mismatch, Where
+from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.trials.trial import (
+    SHARE_BYTES,
+    Body,
+    Step,
+    Trial,
+    record,
+    registers,
+)
+from ptxlab.isa import LANES, FragmentLayout, LdMatrix, MovMatrix, Place, StMatrix
+from ptxlab.isa.entry import Entry
+from ptxlab.isa.ldmatrix import ROW_BYTES
+
+ROW_OF_LANE = np.arange(LANES) * 11 % LANES
+"""The row of the tile that each lane addresses."""
+_OUTSIDE = 0xA5
+"""What lies around the elements, and where nothing is stored."""
+
+assert SHARE_BYTES == LANES * ROW_BYTES
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class RowsTrial(Trial):
+    """``layout`` is that of the operand in registers: of all matrices below each other, or D."""
+
+    layout: FragmentLayout
+
+    def explain(
+        self, probe: int, lane: int, word: int, expected: int, found: int
+    ) -> Iterator[Mismatch]:
+        """Yield what is wrong with the elements of one register, or of half a row of the tile."""
+        if word < len(self.body.results):
+            for element, right, wrong in differences(self.layout, expected, found):
+                yield self._mismatch("register", Place(lane, word, element), right, wrong)
+            return
+        half = word - len(self.body.results)
+        row = int(np.flatnonzero(lane == ROW_OF_LANE)[0])
+        count = self.layout.cols // 2
+        mask = (1 << self.layout.bits) - 1
+        for col in range(count):
+            right, wrong = (v >> col * self.layout.bits & mask for v in (expected, found))
+            if right == wrong:
+                continue
+            if row < self.layout.rows:
+                (place,) = self.layout.registers(row, count * half + col)
+                yield self._mismatch("memory", place, right, wrong)
+            else:  # of no matrix: the lane whose address it is should not have been asked
+                place = Place(row, 0, 0)
+                at = (row, count * half + col)
+                yield Mismatch(
+                    "numbered", "memory", "R", *place, *at, right, wrong, self.layout.bits
+                )
+
+    def _mismatch(self, where: Where, place: Place, expected: int, found: int) -> Mismatch:
+        row, col = map(int, self.layout.element(*place))
+        name = self.layout.operand
+        return Mismatch(
+            "numbered", where, name, *place, row, col, expected, found, self.layout.bits
+        )
+
+
+def load_trial(entry: Entry, form: LdMatrix, fill: Fill | None = None) -> Trial:
+    """Return the trial of ``ldmatrix``: a numbered tile to registers."""
+    layout = form.operands[0]
+    tile = _rounds(LANES * form.cols, form.packed_bits).reshape(-1, LANES, form.cols)
+    rows = ROW_OF_LANE[: layout.rows]
+    if fill:
+        tile = np.zeros_like(tile[:1])
+        tile[:, rows] = _filled(layout, fill, form.packed_bits)
+    given = record(_offsets(len(tile)), _packed(tile, form.packed_bits))
+    expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
+    return RowsTrial(entry, _body(entry), given, expected, layout)
+
+
+def store_trial(entry: Entry, form: StMatrix, fill: Fill | None = None) -> Trial:
+    """Return the trial of ``stmatrix``: registers numbered by lane and register to a tile."""
+    layout = form.operands[0]
+    words = _registers(layout, fill)
+    tile = np.full((len(words), LANES, ROW_BYTES), _OUTSIDE, np.uint8)
+    given = record(np.concatenate([_offsets(len(words)), words], axis=-1), tile)
+    stored = layout.unpack(words).astype(f"u{layout.bits // 8}")
+    tile[:, ROW_OF_LANE[: layout.rows]] = stored.view(np.uint8)
+    expected = record(np.empty((len(words), LANES, 0)), tile)
+    return RowsTrial(entry, _body(entry), given, expected, layout)
+
+
+def move_trial(entry: Entry, form: MovMatrix, fill: Fill | None = None) -> Trial:
+    """Return the trial of ``movmatrix``: numbered registers to registers."""
+    source, destination = form.operands
+    words = _registers(source, fill)
+    expected = record(destination.pack(source.unpack(words)))
+    return RowsTrial(entry, _body(entry), record(words), expected, destination)
+
+
+def _body(entry: Entry) -> Body:
+    """Return the kernel: an address operand is the lane's own, counted from the tile's first byte."""
+    sources, results = registers(entry.form, "source"), registers(entry.form, "result")
+    if entry.family == "movmatrix":
+        return Body((*sources, *results), sources, (Step((statement(entry),), results),))
+    sources = (("p", "b32"), *sources)
+    step = Step(("add.u32 p, p, base;", statement(entry)), results)
+    return Body((*sources, *results), sources, (step,), SHARE_BYTES)
+
+
+def _offsets(count: int) -> Array:
+    """Return the addresses of all lanes as registers, [count, 32, 1]."""
+    return np.asarray(np.broadcast_to(ROW_OF_LANE[:, np.newaxis] * ROW_BYTES, (count, LANES, 1)))
+
+
+def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
+    """Return registers, [rounds, 32, registers], whose elements are numbered by their place.
+
+    With a ``fill`` they are those of a matrix that has it.
+    """
+    if fill:
+        return np.asarray(layout.pack(_filled(layout, fill, layout.bits))[np.newaxis])
+    registers, packed = layout.registers_per_lane, layout.elements_per_register
+    rounds = _rounds(LANES * registers * packed, layout.bits)
+    shifts = np.arange(packed, dtype=np.uint64) * np.uint64(layout.bits)
+    parts = rounds.reshape(-1, LANES, registers, packed) << shifts
+    return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
+
+
+def _filled(layout: FragmentLayout, fill: Fill, bits: int) -> Array:
+    """Return the matrix that has a fill, in as many bits of each number as there are."""
+    return integers(layout, fill).astype(np.uint64) & np.uint64((1 << bits) - 1)
+
+
+def _rounds(count: int, bits: int) -> Array:
+    """Return the numbers below ``count`` in digits of ``bits``, the low one first: [digits, count]."""
+    digits = -(-(count - 1).bit_length() // bits)
+    shifts = np.arange(digits, dtype=np.uint64)[:, np.newaxis] * np.uint64(bits)
+    return np.arange(count, dtype=np.uint64) >> shifts & np.uint64((1 << bits) - 1)
+
+
+def _packed(matrix: Array, bits: int) -> Array:
+    """Return rows of 16 bytes, [..., rows, 16], that begin with elements of ``bits`` packed together."""
+    single = (matrix[..., np.newaxis] >> np.arange(bits, dtype=np.uint64)) & np.uint64(1)
+    packed = np.packbits(single.reshape(*matrix.shape[:-1], -1).astype(np.uint8), -1, "little")
+    rows = np.full((*matrix.shape[:-1], ROW_BYTES), _OUTSIDE, np.uint8)
+    rows[..., : packed.shape[-1]] = packed
+    return rows

@@ -1,0 +1,230 @@
+"""Trials of ``wmma``: from memory to memory, through load, multiplication and store.
+
+PTX leaves it to the target which lane holds what, so that only together do the instructions mean
+something. The registers are written to the record all the same, as what PTX does not specify.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxlab.fragments.compare import differences
+from ptxlab.fragments.fill import Fill
+from ptxlab.fragments.numbers import Array, numbers
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.trials.multiply import blame, fragments, patterns
+from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
+from ptxlab.fragments.trials.trial import (
+    SHARE_BYTES,
+    WORD_BYTES,
+    Body,
+    Register,
+    Step,
+    Trial,
+    record,
+)
+from ptxlab.isa import LANES, WMMA, FragmentLayout, MatrixInstruction, WmmaMove
+from ptxlab.isa.entry import Entry
+from ptxlab.isa.operand import Operand
+from ptxlab.isa.signature import signature
+
+ALIGNMENT = 128
+_UNTOUCHED = 0xA5
+"""What D's memory holds before it is stored."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Matrix:
+    """One operand in shared memory, from byte ``first`` on; ``move`` loads or stores it.
+
+    ``layout`` is that over the warp, ``order`` that in memory: ``row`` or ``col``.
+    """
+
+    move: str
+    layout: FragmentLayout
+    order: str
+    first: int
+
+    @property
+    def nbytes(self) -> int:
+        """Its size."""
+        return self.layout.rows * self.layout.cols * self.layout.bits // 8
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class MemoryTrial(Trial):
+    """``probes`` of a multiplication whose operands are ``matrices``, A, B, C and D, in memory."""
+
+    form: MatrixInstruction
+    probes: tuple[Probes, ...]
+    matrices: tuple[_Matrix, ...]
+
+    @property
+    def unspecified(self) -> int:
+        """All registers."""
+        return len(self.body.results)
+
+    def result(self, found: Array) -> Array | None:
+        """Return D, bit patterns, as the first probe stores it; None where it is about a load."""
+        d = self.matrices[-1]
+        if isinstance(self.entry.form, WmmaMove) and self.entry.name != d.move:
+            return None
+        memory = np.ascontiguousarray(found[0, :, self.unspecified :]).view(np.uint8).ravel()
+        words = memory[d.first : d.first + d.nbytes].view(f"u{d.layout.bits // 8}")
+        if d.order == "row":
+            return words.reshape(d.layout.rows, d.layout.cols)
+        return words.reshape(d.layout.cols, d.layout.rows).T
+
+    def explain(
+        self, probe: int, lane: int, word: int, expected: int, found: int
+    ) -> Iterator[Mismatch]:
+        """Yield what is wrong with the elements in one word: of a register, or of D in memory."""
+        slot = word
+        for matrix in self.matrices:
+            layout = matrix.layout
+            if slot < layout.registers_per_lane:
+                for element, right, wrong in differences(layout, expected, found):
+                    row, col = map(int, layout.element(lane, slot, element))
+                    place = (layout.operand, lane, slot, element, row, col, right, wrong)
+                    yield Mismatch("one-hot", "register", *place, layout.bits)
+                return
+            slot -= layout.registers_per_lane
+        share = self.body.shared_bytes // LANES
+        yield from self._in_memory(probe, share * lane + WORD_BYTES * slot, expected, found)
+
+    def _in_memory(self, probe: int, byte: int, expected: int, found: int) -> Iterator[Mismatch]:
+        """Yield what is wrong in the 8 bytes from ``byte`` on; what follows a matrix counts as its own."""
+        matrix = [each for each in self.matrices if each.first <= byte][-1]
+        layout = matrix.layout
+        along = layout.cols if matrix.order == "row" else layout.rows
+        for element in range(8 * WORD_BYTES // layout.bits):
+            shift = element * layout.bits
+            right, wrong = (v >> shift & (1 << layout.bits) - 1 for v in (expected, found))
+            if right == wrong:
+                continue
+            number = 8 * (byte - matrix.first) // layout.bits + element
+            line, place = divmod(number % (layout.rows * layout.cols), along)
+            row, col = (line, place) if matrix.order == "row" else (place, line)
+            if layout.operand == "D":
+                yield blame(self.form, self.probes, probe, (), (0, row, col), right, wrong)
+            else:
+                at = (*layout.registers(row, col)[0], row, col, right, wrong)
+                yield Mismatch("one-hot", "memory", layout.operand, *at, layout.bits)
+
+
+def wmma_trial(entry: Entry, fill: Fill | None = None) -> Trial:
+    """Return the trial of a multiplication, or of a load or store in the first one that uses it.
+
+    With a ``fill`` it is one launch on what that means.
+    """
+    form = entry.form
+    orders = {"C": "row", "D": "row"}
+    if isinstance(form, WmmaMove):
+        operand = form.layout.operand
+        orders[operand] = form.order
+        user = next(each for each in WMMA if _uses(each, form))
+        layouts = [form.layout if o.operand == operand else o for o in user.operands]
+        multiplication = replace(user, operands=tuple(layouts))
+        probed = "C" if operand == "D" else operand
+    else:
+        assert isinstance(form, MatrixInstruction)
+        multiplication, probed = form, "ABC"
+    orders |= dict(zip("AB", _orders(multiplication), strict=True))
+    matrices = _in_shared_memory(multiplication, orders)
+    probes = (filled(multiplication, fill),) if fill else layout_probes(multiplication, probed)
+    body = _body(multiplication, matrices)
+    given, expected = [], []
+    for some in probes:
+        d = patterns(multiplication, some, ())
+        held = [fragments(multiplication, some, name) for name in "ABC"]
+        held.append(matrices[-1].layout.pack(d))
+        before = _memory(body, multiplication, some, matrices)
+        given.append(record(np.empty((some.count, LANES, 0)), before))
+        _put(before, matrices[-1], d)
+        expected.append(record(np.concatenate(held, axis=-1), before))
+    return MemoryTrial(
+        entry,
+        body,
+        np.concatenate(given),
+        np.concatenate(expected),
+        multiplication,
+        probes,
+        matrices,
+    )
+
+
+def _uses(form: MatrixInstruction, move: WmmaMove) -> bool:
+    """Say whether a load or store is one that the multiplication needs."""
+    operand = move.layout.operand
+    fits = form.shape == move.shape and form.operand(operand).dtype == move.layout.dtype
+    return fits and (operand in "CD" or _orders(form)["AB".index(operand)] == move.order)
+
+
+def _orders(form: MatrixInstruction) -> list[str]:
+    """Return the orders of A and B in memory, which are part of the name."""
+    return [part for part in form.name.split(".") if part in ("row", "col")]
+
+
+def _in_shared_memory(form: MatrixInstruction, orders: dict[str, str]) -> tuple[_Matrix, ...]:
+    """Return the operands one after the other."""
+    found: list[_Matrix] = []
+    first = 0
+    for layout in form.operands:
+        name, order = layout.operand, orders[layout.operand]
+        opcode = f"wmma.{'store' if name == 'D' else 'load'}.{name.lower()}"
+        move = f"{opcode}.sync.aligned.{order}.{form.shape}.shared.{layout.dtype}"
+        found.append(_Matrix(move, layout, order, first))
+        first += -(-found[-1].nbytes // ALIGNMENT) * ALIGNMENT
+    return tuple(found)
+
+
+def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
+    fragment = {o.name.upper(): o for o in signature(form)}
+    registers: dict[str, tuple[Register, ...]] = {
+        name: tuple((r, o.type) for r in o.registers) for name, o in fragment.items()
+    }
+    steps = []
+    for matrix in matrices[:3]:
+        name = matrix.layout.operand
+        line = f"{matrix.move} {_list(fragment[name])}, [base+{matrix.first}];"
+        steps.append(Step((line,), registers[name]))
+    store = matrices[3]
+    multiply = statement(Entry(form.family, form, form.section))
+    steps.append(Step((multiply,), registers["D"]))
+    steps.append(Step((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
+    nbytes = store.first + store.nbytes
+    shared = -(-nbytes // SHARE_BYTES) * SHARE_BYTES
+    return Body(tuple(r for each in registers.values() for r in each), (), tuple(steps), shared)
+
+
+def _list(operand: Operand) -> str:
+    return f"{{{', '.join(operand.registers)}}}"
+
+
+def _memory(
+    body: Body, form: MatrixInstruction, probes: Probes, matrices: Sequence[_Matrix]
+) -> Array:
+    """Return shared memory, [probes, bytes], with A, B and C."""
+    found = np.full((probes.count, body.shared_bytes), _UNTOUCHED, np.uint8)
+    for matrix in matrices[:3]:
+        layout = matrix.layout
+        _put(found, matrix, numbers(layout).patterns[probes.of(layout.operand)])
+    return found
+
+
+def _put(memory: Array, matrix: _Matrix, elements: Array) -> None:
+    """Write bit patterns, [probes, rows, cols], where the matrix lies in memory."""
+    lines = elements if matrix.order == "row" else np.swapaxes(elements, -1, -2)
+    bits = matrix.layout.bits
+    flat = np.ascontiguousarray(lines).reshape(len(lines), -1)
+    if bits >= 8:
+        octets = flat.astype(f"u{bits // 8}").view(np.uint8)
+    else:
+        shifts = np.arange(bits, dtype=np.uint64)
+        single = (flat[..., np.newaxis] >> shifts & np.uint64(1)).astype(np.uint8)
+        octets = np.packbits(single.reshape(len(flat), -1), axis=-1, bitorder="little")
+    memory[:, matrix.first : matrix.first + matrix.nbytes] = octets

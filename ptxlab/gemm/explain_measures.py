@@ -1,0 +1,273 @@
+"""What two rungs of the ladder are compared by: numbers of each, and how a change of one is told.
+
+A number is for a FLOP, for a byte, or of one thread, so that tiles and edges do not matter.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from ptxlab.gemm.explain_bounds import ARITHMETIC, GLOBAL, ISSUE, SHARED
+from ptxlab.gemm.explain_numbers import (
+    asked_bytes,
+    beside,
+    brief,
+    bytes_of_a_request,
+    bytes_of_a_shared_request,
+    conflicts,
+    flops_of_a_product,
+    percent,
+    results,
+    sectors_of_a_request,
+    several,
+    spilled,
+    wavefronts_of_a_product,
+)
+from ptxlab.gemm.facts import KernelFacts
+from ptxlab.gemm.problem import memory_type
+
+Number = Callable[[KernelFacts], float]
+Reason = Callable[[KernelFacts, KernelFacts], str]
+
+
+@dataclass(frozen=True, slots=True)
+class Measure:
+    """A number of which less is better, and the bounds that it is a part of.
+
+    ``told`` is a change in words, with places for ``times`` (how often), ``fewer`` or ``less`` (or
+    more), and the ``reason``. ``gone`` is told instead where nothing is left, and ``new`` where there
+    was nothing before; what has no words is not told.
+    """
+
+    name: str
+    of: Number
+    relieves: tuple[str, ...]
+    reason: Reason
+    told: str
+    gone: str = ""
+    new: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A measure that changed by ``factor``, above 1 where the rung is better, and how it is told.
+
+    ``factor`` is infinite where nothing is left, and 0 where there was nothing before.
+    """
+
+    measure: Measure
+    before: float
+    after: float
+    factor: float
+    text: str
+
+
+def changes(before: KernelFacts, after: KernelFacts) -> Iterator[Change]:
+    """Yield what is different, measure by measure."""
+    for measure in MEASURES:
+        old, new = measure.of(before), measure.of(after)
+        if old == new:
+            continue
+        factor = old / new if new else math.inf
+        form = measure.told if old and new else (measure.new if new else measure.gone)
+        if form:
+            better = factor > 1
+            text = form.format(
+                times=f"{brief(factor if better else 1 / factor)} times" if factor else "",
+                fewer="fewer" if better else "more",
+                less="less" if better else "more",
+                reason=measure.reason(before, after),
+            )
+            yield Change(measure, old, new, factor, text)
+
+
+def _inverse(number: Number) -> Number:
+    def of(facts: KernelFacts) -> float:
+        value = number(facts)
+        return 1 / value if value else 0.0
+
+    return of
+
+
+# ---- reasons ------------------------------------------------------------------------------------
+
+
+def _why_sectors(before: KernelFacts, after: KernelFacts) -> str:
+    """Say which of two it is: the pattern of addresses, or how much is done with what is read."""
+    asked = [asked_bytes(facts) / facts.problem.flops for facts in (before, after)]
+    sectors = [facts.counts.sectors / asked_bytes(facts) for facts in (before, after)]
+    reuse, pattern = math.log(asked[0] / asked[1]), math.log(sectors[0] / sectors[1])
+    if abs(pattern) > abs(reuse):
+        old, new = sectors_of_a_request(before), sectors_of_a_request(after)
+        return f"a warp touches {brief(new)} in a request, not {brief(old)}"
+    because = _sources(before, after, better=reuse > 0)
+    return f"a byte asked for serves {brief(1 / asked[1])} FLOP, not {brief(1 / asked[0])}{because}"
+
+
+def _sources(before: KernelFacts, after: KernelFacts, *, better: bool) -> str:
+    """Say where numbers come from instead, or no more, leaving out what points the other way."""
+    parts = []
+    old, new = (facts.counts.shared_read / asked_bytes(facts) for facts in (before, after))
+    if (new > old) == better and old != new:
+        again = f"is read {brief(new)} times from" if new else "is not kept in"
+        parts.append(f"it {again} shared memory")
+    old, new = results(before), results(after)
+    if (new > old) == better and old != new:
+        parts.append(f"a thread has {several(new, 'result')}, not {brief(old)}")
+    old, new = (memory_type(facts.problem.dtype).itemsize for facts in (before, after))
+    if (new < old) == better and old != new:
+        parts.append(f"an element has {new} bytes, not {old}")
+    return f"; {' and '.join(parts)}" if parts else ""
+
+
+def _why_wavefronts(before: KernelFacts, after: KernelFacts) -> str:
+    """Say how many there are now, and if it is for how much a thread keeps in registers."""
+    text = f"{brief(wavefronts_of_a_product(after))} for an {after.opcode} of a warp"
+    if not before.counts.shared_wavefronts:
+        lost = conflicts(after) / after.counts.shared_wavefronts
+        return f"{text}, {percent(lost) if lost else 'none'} of them for bank conflicts"
+    if before.opcode == after.opcode:
+        text += f", not {brief(wavefronts_of_a_product(before))}"
+    fewer = wavefronts_of_a_product(after) < wavefronts_of_a_product(before)
+    old, new = results(before), results(after)
+    if old != new and (new > old) == fewer:
+        text += f": a thread has {several(new, 'result')}, not {brief(old)}"
+    return text
+
+
+def _both(number: Number, unit: str = "") -> Reason:
+    """Say the number after, and the one before if there was any."""
+
+    def reason(before: KernelFacts, after: KernelFacts) -> str:
+        old = number(before)
+        return f"{brief(number(after))}{unit}" + (f", not {brief(old)}" if old else "")
+
+    return reason
+
+
+def _why_products(before: KernelFacts, after: KernelFacts) -> str:
+    new, old = brief(flops_of_a_product(after)), brief(flops_of_a_product(before))
+    return f"an {after.opcode} of a warp is {new} FLOP, an {before.opcode} was {old}"
+
+
+def _why_beside(before: KernelFacts, after: KernelFacts) -> str:
+    other = "" if before.opcode == after.opcode else f" {before.opcode}"
+    return f"{percent(after.share or 0)} {after.opcode}, not {percent(before.share or 0)}{other}"
+
+
+def _why_barriers(before: KernelFacts, after: KernelFacts) -> str:
+    """Say how many, and how many before if there were any."""
+    new, old = (
+        f"{brief(facts.barriers / facts.ctas)} in each of {several(facts.ctas, 'CTA')}"
+        for facts in (after, before)
+    )
+    return f"{new}, not {old}" if before.barriers else new
+
+
+def _why_warps(before: KernelFacts, after: KernelFacts) -> str:
+    by = " and ".join(after.occupancy.limited_by)
+    return (
+        f"{after.occupancy.warps} warps, not {before.occupancy.warps}, as {by} allow no more "
+        f"({after.resources.registers} registers a thread)"
+    )
+
+
+def _why_copies(before: KernelFacts, after: KernelFacts) -> str:
+    copied = after.copies.global_read / (after.counts.global_read or 1)
+    return percent(copied)
+
+
+MEASURES: tuple[Measure, ...] = (
+    Measure(
+        "sectors of global memory",
+        lambda facts: facts.counts.sectors / facts.problem.flops,
+        (GLOBAL,),
+        _why_sectors,
+        "touches {times} {fewer} sectors of global memory, because {reason}",
+    ),
+    Measure(
+        "requests of global memory",
+        _inverse(bytes_of_a_request),
+        (GLOBAL, ISSUE),
+        _both(bytes_of_a_request, " bytes"),
+        "asks global memory {times} {less} often for the same bytes: a request of a warp is {reason}",
+    ),
+    Measure(
+        "loads that are waited for",
+        lambda facts: (facts.counts.global_read - facts.copies.global_read) / facts.problem.flops,
+        (),
+        _why_copies,
+        "",
+        gone="waits for no load of global memory itself: {reason} of what it reads is copied to "
+        "shared memory while it computes",
+        new="waits for loads of global memory: {reason} of what it reads is copied to shared memory "
+        "while it computes",
+    ),
+    Measure(
+        "wavefronts of shared memory",
+        lambda facts: facts.counts.shared_wavefronts / facts.problem.flops,
+        (SHARED,),
+        _why_wavefronts,
+        "takes {times} {fewer} wavefronts of shared memory, {reason}",
+        gone="needs no shared memory",
+        new="takes wavefronts of shared memory, {reason}",
+    ),
+    Measure(
+        "bank conflicts",
+        conflicts,
+        (SHARED,),
+        _both(conflicts, " wavefronts"),
+        "loses {times} {fewer} wavefronts to bank conflicts, {reason}",
+        gone="has no bank conflicts",
+        new="has bank conflicts, which cost {reason}",
+    ),
+    Measure(
+        "requests of shared memory",
+        _inverse(bytes_of_a_shared_request),
+        (ISSUE,),
+        _both(bytes_of_a_shared_request, " bytes"),
+        "asks shared memory {times} {less} often for the same bytes: a request of a warp is {reason}",
+    ),
+    Measure(
+        "products",
+        _inverse(flops_of_a_product),
+        (ARITHMETIC, ISSUE),
+        _why_products,
+        "multiplies with {times} {fewer} instructions: {reason}",
+    ),
+    Measure(
+        "instructions beside the arithmetic",
+        beside,
+        (ISSUE,),
+        _why_beside,
+        "has {times} {fewer} other instructions for each that computes: its main loop is {reason}",
+    ),
+    Measure(
+        "barriers",
+        lambda facts: facts.barriers / facts.problem.flops,
+        (),
+        _why_barriers,
+        "waits at {times} {fewer} barriers: {reason}",
+        gone="has no barriers",
+        new="has barriers to wait at: {reason}",
+    ),
+    Measure(
+        "occupancy",
+        _inverse(lambda facts: float(facts.occupancy.warps)),
+        (),
+        _why_warps,
+        "leaves room in an SM for {reason}",
+    ),
+    Measure(
+        "spills",
+        spilled,
+        (),
+        _both(spilled, " bytes a thread"),
+        "spills {times} {less} to memory, {reason}",
+        gone="spills no registers",
+        new="spills registers to memory, {reason}",
+    ),
+)
+"""In the order in which changes of equal weight are told."""

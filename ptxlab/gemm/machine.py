@@ -1,0 +1,99 @@
+"""The machine a benchmark ran on: all that its numbers depend on."""
+
+from __future__ import annotations
+
+import datetime
+import platform
+from dataclasses import dataclass
+from importlib import metadata
+from pathlib import Path
+
+import ptxlab
+from ptxlab.device.cuda import CudaDevice
+from ptxlab.device.cuda_driver import driver_version
+from ptxlab.device.sensors import Sensors
+from ptxlab.gemm.cublas import library_version
+
+PACKAGES = (
+    "cuda-bindings",
+    "nvidia-cuda-nvrtc",
+    "nvidia-nvjitlink",
+    "nvmath-python",
+    "nvidia-cublas",
+    "numpy",
+)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Machine:
+    """A GPU with its ``multiprocessors``, their highest ``clock`` in MHz and its ``power_limit`` in W.
+
+    ``driver`` is NVIDIA's version, ``cuda`` the newest CUDA it takes, ``cublas`` the library's own
+    version; None what is not known. ``sensors`` says why clock and power are not, "" where they are.
+    """
+
+    gpu: str
+    arch: str
+    capability: int
+    multiprocessors: int
+    clock: float
+    l2_bytes: int
+    memory_bytes: int
+    power_limit: float | None
+    driver: str | None
+    cuda: str
+    cublas: str | None
+    sensors: str
+    packages: dict[str, str]
+    cpu: str
+    python: str
+    date: str
+
+
+def machine_of(device: CudaDevice, sensors: Sensors | str) -> Machine:
+    """Return what there is to say of the machine with this GPU, today."""
+    found = device.properties
+    version = driver_version()
+    power_limit, driver, reason = None, None, ""
+    if isinstance(sensors, str):
+        reason = sensors
+    else:
+        power_limit, driver = sensors.power_limit, sensors.driver
+    return Machine(
+        gpu=device.name,
+        arch=device.target.name,
+        capability=device.target.capability,
+        multiprocessors=found.multiprocessors,
+        clock=found.clock,
+        l2_bytes=found.l2_bytes,
+        memory_bytes=found.memory_bytes,
+        power_limit=power_limit,
+        driver=driver,
+        cuda=f"{version // 1000}.{version % 1000 // 10}",
+        cublas=library_version(),
+        sensors=reason,
+        packages={"ptxlab": ptxlab.__version__, **dict(_installed())},
+        cpu=_cpu(),
+        python=platform.python_version(),
+        date=datetime.datetime.now(datetime.UTC).date().isoformat(),
+    )
+
+
+def _installed() -> list[tuple[str, str]]:
+    found = []
+    for name in PACKAGES:
+        try:
+            found.append((name, metadata.version(name)))
+        except metadata.PackageNotFoundError:
+            continue
+    return found
+
+
+def _cpu() -> str:
+    """Return the processor's name."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+    except OSError:
+        lines = []
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.machine()

@@ -1,0 +1,138 @@
+"""The whole ladder on the same inputs: every rung that takes them, and whether all rungs agree."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxlab.device.protocol import Device
+from ptxlab.errors import DeviceUnavailable
+from ptxlab.gemm.ladder import LADDER
+from ptxlab.gemm.problem import Array, Inputs, Problem
+from ptxlab.gemm.reference import Doubles, epilogue_of, factors_of, reference
+from ptxlab.gemm.run import GemmResult, compute, judge
+
+
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A rung that could not be run, and why."""
+
+    algorithm: str
+    dtype: str
+    acc: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class Agreement:
+    """How far apart the results of one problem are: ``spread`` is the largest difference of two
+    rungs at one element, in units of (|A| |B|)_ij or what the epilogue makes of it; ``tolerance`` is
+    what two of them may have.
+    """
+
+    dtype: str
+    acc: str
+    algorithms: tuple[str, ...]
+    passed: bool
+    spread: float
+    tolerance: float
+
+
+@dataclass(frozen=True, slots=True)
+class Survey:
+    """What all rungs made of a problem, for each pair of types."""
+
+    device: str
+    arch: str
+    problem: Problem
+    results: tuple[GemmResult, ...]
+    absent: tuple[Absent, ...]
+    agreements: tuple[Agreement, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every result is right, and all agree."""
+        return all(result.passed for result in self.results) and all(
+            agreement.passed for agreement in self.agreements
+        )
+
+
+def all_types() -> list[tuple[str, str]]:
+    """Return every (type of A and B, type of D) that a rung takes, in the order of the ladder."""
+    return list(dict.fromkeys(types for rung in LADDER.values() for types in rung.types))
+
+
+def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -> Survey:
+    """Run every rung that takes ``problem``, once for each of ``types``.
+
+    A library that is not there, or needs another device, is ``absent``.
+    """
+    results: list[GemmResult] = []
+    absent: list[Absent] = []
+    agreements: list[Agreement] = []
+    for dtype, acc in types:
+        typed = replace(problem, dtype=dtype, acc=acc)
+        inputs = typed.inputs()
+        extent = _Extent()
+        for name in (name for name, rung in LADDER.items() if rung.takes(typed)):
+            try:
+                computed = compute(device, typed, inputs, name)
+            except DeviceUnavailable as error:
+                absent.append(Absent(name, dtype, acc, error.message))
+                continue
+            results.append(judge(device, typed, inputs, name, computed))
+            extent.add(results[-1], computed.d)
+        if len(extent.algorithms) > 1:
+            agreements.append(extent.agreement(typed, inputs))
+    return Survey(
+        device.kind,
+        device.target.name,
+        problem,
+        tuple(results),
+        tuple(absent),
+        tuple(agreements),
+    )
+
+
+class _Extent:
+    """The least and the largest value that any rung found for each element of D."""
+
+    def __init__(self) -> None:
+        self.algorithms: list[str] = []
+        self.tolerances: list[float] = []
+        self.least: Array = np.empty(0, np.float32)
+        self.largest: Array = self.least
+
+    def add(self, result: GemmResult, d: Array) -> None:
+        """Take in what one rung found."""
+        found = d.astype(np.float32)
+        if self.algorithms:
+            self.least = np.minimum(self.least, found)
+            self.largest = np.maximum(self.largest, found)
+        else:
+            self.least = self.largest = found
+        self.algorithms.append(result.algorithm)
+        self.tolerances.append(result.tolerance)
+
+    def agreement(self, problem: Problem, inputs: Inputs) -> Agreement:
+        """Compare the two; where both are the same infinity, they agree."""
+        worst = 0.0
+        for part in reference(*factors_of(problem, inputs), epilogue_of(problem, inputs)):
+            least = self.least[part.rows, part.columns].astype(np.float64)
+            largest = self.largest[part.rows, part.columns].astype(np.float64)
+            worst = max(worst, float(_apart(least, largest, part.magnitude).max(initial=0)))
+        tolerance = sum(sorted(self.tolerances)[-2:])
+        passed = worst <= tolerance
+        return Agreement(
+            problem.dtype, problem.acc, tuple(self.algorithms), passed, worst, tolerance
+        )
+
+
+def _apart(least: Doubles, largest: Doubles, magnitude: Doubles) -> Doubles:
+    """Return how far apart two values are, in units of their magnitude; NaN is infinitely far."""
+    with np.errstate(invalid="ignore", divide="ignore"):
+        apart = np.where(least == largest, 0.0, (largest - least) / magnitude)
+    apart[np.isnan(apart)] = np.inf
+    return apart

@@ -1,0 +1,120 @@
+"""How a kernel cuts its work: tiles, the threads of a CTA, and the shared memory both ask for."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from math import prod
+
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import Target
+
+MOST_THREADS = 1024
+"""Threads of a CTA: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """The shape of a launch: CTAs, threads of a CTA, and dynamic shared memory in bytes."""
+
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    shared: int
+
+    def require(self, target: Target) -> None:
+        """Raise PtxlabError unless ``target`` has so many threads and so much shared memory."""
+        threads = prod(self.block)
+        if not 1 <= threads <= MOST_THREADS:
+            raise PtxlabError(f"a CTA of this tile has {threads} threads, it can be 1 to 1024")
+        if self.shared > target.shared_bytes:
+            raise PtxlabError(
+                f"a CTA of this tile needs {self.shared} bytes of shared memory, and {target.name} "
+                f"has {target.shared_bytes}"
+            )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Tile:
+    """How the work is cut: a CTA owns bm x bn of D, a warp wm x wn of that, a thread tm x tn;
+    ``stages`` tiles of depth ``bk`` are in shared memory. What a kernel does not cut is 0.
+    ``group`` is the order of CTAs: how many tile rows are walked together.
+    """
+
+    bm: int
+    bn: int
+    bk: int = 0
+    tm: int = 0
+    tn: int = 0
+    wm: int = 0
+    wn: int = 0
+    stages: int = 0
+    group: int = 1
+
+    @property
+    def macros(self) -> dict[str, int]:
+        """The macros that give a kernel this tile, by name."""
+        sizes = {field.name.upper(): getattr(self, field.name) for field in fields(self)}
+        return {name: size for name, size in sizes.items() if size}
+
+    @property
+    def threads(self) -> int:
+        """The threads of a CTA: 32 for each warp's part, or one for each thread's part."""
+        if self.wm:
+            return 32 * (self.bm // self.wm) * (self.bn // self.wn)
+        return self.bm * self.bn // (max(self.tm, 1) * max(self.tn, 1))
+
+    def count(self, m: int, n: int) -> int:
+        """Return how many tiles cover an m x n matrix."""
+        return -(-m // self.bm) * -(-n // self.bn)
+
+    def changed(self, sizes: Mapping[str, int]) -> Tile:
+        """Return this tile with other sizes, by macro.
+
+        Raises PtxlabError for a macro the kernel has not, and for parts that do not make up a whole.
+        """
+        for name, size in sizes.items():
+            if name not in self.macros:
+                raise PtxlabError(
+                    f"this kernel has no {name}, it is cut by {', '.join(self.macros)}"
+                )
+            if size < 1:
+                raise PtxlabError(f"{name} = {size} is not at least 1")
+        tile = replace(self, **{name.lower(): size for name, size in sizes.items()})
+        macros = tile.macros
+        for whole, *parts in (("BM", "WM", "TM"), ("BN", "WN", "TN")):
+            for part in parts:
+                if macros[whole] % macros.get(part, 1):
+                    raise PtxlabError(
+                        f"{whole} = {macros[whole]} is not a multiple of {part} = {macros[part]}"
+                    )
+        return tile
+
+
+def in_a_row(tile: Tile) -> tuple[int, ...]:
+    """Number the threads of a CTA in one dimension."""
+    return (tile.threads,)
+
+
+def by_row(tile: Tile) -> tuple[int, ...]:
+    """Let threadIdx.x run down a tile, and threadIdx.y across."""
+    return (tile.bm, tile.bn)
+
+
+def by_column(tile: Tile) -> tuple[int, ...]:
+    """Let threadIdx.x run across a tile, and threadIdx.y down."""
+    return (tile.bn, tile.bm)
+
+
+def unshared(tile: Tile, size: int) -> int:
+    """Use no shared memory."""
+    return 0
+
+
+def staged(tile: Tile, size: int) -> int:
+    """Keep tiles of A and B of ``size`` bytes an element, one or as many as there are stages."""
+    return size * max(tile.stages, 1) * tile.bk * (tile.bm + tile.bn)
+
+
+def staged_padded(tile: Tile, size: int) -> int:
+    """Keep tiles of A and B, their lines four elements longer, against bank conflicts."""
+    return size * max(tile.stages, 1) * tile.bk * (tile.bm + 4 + tile.bn + 4)

@@ -1,0 +1,207 @@
+"""Other tiles for a kernel: which ones there are, why some cannot be, and which one is best.
+
+Candidates are the kernel's own tile with one or, on a GPU, two of its sizes halved or doubled (the
+number of stages one less or more, the group one of a few), and the other tiles it has. A GPU checks
+and times them; the emulator counts what they do, and times nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import combinations, product
+
+from ptxlab.device.cuda import CudaDevice
+from ptxlab.device.protocol import Device
+from ptxlab.device.stopwatch import Stopwatch, Work
+from ptxlab.errors import PtxlabError
+from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.gemm.facts import KernelFacts, facts
+from ptxlab.gemm.ladder import find_algorithm
+from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.run import prepare
+from ptxlab.gemm.storage import uploaded
+from ptxlab.gemm.tile import Tile
+from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
+from ptxlab.gemm.verification import Verification, checked
+
+GROUPS = (1, 4, 8, 16)
+"""The orders of CTAs to try."""
+
+WRONG = "its result is wrong"
+
+Progress = Callable[[int, int], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Candidate:
+    """A tile by its macros: ``refused`` says why it cannot be, and is "" where it can.
+
+    Then there are ``facts``, or on a GPU a ``timing``.
+    """
+
+    tile: dict[str, int]
+    refused: str
+    facts: KernelFacts | None = None
+    timing: Timing | None = None
+
+    @property
+    def cost(self) -> tuple[float, ...]:
+        """What there should be little of, the most important first.
+
+        Seconds or, where nothing is timed, sectors of global memory, wavefronts of shared memory and
+        instructions of warps.
+        """
+        if self.timing is not None:
+            return (self.timing.median,)
+        if self.facts is None:
+            return ()
+        counts = self.facts.counts
+        return counts.sectors, counts.shared_wavefronts, counts.executed
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """The tiles of an algorithm on a problem, the best first; ``own`` is what it usually has."""
+
+    algorithm: str
+    device: str
+    arch: str
+    problem: Problem
+    own: dict[str, int]
+    candidates: tuple[Candidate, ...]
+
+
+def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[str, int]]:
+    """Yield the tiles to compare by their macros: ``own``, what is near it, and the algorithm's others.
+
+    ``together`` sizes at most differ from ``own``. Many of them cannot be.
+    """
+    others = {name: _others(name, size) for name, size in own.macros.items()}
+    found = [
+        {**own.macros, **dict(zip(names, sizes, strict=True))}
+        for count in range(together + 1)
+        for names in combinations(others, count)
+        for sizes in product(*(others[name] for name in names))
+    ]
+    found += [tile.macros for tile in (algorithm.tile, *(tile for _, tile in algorithm.larger))]
+    yield from {tuple(macros.items()): macros for macros in found}.values()
+
+
+def compare_counted(
+    device: Device, problem: Problem, algorithm: str, progress: Progress
+) -> Comparison:
+    """Compare the tiles of a kernel by what they move and hold, on the emulator.
+
+    The best move the least. Raises PtxlabError for what has no tile.
+    """
+    chosen = _kernel(algorithm, problem)
+    own = chosen.tile_for(problem, device.target)
+    several = list(candidates(chosen, own, together=1))
+    found: list[Candidate] = []
+    for number, macros in enumerate(several):
+        progress(number, len(several))
+        try:
+            counted = facts(device, problem, algorithm, macros)
+        except PtxlabError as error:
+            found.append(Candidate(macros, _reason(error)))
+        else:
+            found.append(Candidate(macros, _why_not(counted), facts=counted))
+    progress(len(several), len(several))
+    return _ordered(device, problem, chosen, own, found)
+
+
+def compare_timed(
+    device: CudaDevice,
+    stopwatch: Stopwatch,
+    problem: Problem,
+    algorithm: str,
+    procedure: Procedure,
+    progress: Progress,
+) -> Comparison:
+    """Compare the tiles of a kernel by their time on a GPU, all in turns on the same matrices."""
+    chosen = _kernel(algorithm, problem)
+    own = chosen.tile_for(problem, device.target)
+    several = list(candidates(chosen, own, together=2))
+    inputs = problem.inputs()
+    verification = Verification(problem, inputs)
+    refused: list[Candidate] = []
+    right: list[tuple[dict[str, int], Work]] = []
+    with uploaded(device, problem, inputs) as operands:
+        for number, macros in enumerate(several):
+            progress(number, len(several))
+            try:
+                ready = prepare(device, problem, chosen, operands, chosen.cut(macros))
+                work = ready.queue()
+                verdict = checked(device, operands, work, verification, chosen.method)
+            except PtxlabError as error:
+                if device.lost:
+                    raise
+                refused.append(Candidate(macros, _reason(error)))
+                continue
+            if verdict.passed:
+                right.append((macros, work))
+            else:
+                refused.append(Candidate(macros, WRONG))
+        progress(len(several), len(several))
+        arms = [warmed(stopwatch, work, procedure) for _, work in right]
+        timings = sustained(stopwatch, arms, procedure)[0] if arms else []
+    timed = [
+        Candidate(macros, "", timing=timing)
+        for (macros, _), timing in zip(right, timings, strict=True)
+    ]
+    return _ordered(device, problem, chosen, own, [*timed, *refused])
+
+
+def _kernel(algorithm: str, problem: Problem) -> Algorithm:
+    chosen = find_algorithm(algorithm)
+    if not isinstance(chosen, Algorithm):
+        raise PtxlabError(f"{algorithm} is no kernel of ptxlab's: it has no tile to change")
+    chosen.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
+    chosen.cut(chosen.tile.macros)  # refuses where there is nothing to change
+    return chosen
+
+
+def _others(name: str, size: int) -> list[int]:
+    """Return what else the macro ``name`` may be than ``size``."""
+    if name == "GROUP":
+        return [group for group in GROUPS if group != size]
+    if name == "STAGES":
+        return [size - 1, size + 1]
+    return [size // 2, 2 * size]
+
+
+def _reason(error: PtxlabError) -> str:
+    """Return why a tile cannot be, in a line."""
+    return error.message.splitlines()[0]
+
+
+def _why_not(counted: KernelFacts) -> str:
+    """Say what is wrong with a kernel, or what an SM lacks for it, "" where there is nothing."""
+    used, held = counted.resources, counted.occupancy
+    if not counted.verdict.passed:
+        return WRONG
+    if used.spill_stores or used.spill_loads:
+        return (
+            f"{used.registers} registers are not enough: {used.spill_stores} bytes a thread spill"
+        )
+    if not held.ctas:
+        needed = f"{counted.threads} threads of {used.registers} registers"
+        return f"an SM has no room for a CTA of {needed}, for want of {', '.join(held.limited_by)}"
+    return ""
+
+
+def _ordered(
+    device: Device, problem: Problem, algorithm: Algorithm, own: Tile, found: list[Candidate]
+) -> Comparison:
+    """Put the best first, and what is refused last."""
+    able = sorted((one for one in found if not one.refused), key=lambda one: one.cost)
+    refused = [one for one in found if one.refused]
+    return Comparison(
+        algorithm.name,
+        device.kind,
+        device.target.name,
+        problem,
+        own.macros,
+        (*able, *refused),
+    )

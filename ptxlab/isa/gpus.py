@@ -1,0 +1,89 @@
+"""GPUs by name, and what one clock of each can do at most: published peaks, not measurements.
+
+Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
+cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
+Blackwell GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief. Dense rates;
+clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
+four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
+Capabilities".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.isa.targets import Target
+
+ISSUED = 4
+"""Instructions of warps that an SM issues in a clock."""
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """One GPU: ``sms`` SMs of a compute ``capability`` (major*10+minor), ``clock`` in MHz.
+
+    ``fp32`` is FLOP a clock and SM by FFMA, ``tensor`` the same of tensor cores by type of A and B and
+    type of sums. ``mma_sync`` is the part of ``tensor`` that mma.sync reaches, which on some chips has
+    not all of it. ``bandwidth`` of its ``memory`` is in GB/s, ``l2`` in bytes a clock, None where
+    NVIDIA does not say. ``l1`` are the bytes a clock of an SM's shared memory and L1 cache, which are
+    one.
+    """
+
+    name: str
+    capability: int
+    sms: int
+    clock: int
+    fp32: int
+    tensor: dict[tuple[str, str], int]
+    memory: str
+    bandwidth: float
+    l2: int | None = None
+    l1: int = 128
+    mma_sync: float = 1.0
+
+    def tflops(self, flop: float) -> float:
+        """Return TFLOP/s at so many FLOP a clock and SM."""
+        return flop * self.sms * self.clock / 1e6
+
+    @property
+    def memory_bytes(self) -> float:
+        """Bytes of memory for a clock and SM."""
+        return self.bandwidth * 1e3 / (self.sms * self.clock)
+
+    @property
+    def l2_bytes(self) -> float | None:
+        """Bytes of the L2 cache for a clock and SM, None where nobody says."""
+        return None if self.l2 is None else self.l2 / self.sms
+
+
+def _tensor(f16: int, tf32: int, f16_to_f16: int | None = None) -> dict[tuple[str, str], int]:
+    return {
+        ("bf16", "f32"): f16,
+        ("f16", "f32"): f16,
+        ("f16", "f16"): f16_to_f16 or f16,
+        ("tf32", "f32"): tf32,
+    }
+
+
+_HOPPER_TENSOR = _tensor(4096, 2048)
+_GEFORCE_TENSOR = _tensor(512, 256, 1024)
+
+# Of registers alone, 494 of 756 TFLOP/s on an H800: arXiv 2402.13499, the table of mma and wgmma.
+_HOPPER_MMA_SYNC = 0.65
+
+GPUS: tuple[Gpu, ...] = (
+    Gpu("T4", 75, 40, 1590, 128, {("f16", "f32"): 1024, ("f16", "f16"): 1024}, "GDDR6", 320, l1=64),
+    Gpu("A100 SXM", 80, 108, 1410, 128, _tensor(2048, 1024), "HBM2e", 2039, l2=5120),
+    Gpu("RTX 3090", 86, 82, 1695, 256, _GEFORCE_TENSOR, "GDDR6X", 936),
+    Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048, 1024), "LPDDR5", 204.8),
+    Gpu("RTX 4090", 89, 128, 2520, 256, _GEFORCE_TENSOR, "GDDR6X", 1008),
+    Gpu("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, mma_sync=_HOPPER_MMA_SYNC),
+    Gpu("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, mma_sync=_HOPPER_MMA_SYNC),
+    Gpu("B200", 100, 148, 1965, 256, _tensor(8192, 4096), "HBM3e", 7700),
+    Gpu("RTX 5090", 120, 170, 2407, 256, _GEFORCE_TENSOR, "GDDR7", 1792),
+)
+
+
+def gpus_of(target: Target) -> tuple[Gpu, ...]:
+    """Return the GPUs that are ``target``, the one that stands for all of them first."""
+    return tuple(gpu for gpu in GPUS if gpu.capability == target.capability)

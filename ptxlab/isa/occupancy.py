@@ -1,0 +1,108 @@
+"""How many CTAs of a kernel an SM holds at once, and which resource is the first to run out.
+
+Limits of an SM: CUDA Programming Guide, "Compute Capabilities", the table of device and streaming
+multiprocessor information. Units of allocation and the number of barriers: cuda_occupancy.h of the
+CUDA toolkit. All targets here have 64 Ki registers in an SM, allocated to a warp 256 at a time from
+one of four partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.isa.targets import Target
+
+WARP = 32
+PARTITIONS = 4
+PARTITION_REGISTERS = 16 * 1024
+REGISTER_UNIT = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Multiprocessor:
+    """What one SM has: ``ctas`` and ``warps`` at once, ``shared`` KiB, and ``barriers`` for bar.sync.
+
+    ``reserved`` bytes of shared memory go to the system in every CTA, and shared memory comes in
+    units of ``shared_unit`` bytes. ``barriers`` is None where their number limits nothing.
+    """
+
+    ctas: int
+    warps: int
+    shared: int
+    barriers: int | None = None
+    reserved: int = 1024
+    shared_unit: int = 128
+
+
+MULTIPROCESSORS: dict[int, Multiprocessor] = {
+    75: Multiprocessor(16, 32, 64, reserved=0, shared_unit=256),
+    80: Multiprocessor(32, 64, 164),
+    86: Multiprocessor(16, 48, 100),
+    87: Multiprocessor(16, 48, 164),
+    89: Multiprocessor(24, 48, 100),
+    90: Multiprocessor(32, 64, 228, barriers=64),
+    100: Multiprocessor(32, 64, 228, barriers=64),
+    103: Multiprocessor(32, 64, 228, barriers=32),
+    120: Multiprocessor(24, 48, 100, barriers=24),
+}
+"""By compute capability, as major*10+minor."""
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """``ctas`` of ``threads`` threads fit into an SM at once: ``warps`` of ``most_warps``.
+
+    ``limits`` is how many CTAs each resource would allow; a launch with 0 fails.
+    """
+
+    threads: int
+    ctas: int
+    warps: int
+    most_warps: int
+    limits: dict[str, int]
+
+    @property
+    def limited_by(self) -> tuple[str, ...]:
+        """The resources that allow no more."""
+        return tuple(name for name, limit in self.limits.items() if limit == self.ctas)
+
+
+def occupancy(
+    target: Target, threads: int, *, registers: int, shared: int = 0, barriers: int = 0
+) -> Occupancy:
+    """Return how many CTAs of ``threads`` threads an SM of ``target`` holds.
+
+    ``registers`` are those of a thread, ``shared`` bytes and ``barriers`` those of a CTA, static
+    and dynamic together.
+    """
+    sm = MULTIPROCESSORS[target.capability]
+    warps = -(-threads // WARP)
+    limits = {
+        "CTAs": sm.ctas,
+        "threads": sm.warps // warps,
+        "registers": _by_registers(registers, warps),
+        "shared memory": _by_shared(target, sm, shared),
+    }
+    if sm.barriers is not None and barriers:
+        limits["barriers"] = sm.barriers // barriers
+    ctas = min(limits.values())
+    return Occupancy(threads, ctas, ctas * warps, sm.warps, limits)
+
+
+def _by_registers(registers: int, warps: int) -> int:
+    of_warp = _rounded_up(max(registers, 1) * WARP, REGISTER_UNIT)
+    # A launch is checked as if its warps filled all partitions evenly.
+    if of_warp * _rounded_up(warps, PARTITIONS) > PARTITIONS * PARTITION_REGISTERS:
+        return 0
+    return PARTITION_REGISTERS // of_warp * PARTITIONS // warps
+
+
+def _by_shared(target: Target, sm: Multiprocessor, shared: int) -> int:
+    if shared > target.shared_bytes:
+        return 0
+    of_cta = _rounded_up(shared + sm.reserved, sm.shared_unit)
+    return sm.shared * 1024 // of_cta if of_cta else sm.ctas
+
+
+def _rounded_up(value: int, unit: int) -> int:
+    return -(-value // unit) * unit

@@ -1,0 +1,253 @@
+"""cp.async and its waits: staged, committed, waited for, and nothing may come between.
+
+A copy may read its source and write its destination at any time from cp.async on until the thread
+that started it has waited for it. Till then nobody may touch the destination or write the source;
+then the copy is a write by that thread, made when it waited. Source: PTX ISA, "Asynchronous
+copy operations", "cp.async.wait_group"; the rules are those of Triton's ConSan.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.copies import AsyncCopies
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.observe.check_scene import Scene, Words, entries
+from ptxlab.observe.ordering import Touch
+from ptxlab.observe.races import Races
+from ptxlab.syntax.tree import Integer
+
+Array = npt.NDArray[Any]
+
+_THREAD_BITS = 24
+_THREADS = (1 << _THREAD_BITS) - 1
+
+
+@dataclass(slots=True)
+class _Copy:
+    """A cp.async in flight: ``number`` stands for it, ``threads`` started it, ``left`` have not waited.
+
+    ``first`` are the shared bytes where the ``nbytes`` of each thread go, ``sources`` the global
+    intervals (start, length, thread) that are read. ``committed`` has an entry a thread.
+    """
+
+    number: int
+    site: Site
+    threads: Array
+    first: Array
+    nbytes: int
+    left: int
+    committed: Array
+    sources: list[tuple[Array, int, Array]] = field(default_factory=list)
+
+
+class Copies:
+    """Follows the copies of a wave, and tells ``races`` of each when it has been waited for."""
+
+    def __init__(self, scene: Scene, races: Races) -> None:
+        self._scene = scene
+        self._races = races
+        self._flights = AsyncCopies(scene.wave.width)
+        self._copies: dict[int, _Copy] = {}
+        self._started = 0
+        self._pending = scene.shadow.table(np.int64)
+        self._write = (True, False)
+
+    # ---- what copying instructions do ----
+
+    @property
+    def in_flight(self) -> bool:
+        """Whether there is any copy that has not been waited for."""
+        return bool(self._copies)
+
+    def start(self, threads: Array, first: Array, nbytes: int) -> None:
+        """Start a copy of ``nbytes`` each to the shared bytes from ``first`` on."""
+        scene = self._scene
+        self._started += 1
+        granules, count = scene.shadow.cover(first, nbytes)
+        touch = Touch(self._write, scene.number(scene.site), entries(threads, count), granules)
+        self.touch(touch)
+        self._races.compare(touch)
+        marks = self._started << _THREAD_BITS | touch.threads
+        self._pending.data[granules] = marks
+        self._twice(touch, marks)
+        copy = self._copies[self._started] = _Copy(
+            self._started,
+            scene.site,
+            threads,
+            first,
+            nbytes,
+            threads.size,
+            np.zeros(threads.size, bool),
+        )
+        lanes = Lanes(scene.wave.width, index=threads)
+        self._flights.start(lanes, lambda chosen: self._land(copy, chosen))
+
+    def read(self, start: Array, nbytes: int, threads: Array) -> None:
+        """Add to the copy just started that ``threads`` read ``nbytes`` of global memory each."""
+        self._copies[self._started].sources.append((start, nbytes, threads))
+
+    def control(self, site: Site, lanes: Lanes) -> None:
+        """Follow cp.async.commit_group, wait_group and wait_all."""
+        modifiers = site.instruction.modifiers
+        if "commit_group" in modifiers:
+            for copy in self._copies.values():
+                if not copy.committed.all():
+                    copy.committed |= lanes.mask[copy.threads]
+            self._flights.commit(lanes)
+        elif "wait_all" in modifiers:
+            self._flights.wait_all(lanes)
+        elif "wait_group" in modifiers:
+            [allowed] = site.instruction.operands
+            assert isinstance(allowed, Integer)
+            self._flights.wait(lanes, allowed.value)
+
+    def _land(self, copy: _Copy, chosen: Array | None) -> None:
+        """Make of a copy that was waited for, all or some of its threads', a write just now."""
+        first = copy.first if chosen is None else copy.first[chosen]
+        threads = copy.threads if chosen is None else copy.threads[chosen]
+        granules, count = self._scene.shadow.cover(first, copy.nbytes)
+        threads = entries(threads, count)
+        mine = self._pending.data[granules] == (copy.number << _THREAD_BITS | threads)
+        self._pending.data[granules[mine]] = 0
+        self._races.remember(Touch(self._write, self._scene.number(copy.site), threads, granules))
+        copy.left -= first.size
+        if not copy.left:
+            del self._copies[copy.number]
+
+    # ---- what must not happen meanwhile ----
+
+    def touch(self, touch: Touch) -> None:
+        """See accesses to shared memory: none may be where a copy is in flight to."""
+        if not self._copies:
+            return
+        marks = self._pending.data.take(touch.granules)
+        if not marks.any():
+            return
+        at = np.flatnonzero(marks)
+        threads, numbers = touch.threads[at], marks[at] >> _THREAD_BITS
+        others = marks[at] & _THREADS
+        for number in np.unique(numbers):
+            copy = self._copies[int(number)]
+            here = np.flatnonzero(numbers == number)
+            thread, other = int(threads[here[0]]), int(others[here[0]])
+            example = _Example(
+                self._scene,
+                copy,
+                "overwrites" if touch.kind[0] else "reads",
+                self._scene.shared(int(touch.granules[at[here[0]]])),
+                thread,
+                other,
+            )
+            self._scene.find(
+                "async",
+                "error",
+                example.did,
+                here.size * self._scene.shadow.size,
+                example.words,
+                copy.site,
+            )
+
+    def write(self, start: Array, nbytes: int, threads: Array) -> None:
+        """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
+        for copy in self._copies.values():
+            for source, length, readers in copy.sources:
+                found = _overlap(start, nbytes, source, length)
+                if found is None:
+                    continue
+                mine, theirs = found
+                example = _Example(
+                    self._scene,
+                    copy,
+                    "overwrites",
+                    f"{int(start[mine[0]]):#x} in global memory",
+                    int(threads[mine[0]]),
+                    int(readers[theirs[0]]),
+                    source=True,
+                )
+                self._scene.find("async", "error", "source", mine.size, example.words, copy.site)
+
+    def _twice(self, touch: Touch, marks: Array) -> None:
+        """Report threads that copy to one place with the same instruction."""
+        kept = self._pending.data.take(touch.granules)
+        lost = np.flatnonzero(kept != marks)
+        if lost.size:
+            thread, other = int(touch.threads[lost[0]]), int(kept[lost[0]] & _THREADS)
+            where = self._scene.shared(int(touch.granules[lost[0]]))
+            self._scene.find(
+                "race",
+                "error",
+                "twice",
+                lost.size * self._scene.shadow.size,
+                lambda: (
+                    f"WAW: {self._scene.thread(thread)} and {self._scene.thread(other)} both copy to "
+                    f"{where}, and nothing orders the two",
+                    "let one thread copy it",
+                ),
+                self._scene.site,
+            )
+
+    def end(self) -> None:
+        """Report what nobody has waited for."""
+        for copy in self._copies.values():
+            self._scene.find(
+                "async",
+                "warning",
+                "end",
+                copy.left * copy.nbytes,
+                lambda: (
+                    "the kernel ends before these copies have been waited for",
+                    "cp.async.wait_all before the end, or leave out copies that nobody reads",
+                ),
+                site=copy.site,
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """One access that is too early, to be told of all that are like it."""
+
+    scene: Scene
+    copy: _Copy
+    did: str
+    where: str
+    thread: int
+    other: int
+    source: bool = False
+
+    def words(self) -> Words:
+        """Describe it."""
+        scene, copy = self.scene, self.copy
+        committed = copy.committed[np.searchsorted(copy.threads, self.other)]
+        state = "not yet waited for" if committed else "neither committed nor waited for"
+        if self.thread == self.other:
+            who = f"which it copies {'from' if self.source else 'to'}"
+        else:
+            who = f"which {scene.thread(self.other)} copies {'from' if self.source else 'to'}"
+        message = f"{scene.thread(self.thread)} {self.did} {self.where}, {who}: a copy {state}"
+        if not committed:
+            hint = "cp.async.commit_group, then cp.async.wait_group"
+        else:
+            hint = "cp.async.wait_group N leaves the last N groups in flight; wait for this one"
+        if self.thread != self.other:
+            hint += ", by the thread that copies, and a barrier after that"
+        return message, hint
+
+
+def _overlap(start: Array, nbytes: int, others: Array, length: int) -> tuple[Array, Array] | None:
+    """Return which intervals meet one of ``others`` of ``length`` bytes, and which one of them."""
+    if start.min() >= others.max() + np.uint64(length) or others.min() >= start.max() + np.uint64(
+        nbytes
+    ):
+        return None
+    order = np.argsort(others, kind="stable")
+    below = np.searchsorted(others[order], start + np.uint64(nbytes)) - 1
+    met = (below >= 0) & (others[order[below]] + np.uint64(length) > start)
+    if not met.any():
+        return None
+    return np.flatnonzero(met), order[below[met]]

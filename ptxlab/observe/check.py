@@ -1,0 +1,284 @@
+"""A launch on the emulator, checked: races, missing waits, barriers, bounds, unwritten memory.
+
+Checks go by the order that a program enforces, not by the one in which the emulator runs it, so
+what they find does not depend on luck. They see the paths that this launch takes, and no others.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.protocol import Dim, Kernel
+from ptxlab.emulator import Program, Site, Watcher
+from ptxlab.emulator.access import Access, Part
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.memory import Allocation, Region
+from ptxlab.emulator.wave import Frame, Wave
+from ptxlab.errors import LaunchError, Unsupported
+from ptxlab.observe.async_copies import Copies
+from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
+from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
+from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.history import History
+from ptxlab.observe.ordering import Epochs, Order, Touch
+from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
+from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
+from ptxlab.observe.uninitialized_registers import Registers
+from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.sites import instructions
+from ptxlab.syntax.tree import Instruction, Integer
+
+Array = npt.NDArray[Any]
+
+_WHOLE_WARP = 0xFFFFFFFF
+_ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
+
+
+def check(
+    kernel: Kernel,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[Any] = (),
+    shared: int = 0,
+    cluster: Dim | None = None,
+    checks: Sequence[str] = CHECKS,
+) -> CheckReport:
+    """Launch ``kernel`` of the emulator and return what is wrong with the launch.
+
+    The arguments are those of ``kernel.launch``; buffers hold afterwards what the kernel left. A fault
+    stops the launch, as it does on a GPU, and what would have followed is not checked. Raises
+    PtxlabError for arguments that do not fit, and for a kernel that is on a GPU.
+    """
+    checker = Checker(checks)
+    fault: LaunchError | Unsupported | None = None
+    try:
+        kernel.watch(checker).launch(grid, block, args, shared, cluster=cluster)
+    except (LaunchError, Unsupported) as error:
+        fault = error
+    return checker.report(kernel.name, fault)
+
+
+def incomplete(path: str, checks: Sequence[str], error: Unsupported) -> CheckReport:
+    """Return the report on a program that could not even be loaded, as it holds what is not modelled."""
+    return CheckReport(None, tuple(checks), (), (str(error),), path)
+
+
+class Checker(Watcher):
+    """Follows a launch and tells each check what it needs to know."""
+
+    def __init__(self, checks: Sequence[str]) -> None:
+        self._checks = tuple(name for name in CHECKS if name in checks)
+        self._scene = Scene()
+        self._fence: Site | None = None
+        self._program: Program | None = None
+        self._copying = False
+
+    # ---- what the launch does ----
+
+    def begin(self, wave: Wave) -> None:
+        """Begin a wave."""
+        self._program = wave.program
+        self._wave = wave
+        scene = self._scene
+        scene.begin(wave)
+        self._order = _order(wave, scene)
+        self._races = Races(scene, self._order)
+        self._copies = Copies(scene, self._races)
+        self._barriers = BarrierUse(scene)
+        self._shared = SharedMemory(scene)
+        self._local = LocalMemory(scene)
+        self._registers = Registers(scene)
+
+    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """See an instruction about to be executed."""
+        self._scene.site = site
+        if self._registers.is_new(frame):
+            self._local.enter(frame, lanes)
+        self._registers.see(site, frame, lanes, passing)
+        if passing is None:
+            return
+        instruction = site.instruction
+        self._copying = instruction.opcode == "cp" and is_async_copy(instruction)
+        if instruction.opcode == "cp" and not self._copying:
+            self._copies.control(site, passing)
+        elif is_barrier(instruction):
+            self._barriers.arrive(site, passing)
+        elif self._fence is None and _orders_memory(instruction):
+            self._fence = site
+
+    def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
+        """See an access to memory that is there."""
+        for part in parts:
+            memory = part.memory
+            if access.writes and memory.name != "local":
+                self._registers.use_stored(_lanes_of(lanes, part))
+            if isinstance(memory, Allocation):
+                if self._copying or (access.writes and self._copies.in_flight):
+                    self._touch_global(access, memory, *_placed(access, lanes, part))
+            elif memory.name == "shared":
+                rows = items
+                if items is not None and items.shape[0] > 1 and part.where is not None:
+                    rows = items[part.where]
+                self._touch_shared(access, memory, *_placed(access, lanes, part), rows)
+            elif memory.name == "local":
+                self._touch_local(access, memory, *_placed(access, lanes, part))
+
+    def _touch_local(self, access: Access, memory: Region, threads: Array, first: Array) -> None:
+        if access.writes:
+            written = self._registers.stored(threads)
+            self._local.write(memory, first, access.nbytes, written)
+        else:
+            self._registers.load(threads, self._local.read(memory, first, access.nbytes))
+
+    def _touch_global(
+        self, access: Access, memory: Allocation, threads: Array, first: Array
+    ) -> None:
+        start = first.astype(np.uint64) + np.uint64(memory.address)
+        if self._copying:
+            self._copies.read(start, access.nbytes, threads)
+        else:
+            self._copies.write(start, access.nbytes, threads)
+
+    def _touch_shared(
+        self, access: Access, memory: Region, threads: Array, first: Array, items: Array | None
+    ) -> None:
+        scene, instruction = self._scene, self._scene.site.instruction
+        granules, count = scene.shadow.cover(first, access.nbytes)
+        if self._copying:
+            self._copies.start(threads, first, access.nbytes)
+            self._shared.write(granules)
+            return
+        kind = (access.writes, is_strong(instruction))
+        touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
+        if not access.writes or instruction.opcode in ("atom", "red"):
+            self._shared.read(touch)
+        if access.writes:
+            self._shared.write(granules)
+        self._copies.touch(touch)
+        stored = None
+        if items is not None:
+            rows = np.ascontiguousarray(items).view(np.uint8).reshape(-1, access.nbytes)
+            stored = Stored(threads, rows, memory.data.reshape(-1, scene.shadow.size))
+        self._races.see(touch, stored)
+
+    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """See an instruction executed."""
+        self._registers.settle(site, frame)
+
+    def synchronize(self, arrived: Array, released: Array) -> None:
+        """See a barrier complete."""
+        self._barriers.synchronize(arrived, released)
+        self._order.synchronize(arrived, released, counted=self._barriers.counted(released))
+
+    def synchronize_warps(self, together: Array) -> None:
+        """See bar.warp.sync."""
+        self._order.synchronize_warps(together)
+
+    def ended(self, lanes: Lanes) -> None:
+        """See threads end."""
+        self._order.ended(lanes)
+
+    def end(self, wave: Wave) -> None:
+        """End a wave."""
+        self._copies.end()
+
+    # ---- what came out ----
+
+    def report(self, kernel: str, fault: LaunchError | Unsupported | None) -> CheckReport:
+        """Return the findings, what stopped the launch among them if it is one."""
+        program = self._program
+        if program is None:
+            return CheckReport(kernel, self._checks, (), (str(fault),), "")
+        found = [self._hedged(finding) for finding in self._scene.findings(program)]
+        unchecked = []
+        if isinstance(fault, LaunchError) and fault.kind in self._checks:
+            found.append(_of_fault(fault, program))
+            unchecked.append("what follows where the launch stopped")
+        elif fault is not None:
+            unchecked.append(f"what follows where the launch stopped: {fault}")
+        source = program.module.source
+        return CheckReport(
+            kernel,
+            self._checks,
+            ordered(finding for finding in found if finding.kind in self._checks),
+            tuple(unchecked),
+            source.path,
+            tuple(source.text.split("\n")),
+        )
+
+    def _hedged(self, finding: Finding) -> Finding:
+        """Add to a race what could make it none."""
+        fence = self._fence
+        if fence is None or finding.kind != "race" or finding.severity == "info":
+            return finding
+        name = f"{fence.instruction.name} on line {fence.line}"
+        hint = f"{finding.hint}; what the {name} and a flag order is not followed here"
+        return replace(finding, hint=hint)
+
+
+def _lanes_of(lanes: Lanes, part: Part) -> Lanes:
+    """Return the lanes that a part is about."""
+    return lanes if part.where is None else Lanes(lanes.width, index=lanes.index[part.where])
+
+
+def _placed(access: Access, lanes: Lanes, part: Part) -> tuple[Array, Array]:
+    """Return the threads of a part, and the first byte that each of them accesses."""
+    threads = _lanes_of(lanes, part).index
+    return threads, np.broadcast_to(part.index * access.nbytes, threads.shape)
+
+
+def _of_fault(fault: LaunchError, program: Program) -> Finding:
+    assert fault.location is not None
+    line = fault.location.line
+    return Finding(
+        fault.kind,
+        "fault",
+        "error",
+        line,
+        fault.message,
+        fault.hint or "",
+        1,
+        "faults",
+        source=_source(program, line),
+    )
+
+
+def _source(program: Program, line: int) -> SourceLine | None:
+    """Return the line of CUDA C that the instruction on ``line`` of the PTX comes from."""
+    for function in program.module.functions:
+        places = source_lines(program.module, function)
+        for site, source in zip(instructions(function), places, strict=True):
+            if site.instruction.position.line == line:
+                return source
+    return None
+
+
+def _order(wave: Wave, scene: Scene) -> Order:
+    """Return the order that is good enough for the barriers of the program."""
+    whole, of_warps = True, False
+    for function in wave.program.module.functions:
+        for site in instructions(function):
+            instruction = site.instruction
+            if is_barrier(instruction):
+                whole &= _is_whole(instruction)
+            elif instruction.opcode in ("bar", "barrier"):
+                of_warps = True
+                mask = instruction.operands[0]
+                whole &= isinstance(mask, Integer) and mask.value & _WHOLE_WARP == _WHOLE_WARP
+    if whole:
+        return Epochs(wave, scene.shadow, of_warps=of_warps)
+    return History(wave, scene.shadow)
+
+
+def _is_whole(instruction: Instruction) -> bool:
+    return "arrive" not in instruction.modifiers and not counts_threads(instruction)
+
+
+def _orders_memory(instruction: Instruction) -> bool:
+    fence = instruction.opcode in ("membar", "fence")
+    return fence or not _ORDERING.isdisjoint(instruction.modifiers)

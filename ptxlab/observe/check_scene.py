@@ -1,0 +1,159 @@
+"""What all checks of a launch share: where it stands, and a place to put what they find."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Program, Site
+from ptxlab.emulator.memory import pitched
+from ptxlab.emulator.scope import Scope, Variable
+from ptxlab.emulator.variables import module_variables
+from ptxlab.emulator.wave import Wave
+from ptxlab.observe.check_report import Finding
+from ptxlab.observe.shadow import Shadow
+from ptxlab.syntax.line_info import SourceLine, source_lines
+
+Array = npt.NDArray[Any]
+
+Words = tuple[str, str]
+"""A message and a hint."""
+
+
+@dataclass(slots=True)
+class _Found:
+    """A finding that is still counted."""
+
+    words: Words
+    unit: str
+    count: int = 0
+
+
+class Scene:
+    """The wave that runs, the instruction it is at, and all findings of the launch so far.
+
+    ``site`` is the instruction at hand. ``shadow`` is that of the wave's shared memory.
+    """
+
+    wave: Wave
+    site: Site
+    shadow: Shadow
+
+    def __init__(self) -> None:
+        self._numbers: dict[Site, int] = {}
+        self._sites: list[Site] = []
+        self._found: dict[tuple[str, str, str, Site, Site | None], _Found] = {}
+
+    def begin(self, wave: Wave) -> None:
+        """Begin a wave: nothing is known of its memory."""
+        self.wave = wave
+        self.shadow = Shadow(wave.ctas * pitched(wave.shared_bytes))
+
+    # ---- instructions by number ----
+
+    def number(self, site: Site) -> int:
+        """Return the number that stands for ``site`` in tables."""
+        number = self._numbers.get(site)
+        if number is None:
+            number = self._numbers[site] = len(self._sites)
+            self._sites.append(site)
+        return number
+
+    def numbered(self, number: int) -> Site:
+        """Return the instruction of a number."""
+        return self._sites[number]
+
+    # ---- findings ----
+
+    def find(
+        self,
+        kind: str,
+        severity: str,
+        rule: str,
+        count: int,
+        describe: Callable[[], Words],
+        other: Site | None = None,
+        site: Site | None = None,
+        unit: str = "bytes",
+    ) -> None:
+        """Note that ``rule`` was broken ``count`` times, at ``site`` or where the wave stands.
+
+        Findings that are alike so far are one, which ``describe`` puts into words once.
+        """
+        key = (kind, severity, rule, site or self.site, other)
+        found = self._found.get(key)
+        if found is None:
+            found = self._found[key] = _Found(describe(), unit)
+        found.count += count
+
+    def findings(self, program: Program) -> list[Finding]:
+        """Return what was found, with the lines of CUDA C."""
+        functions = {function.name: function for function in program.module.functions}
+
+        @cache
+        def lines(function: str) -> tuple[SourceLine | None, ...]:
+            return source_lines(program.module, functions[function])
+
+        def source(site: Site | None) -> SourceLine | None:
+            return None if site is None else lines(site.function)[site.number]
+
+        return [
+            Finding(
+                kind,
+                rule,
+                severity,
+                site.line,
+                *found.words,
+                found.count,
+                found.unit,
+                None if other is None else other.line,
+                source(site),
+                source(other),
+            )
+            for (kind, severity, rule, site, other), found in self._found.items()
+        ]
+
+    # ---- names ----
+
+    def thread(self, number: int) -> str:
+        """Name a thread of the wave."""
+        return self.wave.thread(int(number))
+
+    def cta(self, thread: int) -> str:
+        """Name the CTA of a thread of the wave."""
+        return self.thread(thread).partition(" of ")[2]
+
+    def shared(self, granule: int) -> str:
+        """Name a place in shared memory by the variable that is there."""
+        address = int(granule) * self.shadow.size % pitched(self.wave.shared_bytes)
+        variable = _at(address, self.wave, self.site.scope)
+        if variable is None:
+            return f"shared memory at {address:#x}"
+        start = self.wave.dynamic_base if variable.space == "dynamic" else variable.offset
+        return f"{variable.name}+{address - start:#x} in shared memory"
+
+
+def _at(address: int, wave: Wave, scope: Scope) -> Variable | None:
+    """Return the shared variable at an address, the innermost in ``scope`` first."""
+    known: list[Variable] = []
+    inner: Scope | None = scope
+    while inner is not None:
+        known += inner.variables.values()
+        inner = inner.parent
+    known += module_variables(wave.program.module).known.values()
+    for variable in known:
+        if variable.space == "shared" and 0 <= address - variable.offset < variable.size:
+            return variable
+    if address >= wave.dynamic_base:
+        return next((variable for variable in known if variable.space == "dynamic"), None)
+    return None
+
+
+def entries(column: Array, count: int) -> Array:
+    """Repeat what is known of each access for its ``count`` granules."""
+    return column if count == 1 else np.repeat(column, count)

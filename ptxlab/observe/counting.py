@@ -1,0 +1,287 @@
+"""A watcher that counts what each instruction does, for all threads of a wave at once.
+
+Patterns of addresses repeat themselves: CTAs do alike, and unrolled code goes through memory from one
+register at many offsets. So a pattern that is the same in every CTA is analysed for one of them, and
+an analysis is kept for the other offsets of the same register value.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.access import WINDOWS, Access
+from ptxlab.emulator.exits import is_exit
+from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.memory import WINDOW_SIZE
+from ptxlab.emulator.wave import WARP, Frame, Wave
+from ptxlab.observe.counters import Counts
+from ptxlab.observe.traffic import (
+    SECTOR_BYTES,
+    Array,
+    Conflict,
+    Items,
+    Traffic,
+    collisions,
+    merged,
+    of_global,
+    of_local,
+    of_shared,
+)
+from ptxlab.observe.work import Work, work
+
+ATOMIC = "atomic"
+_REMEMBERED = 64
+
+
+@dataclass(slots=True)
+class Tally:
+    """What has been counted of one instruction; ``conflict`` is the worst, of the first CTA that has it."""
+
+    site: Site
+    work: Work
+    counts: Counts = field(default_factory=Counts)
+    conflict: Conflict | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class _Cost:
+    """What one instruction asks of one space, in all lanes of a wave: ``nbytes`` and more."""
+
+    space: str
+    nbytes: int
+    traffic: Traffic
+    collisions: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """An access to be accounted for: ``register`` as it was then, and the ``address`` read from it."""
+
+    access: Access
+    lanes: Lanes
+    register: Array
+    address: Array
+
+
+class Counting(Watcher):
+    """Counts a launch, or several, in ``tallies``. ``barriers`` counts one of each CTA as one.
+
+    The accesses an instruction is made of are one request of each space and direction. Constant memory and
+    parameters, which have caches of their own, and what printf and its like read, are not counted.
+    ``wmma`` leaves to the hardware which lane asks for what, so a request of it is all its bytes at once.
+    """
+
+    def __init__(self) -> None:
+        self.tallies: dict[Site, Tally] = {}
+        self.barriers = 0
+        self._current: Tally | None = None
+        self._requests: list[_Request] = []
+        self._known: dict[tuple[object, ...], tuple[_Request, tuple[_Cost, ...]]] = {}
+
+    def begin(self, wave: Wave) -> None:
+        """Begin a wave: all its threads live."""
+        self._wave = wave
+        self.program = wave.program
+        self._alive = wave.alive.mask.copy()
+        self._lanes: Lanes | None = None
+
+    def end(self, wave: Wave) -> None:
+        """End a wave: none of its arrays comes again."""
+        self._known.clear()
+
+    def ended(self, lanes: Lanes) -> None:
+        """Note who has ended: warps are whole without them."""
+        self._alive &= ~lanes.mask
+        self._lanes = None
+
+    def synchronize(self, arrived: Array, released: Array) -> None:
+        """Count the CTAs whose barrier is complete."""
+        self.barriers += int(arrived.reshape(self._wave.ctas, -1).any(axis=1).sum())
+
+    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """Count an execution."""
+        tally = self.tallies.get(site)
+        if tally is None:
+            tally = self.tallies[site] = Tally(site, work(site.instruction))
+        counts, does = tally.counts, tally.work
+        if lanes is not self._lanes:
+            self._lanes = lanes
+            self._warps, self._partial = self._whole(lanes)
+        on = 0 if passing is None else passing.size
+        counts.executed += self._warps
+        counts.partial += self._partial
+        counts.threads += lanes.size
+        counts.threads_on += on
+        if does.flops or does.integer_ops:
+            times = on // WARP if does.by_warp else on
+            counts.flops += times * does.flops
+            counts.integer_ops += times * does.integer_ops
+        # What ends a block accesses nothing, but what it calls before that may: printf its format.
+        self._current = None if is_exit(site.instruction) else tally
+        if self._current is None and passing is not None and passing is not lanes:
+            counts.splits += _split(lanes, passing)
+
+    def access(self, access: Access, frame: Frame, lanes: Lanes) -> None:
+        """Note an access; ``after`` accounts for all that the instruction has made."""
+        if self._current is not None and access.space != "param":
+            register = frame.registers[access.base.slot]
+            address = access.base.read(frame.registers)
+            self._requests.append(_Request(access, lanes, register, address))
+
+    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """Account for the accesses of the instruction."""
+        tally, requests = self._current, self._requests
+        self._current, self._requests = None, []
+        if tally is None or "const" in site.instruction.modifiers:
+            return
+        for writes in (False, True):
+            together = [request for request in requests if request.access.writes == writes]
+            if len(together) == 1:
+                self._book(tally, together[0].access, self._costs(tally, together[0]))
+            elif together:
+                costs = self._analysed(tally, together, 0)
+                self._book(tally, together[0].access, costs)
+
+    # ---- warps ----
+
+    def _whole(self, lanes: Lanes) -> tuple[int, int]:
+        """Return how many warps have any of ``lanes``, and how many of them lack a thread that lives."""
+        if lanes.everyone:
+            return self._wave.warps, 0
+        here = _any(lanes.mask)
+        missing = _any(self._alive & ~lanes.mask)
+        return int(here.sum()), int((here & missing).sum())
+
+    # ---- memory ----
+
+    def _book(self, tally: Tally, access: Access, costs: tuple[_Cost, ...]) -> None:
+        counts = tally.counts
+        for cost in costs:
+            traffic = cost.traffic
+            counts.collisions += cost.collisions
+            read, written = (0, cost.nbytes) if access.writes else (cost.nbytes, 0)
+            if cost.space == "global":
+                counts.requests += traffic.requests
+                counts.sectors += traffic.units
+                counts.sectors_ideal += traffic.ideal
+                counts.global_read += read
+                counts.global_written += written
+            elif cost.space == "local":
+                counts.local_requests += traffic.requests
+                counts.local_sectors += traffic.units
+                counts.local_ideal += traffic.ideal
+                counts.local_read += read
+                counts.local_written += written
+            else:
+                counts.shared_requests += traffic.requests
+                counts.shared_wavefronts += traffic.units
+                counts.shared_ideal += traffic.ideal
+                counts.shared_read += read
+                counts.shared_written += written
+                self._keep_worst(tally, traffic.conflict)
+
+    def _costs(self, tally: Tally, request: _Request) -> tuple[_Cost, ...]:
+        """Return what a single access costs, known of the same addresses moved by whole sectors or not."""
+        access, lanes = request.access, request.lanes
+        if access.space == "generic":  # an offset may lead into another window
+            return self._analysed(tally, [request], 0)
+        away = access.offset // SECTOR_BYTES * SECTOR_BYTES
+        whom = None if lanes.everyone else id(lanes)
+        what = (access.space, access.offset - away, access.nbytes, tally.work.kind == ATOMIC)
+        key = (id(request.register), access.base, whom, *what)
+        known = self._known.get(key)
+        if known is None:
+            if len(self._known) >= _REMEMBERED:
+                del self._known[next(iter(self._known))]
+            # The request is kept with its array and lanes, so that no others get their numbers.
+            known = self._known[key] = (request, self._analysed(tally, [request], -away))
+        return tuple(_moved(cost, away) for cost in known[1]) if away else known[1]
+
+    def _analysed(self, tally: Tally, requests: list[_Request], move: int) -> tuple[_Cost, ...]:
+        """Return what accesses that belong together cost in each space, their addresses moved."""
+        spaces: dict[str, list[Items]] = {}
+        for request in requests:
+            for space, items in self._items(request, move):
+                spaces.setdefault(space, []).append(items)
+        return tuple(self._cost(tally, space, items) for space, items in spaces.items())
+
+    def _items(self, request: _Request, move: int) -> Iterator[tuple[str, Items]]:
+        """Yield the space and the items of a request, those of a generic one by their windows."""
+        access, lanes = request.access, request.lanes
+        address = request.address.astype(np.int64) + (access.offset + move)
+        table = np.broadcast_to(address, (lanes.width,)).reshape(-1, WARP)
+        asked = None if lanes.everyone else lanes.mask.reshape(-1, WARP)
+        if access.space != "generic":
+            yield access.space, Items(table, access.nbytes, asked)
+            return
+        left = lanes.mask.reshape(-1, WARP)
+        for space, base in WINDOWS.items():
+            inside = left & (table >= base) & (table < base + WINDOW_SIZE)
+            if inside.any():
+                yield space, Items(table - base, access.nbytes, inside)
+                left = left & ~inside
+        if left.any():
+            yield "global", Items(table, access.nbytes, left)
+
+    def _cost(self, tally: Tally, space: str, several: list[Items]) -> _Cost:
+        nbytes = sum(_asked(items) * items.nbytes for items in several)
+        items, times = self._once(several[0] if len(several) == 1 else merged(several))
+        if space == "shared":
+            traffic = of_shared(items, whole=len(several) > 1)
+        else:
+            traffic = of_local(items) if space == "local" else of_global(items)
+        again = collisions(items) if tally.work.kind == ATOMIC else 0
+        return _Cost(space, nbytes, traffic.times(times), again * times)
+
+    def _once(self, items: Items) -> tuple[Items, int]:
+        """Return the items of one CTA and how many CTAs there are, if what all of them do costs alike."""
+        ctas = self._wave.ctas
+        table = items.addresses.reshape(ctas, -1)
+        asked = np.ones((1, 1), bool) if items.asked is None else items.asked.reshape(ctas, -1)
+        if ctas == 1 or (asked != asked[0]).any():
+            return items, 1
+        first = int(asked[0].argmax())
+        for some in (table[:2], table):  # two CTAs are enough to see that they are not alike
+            relative = some - (some[:, first : first + 1] & -SECTOR_BYTES)
+            if not ((relative == relative[0]) | ~asked[0]).all():
+                return items, 1
+        width = items.addresses.shape[1]
+        mask = None if items.asked is None else asked[0].reshape(-1, width)
+        return Items(table[0].reshape(-1, width), items.nbytes, mask), ctas
+
+    def _keep_worst(self, tally: Tally, conflict: Conflict | None) -> None:
+        if conflict is None:
+            return
+        cta, warp = divmod(conflict.warp, self._wave.cta_width // WARP)
+        found = replace(conflict, cta=self._wave.first + cta, warp=warp)
+        if tally.conflict is None or _severity(found) < _severity(tally.conflict):
+            tally.conflict = found
+
+
+def _severity(conflict: Conflict) -> tuple[int, int, int]:
+    """Order conflicts, the worst first; the order of execution does not matter between CTAs."""
+    return -conflict.ways, conflict.cta, conflict.warp
+
+
+def _moved(cost: _Cost, by: int) -> _Cost:
+    conflict = cost.traffic.conflict
+    if conflict is None:
+        return cost
+    return replace(cost, traffic=replace(cost.traffic, conflict=conflict.moved(by)))
+
+
+def _asked(items: Items) -> int:
+    return items.addresses.size if items.asked is None else int(np.count_nonzero(items.asked))
+
+
+def _any(mask: Array) -> Array:
+    return np.asarray(mask.reshape(-1, WARP).any(axis=1))
+
+
+def _split(lanes: Lanes, passing: Lanes) -> int:
+    """Return how many warps have lanes both among those that pass and among those that do not."""
+    return int((_any(passing.mask) & _any(lanes.mask & ~passing.mask)).sum())

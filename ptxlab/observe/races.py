@@ -1,0 +1,174 @@
+"""Races in shared memory: accesses by two threads of a CTA, one a write, and nothing orders them.
+
+Strong accesses, which are atomic or say how they are ordered (atom, red, volatile, relaxed, acquire,
+release), do not race with each other. Source: PTX ISA, "Memory Consistency Model: Races". What is
+reported, and how severe it is, follows Compute Sanitizer's racecheck: a race between warps is an
+error, one inside a warp a warning, and writes of the same value are information.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.wave import WARP
+from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.ordering import Earlier, Kind, Order, Touch
+from ptxlab.syntax.tree import Instruction
+
+Array = npt.NDArray[Any]
+
+_SEVERITIES = ("error", "warning", "info")
+_ERROR, _WARNING, _INFO = range(3)
+_STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
+
+
+def is_strong(instruction: Instruction) -> bool:
+    """Say whether the accesses of ``instruction`` are strong."""
+    return instruction.opcode in ("atom", "red") or not _STRONG.isdisjoint(instruction.modifiers)
+
+
+def is_async_copy(instruction: Instruction) -> bool:
+    """Say whether ``instruction`` is a cp.async that copies, not one about groups of them."""
+    return instruction.opcode == "cp" and "shared" in instruction.name
+
+
+@dataclass(frozen=True, slots=True)
+class Stored:
+    """What a store writes: ``rows`` of bytes, one for each lane; ``memory`` is what was there.
+
+    ``lanes`` are the threads of the rows. ``memory`` has a row for each granule of the wave.
+    """
+
+    lanes: Array
+    rows: Array
+    memory: Array
+
+
+class Races:
+    """Reports what ``order`` does not order."""
+
+    def __init__(self, scene: Scene, order: Order) -> None:
+        self._scene = scene
+        self._order = order
+
+    def see(self, touch: Touch, stored: Stored | None = None) -> None:
+        """See accesses that take place now: hold them against each other and those before."""
+        past = None
+        if stored is not None and touch.kind in self._order.kinds:
+            past = self._order.earlier(touch, touch.kind)
+        self.remember(touch)
+        self.compare(touch, stored, past)
+
+    def remember(self, touch: Touch) -> None:
+        """Remember accesses for those that come."""
+        self._order.note(touch)
+
+    def compare(
+        self, touch: Touch, stored: Stored | None = None, past: Earlier | None = None
+    ) -> None:
+        """Report the accesses that race with these; ``past`` are stores alike before these."""
+        for kind in self._order.kinds:
+            earlier = self._order.earlier(touch, kind) if _conflict(touch.kind, kind) else None
+            if earlier is None:
+                continue
+            same = np.zeros(earlier.at.size, bool)
+            if stored is not None and kind[0]:
+                now = np.full(touch.granules.size, kind == touch.kind)
+                if past is not None:
+                    now[past.at] = False
+                same = _same_value(touch, earlier, stored, now[earlier.at])
+            self._report(touch, kind, earlier, same)
+
+    def _report(self, touch: Touch, kind: Kind, earlier: Earlier, same: Array) -> None:
+        """Report races, of which some are between stores of the ``same`` value."""
+        writes, wrote = touch.kind[0], kind[0]
+        threads = touch.threads[earlier.at]
+        severities = np.where(threads // WARP == earlier.threads // WARP, _WARNING, _ERROR)
+        severities[same] = _INFO
+        what = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
+        groups = earlier.places * len(_SEVERITIES) + severities
+        for first, count in zip(
+            *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
+        ):
+            other = self._scene.numbered(int(earlier.places[first]))
+            copied = what == "RAW" and is_async_copy(other.instruction)
+            example = _Example(
+                self._scene,
+                what,
+                int(severities[first]),
+                int(touch.granules[earlier.at[first]]),
+                int(threads[first]),
+                int(earlier.threads[first]),
+            )
+            self._scene.find(
+                "async" if copied else "race",
+                _SEVERITIES[severities[first]],
+                what,
+                int(count) * self._scene.shadow.size,
+                example.copied if copied else example.raced,
+                other,
+                self._scene.numbered(touch.place),
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class _Example:
+    """One race, to be told of all that are like it."""
+
+    scene: Scene
+    what: str
+    severity: int
+    granule: int
+    thread: int
+    other: int
+
+    def raced(self) -> Words:
+        """Describe accesses that nothing orders."""
+        scene = self.scene
+        did, had = {
+            "RAW": ("reads", "wrote"),
+            "WAR": ("overwrites", "read"),
+            "WAW": ("overwrites", "wrote"),
+        }[self.what]
+        message = (
+            f"{self.what}: {scene.thread(self.thread)} {did} {scene.shared(self.granule)}, which "
+            f"{scene.thread(self.other)} {had}, and nothing orders the two"
+        )
+        if self.severity == _INFO:
+            return f"{message}; both write the same value", "one of the threads is enough"
+        if self.severity == _WARNING:
+            return message, (
+                "threads of a warp do not run in step: a bar.warp.sync, __syncwarp(), between the "
+                "two orders them"
+            )
+        return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
+
+    def copied(self) -> Words:
+        """Describe a read of what another thread has copied."""
+        scene = self.scene
+        return (
+            f"{scene.thread(self.thread)} reads {scene.shared(self.granule)}, which "
+            f"{scene.thread(self.other)} copied and waited for, and no barrier comes after that wait"
+        ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
+
+
+def _conflict(one: Kind, other: Kind) -> bool:
+    return (one[0] or other[0]) and not (one[1] and other[1])
+
+
+def _same_value(touch: Touch, earlier: Earlier, stored: Stored, now: Array) -> Array:
+    """Say which entries store what the other thread has: just ``now``, in this touch, or before it."""
+    count = touch.granules.size // stored.lanes.size
+    size = stored.memory.shape[1]
+    pieces = np.broadcast_to(stored.rows, (stored.lanes.size, count * size)).reshape(-1, size)
+    granules = touch.granules[earlier.at]
+    # The granules of one lane lie together, and with them what it stores.
+    lane = np.searchsorted(stored.lanes, earlier.threads).clip(max=stored.lanes.size - 1) * count
+    theirs = np.where(now, lane + granules - touch.granules[lane], 0)
+    values = np.where(now[:, None], pieces[theirs], stored.memory[granules])
+    same: Array = (pieces[earlier.at] == values).all(axis=1)
+    return same

@@ -1,0 +1,81 @@
+"""What a check remembers of every byte of a memory, in granules as coarse as the accesses allow."""
+
+from __future__ import annotations
+
+from typing import Any, Protocol
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+LARGEST = 16
+"""Bytes of the largest access, and of a granule before anything smaller is seen."""
+
+
+class Splitting(Protocol):
+    """Something that is known of granules."""
+
+    def split(self, parts: int) -> None:
+        """Make ``parts`` granules of each, of which the same is known."""
+        ...
+
+
+class Table:
+    """Something known of each granule; zero before anything is."""
+
+    __slots__ = ("data",)
+
+    def __init__(self, granules: int, dtype: type[np.generic]) -> None:
+        self.data: Array = np.zeros(granules, dtype)
+
+    def split(self, parts: int) -> None:
+        """Make ``parts`` granules of each, of which the same is known."""
+        if self.data.any():
+            self.data = np.repeat(self.data, parts)
+        else:  # zeros that nobody has touched take no memory
+            self.data = np.zeros(parts * self.data.size, self.data.dtype)
+
+
+class Shadow:
+    """The granules of ``nbytes`` of memory, and what is known of them.
+
+    A granule is as large as the smallest access so far. Every access is aligned to its size, so all
+    bytes of a granule have had the same ones, and nothing is lost when granules are split for a
+    smaller access: what is known stays exact to the byte.
+    """
+
+    def __init__(self, nbytes: int) -> None:
+        self.size = LARGEST
+        self._shift = LARGEST.bit_length() - 1
+        self._granules = -(-nbytes // LARGEST)
+        self._attached: list[Splitting] = []
+
+    def table(self, dtype: type[np.generic]) -> Table:
+        """Return a new table of zeros."""
+        table = Table(self._granules, dtype)
+        self.attach(table)
+        return table
+
+    def attach(self, something: Splitting) -> None:
+        """Split ``something`` from now on when granules are split."""
+        self._attached.append(something)
+
+    def cover(self, first: Array, nbytes: int) -> tuple[Array, int]:
+        """Return the granules of accesses of ``nbytes`` from ``first`` on, and how many each has.
+
+        Those of one access lie together.
+        """
+        if nbytes < self.size:
+            self._split(self.size // nbytes)
+        granules = first >> self._shift
+        count = nbytes >> self._shift
+        if count > 1:
+            granules = (granules[:, None] + np.arange(count)).reshape(-1)
+        return granules, count
+
+    def _split(self, parts: int) -> None:
+        self.size //= parts
+        self._shift = self.size.bit_length() - 1
+        self._granules *= parts
+        for something in self._attached:
+            something.split(parts)

@@ -1,0 +1,85 @@
+"""A program and the machine code it becomes: every line of PTX with the SASS made from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+
+from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.sites import instructions
+from ptxlab.syntax.tree import Function, Module
+from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of PTX, where it comes from, and the instructions it became, by address.
+
+    ``number`` is 0, and ``text`` empty, for instructions of which the cubin names no line.
+    """
+
+    number: int
+    text: str
+    source: SourceLine | None
+    sass: tuple[SassInstruction, ...]
+
+
+@dataclass(frozen=True)
+class Assembly:
+    """A program and its machine code for ``cubin.arch``."""
+
+    module: Module
+    cubin: Cubin
+
+    @cached_property
+    def functions(self) -> dict[str, SassFunction]:
+        """The SASS, by function."""
+        return sass(self.cubin)
+
+    @cached_property
+    def sources(self) -> dict[int, SourceLine]:
+        """Where each line of PTX comes from, as its ``.loc`` say."""
+        found: dict[int, SourceLine] = {}
+        for function in _defined(self.module):
+            origins = source_lines(self.module, function)
+            for site, origin in zip(instructions(function), origins, strict=True):
+                if origin is not None:
+                    found.setdefault(site.instruction.position.line, origin)
+        return found
+
+    def lines(self, name: str) -> list[Line]:
+        """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.
+
+        All lines with instructions of the PTX function of that name are there, those without SASS
+        too; then those of functions inlined into it.
+        """
+        by_line: dict[int, list[SassInstruction]] = {}
+        for instruction in self.functions[name].instructions:
+            by_line.setdefault(instruction.line or 0, []).append(instruction)
+        own = {
+            site.instruction.position.line
+            for function in _defined(self.module)
+            if function.name == name
+            for site in instructions(function)
+        }
+        text = self.module.source.text.splitlines()
+        return [
+            Line(
+                number,
+                _bare(text[number - 1]) if 0 < number <= len(text) else "",
+                self.sources.get(number),
+                tuple(by_line.get(number, ())),
+            )
+            for number in sorted(own | by_line.keys())
+        ]
+
+
+def _defined(module: Module) -> Iterator[Function]:
+    return (item for item in module.items if isinstance(item, Function) and item.body is not None)
+
+
+def _bare(line: str) -> str:
+    """Return a line without its comment, and one blank where there are several."""
+    return " ".join(line.partition("//")[0].split())

@@ -1,0 +1,82 @@
+"""Which tools there are, where, and which PTX they take. Nothing here raises for what is absent."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain import nvdisasm, nvjitlink, nvrtc
+
+_EMPTY = ".visible .entry empty() { ret; }"
+_CURRENT = re.compile(r"current version is '([\d.]+)'")
+
+
+@dataclass(frozen=True, slots=True)
+class Tool:
+    """A tool with its ``version`` and ``path``, or with the ``problem`` that it is not there.
+
+    ``package`` is what pip calls it.
+    """
+
+    name: str
+    package: str
+    version: str = ""
+    path: str = ""
+    problem: str = ""
+
+
+def tools() -> tuple[Tool, ...]:
+    """Return NVRTC, nvJitLink and nvdisasm."""
+    return (
+        _tool("NVRTC", nvrtc.PACKAGE, nvrtc.version, lambda: _library("nvrtc")),
+        _tool("nvJitLink", nvjitlink.PACKAGE, nvjitlink.version, lambda: _library("nvJitLink")),
+        _tool("nvdisasm", nvdisasm.PACKAGE, nvdisasm.version, nvdisasm.program),
+    )
+
+
+def newest_ptx() -> str:
+    """Return the newest ``.version`` that nvJitLink takes, "" when it cannot be asked."""
+    try:
+        nvjitlink.link_ptx(
+            f".version 99.9\n.target sm_80\n.address_size 64\n{_EMPTY}", arch="sm_80"
+        )
+    except ToolchainError as error:
+        found = _CURRENT.search(error.message)
+        return found[1] if found else ""
+    return ""
+
+
+def newest_ptx_of_driver(cuda_version: int) -> str:
+    """Return the newest ``.version`` that a driver of CUDA ``cuda_version`` (13000) takes.
+
+    Source: the table of cuda-bindings, which ends with the releases known to it.
+    """
+    from cuda.bindings import utils
+
+    for major, minor in ((major, minor) for major in (9, 8) for minor in range(9, -1, -1)):
+        try:
+            needed = utils.get_minimal_required_cuda_ver_from_ptx_ver(f"{major}.{minor}")
+        except ValueError:
+            continue
+        if needed <= cuda_version:
+            return f"{major}.{minor}"
+    return ""
+
+
+def _tool(name: str, package: str, version: Callable[[], str], path: Callable[[], str]) -> Tool:
+    try:
+        return Tool(name, package, version(), os.path.realpath(path()))
+    except (ImportError, RuntimeError, OSError, ToolchainError) as error:
+        problem = error.message if isinstance(error, ToolchainError) else str(error)
+        return Tool(name, package, problem=problem.splitlines()[0])
+
+
+def _library(name: str) -> str:
+    from cuda.pathfinder import load_nvidia_dynamic_lib
+
+    found: Any = load_nvidia_dynamic_lib(name)
+    return str(found.abs_path)

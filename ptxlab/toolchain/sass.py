@@ -1,0 +1,153 @@
+"""SASS as data: the instructions of every function in the text that nvdisasm prints.
+
+Format: CUDA Binary Utilities, "nvdisasm"; the opcodes are listed there under "Instruction Set
+Reference".
+"""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.nvdisasm import disassemble
+
+_SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+)")
+_KERNEL = re.compile(r'\s*\.other\s+(?P<name>\S+),@"STO_CUDA_ENTRY')
+_LINE = re.compile(r'\s*//## File "[^"]*", line (?P<line>\d+)')
+_LABEL = re.compile(r"(?P<label>\.L\w+):")
+_INSTRUCTION = re.compile(
+    r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+(?:(?P<guard>@!?\w+)\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<rest>[^;]*);"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class SassInstruction:
+    """One machine instruction: ``@!P0 IMAD.WIDE R2, R3, R4, R6`` at ``address`` in its function.
+
+    ``guard`` is ``@!P0``, or "" where there is none; ``opcode`` is ``IMAD`` and ``modifiers`` are
+    ``("WIDE",)``. ``line`` is the line of the PTX it was made from, None where the cubin says none.
+    """
+
+    address: int
+    guard: str
+    opcode: str
+    modifiers: tuple[str, ...]
+    operands: tuple[str, ...]
+    line: int | None
+
+    @property
+    def name(self) -> str:
+        """The opcode with its modifiers: ``IMAD.WIDE``."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @property
+    def text(self) -> str:
+        """The instruction as nvdisasm writes it, without blanks that carry nothing."""
+        guard = f"{self.guard} " if self.guard else ""
+        return f"{guard}{self.name} {', '.join(self.operands)}".rstrip()
+
+    @property
+    def target(self) -> str | None:
+        """The label it branches to, None where it names none."""
+        for operand in self.operands:
+            if operand.startswith("`("):
+                return operand[2:-1]
+        return None
+
+
+@dataclass(frozen=True, slots=True)
+class SassFunction:
+    """One function: a ``kernel``, or what kernels call.
+
+    ``labels`` gives the address each stands at. The padding that the assembler puts behind a
+    function, a branch to itself and NOPs, is left out.
+    """
+
+    name: str
+    kernel: bool
+    instructions: tuple[SassInstruction, ...]
+    labels: dict[str, int]
+
+    def opcodes(self) -> Counter[str]:
+        """Count the instructions by opcode, without modifiers."""
+        return Counter(instruction.opcode for instruction in self.instructions)
+
+
+def sass(cubin: Cubin) -> dict[str, SassFunction]:
+    """Disassemble a cubin and return its functions by name, in the order of its sections."""
+    return read_sass(disassemble(cubin))
+
+
+def read_sass(text: str) -> dict[str, SassFunction]:
+    """Read what ``nvdisasm -c -gp`` prints: the functions by name."""
+    return {function.name: function for function in _functions(text)}
+
+
+def _functions(text: str) -> Iterator[SassFunction]:
+    name: str | None = None
+    kernels = {match["name"] for match in map(_KERNEL.match, text.splitlines()) if match}
+    instructions: list[SassInstruction] = []
+    labels: dict[str, int] = {}
+    waiting: list[str] = []  # labels whose instruction is still to come
+    line: int | None = None
+    for row in text.splitlines():
+        if section := _SECTION.match(row):
+            if name is not None:
+                yield _function(name, kernels, instructions, labels)
+            name, instructions, labels, waiting, line = section["name"], [], {}, [], None
+        elif place := _LINE.match(row):
+            line = int(place["line"])
+        elif label := _LABEL.match(row):
+            waiting.append(label["label"])
+        elif found := _INSTRUCTION.match(row):
+            address = int(found["address"], 16)
+            labels.update(dict.fromkeys(waiting, address))
+            waiting = []
+            opcode, *modifiers = found["name"].split(".")
+            operands = tuple(_operands(found["rest"].strip()))
+            instructions.append(
+                SassInstruction(
+                    address, found["guard"] or "", opcode, tuple(modifiers), operands, line
+                )
+            )
+    if name is not None:
+        yield _function(name, kernels, instructions, labels)
+
+
+def _function(
+    name: str, kernels: set[str], instructions: list[SassInstruction], labels: dict[str, int]
+) -> SassFunction:
+    end = len(instructions)
+    while end and instructions[end - 1].opcode == "NOP":
+        end -= 1
+    if end and _loops_on_itself(instructions[end - 1], labels):
+        end -= 1
+    return SassFunction(name, name in kernels, tuple(instructions[:end]), labels)
+
+
+def _loops_on_itself(instruction: SassInstruction, labels: dict[str, int]) -> bool:
+    target = instruction.target
+    return (
+        instruction.opcode == "BRA"
+        and not instruction.guard
+        and target is not None
+        and labels.get(target) == instruction.address
+    )
+
+
+def _operands(text: str) -> Iterator[str]:
+    """Split operands at the commas outside brackets."""
+    depth, start = 0, 0
+    for at, character in enumerate(text):
+        if character in "([{":
+            depth += 1
+        elif character in ")]}":
+            depth -= 1
+        elif character == "," and not depth:
+            yield text[start:at].strip()
+            start = at + 1
+    if text:
+        yield text[start:].strip()

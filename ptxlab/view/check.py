@@ -1,0 +1,113 @@
+"""What a check found, as text and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ptxlab.errors import Location, PtxlabError
+from ptxlab.observe.check_report import CheckReport, Finding
+from ptxlab.syntax.line_info import SourceLine
+
+SCHEMA = "ptxlab.check/1"
+
+Sources = Mapping[str, Sequence[str]]
+"""The lines of the files of CUDA C that can be read, by path."""
+
+
+def text(report: CheckReport, sources: Sources | None = None) -> str:
+    """Return every finding with the lines it is about, then the verdict."""
+    found = groups(report.findings)
+    blocks = ["\n".join(_finding(report, group, sources or {})) for group in found]
+    return "\n\n".join([*blocks, "\n".join(_verdict(report))])
+
+
+def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """Put together what is about the same lines of CUDA C, such as the copies of an unrolled loop."""
+    found: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in findings:
+        where: tuple[object, ...] = (finding.line, finding.other_line)
+        if finding.source is not None and (finding.other_line is None or finding.other_source):
+            where = (finding.source, finding.other_source)
+        severity = finding.severity if finding.severity == "info" else ""
+        key = (finding.kind, finding.rule, severity, finding.unit, *where)
+        found.setdefault(key, []).append(finding)
+    return list(found.values())
+
+
+def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) -> Iterator[str]:
+    """Yield the lines of a group, of which the first finding is told: it is the worst."""
+    finding = group[0]
+    count = sum(one.count for one in group)
+    amount = f", {count} {finding.unit}" if finding.unit != "faults" else ""
+    yield f"{finding.severity}: {finding.kind}{amount}"
+    yield str(PtxlabError(finding.message, location=_place(report, finding.line)))
+    yield from _source(finding.source, sources)
+    if finding.other_line is not None:
+        yield str(PtxlabError("the other", location=_place(report, finding.other_line)))
+        yield from _source(finding.other_source, sources)
+    if len(group) > 1:
+        yield f"and {len(group) - 1} more like it, from the same lines of CUDA C"
+    if finding.hint:
+        yield f"hint: {finding.hint}"
+
+
+def _place(report: CheckReport, line: int) -> Location:
+    shown = report.text[line - 1].rstrip("\r") if 0 < line <= len(report.text) else ""
+    return Location(report.path, line, len(shown) - len(shown.lstrip()) + 1, shown)
+
+
+def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:
+    if source is None:
+        return
+    lines = sources.get(source.path, ())
+    shown = lines[source.line - 1].strip() if source.line <= len(lines) else ""
+    yield f"from {source.path}:{source.line}" + (f"\n    {shown}" if shown else "")
+
+
+def _verdict(report: CheckReport) -> Iterator[str]:
+    counts = ", ".join(
+        f"{number} {word}{'s' * (number != 1)}"
+        for number, word in ((report.errors, "error"), (report.warnings, "warning"))
+        if number
+    )
+    what = " of ".join(
+        name for name in (report.kernel and f"kernel {report.kernel}", report.path) if name
+    )
+    yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"
+    if report.verdict == "clean":
+        yield f"checked: {', '.join(report.checks)}; of this launch, on the paths it takes"
+    for reason in report.unchecked:
+        yield f"not checked: {reason}"
+
+
+def as_json(report: CheckReport) -> dict[str, Any]:
+    """Return the report as plain data."""
+    return {
+        "schema": SCHEMA,
+        "verdict": report.verdict,
+        "kernel": report.kernel,
+        "path": report.path,
+        "checks": list(report.checks),
+        "unchecked": list(report.unchecked),
+        "findings": [
+            {
+                "kind": finding.kind,
+                "severity": finding.severity,
+                "line": finding.line,
+                "other_line": finding.other_line,
+                "count": finding.count,
+                "message": finding.message,
+                "rule": finding.rule,
+                "unit": finding.unit,
+                "hint": finding.hint,
+                "source": _plain(finding.source),
+                "other_source": _plain(finding.other_source),
+            }
+            for finding in report.findings
+        ],
+    }
+
+
+def _plain(source: SourceLine | None) -> dict[str, Any] | None:
+    return None if source is None else {"file": source.path, "line": source.line}

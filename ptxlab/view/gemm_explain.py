@@ -1,0 +1,231 @@
+"""The ladder's story as text and as Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from textwrap import wrap
+
+from ptxlab.gemm.algorithms import ALGORITHMS
+from ptxlab.gemm.explain import Explanation, Step
+from ptxlab.gemm.explain_bounds import ARITHMETIC, ISSUE, L1
+from ptxlab.gemm.explain_numbers import (
+    brief,
+    percent,
+    results,
+    sectors_of_a_request,
+    spilled,
+    wavefronts_of_a_product,
+)
+from ptxlab.isa.gpus import Gpu
+from ptxlab.view.tables import Table, on_github
+from ptxlab.view.text import aligned, fields
+
+FFMA = "FFMA"
+WIDTH = 100
+"""Columns of text that a sentence is broken into."""
+
+NOTES = (
+    "Counts are exact: one launch of each kernel on the emulator, of the PTX. A sector is 32 bytes "
+    "of global memory, a wavefront a pass over the banks of shared memory; ideal is what the same "
+    "bytes need at least.",
+    "Limits are no measurements and no forecast: they are what the counts allow if nothing ever "
+    "waits and one part of the chip is never idle. ptxas may put loads together that are apart in "
+    "the PTX.",
+)
+
+Column = tuple[str, Callable[[Step], str]]
+
+COLUMNS: dict[str, tuple[Column, ...]] = {
+    "what threads do": (
+        ("types", lambda step: _types(step)),
+        ("CTAs", lambda step: f"{step.facts.ctas:,}"),
+        ("threads", lambda step: str(step.facts.threads)),
+        ("instr/thread", lambda step: brief(step.facts.counts.threads / launched(step))),
+        ("FLOP/thread", lambda step: brief(step.facts.counts.flops / launched(step))),
+        ("results/thread", lambda step: brief(results(step.facts))),
+        ("barriers/CTA", lambda step: brief(step.facts.barriers / step.facts.ctas)),
+        ("result", lambda step: "right" if step.facts.verdict.passed else "WRONG"),
+    ),
+    "global memory": (
+        ("requests", lambda step: f"{step.facts.counts.requests:,}"),
+        ("sectors", lambda step: f"{step.facts.counts.sectors:,}"),
+        ("ideal", lambda step: f"{step.facts.counts.sectors_ideal:,}"),
+        ("sectors/request", lambda step: brief(sectors_of_a_request(step.facts))),
+        ("B/FLOP asked", lambda step: _bytes(step, "global")),
+        ("B/FLOP in sectors", lambda step: _bytes(step, "sectors")),
+    ),
+    "shared memory": (
+        ("requests", lambda step: f"{step.facts.counts.shared_requests:,}"),
+        ("wavefronts", lambda step: f"{step.facts.counts.shared_wavefronts:,}"),
+        ("ideal", lambda step: f"{step.facts.counts.shared_ideal:,}"),
+        ("wavefronts/product", lambda step: _if_any(wavefronts_of_a_product(step.facts))),
+        ("B/FLOP", lambda step: _bytes(step, "shared")),
+    ),
+    "machine code": (
+        ("registers", lambda step: str(step.facts.resources.registers)),
+        ("spilled", lambda step: _if_any(spilled(step.facts))),
+        ("shared bytes", lambda step: _if_any(step.facts.resources.shared + step.facts.shared)),
+        ("warps/SM", lambda step: str(step.facts.occupancy.warps)),
+        ("allowed by", lambda step: " and ".join(step.facts.occupancy.limited_by)),
+        ("main loop", lambda step: f"{percent(step.facts.share or 0)} {step.facts.opcode}"),
+    ),
+    "at most, in TFLOP/s, by": (
+        ("arithmetic", lambda step: _tflops(step, ARITHMETIC)),
+        ("issue", lambda step: _tflops(step, ISSUE)),
+        ("L1 + shared", lambda step: _tflops(step, L1)),
+        ("all", lambda step: brief(step.bounds.tflops)),
+        ("of peak", lambda step: percent(step.bounds.most / step.bounds.peak)),
+        ("FLOP/B global", lambda step: brief(step.bounds.intensity["global"])),
+        ("FLOP/B L1", lambda step: brief(step.bounds.intensity["L1"])),
+        ("from caches", lambda step: percent(step.bounds.from_caches)),
+    ),
+}
+"""The columns of each table."""
+
+
+def text(explanation: Explanation) -> str:
+    """Return the facts of all rungs in tables, and then the story of each."""
+    parts = ["\n".join([heading(explanation), *fields(list(_chip(explanation)))])]
+    for table in tables(explanation):
+        parts.append("\n".join([table.caption, *_columns(table)]))
+    for step in explanation.steps:
+        parts.append("\n".join([_title(step), *_hanging(_story(step))]))
+    parts.append("\n".join(line for note in NOTES for line in wrap(note, WIDTH)))
+    return "\n\n".join(parts) + "\n"
+
+
+def markdown(explanation: Explanation) -> str:
+    """Return the same for a page on GitHub."""
+    parts = [f"# {heading(explanation)}", _list(_chip(explanation))]
+    parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(explanation)]
+    parts += [f"### {_title(step)}\n\n{_list(_story(step))}" for step in explanation.steps]
+    return "\n\n".join((*parts, *NOTES)) + "\n"
+
+
+def heading(explanation: Explanation) -> str:
+    """Return what is explained."""
+    facts = explanation.steps[0].facts
+    p = facts.problem
+    unusual = [f"layout {p.layout}"] if p.layout != "nn" else []
+    unusual += [f"epilogue {p.epilogue}"] if p.epilogue != "none" else []
+    which = f", {' and '.join(unusual)}" if unusual else ""
+    return f"the ladder at {p.m} x {p.n} x {p.k} (m x n x k){which}, on {facts.target}"
+
+
+def tables(explanation: Explanation) -> Iterator[Table]:
+    """Yield the facts of all rungs, a line for each."""
+    for caption, columns in COLUMNS.items():
+        lines = tuple(
+            (step.facts.algorithm, *(cell(step) for _, cell in columns))
+            for step in explanation.steps
+        )
+        yield Table(caption, ("rung", *(head for head, _ in columns)), lines)
+
+
+# ---- parts of the text --------------------------------------------------------------------------
+
+
+def _chip(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """Yield what the GPU has, and how many FLOP a byte each of its levels asks for."""
+    gpu = explanation.gpu
+    yield "GPU", f"{gpu.name}, {gpu.sms} SMs at {gpu.clock} MHz; published peaks, not measured"
+    for name, peak in peaks(explanation):
+        levels = ", ".join(
+            f"{level} {brief(peak / gpu.tflops(moved))}" for level, moved in levels_of(gpu)
+        )
+        part = (
+            "" if name == FFMA or gpu.mma_sync == 1 else f" ({percent(gpu.mma_sync)} for mma.sync)"
+        )
+        yield name, f"{brief(peak)} TFLOP/s{part}; to reach it, FLOP a byte: {levels}"
+    moved = ", ".join(f"{level} {brief(gpu.tflops(per))} TB/s" for level, per in levels_of(gpu))
+    yield "memory", moved
+
+
+def peaks(explanation: Explanation) -> Iterator[tuple[str, float]]:
+    """Yield the units that the rungs compute with, and their TFLOP/s."""
+    found: dict[str, float] = {}
+    for step in explanation.steps:
+        found[unit(step)] = explanation.gpu.tflops(step.bounds.peak)
+    yield from found.items()
+
+
+def unit(step: Step) -> str:
+    """Return what a rung computes with: FFMA, or tensor cores for its types."""
+    if step.facts.opcode == FFMA:
+        return FFMA
+    problem = step.facts.problem
+    return f"tensor cores, {problem.dtype} -> {problem.acc}"
+
+
+def levels_of(gpu: Gpu) -> Iterator[tuple[str, float]]:
+    """Yield the levels of memory whose speed is known, and their bytes for a clock and SM."""
+    yield gpu.memory, gpu.memory_bytes
+    if gpu.l2_bytes is not None:
+        yield "L2", gpu.l2_bytes
+    yield L1, gpu.l1
+
+
+def _title(step: Step) -> str:
+    after = f", after {step.after}" if step.after else ""
+    return f"{step.facts.algorithm}{after}: {ALGORITHMS[step.facts.algorithm].idea}"
+
+
+def _story(step: Step) -> list[tuple[str, str]]:
+    """Return the story in parts, each with what it is about."""
+    told = step.story
+    parts = [("before", told.before)]
+    parts += [("better", change.text) for change in told.better]
+    parts += [("worse", change.text) for change in told.worse]
+    parts += [("limit", told.limit), ("caches", told.caches)]
+    if reference := ALGORITHMS[step.facts.algorithm].reference:
+        parts.append(("published", str(reference)))
+    return [(name, text) for name, text in parts if text]
+
+
+def _hanging(pairs: list[tuple[str, str]]) -> list[str]:
+    """Return names and texts, broken into lines, below each other; a name is not repeated."""
+    width = max(len(name) for name, _ in pairs)
+    lines, last = [], ""
+    for name, told in pairs:
+        first, *rest = wrap(told, WIDTH - width - 4)
+        lines.append(f"  {'' if name == last else name:{width}}  {first}")
+        lines += [f"  {'':{width}}    {line}" for line in rest]
+        last = name
+    return lines
+
+
+def _columns(table: Table) -> list[str]:
+    """Return a table with its first column on the left and the others on the right."""
+    rows = (table.head, *table.lines)
+    width = max(len(row[0]) for row in rows)
+    numbers = aligned([row[1:] for row in rows])
+    return [f"  {row[0]:{width}}  {line}" for row, line in zip(rows, numbers, strict=True)]
+
+
+def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
+    return "\n".join(f"- {name}: {value}" for name, value in pairs)
+
+
+# ---- cells --------------------------------------------------------------------------------------
+
+
+def _types(step: Step) -> str:
+    return f"{step.facts.problem.dtype} -> {step.facts.problem.acc}"
+
+
+def launched(step: Step) -> int:
+    """Return how many threads ran."""
+    return step.facts.ctas * step.facts.threads
+
+
+def _bytes(step: Step, level: str) -> str:
+    return _if_any(step.facts.bytes_per_flop[level])
+
+
+def _if_any(value: float) -> str:
+    return brief(value) if value else "-"
+
+
+def _tflops(step: Step, limit: str) -> str:
+    flop = step.bounds.limits.get(limit)
+    return "-" if flop is None else brief(step.bounds.gpu.tflops(flop))

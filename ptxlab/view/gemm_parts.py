@@ -1,0 +1,61 @@
+"""What views of GEMMs have in common: the name of a problem, in words and as data, and who is missing."""
+
+from __future__ import annotations
+
+import csv as csv_format
+import io
+import math
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.survey import Absent
+
+
+def title(problem: Problem, *more: str) -> str:
+    """Return the sizes and types of a problem, what is unusual of it, and ``more``."""
+    sizes = f"{problem.m} x {problem.n} x {problem.k} (m x n x k)"
+    parts = [f"{sizes}, {problem.dtype} -> {problem.acc}"]
+    if problem.layout != "nn":
+        parts.append(f"layout {problem.layout}")
+    if problem.epilogue != "none":
+        parts.append(f"epilogue {problem.epilogue}")
+    return ", ".join([*parts, *more])
+
+
+def problem_as_json(problem: Problem) -> dict[str, Any]:
+    """Return what a result says of its problem."""
+    names = ("m", "n", "k", "dtype", "acc", "layout", "epilogue")
+    return {name: getattr(problem, name) for name in names}
+
+
+def left_out(several: Sequence[Absent]) -> list[str]:
+    """Return a line for everyone that is missing, after an empty one if there are any."""
+    lines = dict.fromkeys(f"{one.algorithm} is left out: {one.reason}" for one in several)
+    return ["", *lines] if lines else []
+
+
+def finite(value: float) -> float | None:
+    """Return what JSON has for a number: null if it is none."""
+    return float(value) if math.isfinite(value) else None
+
+
+def csv(results: Sequence[Mapping[str, Any]]) -> str:
+    """Return JSON objects as CSV, a line each: members of members are called ``burst.median``."""
+    lines = [dict(_flat("", result)) for result in results]
+    stream = io.StringIO()
+    columns = dict.fromkeys(name for line in lines for name in line)
+    writer = csv_format.DictWriter(stream, columns, lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(lines)
+    return stream.getvalue()
+
+
+def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+    if isinstance(value, Mapping):
+        for key, member in value.items():
+            yield from _flat(f"{name}.{key}" if name else key, member)
+    elif isinstance(value, list):
+        yield name, " ".join(map(str, value))
+    else:
+        yield name, value

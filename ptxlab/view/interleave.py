@@ -1,0 +1,116 @@
+"""A GPU and a CPU taking turns: a table, JSON and a chart. Schema ``ptxlab.interleave/1``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from ptxlab.gemm.interleave import Interleaving, Turns
+from ptxlab.view.chart import Bar, Panel, chart
+from ptxlab.view.gemm_parts import finite
+from ptxlab.view.text import aligned
+
+SCHEMA = "ptxlab.interleave/1"
+
+PARTS = ("GPU", "CPU", "copies", "changing over")
+
+HEAD = ("memory", "GPU", "CPU", "copies", "sum", "in turns", "changing over")
+
+
+def text(several: Sequence[Interleaving]) -> str:
+    """Return a table for every size, in milliseconds a turn."""
+    lines = []
+    for found in several:
+        lines += [f"{_title(found)} on {found.gpu}, {found.arch}; ms a turn, mean of {found.turns}"]
+        if not found.passed:
+            lines += [f"WRONG: {_wrong(found)}; no time is told", ""]
+            continue
+        rows = [HEAD, *(_row(turns) for turns in found.kinds)]
+        lines += ["", *aligned(rows), ""]
+    lines.append("changing over is what turns take beyond the sum of their parts alone")
+    return "\n".join(lines) + "\n"
+
+
+def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
+    """Return everything as JSON data, in seconds; what was wrong has no ``kinds``."""
+    return {
+        "schema": SCHEMA,
+        "device": "cuda",
+        "arch": several[0].arch,
+        "gpu": several[0].gpu,
+        "passed": all(found.passed for found in several),
+        "results": [
+            {
+                "algorithm": found.algorithm,
+                "activity": found.activity,
+                "size": found.problem.n,
+                "turns": found.turns,
+                "passed": found.passed,
+                "max_error": finite(found.verdict.error),
+                "tolerance": found.verdict.tolerance,
+                "kinds": [_as_json(turns) for turns in found.kinds if found.passed],
+            }
+            for found in several
+        ],
+    }
+
+
+def svg(several: Sequence[Interleaving]) -> str:
+    """Return a chart: a turn of every kind of memory, with its parts."""
+    panels = [
+        Panel(
+            _title(found),
+            tuple(
+                Bar(
+                    turns.kind,
+                    (turns.gpu, turns.cpu, turns.copies, max(0.0, turns.extra)),
+                    f"{_ms(turns.interleaved)} ms in turns",
+                )
+                for turns in found.kinds
+            ),
+        )
+        for found in several
+        if found.passed
+    ]
+    notes = [f"{several[0].gpu}; parts as they are alone, mean of {several[0].turns} turns"]
+    return chart("A turn of GPU and CPU on the same matrices", panels, PARTS, notes)
+
+
+def _title(found: Interleaving) -> str:
+    n = found.problem.n
+    return f"{found.algorithm} and {found.activity}, {n} x {n} of f32"
+
+
+def _wrong(found: Interleaving) -> str:
+    if not found.verdict.passed:
+        return f"error {found.verdict.error:.3g}, the bound is {found.verdict.tolerance:.3g}"
+    return "kinds of memory end with different bits"
+
+
+def _row(turns: Turns) -> tuple[str, ...]:
+    copies = _ms(turns.copies) if turns.copies else "none"
+    return (
+        turns.kind,
+        _ms(turns.gpu),
+        _ms(turns.cpu),
+        copies,
+        _ms(turns.sum),
+        _ms(turns.interleaved),
+        _ms(turns.extra),
+    )
+
+
+def _as_json(turns: Turns) -> dict[str, Any]:
+    return {
+        "kind": turns.kind,
+        "gpu": turns.gpu,
+        "cpu": turns.cpu,
+        "copies": turns.copies,
+        "sum": turns.sum,
+        "interleaved": turns.interleaved,
+        "extra": turns.extra,
+    }
+
+
+def _ms(seconds: float) -> str:
+    return f"{1e3 * seconds:.3f}"

@@ -1,0 +1,296 @@
+"""PTX beside its SASS, as text and as JSON: one program for one target, for several, or two programs."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from difflib import unified_diff
+from functools import cache
+from itertools import zip_longest
+from pathlib import Path
+from typing import Any
+
+from ptxlab.isa.occupancy import Occupancy
+from ptxlab.syntax.line_info import SourceLine
+from ptxlab.toolchain.assembly import Assembly, Line
+from ptxlab.toolchain.ptxas_log import Resources
+from ptxlab.toolchain.sass import SassFunction, SassInstruction
+from ptxlab.view.text import aligned_left, fields
+
+SCHEMA = "ptxlab.sass/1"
+
+_FOR_TARGET = re.compile(r"^\s*\.(?:version|target)\b.*$", re.MULTILINE)
+_MOST_OPCODES = 12
+_WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
+
+
+@dataclass(frozen=True, slots=True)
+class Kernel:
+    """A kernel with the occupancy of one or several sizes of CTA and ``dynamic`` shared memory."""
+
+    name: str
+    dynamic: int
+    occupancies: tuple[Occupancy, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Program:
+    """One file assembled for one target."""
+
+    file: str
+    assembly: Assembly
+    kernels: tuple[Kernel, ...]
+
+    @property
+    def arch(self) -> str:
+        """The target."""
+        return self.assembly.cubin.arch
+
+    def resources(self, name: str) -> Resources:
+        """Return what a kernel uses."""
+        return self.assembly.cubin.kernels[name]
+
+    def function(self, name: str) -> SassFunction:
+        """Return the SASS of a function."""
+        return self.assembly.functions[name]
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """``programs`` are one file for one or more targets or, with ``other``, two files for one."""
+
+    file: str
+    programs: tuple[Program, ...]
+    other: str | None = None
+
+
+def text(report: Report) -> str:
+    """Return the whole report."""
+    if report.other is not None:
+        return "\n".join(_difference(*report.programs))
+    lines: list[str] = []
+    for program in report.programs:
+        for kernel in program.kernels:
+            lines += [*_summary(program, kernel), ""]
+        lines += _remarks(program, program.arch)
+    if lines[-1]:
+        lines.append("")
+    if _same_ptx(report.programs):
+        for name in _functions(report.programs):
+            lines += [*_beside(report.programs, name), ""]
+    else:
+        for program in report.programs:
+            for name in _functions((program,)):
+                lines += [*_beside((program,), name), ""]
+    return "\n".join(lines).rstrip()
+
+
+def as_json(report: Report) -> dict[str, Any]:
+    """Return the report as plain data."""
+    return {
+        "schema": SCHEMA,
+        "file": report.file,
+        "diff": report.other,
+        "programs": [_program(program) for program in report.programs],
+    }
+
+
+# ---- what a kernel takes --------------------------------------------------------------------
+
+
+def _summary(program: Program, kernel: Kernel) -> list[str]:
+    used = program.resources(kernel.name)
+    function = program.function(kernel.name)
+    opcodes = function.opcodes()
+    shown = ", ".join(f"{name} {count}" for name, count in opcodes.most_common(_MOST_OPCODES))
+    more = len(opcodes) - _MOST_OPCODES
+    pairs = [
+        ("registers", str(used.registers)),
+        ("spills", f"{used.spill_stores} bytes stored, {used.spill_loads} bytes loaded"),
+        ("stack", f"{used.stack} bytes"),
+        ("shared", f"{used.shared} bytes static, {kernel.dynamic} bytes dynamic"),
+        ("barriers", str(used.barriers)),
+        *(("occupancy", _occupancy(occupancy)) for occupancy in kernel.occupancies),
+        ("instructions", f"{len(function.instructions)}: {shown}" + f", {more} more" * (more > 0)),
+    ]
+    return [f"{kernel.name} on {program.arch}", *fields(pairs)]
+
+
+def _occupancy(found: Occupancy) -> str:
+    by = " and ".join(found.limited_by)
+    if not found.ctas:
+        return f"{found.threads} threads do not fit into an SM, for {by}"
+    ctas = f"{found.ctas} CTA{'s' * (found.ctas > 1)}"
+    share = f"{found.warps} of {found.most_warps} warps ({found.warps / found.most_warps:.0%})"
+    return f"{ctas} of {found.threads} threads in an SM, {share}; {by} allow no more"
+
+
+def _remarks(program: Program, of: str) -> Iterator[str]:
+    """Yield what ptxas warned of, each with the line of PTX it names."""
+    lines = program.assembly.module.source.text.splitlines()
+    for remark in program.assembly.cubin.remarks:
+        code = f"{remark.code}: " if remark.code else ""
+        yield f"ptxas on {of}: {code}{remark.text}"
+        if remark.line is not None and 0 < remark.line <= len(lines):
+            yield f"{remark.line:>5}  {lines[remark.line - 1].strip()}"
+
+
+# ---- side by side ---------------------------------------------------------------------------
+
+
+def _same_ptx(programs: Sequence[Program]) -> bool:
+    """Say whether the PTX differs at most in the target it is for."""
+    texts = {_FOR_TARGET.sub("", one.assembly.module.source.text) for one in programs}
+    return len(texts) == 1
+
+
+def _functions(programs: Sequence[Program]) -> list[str]:
+    """Return the kernels shown, and after them the functions that were not inlined."""
+    kernels = [kernel.name for kernel in programs[0].kernels]
+    others = [
+        name
+        for program in programs
+        for name, function in program.assembly.functions.items()
+        if not function.kernel
+    ]
+    return [*kernels, *dict.fromkeys(others)]
+
+
+def _beside(programs: Sequence[Program], name: str) -> list[str]:
+    """Return the lines of PTX of one function, each beside the SASS it became on every target."""
+    by_line = [
+        {line.number: line for line in program.assembly.lines(name)}
+        if name in program.assembly.functions
+        else {}
+        for program in programs
+    ]
+    rows: list[tuple[str, ...]] = [(name, *(f"SASS for {program.arch}" for program in programs))]
+    here: SourceLine | None = None
+    headings: list[tuple[int, str]] = []  # lines across all columns, each above a row
+    for number in sorted(set().union(*by_line)):
+        lines = [found.get(number) for found in by_line]
+        line = next(line for line in lines if line is not None)
+        if line.source is not None and line.source != here:
+            here = line.source
+            headings.append((len(rows), _heading(here)))
+        columns = [_instructions(line) for line in lines]
+        left = f"{number:>5}  {line.text}" if number else "       (no line)"
+        if len(left) > _WIDEST:
+            headings.append((len(rows), left))
+            left = ""
+        for index, row in enumerate(zip_longest(*columns, fillvalue="") if any(columns) else [()]):
+            cells = row or ("",) * len(programs)
+            rows.append((left if index == 0 else "", *cells))
+    found = aligned_left(rows)
+    for index, heading in reversed(headings):
+        found.insert(index, heading)
+    return found
+
+
+def _instructions(line: Line | None) -> list[str]:
+    return [] if line is None else [f"{one.address:04x}  {one.text}" for one in line.sass]
+
+
+def _heading(source: SourceLine) -> str:
+    return f"{source.path}:{source.line}  {_text_of(source.path, source.line)}".rstrip()
+
+
+def _text_of(path: str, line: int) -> str:
+    lines = _file(path)
+    return lines[line - 1].strip() if line <= len(lines) else ""
+
+
+@cache
+def _file(path: str) -> tuple[str, ...]:
+    try:
+        return tuple(Path(path).read_text(encoding="utf-8", errors="replace").splitlines())
+    except OSError:
+        return ()
+
+
+# ---- two files ------------------------------------------------------------------------------
+
+
+def _difference(before: Program, after: Program) -> Iterator[str]:
+    for old, new in zip(before.kernels, after.kernels, strict=False):
+        yield f"{old.name} of {before.file} and {new.name} of {after.file} on {before.arch}"
+        rows = [("", "before", "after", "change"), *_numbers(before, old, after, new)]
+        yield from aligned_left(rows)
+        first, second = (
+            [one.text for one in program.function(kernel.name).instructions]
+            for program, kernel in ((before, old), (after, new))
+        )
+        yield from unified_diff(first, second, before.file, after.file, n=2, lineterm="")
+        yield ""
+    for program in (before, after):
+        yield from _remarks(program, program.file)
+
+
+def _numbers(
+    before: Program, old: Kernel, after: Program, new: Kernel
+) -> Iterator[tuple[str, str, str, str]]:
+    """Yield what differs of the resources and of the counts of opcodes, the largest change first."""
+    first, second = before.resources(old.name), after.resources(new.name)
+    for name in ("registers", "shared", "stack", "spill_stores", "spill_loads", "barriers"):
+        yield _row(name.replace("_", " "), getattr(first, name), getattr(second, name))
+    one, two = old.occupancies[0], new.occupancies[0]
+    yield _row("warps in an SM", one.warps, two.warps)
+    functions = before.function(old.name), after.function(new.name)
+    yield _row("instructions", *(len(function.instructions) for function in functions))
+    opcodes = [function.opcodes() for function in functions]
+    changed = [name for name in opcodes[0] | opcodes[1] if opcodes[0][name] != opcodes[1][name]]
+    for name in sorted(changed, key=lambda name: -abs(opcodes[0][name] - opcodes[1][name])):
+        yield _row(f"  {name}", opcodes[0][name], opcodes[1][name])
+
+
+def _row(name: str, before: int, after: int) -> tuple[str, str, str, str]:
+    return name, str(before), str(after), f"{after - before:+d}" if after != before else ""
+
+
+# ---- JSON -----------------------------------------------------------------------------------
+
+
+def _program(program: Program) -> dict[str, Any]:
+    return {
+        "file": program.file,
+        "arch": program.arch,
+        "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
+        "kernels": [
+            {
+                **asdict(program.resources(kernel.name)),
+                "dynamic_shared": kernel.dynamic,
+                "occupancy": [
+                    {**asdict(found), "limited_by": list(found.limited_by)}
+                    for found in kernel.occupancies
+                ],
+                **_function(program.assembly, program.function(kernel.name)),
+            }
+            for kernel in program.kernels
+        ],
+        "functions": [
+            {"name": name, **_function(program.assembly, function)}
+            for name, function in program.assembly.functions.items()
+            if not function.kernel
+        ],
+    }
+
+
+def _function(assembly: Assembly, function: SassFunction) -> dict[str, Any]:
+    return {
+        "opcodes": dict(function.opcodes().most_common()),
+        "instructions": [
+            _instruction(instruction, assembly.sources) for instruction in function.instructions
+        ],
+    }
+
+
+def _instruction(one: SassInstruction, sources: Mapping[int, SourceLine]) -> dict[str, Any]:
+    source = sources.get(one.line or 0)
+    return {
+        "address": one.address,
+        "text": one.text,
+        "opcode": one.opcode,
+        "line": one.line,
+        "source": None if source is None else {"path": source.path, "line": source.line},
+    }

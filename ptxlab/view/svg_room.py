@@ -1,0 +1,109 @@
+"""Lines and names in a picture, and where in it there is room for them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from ptxlab.view.svg_parts import n
+
+LETTER, LETTER_HEIGHT = 6.1, 11.0
+HEAD, STEP = 6.0, 8.0
+"""Of an arrow; from one place to the next that are looked at."""
+NAMED = 12
+"""In how many parts the name of a line is looked at."""
+
+
+@dataclass(frozen=True, slots=True)
+class Box:
+    """A rectangle of the picture that is taken."""
+
+    left: float
+    top: float
+    right: float
+    bottom: float
+
+    def meets(self, other: Box) -> bool:
+        """Say whether two have a point in common."""
+        across = self.left < other.right and other.left < self.right
+        return across and self.top < other.bottom and other.top < self.bottom
+
+
+@dataclass(frozen=True, slots=True)
+class Segment:
+    """A straight line with a ``name``, if any, and dashes."""
+
+    x0: float
+    y0: float
+    x1: float
+    y1: float
+    name: str = ""
+    dash: str = ""
+
+    @property
+    def path(self) -> str:
+        """How it is drawn."""
+        return f"M{n(self.x0)},{n(self.y0)}L{n(self.x1)},{n(self.y1)}"
+
+    @property
+    def head(self) -> str:
+        """How the head of an arrow is drawn, at its end."""
+        across, down = self.direction
+        x, y = self.x1 - HEAD * across, self.y1 - HEAD * down
+        aside, below = HEAD / 2 * down, HEAD / 2 * across
+        return (
+            f"M{n(x - aside)},{n(y + below)}L{n(self.x1)},{n(self.y1)}"
+            f"L{n(x + aside)},{n(y - below)}"
+        )
+
+    @property
+    def length(self) -> float:
+        """How long it is."""
+        return math.hypot(self.x1 - self.x0, self.y1 - self.y0)
+
+    @property
+    def direction(self) -> tuple[float, float]:
+        """How far across and down a step of one goes."""
+        return (self.x1 - self.x0) / self.length, (self.y1 - self.y0) / self.length
+
+    def at(self, along: float) -> tuple[float, float]:
+        """Return the point so far from the beginning."""
+        across, down = self.direction
+        return self.x0 + along * across, self.y0 + along * down
+
+    def taken(self) -> Iterator[Box]:
+        """Yield places that cover it."""
+        for step in range(int(self.length / STEP) + 1):
+            yield around(*self.at(step * STEP), 2.0)
+
+
+def around(x: float, y: float, reach: float) -> Box:
+    """Return the square around a point."""
+    return Box(x - reach, y - reach, x + reach, y + reach)
+
+
+def write_along(line: Segment, taken: list[Box]) -> str:
+    """Write the name of a line above it, as near to its end as there is room, and take that."""
+    long = len(line.name) * LETTER
+    last = line.length - long - STEP
+    tries = [last - step * STEP for step in range(int(max(last, 0) / STEP) + 1)]
+    begin = next((at for at in tries if not meet(_above(line, at, long), taken)), last)
+    taken += _above(line, begin, long)
+    x, y = line.at(begin)
+    angle = math.degrees(math.asin(line.direction[1]))
+    turn = f' transform="rotate({n(angle)} {n(x)} {n(y)})"' if angle else ""
+    return f'<text class="h q" x="{n(x)}" y="{n(y - 5)}"{turn}>{escape(line.name)}</text>'
+
+
+def _above(line: Segment, begin: float, long: float) -> list[Box]:
+    """Return the places of a text above a line."""
+    across, down = line.direction
+    points = (line.at(begin + part * long / NAMED) for part in range(NAMED + 1))
+    return [around(x + 10 * down, y - 10 * across, 4.5) for x, y in points]
+
+
+def meet(boxes: Sequence[Box], taken: Sequence[Box]) -> bool:
+    """Say whether any of one has a point in common with any of the other."""
+    return any(box.meets(other) for box in boxes for other in taken)

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.cli import check as verb
+from ptxlab.cli.main import main
+
+REVERSE = """\
+// Run: ptxlab run reverse.ptx --grid 2 --block 64 --arg "data=arange(64,u32)"
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry reverse(.param .u64 data)
+{
+    .reg .b32 i, j, x;
+    .reg .b64 p;
+    .shared .align 4 .b32 tile[64];
+    ld.param.u64 p, [data];
+    mov.u32 i, %tid.x;
+    mad.wide.u32 p, i, 4, p;
+    ld.global.u32 x, [p];
+    shl.b32 j, i, 2;
+    st.shared.u32 [j], x;
+    bar.sync 0;
+    sub.u32 j, 252, j;
+    ld.shared.u32 x, [j];
+    st.global.u32 [p], x;
+    ret;
+}
+"""
+RACE = REVERSE.replace("    bar.sync 0;\n", "")
+WARNING = REVERSE.replace("bar.sync 0", "bar.warp.sync -1").replace("--block 64", "--block 32")
+WARNING = WARNING.replace("sub.u32 j, 252", "sub.u32 j, 124").replace("bar.warp.sync -1;", "")
+UNMODELLED = REVERSE.replace("bar.sync 0;", "griddepcontrol.wait;").replace("sm_80", "sm_90")
+TRAP = REVERSE.replace("bar.sync 0;", "trap;")
+MISTAKE = REVERSE.replace("bar.sync 0;", "bar.sync 0")
+UNROLLED = """\
+// Run: ptxlab run sum.cu --block 64 --arg "out=zeros(64,s32)"
+extern "C" __global__ void sum(int* out) {
+    __shared__ int values[64];
+    values[threadIdx.x] = threadIdx.x;
+    int total = 0;
+#pragma unroll
+    for (int i = 0; i < 64; i++) total += values[i];
+    out[threadIdx.x] = total;
+}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str]:
+    status = main(["check", *arguments])
+    out, err = capsys.readouterr()
+    return status, out or err
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "status", "verdict"),
+    [
+        (REVERSE, (), 0, "clean"),
+        (RACE, (), 1, "findings"),
+        (RACE, ("--checks", "bounds,alignment"), 0, "clean"),
+        (WARNING, (), 0, "findings"),
+        (WARNING, ("--strict",), 1, "findings"),
+        (UNMODELLED, (), 1, "incomplete"),
+        (TRAP, (), 1, "incomplete"),
+    ],
+)
+def test_verdict_and_exit_status(
+    text: str,
+    options: tuple[str, ...],
+    status: int,
+    verdict: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "reverse.ptx").write_text(text)
+    code, out = run(capsys, "reverse.ptx", "--json", *options)
+    assert (code, json.loads(out)["verdict"]) == (status, verdict)
+    code, out = run(capsys, "reverse.ptx", *options)
+    assert code == status
+    assert any(line.startswith(f"{verdict}: ") for line in out.splitlines())
+
+
+def test_json_has_what_the_contract_says(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "reverse.ptx").write_text(RACE)
+    _, out = run(capsys, "reverse.ptx", "--json")
+    result: dict[str, Any] = json.loads(out)
+    assert result["schema"] == "ptxlab.check/1"
+    [finding] = result["findings"]
+    lines = RACE.splitlines()
+    assert (finding["kind"], finding["severity"]) == ("race", "error")
+    assert lines[finding["line"] - 1].split() == ["ld.shared.u32", "x,", "[j];"]
+    assert lines[finding["other_line"] - 1].split() == ["st.shared.u32", "[j],", "x;"]
+    assert finding["count"] == 2 * 64 * 4
+    assert "tile+0xfc" in finding["message"]
+    assert finding["source"] is None
+
+
+def test_text_shows_both_lines_with_a_caret(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "reverse.ptx").write_text(RACE)
+    status, out = run(capsys, "reverse.ptx")
+    assert status == 1
+    assert out.splitlines() == [
+        "error: race, 512 bytes",
+        "reverse.ptx:17:5: RAW: thread (0, 0, 0) of CTA (0, 0, 0) reads tile+0xfc in shared memory, "
+        "which thread (63, 0, 0) of CTA (0, 0, 0) wrote, and nothing orders the two",
+        "        ld.shared.u32 x, [j];",
+        "        ^",
+        "reverse.ptx:15:5: the other",
+        "        st.shared.u32 [j], x;",
+        "        ^",
+        "hint: a barrier of both threads between the two, as __syncthreads(), orders them",
+        "",
+        "findings: 1 error in kernel reverse of reverse.ptx",
+    ]
+
+
+def test_copies_of_a_line_are_told_as_one(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "sum.cu").write_text(UNROLLED)
+    status, out = run(capsys, "sum.cu")
+    assert status == 1
+    head, *_ = re.split(r"\n\n", out)
+    # 64 threads read the 63 words of the others.
+    assert head.startswith(f"error: race, {64 * 63 * 4} bytes\n")
+    assert "for (int i = 0; i < 64; i++) total += values[i];" in head
+    assert "values[threadIdx.x] = threadIdx.x;" in head
+    assert out.count("error: race") == 1
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "what"),
+    [
+        (("reverse.ptx", "--checks", "races"), 2, "did you mean 'race'?"),
+        (("reverse.ptx", "--device", "cuda"), 2, "leave out --device"),
+        (("mistake.ptx",), 4, "mistake.ptx:16:15: missing ';'"),
+        (("nothing.ptx",), 2, "there is no file nothing.ptx"),
+    ],
+)
+def test_wrong_usage_and_wrong_input(
+    arguments: tuple[str, ...],
+    status: int,
+    what: str,
+    here: Path,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (here / "reverse.ptx").write_text(REVERSE)
+    (here / "mistake.ptx").write_text(MISTAKE)
+    code, out = run(capsys, *arguments)
+    assert code == status
+    assert what in out
+
+
+def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    commands = re.findall(r"^  ptxlab ((?:.*\\\n)*.*)$", verb.EXAMPLE, re.MULTILINE)
+    assert len(commands) == 2
+    without_run_line = REVERSE.partition("\n")[2]
+    larger = without_run_line.replace("tile[64]", "tile[128]").replace("252", "508")
+    (here / "my.ptx").write_text(larger)
+    for command in commands:
+        assert main(shlex.split(command)) == 0
+        assert capsys.readouterr().out.startswith("clean: ")

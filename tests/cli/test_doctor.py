@@ -1,0 +1,145 @@
+from __future__ import annotations
+
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.cli import doctor
+from ptxlab.cli.main import main
+from ptxlab.device import cuda_driver
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain import nvrtc
+
+_spec = importlib.util.spec_from_file_location(
+    "fake_driver", Path(__file__).parents[1] / "device" / "fake_driver.py"
+)
+assert _spec is not None
+assert _spec.loader is not None
+_module = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(_module)
+FakeDriver: Any = _module.FakeDriver
+
+
+@pytest.fixture(autouse=True)
+def _no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(
+        cuda_driver, "_find_driver", lambda: (None, "no NVIDIA driver is installed")
+    )
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+
+
+def examined(capsys: pytest.CaptureFixture[str], status: int = 0) -> dict[str, Any]:
+    assert main(["doctor", "--json"]) == status
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_machine_without_a_gpu(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["doctor"]) == 0
+    out = capsys.readouterr().out
+    assert f"Python {sys.version.split()[0]}" in " ".join(out.split())
+    assert "  the emulator          yes\n" in out
+    assert "  a GPU                 no: no NVIDIA driver is installed\n" in out
+    assert "R580" in out
+    found = examined(capsys)
+    assert found["works"]["machine code to SASS"] is True
+    assert found["works"]["a GPU"] is False
+    assert found["gpus"] == []
+    assert {"numpy", "rich", "cuda-python"} <= {one["name"] for one in found["packages"]}
+    assert all(one["version"] for one in found["packages"] if one["needed"])
+
+
+def test_nothing_is_left_in_the_cache(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    found = examined(capsys)
+    assert found["cache"] == str(tmp_path / "cache" / "ptxlab")
+    assert found["cache_bytes"] == 0
+    assert not list(tmp_path.rglob("nvrtc/*")) + list(tmp_path.rglob("nvjitlink/*"))
+    (tmp_path / "cache" / "ptxlab" / "x").mkdir(parents=True)
+    (tmp_path / "cache" / "ptxlab" / "x" / "y").write_bytes(b"12345")
+    assert examined(capsys)["cache_bytes"] == 5
+
+
+def test_a_gpu_is_named_and_tried(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    driver = FakeDriver(count=2)
+    monkeypatch.setattr(cuda_driver, "_find_driver", lambda: (driver, ""))
+
+    def add(pointers: int) -> None:
+        """Play the kernel, on the first GPU only."""
+        if len(driver.named("cuLaunchKernel")) == 1:
+            (block,) = driver.memory.values()
+            block[:] = b"".join((7 + i).to_bytes(4, "little") for i in range(32))
+
+    driver.on_launch = add
+    found = examined(capsys)
+    assert found["driver"] == {"version": 13000, "newest_ptx": "9.0", "problem": ""}
+    assert [gpu["name"] for gpu in found["gpus"]] == ["Fake GPU"] * 2
+    assert [gpu["arch"] for gpu in found["gpus"]] == ["sm_90a"] * 2
+    assert found["works"]["GPU 0"] is True
+    assert found["works"]["GPU 1"] is False
+    assert found["gpus"][1]["problem"] == "a kernel ran and gave a wrong result"
+    driver.fail["cuDevicePrimaryCtxRetain"] = 2
+    assert "does not open" in examined(capsys)["gpus"][0]["problem"]
+
+
+@pytest.mark.parametrize(
+    ("setup", "problem"),
+    [({"version": 12080}, "the driver is for CUDA 12.8"), ({"count": 0}, "the driver shows none")],
+)
+def test_a_driver_that_is_of_no_use(
+    setup: dict[str, Any],
+    problem: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    monkeypatch.setattr(cuda_driver, "_find_driver", lambda: (FakeDriver(**setup), ""))
+    assert main(["doctor"]) == 0
+    assert f"no: {problem}" in capsys.readouterr().out
+
+
+def test_what_is_missing_has_a_pip_line(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def broken(*args: object) -> bytes:
+        raise ToolchainError("no compiler")
+
+    monkeypatch.setattr(nvrtc, "_compile", broken)
+    requires = [
+        "numpy>=2.1",
+        "no-such-package<9,>=1",
+        "no-such-bench>=1; extra == 'bench'",
+        "no-such-test; extra == 'test'",
+    ]
+    monkeypatch.setattr("importlib.metadata.requires", lambda name: requires)
+    found = examined(capsys)
+    assert found["works"]["CUDA C to PTX"] is False
+    assert found["works"]["PTX to machine code"] is True
+    pip = [line for line in found["advice"] if line.startswith("pip")]
+    assert pip[0] == "pip install 'no-such-package<9,>=1'"
+    assert pip[1].startswith("pip install 'ptxlab[bench]'")
+    assert len(pip) == 2
+
+
+def test_an_emulator_that_errs_is_an_exit_status(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "PTX", doctor.PTX.replace("value, value, i", "value, value, value"))
+    found = examined(capsys, status=3)
+    assert found["emulator"]["problem"] == "a kernel ran and gave a wrong result"
+
+
+@pytest.mark.parametrize(("module", "status"), [("ml_dtypes", 3), ("cuda", 0)])
+def test_a_missing_package_is_a_line_and_no_traceback(module: str, status: int) -> None:
+    code = (
+        f"import sys; sys.modules[{module!r}] = None; "
+        "from ptxlab.cli.main import main; sys.exit(main(['doctor']))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (status, "")
+    assert f"  the emulator          {'no: ' if status else 'yes'}" in done.stdout

@@ -1,0 +1,175 @@
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.cli import profile as verb
+from ptxlab.cli.main import main
+from ptxlab.observe.counters import Counts
+from ptxlab.view import colour
+
+TRANSPOSE = """\
+// Run: ptxlab run transpose.cu --grid 2,1 --block 32,8 --arg "in=arange(64x32,f32)"
+//      --arg "out=zeros(32x64,f32)"
+__device__ __forceinline__ float twice(float x) {
+    return 2 * x;
+}
+extern "C" __global__ void transpose(const float* in, float* out) {
+    __shared__ float tile[32][32];
+    for (int y = threadIdx.y; y < 32; y += 8)
+        tile[y][threadIdx.x] = in[(32 * blockIdx.x + y) * 32 + threadIdx.x];
+    __syncthreads();
+    for (int y = threadIdx.y; y < 32; y += 8)
+        out[64 * y + 32 * blockIdx.x + threadIdx.x] =
+            twice(tile[threadIdx.x][y]);
+}
+"""
+
+
+@pytest.fixture
+def transpose(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    file = tmp_path / "transpose.cu"
+    file.write_text(TRANSPOSE)
+    return file.name
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["profile", *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+def test_json_has_what_the_contract_says(
+    transpose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    result: dict[str, Any] = json.loads(run(capsys, transpose, "--json"))
+    assert result["schema"] == "ptxlab.profile/1"
+    assert (result["kernel"], result["device"], result["grid"]) == (
+        "transpose",
+        "emulator",
+        [2, 1, 1],
+    )
+    contract = "line text executed shared_wavefronts shared_ideal sectors sectors_ideal requests"
+    for line in result["lines"]:
+        assert set(contract.split()) < set(line)
+        assert line["text"]
+    totals = result["totals"]
+    for field in fields(Counts):
+        assert totals[field.name] == sum(line[field.name] for line in result["lines"])
+    assert result["instructions"] == totals["executed"] == sum(result["mix"].values())
+    warps = 2 * 32
+    assert (totals["requests"], totals["sectors"]) == (2 * warps, 8 * warps)
+    assert (totals["shared_wavefronts"], totals["shared_ideal"]) == (33 * warps, 2 * warps)
+    assert (totals["flops"], totals["barriers"]) == (2 * 1024, 2)
+    assert totals["bytes_per_flop"]["global"] == 8
+    assert result["main_loop"] is None  # all loops are unrolled
+    by_line = {line["line"]: line for line in result["sources"]}
+    assert by_line[13]["text"] == "twice(tile[threadIdx.x][y]);"
+    assert by_line[13]["shared_wavefronts"] == 32 * warps
+    assert by_line[13]["conflict"]["ways"] == 32
+    assert by_line[4]["flops"] == 2 * 1024
+    assert {source["path"] for source in result["sources"]} == {str(Path(transpose).resolve())}
+    conflicts = [line for line in result["lines"] if line["conflict"]]
+    assert {line["source"]["line"] for line in conflicts} == {13}
+
+
+def test_lines_are_sorted_and_cut_as_asked(
+    transpose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run(capsys, transpose, "--sort", "excess", "--top", "1")
+    assert "lines of CUDA C by excess, 1 of " in text
+    table = text.split("lines of CUDA C")[1].splitlines()
+    assert table[2].split()[0] == "13"
+    assert table[2].endswith("twice(tile[threadIdx.x][y]);")
+    assert "13  32 ways in bank 0: lanes 0 to 31 at bytes 0 to 3968 in steps of 128" in text
+    assert "shared memory" in text
+    assert "local memory" not in text
+    lines = run(capsys, transpose, "--by", "ptx", "--sort", "line", "--top", "0")
+    table = lines.split("lines of PTX from the top")[1].split("\n\n")[0].splitlines()[2:]
+    numbers = [int(line.split()[0]) for line in table]
+    assert numbers == sorted(numbers)
+    assert len(numbers) > 20
+
+
+def test_colour_says_what_is_hot(
+    transpose: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plain = run(capsys, transpose)
+    assert "\x1b" not in plain
+    monkeypatch.setattr(verb, "wants_colour", lambda args: True)
+    monkeypatch.setattr(
+        colour, "heat_on_terminal", lambda: lambda text, heat: f"<{text}>" if heat > 0.9 else text
+    )
+    marked = run(capsys, transpose)
+    assert re.sub("[<>](?!<)", "", marked.split("lines of")[1]) == re.sub(
+        "[<>](?!<)", "", plain.split("lines of")[1]
+    )
+    [wasted] = re.findall(r"<([\d,]+)> +64 ", marked)
+    assert wasted == "2,048"
+
+
+def test_the_page_is_whole(
+    transpose: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "profile.html"
+    assert run(capsys, transpose, "--format", "html", "-o", str(file)) == ""
+    html = file.read_text()
+    assert html.startswith("<!doctype html>")
+    assert not re.search(r"(src|href)=|https?://|@\w+@", html)
+    for line in TRANSPOSE.splitlines():
+        assert (
+            line.replace("&", "&amp;")
+            .replace("<", "&lt;")
+            .replace(">", "&gt;")
+            .replace('"', "&quot;")
+            in html
+        )
+    assert html.count("32 ways in bank 0") == 2  # in CUDA C and in PTX
+    assert "prefers-color-scheme: dark" in html
+
+
+@pytest.mark.parametrize(
+    "name", ["kernels/naive.cu", "kernels/tensor_core.cu", "ptx/mma_m16n8k16_bf16_f32.ptx"]
+)
+def test_shipped_programs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    result = json.loads(run(capsys, name, "--json"))
+    assert result["totals"]["flops"] > 0
+    assert bool(result["sources"]) == name.endswith(".cu")
+
+
+def test_a_gpu_counts_with_nsight_compute(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["kernels/naive.cu", "--grid", "2,1", "--arg", "a=randn(40x16, f32)", "-D", "BM=32"]
+    assert main(["profile", *words, "--device", "cuda:1"]) == 2
+    message = capsys.readouterr().err
+    command = shlex.split(message.splitlines()[-1])
+    assert command[0] == "ncu"
+    assert command[command.index("ptxlab") :] == [
+        *("ptxlab", "run", "kernels/naive.cu", "--device", "cuda:1", "--grid", "2,1"),
+        *("--arg", "a=randn(40x16, f32)", "-D", "BM=32"),
+    ]
+
+
+def test_wrong_questions_are_answered_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["profile", "kernels/naive.cu", "--sort", "sector"]) == 2
+    assert "did you mean 'sectors'?" in capsys.readouterr().err
+    assert main(["profile", "kernels/naive.cu", "--top", "-1"]) == 2
+    capsys.readouterr()
+    assert main(["profile", "ptx/mma_m16n8k16_bf16_f32.ptx", "--by", "cuda"]) == 2
+    assert "-lineinfo" in capsys.readouterr().err
+
+
+def test_the_examples_of_the_help_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    examples = verb.EXAMPLE.split("\n\n")[0].splitlines()[1:]
+    assert len(examples) == 3
+    for example in examples:
+        run(capsys, *shlex.split(example.split("   ")[0])[2:])
+    assert (tmp_path / "naive.html").stat().st_size > 10000

@@ -1,0 +1,239 @@
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from ptxlab.cli.main import main
+from ptxlab.cli.sass import EXAMPLE
+
+SCALE = """\
+extern "C" __global__ void BOUNDS scale(float* x, int n) {
+    __shared__ float tile[256];
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n)
+        tile[threadIdx.x & 255] = x[i];
+    __syncthreads();
+    x[i] = tile[255 - (threadIdx.x & 255)] * FACTOR;
+}
+extern "C" __global__ void empty() {}
+"""
+
+PTX = """\
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 x)
+.maxntid 96
+{
+    .reg .f32   v;
+    .reg .b64   p;
+
+    ld.param.u64    p, [x];      // the comment is not shown
+    ld.global.f32   v, [p];
+    add.f32         v, v, 0f3F800000;
+    st.global.f32   [p], v;
+    ret;
+}
+"""
+
+
+@pytest.fixture
+def scale(tmp_path: Path) -> str:
+    file = tmp_path / "scale.cu"
+    file.write_text(SCALE)
+    return str(file)
+
+
+@pytest.fixture
+def ptx(tmp_path: Path) -> str:
+    file = tmp_path / "k.ptx"
+    file.write_text(PTX)
+    return str(file)
+
+
+def report(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
+    assert main(["sass", *arguments, "--json"]) == 0, capsys.readouterr().err
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def printed(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["sass", *arguments]) == 0, capsys.readouterr().err
+    return capsys.readouterr().out
+
+
+DEFINES = ["-D", "FACTOR=2.5f", "-D", "BOUNDS="]
+
+
+def test_the_examples_of_the_help(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = EXAMPLE.partition("example:\n")[2].splitlines()[:4]
+    for line in (line.partition("       ")[0].replace("mine.cu", scale) for line in lines):
+        more = DEFINES if scale in line else []
+        assert main([*shlex.split(line)[1:], *more]) == 0, capsys.readouterr().err
+
+
+def test_ptx_stands_beside_its_sass(ptx: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, ptx, "--arch", "sm_80").splitlines()
+    assert out[0] == "k on sm_80"
+    (add,) = (line for line in out if "add.f32" in line)
+    number = PTX.splitlines().index("    add.f32         v, v, 0f3F800000;") + 1
+    assert add.split("  ")[0] == ""
+    assert add.split()[:5] == [str(number), "add.f32", "v,", "v,", "0f3F800000;"]
+    assert add.split()[6] == "FADD"
+    assert "comment" not in "\n".join(out)
+    (head,) = (line for line in out if line.endswith("SASS for sm_80"))
+    assert head.index("SASS") == add.index(add.split()[5])
+
+
+def test_two_targets_stand_side_by_side(ptx: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, ptx, "--arch", "sm_80", "--arch", "sm_120a").splitlines()
+    assert [line for line in out if line.startswith("k on ")] == ["k on sm_80", "k on sm_120a"]
+    (head,) = (line for line in out if "SASS for" in line)
+    columns = head.index("SASS for sm_80"), head.index("SASS for sm_120a")
+    (add,) = (line for line in out if "add.f32" in line)
+    first, second = add[columns[0] : columns[1]], add[columns[1] :]
+    assert "FADD" in first
+    assert "FADD" in second
+
+
+def test_cuda_c_stands_above_the_ptx(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    out = printed(capsys, scale, *DEFINES, "--kernel", "scale").splitlines()
+    heading = next(i for i, line in enumerate(out) if line.startswith(f"{scale}:7  x[i] = tile["))
+    below = "\n".join(out[heading + 1 :])
+    assert "FMUL" in below.partition(f"{scale}:8")[0]
+    assert not any(line.startswith("empty") for line in out)
+
+
+def test_resources_and_occupancy(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    words = [*DEFINES, "--arch", "sm_80", "--block", "16,16", "--shared", "40000"]
+    (program,) = report(capsys, scale, *words)["programs"]
+    assert [kernel["kernel"] for kernel in program["kernels"]] == ["scale", "empty"]
+    kernel = program["kernels"][0]
+    assert (kernel["shared"], kernel["dynamic_shared"], kernel["barriers"]) == (1024, 40000, 1)
+    (found,) = kernel["occupancy"]
+    # 164 KiB of shared memory, and 1024 + 1024 + 40000 bytes in units of 128 for each CTA
+    assert (found["threads"], found["ctas"], found["warps"]) == (256, 3, 24)
+    assert found["limited_by"] == ["shared memory"]
+    assert found["limits"]["shared memory"] == 164 * 1024 // 42112
+
+
+@pytest.mark.parametrize(
+    ("bounds", "words", "threads"),
+    [
+        ("", [], [64, 128, 256, 512, 1024]),
+        ("__launch_bounds__(192)", [], [192]),
+        ("__block_size__((64,2,1))", [], [128]),
+        ("__launch_bounds__(192)", ["--block", "64"], [64]),
+    ],
+)
+def test_where_the_size_of_a_cta_comes_from(
+    bounds: str,
+    words: list[str],
+    threads: list[int],
+    scale: str,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    words += ["-D", "FACTOR=2.5f", "-D", f"BOUNDS={bounds}", "--kernel", "scale"]
+    ((kernel,),) = (program["kernels"] for program in report(capsys, scale, *words)["programs"])
+    assert [found["threads"] for found in kernel["occupancy"]] == threads
+
+
+def test_the_run_line_gives_block_and_macros(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = f"// Scales.\n//\n// Run: ptxlab run {scale} --kernel scale --block 32 -D BOUNDS= -D FACTOR=3\n"
+    Path(scale).write_text(run + SCALE)
+    (program,) = report(capsys, scale)["programs"]
+    occupancies = [kernel["occupancy"] for kernel in program["kernels"]]
+    assert [len(found) for found in occupancies] == [1, 5]
+    assert occupancies[0][0]["threads"] == 32
+
+
+def test_json_has_every_instruction_with_its_lines(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (program,) = report(capsys, scale, *DEFINES, "--arch", "sm_90a")["programs"]
+    kernel = program["kernels"][0]
+    addresses = [one["address"] for one in kernel["instructions"]]
+    assert addresses == list(range(0, 16 * len(addresses), 16))
+    assert sum(kernel["opcodes"].values()) == len(addresses)
+    multiplies = [one for one in kernel["instructions"] if one["opcode"] == "FMUL"]
+    assert [one["source"] for one in multiplies] == [{"path": scale, "line": 7}]
+    assert all(one["line"] is not None for one in kernel["instructions"])
+
+
+def test_diff_counts_what_changed(
+    scale: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other.cu"
+    other.write_text(SCALE.replace("* FACTOR", "* FACTOR + 1.0f"))
+    words = [*DEFINES, "--kernel", "scale", "--arch", "sm_80", "--diff", str(other)]
+    out = printed(capsys, scale, *words).splitlines()
+    assert out[0] == f"scale of {scale} and scale of {other} on sm_80"
+    changes = {line.split()[0]: line.split()[1:] for line in out if line.startswith("  F")}
+    assert changes == {"FMUL": ["1", "0", "-1"], "FFMA": ["0", "1", "+1"]}
+    assert any(line.startswith("-FMUL") for line in out)
+    assert any(line.startswith("+FFMA") for line in out)
+    same = printed(capsys, scale, *words[:-1], scale)
+    assert not any(line[:1] in "+-" for line in same.splitlines() if line)
+
+
+def test_what_ptxas_warns_of_is_there_in_full(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    file.write_text(
+        ".version 8.0\n.target sm_90a\n.address_size 64\n.visible .entry k()\n.maxntid 128\n"
+        "{\n    setmaxnreg.inc.sync.aligned.u32 232;\n    ret;\n}\n"
+    )
+    assert "ptxas on sm_90a: C7504: Potential Performance Loss: 'setmaxnreg' ignored" in printed(
+        capsys, str(file)
+    )
+    (program,) = report(capsys, str(file))["programs"]
+    assert [remark["code"] for remark in program["remarks"]] == ["C7504"]
+
+
+def test_the_target_is_one_the_file_is_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    for needed, shown in (("sm_80", "sm_90a"), ("sm_100a", "sm_100a"), ("sm_120", "sm_120")):
+        file.write_text(PTX.replace("7.8", "8.7").replace("sm_80", needed))
+        assert report(capsys, str(file))["programs"][0]["arch"] == shown
+
+
+def test_a_long_line_of_ptx_does_not_push_sass_away(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    long = "add.f32         v, v, " + "(" * 40 + "1.0" + ")" * 40 + ";"
+    file.write_text(PTX.replace("add.f32         v, v, 0f3F800000;", long))
+    out = printed(capsys, str(file), "--arch", "sm_80").splitlines()
+    (index,) = (i for i, line in enumerate(out) if "((((" in line)
+    assert "FADD" not in out[index]
+    assert "FADD" in out[index + 1]
+    assert out[index + 1].index("FADD") < 80
+
+
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--kernel", "kk"], 2, "did you mean k"),
+        (["--diff", "none.ptx"], 2, "there is no file none.ptx"),
+        (["--diff", "{ptx}", "--arch", "sm_80", "--arch", "sm_89"], 2, "--diff compares two files"),
+        (["--arch", "sm_75"], 4, ".target sm_80 does not run on sm_75"),
+        (["-D", "X=1"], 2, "PTX already"),
+        (["--block", "0"], 2, "'0' is not one to three sizes"),
+    ],
+)
+def test_what_is_wrong_is_said(
+    words: list[str], status: int, message: str, ptx: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["sass", ptx, *(word.format(ptx=ptx) for word in words)]) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err

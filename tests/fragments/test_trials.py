@@ -1,0 +1,404 @@
+"""The trials: right on the emulator, and a wrong layout of any family is caught and named.
+
+The emulator takes an instruction by its name and knows nothing of the tampered table a trial is made
+from, so that every twin here is a layout that is not the device's.
+"""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.fragments.campaign import campaign
+from ptxlab.fragments.numbers import decode, numbers
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.trials import trials, tried
+from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
+from ptxlab.fragments.trials.run import launch, module
+from ptxlab.isa import (
+    INSTRUCTIONS,
+    FragmentLayout,
+    LdMatrix,
+    MatrixInstruction,
+    Metadata,
+    MovMatrix,
+    Scale,
+    StMatrix,
+    WmmaMove,
+    find,
+)
+from ptxlab.isa.entry import ENTRIES, Entry, matching
+
+Elements = Callable[[np.ndarray[Any, Any]], None]
+
+TRIED = [entry for entry in ENTRIES if tried(entry.form)]
+
+
+def test_there_are_trials_of_all_that_a_warp_executes() -> None:
+    assert len(TRIED) == 700
+    assert not any(entry.family.startswith(("wgmma", "tcgen05")) for entry in TRIED)
+
+
+def test_instructions_are_where_the_layouts_say(device: Device) -> None:
+    """One in fourteen; ``ptxlab fragments --all`` takes every one."""
+    some = [e for e in TRIED if e.family in ("ldmatrix", "stmatrix", "movmatrix")] + TRIED[::14]
+    emulated = device.kind == "emulator"
+    for outcome in campaign(device, some, everywhere=emulated):
+        if emulated or outcome.entry.runs_on(device.target):
+            assert outcome.status in ("emulator" if emulated else "", "hardware"), outcome
+            assert outcome.probes > 0
+        else:
+            assert outcome.status == "absent"
+
+
+# ---- faulty twins ---------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Tampered(FragmentLayout):
+    """A layout some of whose elements are elsewhere: ``change`` edits the table of (row, col)."""
+
+    change: tuple[str, int, int] = ("row", 0, 0)
+
+    def table(self) -> np.ndarray[Any, Any]:
+        """Exchange two rows, two columns, or two registers."""
+        table = FragmentLayout.table(self).copy()
+        what, one, other = self.change
+        if what == "register":
+            table[:, [one, other]] = table[:, [other, one]]
+            return table
+        line = table[..., 0 if what == "row" else 1]
+        line[...] = np.where(line == one, other, np.where(line == other, one, line))
+        return table
+
+    def numbers(self) -> np.ndarray[Any, Any]:
+        """Follow the table."""
+        row, col = np.moveaxis(self.table(), -1, 0)
+        matrix = np.asarray(self.matrix(np.arange(32)))[:, np.newaxis, np.newaxis]
+        return np.asarray((matrix * self.rows + row) * self.cols + col)
+
+    def element(self, lane: Any, register: Any, i: Any = 0) -> tuple[Any, Any]:
+        """Follow the table."""
+        row, col = self.table()[lane, register, i]
+        return row, col
+
+
+def tampered(layout: FragmentLayout, *change: Any) -> Tampered:
+    parts = {part.name: getattr(layout, part.name) for part in fields(layout)}
+    return Tampered(**parts | {"change": change})
+
+
+def with_tampered(name: str, *changes: tuple[str, str, int, int]) -> Entry:
+    """The instruction of that name with operands changed: (operand, what, one, other)."""
+    entry = matching(name)[0]
+    form = entry.form
+    assert isinstance(form, MatrixInstruction | WmmaMove)
+    layouts = {layout.operand: layout for layout in form.operands}
+    for operand, *change in changes:
+        layouts[operand] = tampered(layouts[operand], *change)
+    if isinstance(form, WmmaMove):
+        return replace(entry, form=replace(form, layout=layouts[form.layout.operand]))
+    return replace(entry, form=replace(form, operands=tuple(layouts.values())))
+
+
+def found_in(entry: Entry) -> list[Mismatch]:
+    """What all trials of an instruction find."""
+    every = list(trials(entry))
+    target = entry.targets[0]
+    with open_device("emulator", arch=target) as device:
+        loaded = device.load(module([(entry, trial.body) for trial in every], target))
+        found: list[Mismatch] = []
+        for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
+            words = launch(device, kernel, trial)
+            found += trial.mismatches(words, trial.wrong(words, promised_only=False))
+    return found
+
+
+def caught(entry: Entry) -> list[Mismatch]:
+    found = found_in(entry)
+    assert found, entry.name
+    return found
+
+
+DENSE = "mma.m16n8k16.f32.bf16", "mma.m16n8k32.s32.s8.s8", "mma.m16n8k64.s4.s4", "mma.m8n8k128.xor"
+SPARSE = "mma.sp.m16n8k32.f32.f16", "mma.sp.m16n8k16.tf32", "mma.sp.m16n8k64.s4.s4"
+SCALED = "mma.m16n8k64.mxf4nvf4.4X.ue4m3", "mma.m16n8k32.mxf8f6f4.e4m3.e2m1"
+BOTH = "mma.sp::ordered_metadata.mxf8f6f4.e3m2.e4m3"
+
+
+@pytest.mark.parametrize("name", [*DENSE, SPARSE[0], SCALED[1], BOTH])
+@pytest.mark.parametrize(
+    ("operand", "what", "seen"),
+    [
+        ("A", "row", "A"),
+        ("A", "col", "AB"),  # which of the two has the wrong k, no product says
+        ("B", "row", "AB"),
+        ("B", "col", "B"),
+        ("C", "row", "C"),
+        ("C", "col", "C"),
+        ("D", "row", "AC"),
+        ("D", "col", "BC"),
+    ],
+)
+def test_two_lines_exchanged(name: str, operand: str, what: str, seen: str) -> None:
+    """A row, a column, or two k of one operand alone."""
+    found = caught(with_tampered(name, (operand, what, 2, 5)))
+    assert {m.where for m in found} == {"product"}
+    assert {m.operand for m in found} - {"E", "scale-A", "scale-B"} == set(seen)
+
+
+@pytest.mark.parametrize("operand", ["A", "B"])
+def test_the_element_that_is_elsewhere_is_named(operand: str) -> None:
+    """k 3 and 9 exchanged in the table: the trial expects the number of the one and finds the other's."""
+    what = "col" if operand == "A" else "row"
+    found = caught(with_tampered("mma.m16n8k16.f32.f16.f16.f32", (operand, what, 3, 9)))
+    layout = find("m16n8k16", "f16", "f32").operand(operand)
+    for m in (m for m in found if m.operand == operand):
+        assert (m.col if operand == "A" else m.row) in (3, 9)
+        here = layout.element(m.lane, m.register, m.element)
+        swapped = {3: 9, 9: 3}
+        right = (m.row, swapped[m.col]) if operand == "A" else (swapped[m.row], m.col)
+        assert here == right  # the place belongs to the other k
+        assert m.bits == 16
+        number = 16 * m.row + m.col if operand == "A" else 8 * m.row + m.col
+        other = 16 * right[0] + right[1] if operand == "A" else 8 * right[0] + right[1]
+        values = [float(np.uint32(word).view(np.float32)) for word in (m.expected, m.found)]
+        assert values == [number + 1, other + 1]
+
+
+def test_k_permuted_in_a_and_b_alike_is_the_same_multiplication() -> None:
+    """What no product can tell, and a load can."""
+    changes = ("A", "col", 3, 9), ("B", "row", 3, 9)
+    assert not found_in(with_tampered("mma.m16n8k16.f32.bf16", *changes))
+
+
+@pytest.mark.parametrize(
+    "name", ["m8n8k4.row.col.f32.f16.f16.f32", "m8n8k4.col.row.f16.f16.f16.f16"]
+)
+@pytest.mark.parametrize(
+    ("operand", "what"), [("A", "row"), ("B", "col"), ("A", "col"), ("C", "col")]
+)
+def test_four_matrices(name: str, operand: str, what: str) -> None:
+    caught(with_tampered(name, (operand, what, 1, 2)))
+
+
+class OtherLanes(Metadata):
+    """Neighbouring lanes of a quad have each other's metadata: with few lanes a selector's, another's."""
+
+    def encode(self, values: Any, selector: int = 0) -> Any:
+        """Exchange the registers."""
+        return Metadata.encode(self, values, selector)[..., np.arange(32) ^ 1]
+
+    def place(self, row: int, chunk: int, selector: int = 0) -> tuple[int, int]:
+        """Follow them."""
+        lane, low = Metadata.place(self, row, chunk, selector)
+        return lane ^ 1, low
+
+
+class OtherChunks(Metadata):
+    """Neighbouring chunks have each other's bits."""
+
+    def encode(self, values: Any, selector: int = 0) -> Any:
+        """Exchange the halves of every byte."""
+        words = Metadata.encode(self, values, selector)
+        return (words & 0x0F0F0F0F) << 4 | (words >> 4) & 0x0F0F0F0F
+
+
+@pytest.mark.parametrize("kind", [OtherLanes, OtherChunks])
+@pytest.mark.parametrize("name", [*SPARSE, "mma.sp.m16n8k16.f16.f16.f16.f16", BOTH])
+def test_metadata_elsewhere(name: str, kind: type[Metadata]) -> None:
+    entry = matching(name)[0]
+    assert isinstance(entry.form, MatrixInstruction)
+    right = entry.form.metadata
+    assert right is not None
+    wrong = kind(right.k, right.bits, right.ordered, right.rows)
+    found = caught(replace(entry, form=replace(entry.form, metadata=wrong)))
+    assert "E" in {mismatch.operand for mismatch in found}
+    assert {mismatch.bits for mismatch in found if mismatch.operand == "E"} == {4}
+
+
+class OtherThread(Scale):
+    def place(self, line: int, block: int, byte_id: int = 0, thread_id: int = 0) -> tuple[int, int]:
+        """Take the neighbour's."""
+        lane, byte = Scale.place(self, line, block, byte_id, thread_id)
+        return lane ^ (2 if self.operand == "A" else 1), byte
+
+
+class OtherByte(Scale):
+    def place(self, line: int, block: int, byte_id: int = 0, thread_id: int = 0) -> tuple[int, int]:
+        """Take the next one."""
+        lane, byte = Scale.place(self, line, block, byte_id, thread_id)
+        return lane, byte ^ 1
+
+
+@pytest.mark.parametrize("kind", [OtherThread, OtherByte])
+@pytest.mark.parametrize("operand", ["A", "B"])
+@pytest.mark.parametrize("name", [*SCALED, BOTH])
+def test_scales_elsewhere(name: str, operand: str, kind: type[Scale]) -> None:
+    entry = matching(name)[0]
+    assert isinstance(entry.form, MatrixInstruction)
+    scales = tuple(
+        kind(s.operand, s.blocks, s.dtype) if s.operand == operand else s for s in entry.form.scales
+    )
+    found = caught(replace(entry, form=replace(entry.form, scales=scales)))
+    assert {m.operand for m in found} == {f"scale-{operand}"}
+
+
+@pytest.mark.parametrize("what", ["row", "col"])
+@pytest.mark.parametrize(
+    ("name", "operand"),
+    [
+        ("wmma.mma.row.col.m16n16k16.f32.f32", "A"),
+        ("wmma.mma.row.col.m8n32k16.s32.s8.s8.s32", "B"),
+        ("wmma.mma.row.col.m8n8k128.and.popc", "D"),
+        ("wmma.load.a.row.m16n16k16.f16", "A"),
+        ("wmma.load.b.col.m8n8k32.s4", "B"),
+        ("wmma.load.c.col.m32n8k16.f32", "C"),
+        ("wmma.store.d.row.m8n8k4.f64", "D"),
+    ],
+)
+def test_registers_of_wmma(name: str, operand: str, what: str) -> None:
+    """Those of the emulator, whose layouts these are."""
+    found = caught(with_tampered(name, (operand, what, 1, 4)))
+    assert {m.where for m in found} == {"register"}
+    assert {m.operand for m in found} == {operand}
+
+
+def tamper(monkeypatch: pytest.MonkeyPatch, kind: type, *change: Any) -> None:
+    right = inspect.getattr_static(kind, "operands")
+    assert isinstance(right, property)
+
+    def wrong(form: Any) -> tuple[FragmentLayout, ...]:
+        assert right.fget is not None
+        *others, last = right.fget(form)
+        return (*others, tampered(last, *change))
+
+    monkeypatch.setattr(kind, "operands", property(wrong))
+
+
+@pytest.mark.parametrize("change", [("row", 1, 6), ("col", 0, 3), ("register", 0, 1)])
+@pytest.mark.parametrize(
+    ("kind", "name"),
+    [
+        (LdMatrix, "ldmatrix.m8n8.x4.b16"),
+        (LdMatrix, "ldmatrix.m8n8.x2.trans.b16"),
+        (LdMatrix, "ldmatrix.m16n16.x1.b8x16.b6x16_p32"),
+        (LdMatrix, "ldmatrix.m8n16.x4.b8x16.b4x16_p64"),
+        (StMatrix, "stmatrix.m8n8.x2.b16"),
+        (StMatrix, "stmatrix.m16n8.x4.trans.b8"),
+        (MovMatrix, "movmatrix"),
+    ],
+)
+def test_rows_and_registers_of_moves(
+    monkeypatch: pytest.MonkeyPatch, kind: type, name: str, change: tuple[Any, ...]
+) -> None:
+    if kind is MovMatrix and change[0] == "register":
+        change = ("row", 0, 7)  # it has one register
+    tamper(monkeypatch, kind, *change)
+    found = caught(matching(name)[0])
+    assert {m.where for m in found} == {"memory" if kind is StMatrix else "register"}
+    if change[0] == "row":
+        assert {m.row for m in found} == {*change[1:]}
+
+
+def test_a_store_to_a_row_that_is_nobodys_is_caught() -> None:
+    (trial,) = trials(matching("stmatrix.m8n8.x1.b16")[0])
+    found = trial.expected.copy()
+    found[0, 0, 0] ^= np.uint64(0xFFFF)
+    lane = next(i for i in range(32) if i * 11 % 32 == 0)
+    wrong = trial.wrong(found, promised_only=False)
+    (mismatch,) = trial.mismatches(found, wrong)
+    assert (mismatch.where, mismatch.row, mismatch.col) == ("memory", lane, 0)
+    last = 31 * 11 % 32  # the row that lane 31 addresses, which one matrix does not ask for
+    found = trial.expected.copy()
+    found[0, last, 0] ^= np.uint64(1 << 16)
+    (mismatch,) = trial.mismatches(found, trial.wrong(found, promised_only=False))
+    assert (mismatch.row, mismatch.lane) == (31, 31)
+
+
+def test_no_word_of_a_wrong_record_goes_unnamed() -> None:
+    """Whatever a device leaves in a record, shared memory around the matrices included."""
+    names = "wmma.mma.row.col.m8n8k4.f64", "stmatrix.x2.b16", "mma.m8n8k4.f16", "mma.sp.mxf4nvf4.4X"
+    for name in names:
+        entry = matching(name)[0]
+        for trial in trials(entry):
+            probe = trial.count // 2
+            for lane, word in np.ndindex(trial.expected.shape[1:]):
+                found = trial.expected.copy()
+                found[probe, lane, word] ^= np.uint64(2)
+                assert any(trial.mismatches(found, trial.wrong(found, promised_only=False)))
+
+
+# ---- what the probes are made of ------------------------------------------------------------
+
+
+def typed(form: MatrixInstruction) -> Iterator[FragmentLayout]:
+    yield from form.operands
+
+
+def test_numbers_are_different_and_exact() -> None:
+    known = {(o.dtype, o.bits): o for form in INSTRUCTIONS for o in typed(form)}
+    assert len(known) == 17
+    for layout in known.values():
+        found = numbers(layout)
+        assert len(np.unique(found.patterns)) == len(np.unique(found.values)) == len(found.values)
+        assert (decode(layout, found.patterns).astype(np.float64) == found.values).all()
+        assert found.values[found.one] == 1
+        assert found.values[0] == 0
+        # What has this many bits at most is exact in f16 and in all that keeps 10 bits of a sum.
+        whole = np.abs(found.values[found.values != 0])
+        mantissa = (whole / 2.0 ** np.floor(np.log2(whole))) * 2.0**10
+        assert layout.dtype in ("f64", "s32", "f32") or (mantissa == np.round(mantissa)).all()
+
+
+@pytest.mark.parametrize("name", ["m16n8k32.s32.s8.u8", "m16n8k128.xor", "mma.sp.m16n8k64.u4.s4"])
+def test_every_element_of_a_and_b_is_seen_alone(name: str) -> None:
+    """In each product of A's and B's probes one factor has a single line, all ones."""
+    form = matching(name)[0].form
+    assert isinstance(form, MatrixInstruction)
+    a, b, c = layout_probes(form)
+    for probes, other, axis in ((a, "B", 2), (b, "A", 1)):
+        lines = numbers(form.operand(other)).values[probes.given[other]]
+        assert ((lines == 0) | (lines == 1)).all()
+        assert (lines.any(axis=axis).sum(axis=1) == 1).all()
+        told = numbers(form.operand(probes.probed)).values[probes.given[probes.probed]]
+        rounds = told.reshape(len(told), -1).T
+        assert len(np.unique(rounds, axis=0)) == len(rounds)  # no two elements alike in all rounds
+        met = set(zip(*(probes.chosen[o].tolist() for o in (probes.probed, other)), strict=True))
+        assert len(met) == len(told) * len(np.unique(probes.chosen[other]))
+    assert set(a.at.tolist()) == set(range(form.operand("A").cols))
+    assert set(b.at.tolist()) == set(range(form.k))
+    assert c.count == 1
+
+
+@pytest.mark.parametrize("name", SPARSE)
+def test_every_pattern_comes_to_every_place(name: str) -> None:
+    form = matching(name)[0].form
+    assert isinstance(form, MatrixInstruction)
+    assert form.metadata is not None
+    sets = metadata_probes(form).given["E"]
+    flat = sets.reshape(len(sets), -1)
+    assert flat.shape[1] == 32 * 8  # of all selectors together: every nibble of every lane
+    for place in flat.T:
+        assert set(place.tolist()) == set(form.metadata.allowed)
+    assert len(np.unique(flat, axis=1).T) == flat.shape[1]
+
+
+def test_every_selector_is_chosen() -> None:
+    for name in (*SPARSE, *SCALED):
+        form = matching(name)[0].form
+        assert isinstance(form, MatrixInstruction)
+        chosen = selectors(form)
+        if form.metadata:
+            assert {c[0] for c in chosen} == set(form.metadata.selectors)
+        for number, scale in enumerate(form.scales):
+            ids = {c[2 * number : 2 * number + 2] for c in chosen}
+            assert ids == set(itertools.product(scale.byte_ids, scale.thread_ids))

@@ -1,0 +1,81 @@
+"""What the tests of the upper SIMT rungs share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab import resources
+from ptxlab.device.protocol import Device
+from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.problem import Inputs
+from ptxlab.gemm.storage import uploaded
+
+KERNELS = ("block_tiled", "block_tiled_vectorized", "warp_tiled")
+
+QUICK = {"warp_tiled": {"BM": 64, "BN": 64, "WM": 32, "WN": 32}}
+"""Tiles that are compiled more quickly than the usual ones."""
+
+Array = npt.NDArray[Any]
+Rewrite = Callable[[str, str, str], None]
+T = TypeVar("T")
+
+
+def whole_numbers(problem: Problem) -> Inputs:
+    """Return inputs with which nothing is rounded: numpy knows D to the bit."""
+    random = np.random.default_rng(problem.seed)
+    m, n, k = problem.m, problem.n, problem.k
+
+    def some(*shape: int) -> Array:
+        return random.integers(-9, 10, shape).astype(np.float32)
+
+    d = some(m, n) if problem.beta else np.full((m, n), np.nan, np.float32)
+    return Inputs(some(m, k), some(k, n), d, some(n) if "bias" in problem.epilogue else None)
+
+
+@pytest.fixture
+def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
+    """Replace a text in a kernel's file."""
+
+    def replaced(name: str, old: str, new: str) -> None:
+        shipped, original = resources.path, resources.path(ALGORITHMS[name].file)
+        text = original.read_text()
+        assert old in text
+        file = tmp_path / original.name
+        file.write_text(text.replace(old, new))
+
+        def path(wanted: str) -> Path:
+            return file if wanted == ALGORITHMS[name].file else shipped(wanted)
+
+        monkeypatch.setattr(resources, "path", path)
+
+    return replaced
+
+
+def observed(
+    observe: Callable[..., T],
+    device: Device,
+    name: str,
+    problem: Problem,
+    sizes: Mapping[str, int] = MappingProxyType({}),
+) -> T:
+    """Launch a kernel watched by ``count`` or ``check``."""
+    if device.kind != "emulator":
+        pytest.skip("a GPU is watched by tools of its own")
+    algorithm = ALGORITHMS[name]
+    tile = algorithm.cut(sizes)
+    options = algorithm.options(problem, tile)
+    shape = algorithm.launch(problem, tile)
+    with uploaded(device, problem, whole_numbers(problem)) as x:
+        module = device.load(resources.path(algorithm.file), options=options)
+        sizes_and_matrices = [problem.m, problem.n, problem.k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
+        arguments = [*sizes_and_matrices, 1.0, 0.0, 0]
+        return observe(
+            module.kernel(algorithm.entry), shape.grid, shape.block, arguments, shape.shared
+        )

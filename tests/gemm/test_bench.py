@@ -1,0 +1,302 @@
+"""The ladder timed on a GPU that multiplies in numpy: who is checked, timed, compared, and told of."""
+
+from __future__ import annotations
+
+import csv as csv_format
+import io
+import json
+import sys
+import xml.etree.ElementTree as xml
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab.device.cuda import CudaDevice
+from ptxlab.device.cuda_timing import CudaStopwatch
+from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.gemm import Problem, records
+from ptxlab.gemm.bench import Bench, BenchResult
+from ptxlab.gemm.field import bench
+from ptxlab.gemm.machine import machine_of
+from ptxlab.gemm.plan import SHAPES, Choice, Entry, plan, shapes
+from ptxlab.gemm.timing import Procedure
+from ptxlab.gemm.verification import ROWS, Verification, drawn
+from ptxlab.isa.targets import TARGETS
+from ptxlab.view import bench as view
+from ptxlab.view.gemm_parts import csv
+from tests.gemm.fake_gpu import LIBRARY, installed
+
+Array = npt.NDArray[Any]
+
+QUICK = Procedure(rest=0.0, seconds=0.0, cold=2)
+PROBLEM = Problem(48, 40, 24, "f32", "f32")
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
+    driver = installed(monkeypatch)
+    with CudaDevice() as device:
+        yield device
+        assert driver.capturing is None
+        assert driver.handles == 0, "the library is released"
+
+
+def run(gpu: CudaDevice, *names: str, procedure: Procedure = QUICK) -> Bench:
+    said: list[str] = []
+    with CudaStopwatch(gpu, "no sensors here") as stopwatch:
+        machine = machine_of(gpu, "no sensors here")
+        entries = [Entry(PROBLEM, names)]
+        return bench(gpu, stopwatch, machine, entries, procedure, said.append)
+
+
+def by_name(found: Bench) -> dict[str, BenchResult]:
+    return {result.algorithm: result for result in found.results}
+
+
+def off_by_one(d: Array, before: int) -> None:
+    d[3, 5] += 1
+
+
+# ---- times ------------------------------------------------------------------------------------
+
+
+def test_kernels_are_timed_beside_the_library(gpu: CudaDevice) -> None:
+    driver = gpu.driver.api
+    driver.seconds = {"naive": 4e-3, "tiled": 2e-3, LIBRARY: 1e-3}
+    found = run(gpu, "naive", "tiled")
+    assert found.passed
+    results = by_name(found)
+    assert list(results) == ["cublas", "naive", "tiled"]
+    for name, seconds, ratio in (
+        ("naive", 4e-3, 0.25),
+        ("tiled", 2e-3, 0.5),
+        ("cublas", 1e-3, None),
+    ):
+        timed = results[name].timed
+        assert timed is not None
+        for timing in (timed.speed.burst, timed.speed.sustained, timed.speed.cold):
+            assert timing is not None
+            assert timing.median == pytest.approx(seconds)
+        assert timed.speed.sustained.launches == round(1e-2 / seconds)
+        assert timed.ratio == (None if ratio is None else pytest.approx(ratio))
+        assert timed.library == (None if ratio is None else "cublas")
+        assert results[name].tflops(timed.speed.burst) == pytest.approx(
+            2 * 48 * 40 * 24 / seconds / 1e12
+        )
+    assert results["naive"].timed is not None
+    assert results["naive"].timed.kernels == ("module 1 naive",)
+    assert results["tiled"].tile["BM"] == 32
+    # H100 and H200: 256 FLOP a clock and SM.
+    assert results["naive"].limit == pytest.approx(256 * 132 * 1980e6 / 1e12)
+    (absent,) = found.absent
+    assert absent.algorithm == "cublaslt"
+    assert "cannot be called" in absent.reason
+
+
+def test_without_a_library_there_is_nothing_to_compare_with(
+    gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
+    found = run(gpu, "tiled")
+    (result,) = found.results
+    assert result.timed is not None
+    assert (result.timed.library, result.timed.beside, result.timed.ratio) == (None, None, None)
+    assert [absent.algorithm for absent in found.absent] == ["cublas", "cublaslt"]
+
+
+# ---- what is wrong has no speed ------------------------------------------------------------------
+
+
+def test_a_wrong_kernel_is_not_timed(gpu: CudaDevice) -> None:
+    driver = gpu.driver.api
+    driver.spoil["tiled"] = off_by_one
+    found = run(gpu, "naive", "tiled")
+    results = by_name(found)
+    assert not found.passed
+    assert results["tiled"].timed is None
+    assert not results["tiled"].verdict.passed
+    assert driver.ran["tiled"] == 1
+    assert results["naive"].timed is not None
+
+
+def test_a_kernel_that_goes_wrong_while_it_is_timed_has_no_speed(gpu: CudaDevice) -> None:
+    driver = gpu.driver.api
+    driver.spoil["tiled"] = lambda d, before: off_by_one(d, 0) if before else None
+    results = by_name(run(gpu, "tiled"))
+    assert results["tiled"].timed is None
+    assert not results["tiled"].verdict.passed
+    assert driver.ran["tiled"] > 10, "it was timed"
+
+
+def test_a_kernel_that_writes_nothing_does_not_pass_with_what_is_there(
+    gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gpu.driver.api.idle = {"tiled"}
+    results = by_name(run(gpu, "naive", "tiled"))
+    assert results["naive"].verdict.passed
+    assert not results["tiled"].verdict.passed
+    # It is the NaN in D that shows it: without, the result of the kernel before it is there.
+    monkeypatch.setattr(CudaDevice, "fill", lambda *_: None)
+    assert by_name(run(gpu, "naive", "tiled"))["tiled"].verdict.passed
+
+
+def test_nothing_is_compared_with_a_wrong_library(gpu: CudaDevice) -> None:
+    driver = gpu.driver.api
+    driver.spoil[LIBRARY] = off_by_one
+    results = by_name(run(gpu, "tiled"))
+    assert results["cublas"].timed is None
+    tiled = results["tiled"].timed
+    assert tiled is not None
+    assert tiled.ratio is None
+    # And not with one that goes wrong while it is timed; its first launch is the warm-up.
+    driver.ran.clear()
+    driver.spoil[LIBRARY] = lambda d, before: off_by_one(d, 0) if before > 1 else None
+    results = by_name(run(gpu, "tiled"))
+    tiled = results["tiled"].timed
+    assert tiled is not None
+    assert (tiled.library, tiled.beside) == (None, None)
+
+
+def test_a_kernel_that_cannot_be_launched_is_left_out(gpu: CudaDevice) -> None:
+    driver = gpu.driver.api
+    driver.fail["cuLaunchKernel"] = 701
+    found = run(gpu, "tiled")
+    assert [result.algorithm for result in found.results] == ["cublas"]
+    assert "more registers" in found.absent[-1].reason
+    driver.fail["cuLaunchKernel"] = 700  # after which nothing can be done any more
+    with pytest.raises(LaunchError, match="outside every allocation"):
+        run(gpu, "tiled")
+
+
+# ---- what is compared of a large D ---------------------------------------------------------------
+
+
+def test_a_row_of_every_band_is_drawn() -> None:
+    assert drawn(ROWS, 0).tolist() == list(range(ROWS))
+    for rows in (ROWS + 1, 4099, 20000):
+        found = drawn(rows, 3)
+        assert len(found) == ROWS
+        assert (np.diff(found) >= 0).all()
+        bands = np.arange(ROWS + 1) * rows // ROWS
+        assert ((bands[:-1] <= found) & (found < bands[1:])).all()
+    assert drawn(20000, 3).tolist() != drawn(20000, 4).tolist()
+
+
+def test_an_error_in_any_tile_is_found() -> None:
+    problem = Problem(8192, 24, 16, "f32", "f32")
+    inputs = problem.inputs()
+    verification = Verification(problem, inputs)
+    right = inputs.a @ inputs.b
+    arithmetic = TARGETS["sm_90a"].dot16
+    assert verification.verdict(right, "fma", arithmetic).passed
+    for top in range(0, 8192, 512):
+        wrong = right.copy()
+        wrong[top : top + 32, 7] *= 1.01  # the same column of one tile of 32 rows
+        assert not verification.verdict(wrong, "fma", arithmetic).passed
+    for row in (0, 1, 2, 8191):
+        wrong = right.copy()
+        wrong[row, 3] = np.nan
+        assert not verification.verdict(wrong, "fma", arithmetic).passed
+
+
+# ---- what is planned -----------------------------------------------------------------------------
+
+
+def test_sizes_are_read() -> None:
+    assert shapes("256,1024x768x512") == ((256, 256, 256), (1024, 768, 512))
+    assert shapes("metal,256,metal") == (*SHAPES["metal"], (256, 256, 256))
+    assert SHAPES["powers"][0] == (256, 256, 256)
+    assert SHAPES["powers"][-1] == (16384, 16384, 16384)
+    for text in ("", "12x3", "0", "-4", "1e3", "metall", "4096x"):
+        with pytest.raises(PtxlabError):
+            shapes(text)
+    with pytest.raises(PtxlabError) as caught:
+        shapes("metall")
+    assert caught.value.hint == "did you mean metal?"
+
+
+def test_every_kernel_meets_a_problem_of_its_own_types() -> None:
+    first, second = plan([(8, 8, 8)], Choice())
+    assert (first.problem.dtype, second.problem.dtype) == ("f32", "bf16")
+    assert {"naive", "warp_tiled"} <= set(first.algorithms)
+    assert set(second.algorithms) == {"tensor_core_ptx", "tensor_core"}
+    (entry,) = plan([(8, 8, 8)], Choice(dtypes=("f16",), acc="f16"))
+    assert entry.algorithms == ("tensor_core",)
+    (entry,) = plan([(8, 8, 8)], Choice(dtypes=("bf16",), layout="tn"))
+    assert "tensor_core_ptx" not in entry.algorithms
+    with pytest.raises(PtxlabError, match="tiled does not compute bf16"):
+        list(plan([(8, 8, 8)], Choice(("tiled",), ("bf16",))))
+    with pytest.raises(PtxlabError, match="has no layout tn"):
+        list(plan([(8, 8, 8)], Choice(("tensor_core_ptx",), layout="tn")))
+    with pytest.raises(PtxlabError, match="no algorithm 'tild'"):
+        list(plan([(8, 8, 8)], Choice(("tild",))))
+
+
+# ---- what is told ----------------------------------------------------------------------------
+
+
+def told(gpu: CudaDevice) -> Bench:
+    gpu.driver.api.seconds = {"naive": 4e-3, "tiled": 2e-3, LIBRARY: 1e-3}
+    gpu.driver.api.spoil["coalescing"] = off_by_one
+    return run(gpu, "naive", "tiled", "coalescing")
+
+
+def test_text_has_a_speed_for_what_is_right_alone(gpu: CudaDevice) -> None:
+    lines = view.text(told(gpu)).splitlines()
+    (naive,) = (line.split() for line in lines if line.strip().startswith("naive "))
+    assert naive[:2] == ["naive", "0.0000230"]
+    assert "25.0" in naive
+    assert naive[-1] == "4096)"  # the recipe's 292 of 19492 GFLOP/s
+    assert "1.5" in naive
+    wrong = [line for line in lines if "coalescing" in line]
+    assert wrong == [
+        line for line in wrong if line.startswith("coalescing is WRONG, and has no speed")
+    ]
+    assert any(line.startswith("cublaslt is left out: cublasLt cannot be called") for line in lines)
+    assert any("clock and power are not known: no sensors here" in line for line in lines)
+
+
+def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
+    found = told(gpu)
+    data = view.as_json(found)
+    assert json.loads(json.dumps(data, allow_nan=False)) == data
+    assert (data["schema"], data["device"], data["arch"]) == ("ptxlab.bench/1", "cuda", "sm_90a")
+    assert data["machine"]["multiprocessors"] == 132
+    results = {result["algorithm"]: result for result in data["results"]}
+    assert results["coalescing"]["passed"] is False
+    for name in ("seconds", "tflops", "burst", "sustained", "cold", "ratio", "beside"):
+        assert results["coalescing"][name] is None, name
+    assert results["naive"]["seconds"] == pytest.approx(4e-3)
+    assert results["naive"]["tflops"] == results["naive"]["sustained"]["tflops"]
+    assert results["naive"]["beside"]["sustained"]["median"] == pytest.approx(1e-3)
+    assert results["naive"]["flop_per_clk_sm"] is None, "no clock, no FLOP a clock"
+    lines = list(csv_format.DictReader(io.StringIO(csv(data["results"]))))
+    assert [line["algorithm"] for line in lines] == [r["algorithm"] for r in data["results"]]
+    assert [line["seconds"] for line in lines if line["algorithm"] == "coalescing"] == [""]
+    assert float(lines[1]["burst.median"]) == pytest.approx(4e-3)
+    words = [
+        text.text
+        for text in xml.fromstring(view.svg(found)).iter("{http://www.w3.org/2000/svg}text")
+    ]
+    assert {"naive", "tiled", "cublas", "limit"} <= set(words)
+    assert "coalescing" not in words
+
+
+def test_records_grow_and_stay_whole(gpu: CudaDevice, tmp_path: Path) -> None:
+    data = view.as_json(told(gpu))
+    path, content = records.added(tmp_path, data)
+    assert path == tmp_path / f"fake-gpu-{data['machine']['date']}.json"
+    path.write_bytes(content)
+    again, content = records.added(tmp_path, data)
+    assert again == path
+    path.write_bytes(content)
+    assert records.read(path) == [data, data]
+    path.write_text("{}")
+    with pytest.raises(PtxlabError, match="holds no results"):
+        records.added(tmp_path, data)
+    with pytest.raises(PtxlabError, match="no folder"):
+        records.added(tmp_path / "nowhere", data)

@@ -1,0 +1,85 @@
+"""The whole ladder at once: who takes part, who is left out, and whether all agree."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.device.protocol import Device
+from ptxlab.gemm import LADDER, Problem
+from ptxlab.gemm import survey as module
+from ptxlab.gemm.run import Computed, compute
+from ptxlab.gemm.survey import all_types, survey
+
+SMALL = Problem(20, 21, 22, seed=1)
+
+
+def test_all_types_are_those_of_the_rungs() -> None:
+    types = all_types()
+    assert types[0] == ("f32", "f32")
+    assert set(types) == {pair for rung in LADDER.values() for pair in rung.types}
+    assert len(types) == len(set(types))
+
+
+def test_every_rung_takes_part_or_says_why_not(keeping: Device) -> None:
+    found = survey(keeping, SMALL, all_types())
+    assert found.passed
+    ran = {(result.algorithm, result.dtype, result.acc) for result in found.results}
+    left_out = {(absent.algorithm, absent.dtype, absent.acc) for absent in found.absent}
+    assert not ran & left_out
+    assert ran | left_out == {
+        (rung.name, *types) for rung in LADDER.values() for types in rung.types
+    }
+    if keeping.kind == "emulator":
+        assert {name for name, _, _ in left_out} == {"cublas", "cublaslt"}
+        assert all("needs a GPU" in absent.reason for absent in found.absent)
+    for agreement in found.agreements:
+        assert agreement.passed
+        assert 0 <= agreement.spread <= agreement.tolerance
+        assert len(agreement.algorithms) > 1
+
+
+def test_only_those_that_take_the_problem(keeping: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    names = ("cpu_naive", "numpy", "cublas", "naive", "tiled", "coalescing")
+    monkeypatch.setattr(module, "LADDER", {name: LADDER[name] for name in names})
+    problem = replace(SMALL, layout="tt", epilogue="bias", beta=1.0)
+    found = survey(keeping, problem, [("bf16", "f32")])
+    ran = [result.algorithm for result in found.results]
+    assert (ran, found.absent) == (["cpu_naive", "numpy", "naive"], ())
+    assert all(result.layout == "tt" and result.dtype == "bf16" for result in found.results)
+
+
+@pytest.mark.parametrize("wrong", [1.0, np.nan, np.inf])
+def test_who_disagrees_is_noticed(
+    device: Device, monkeypatch: pytest.MonkeyPatch, wrong: float
+) -> None:
+    """One of three is wrong at one element."""
+
+    def slightly_wrong(device: Device, problem: Problem, inputs: Any, name: str) -> Computed:
+        computed = compute(device, problem, inputs, name)
+        if name == "numpy":
+            computed.d[3, 4] += wrong
+        return computed
+
+    monkeypatch.setattr(module, "compute", slightly_wrong)
+    monkeypatch.setattr(
+        module, "LADDER", {name: LADDER[name] for name in ("cpu_naive", "numpy", "naive")}
+    )
+    found = survey(device, SMALL, [("f32", "f32")])
+    assert [result.passed for result in found.results] == [True, False, True]
+    (agreement,) = found.agreements
+    assert agreement.algorithms == ("cpu_naive", "numpy", "naive")
+    assert not agreement.passed
+    assert agreement.spread > 1000 * agreement.tolerance
+    assert not found.passed
+
+
+def test_nothing_to_compare(device: Device, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "LADDER", {"naive": LADDER["naive"]})
+    assert survey(device, SMALL, [("f32", "f32")]).agreements == ()
+    monkeypatch.setattr(module, "LADDER", {name: LADDER[name] for name in ("naive", "numpy")})
+    (agreement,) = survey(device, replace(SMALL, m=0), [("f32", "f32")]).agreements
+    assert (agreement.passed, agreement.spread) == (True, 0.0)

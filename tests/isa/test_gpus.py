@@ -1,0 +1,64 @@
+"""GPUs as data: SMs, clocks and rates must make the TFLOP/s that NVIDIA prints."""
+
+from __future__ import annotations
+
+import pytest
+
+from ptxlab.isa.gpus import GPUS, gpus_of
+from ptxlab.isa.targets import TARGETS
+
+BY_NAME = {gpu.name: gpu for gpu in GPUS}
+
+PRINTED = [
+    # GPU, TFLOP/s of FFMA, of bf16 -> f32, of f16 -> f16, of tf32: data sheets, dense
+    ("A100 SXM", 19.5, 312, 312, 156),
+    ("RTX 3090", 35.6, 71, 142, 35.6),
+    ("RTX 4090", 82.6, 165.2, 330.3, 82.6),
+    ("RTX 5090", 104.8, 209.5, 419, 104.8),
+    ("B200", 75, 2250, 2250, 1125),
+]
+
+
+@pytest.mark.parametrize(("name", "fp32", "bf16", "f16", "tf32"), PRINTED)
+def test_the_peaks_are_those_printed(
+    name: str, fp32: float, bf16: float, f16: float, tf32: float
+) -> None:
+    gpu = BY_NAME[name]
+    tolerance = 0.06 if name == "B200" else 0.006  # its tensor cores are rated at a lower clock
+    assert gpu.tflops(gpu.fp32) == pytest.approx(fp32, rel=tolerance)
+    printed = {("bf16", "f32"): bf16, ("f16", "f16"): f16, ("tf32", "f32"): tf32}
+    for types, tflops in printed.items():
+        assert gpu.tflops(gpu.tensor[types]) == pytest.approx(tflops, rel=tolerance)
+
+
+def test_a_t4_has_no_bf16_and_half_an_l1() -> None:
+    gpu = BY_NAME["T4"]
+    assert gpu.tflops(gpu.fp32) == pytest.approx(8.1, rel=0.01)
+    assert gpu.tflops(gpu.tensor["f16", "f32"]) == pytest.approx(65, rel=0.01)
+    assert ("bf16", "f32") not in gpu.tensor
+    assert gpu.l1 == 64
+
+
+@pytest.mark.parametrize("name", ["H100 SXM", "H200 SXM"])
+def test_hopper_is_rated_at_two_clocks(name: str) -> None:
+    """67 TFLOP/s of FFMA are at 1980 MHz, the 989 of tensor cores at 1830."""
+    gpu = BY_NAME[name]
+    assert gpu.tflops(gpu.fp32) == pytest.approx(66.9, rel=0.001)
+    assert gpu.tflops(gpu.tensor["bf16", "f32"]) * 1830 / 1980 == pytest.approx(989, rel=0.001)
+
+
+def test_bytes_for_a_clock_and_sm() -> None:
+    """By hand, for an A100: 7.2 TB/s of L2, 19.5 of shared memory."""
+    gpu = BY_NAME["A100 SXM"]
+    per_second = gpu.sms * gpu.clock * 1e6
+    assert gpu.memory_bytes * per_second == pytest.approx(2.039e12)
+    assert gpu.l2_bytes is not None
+    assert gpu.l2_bytes * per_second == pytest.approx(7.2e12, rel=0.01)
+    assert gpu.l1 * per_second == pytest.approx(19.5e12, rel=0.01)
+
+
+def test_the_gpu_that_stands_for_a_target() -> None:
+    assert [gpu.name for gpu in gpus_of(TARGETS["sm_90a"])] == ["H200 SXM", "H100 SXM"]
+    assert gpus_of(TARGETS["sm_90"]) == gpus_of(TARGETS["sm_90a"])
+    assert gpus_of(TARGETS["sm_80"])[0].name == "A100 SXM"
+    assert gpus_of(TARGETS["sm_103a"]) == ()

@@ -1,0 +1,441 @@
+"""Every check on a right program and on its faulty twin."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.isa.targets import TARGETS
+from ptxlab.observe.check import check
+from ptxlab.observe.check_report import CHECKS, CheckReport
+
+Found = list[tuple[str, str, str, str | None]]
+"""Of each finding: severity, kind and rule, the text of its line, and of the other one."""
+
+HEAD = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.const .u32 fixed = 1;
+.visible .entry k(.param .u64 data)
+{
+    .reg .b16 h;
+    .reg .b32 i, at, to, lane, x, y, z, c<4>;
+    .reg .b64 p, q, r;
+    .reg .pred first, low, odd, never;
+    .shared .align 16 .b8 tile[1024];
+    .local .align 8 .b8 mine[16];
+    ld.param.u64 p, [data];
+    mov.u32 i, %tid.x;
+    mov.u32 lane, %laneid;
+    shl.b32 at, i, 2;
+    xor.b32 to, at, 128;
+    mad.wide.u32 q, i, 4, p;
+    setp.lt.u32 first, i, 32;
+    setp.lt.u32 low, lane, 16;
+    and.b32 x, i, 1;
+    setp.eq.u32 odd, x, 1;
+    setp.eq.u32 never, i, 9999;
+"""
+
+
+@cache
+def device() -> EmulatorDevice:
+    return EmulatorDevice(TARGETS["sm_90a"])
+
+
+def checked(body: str, block: int = 64, **options: Any) -> CheckReport:
+    """Check a kernel whose ``data`` are 256 words."""
+    text = HEAD + "\n".join(f"    {one}" for one in body.strip().splitlines()) + "\n    ret;\n}\n"
+    data = device().upload(np.arange(256, dtype=np.uint32))
+    return check(device().load(text).kernel("k"), 1, block, [data], **options)
+
+
+def line(report: CheckReport, number: int) -> str:
+    return report.text[number - 1].strip().removesuffix(";")
+
+
+def found(report: CheckReport) -> Found:
+    return [
+        (
+            f.severity,
+            f.kind if f.rule == "fault" else f"{f.kind} {f.rule}",
+            line(report, f.line),
+            None if f.other_line is None else line(report, f.other_line),
+        )
+        for f in report.findings
+    ]
+
+
+@dataclass(frozen=True)
+class Twins:
+    """A right program, the part of it to exchange, for what, and what is to be found then."""
+
+    name: str
+    right: str
+    part: str
+    fault: str
+    found: Found
+    block: int = 64
+
+
+STORE = "st.shared.u32 [at], i"
+LOAD = "ld.shared.u32 x, [to]"
+BAR = "bar.sync 0;\n"
+WARP = "bar.warp.sync -1;\n"
+COPY = "cp.async.ca.shared.global [at], [q], 4"
+COMMIT = "cp.async.commit_group;\n"
+WAIT = "cp.async.wait_group 0;\n"
+COPIED = f"{COPY};\n{COMMIT}{WAIT}{BAR}{LOAD};"
+NEIGHBOUR = "xor.b32 to, at, 4;\n"
+OWN = f"{STORE};\nld.shared.u32 x, [at];\n"
+
+TWINS = (
+    Twins(
+        "read after write", f"{STORE};\n{BAR}{LOAD};", BAR, "",
+        [("error", "race RAW", LOAD, STORE)],
+    ),
+    Twins(
+        "write after read", f"{STORE};\n{BAR}{LOAD};\n{BAR}st.shared.u32 [at], lane;",
+        f"{LOAD};\n{BAR}", f"{LOAD};\n",
+        [("error", "race WAR", "st.shared.u32 [at], lane", LOAD)],
+    ),
+    Twins(
+        "write after write", f"@first {STORE};\n{BAR}@!first st.shared.u32 [to], lane;", BAR, "",
+        [("info", "race WAW", "@!first st.shared.u32 [to], lane", f"@first {STORE}")],
+    ),
+    Twins(
+        "write after write of another value",
+        f"@first {STORE};\n{BAR}@!first st.shared.u32 [to], i;", BAR, "",
+        [("error", "race WAW", "@!first st.shared.u32 [to], i", f"@first {STORE}")],
+    ),
+    Twins(
+        "one value from all threads", "st.shared.u32 [tile], 7;", "7", "i",
+        [("error", "race WAW", "st.shared.u32 [tile], i", "st.shared.u32 [tile], i")],
+    ),
+    Twins(
+        "within a warp", f"{NEIGHBOUR}{STORE};\n{WARP}{LOAD};", WARP, "",
+        [("warning", "race RAW", LOAD, STORE)],
+    ),
+    Twins(
+        "a shuffle is no barrier", f"{NEIGHBOUR}{STORE};\n{WARP}{LOAD};",
+        WARP, "shfl.sync.bfly.b32 y, i, 1, 31, -1;\n",
+        [("warning", "race RAW", LOAD, STORE)],
+    ),
+    Twins(
+        "half a warp", f"{NEIGHBOUR}{STORE};\n@low bar.warp.sync 0xffff;\n@low {LOAD};",
+        f"@low {LOAD}", f"@!low {LOAD}",
+        [("warning", "race RAW", f"@!low {LOAD}", STORE)],
+    ),
+    Twins(
+        "warps know each other's warps",
+        # Warp 0 tells lane 0 of its stores, lane 0 arrives with its warp, and warp 1 hears of it.
+        f"@first {STORE};\n@first bar.arrive 1, 64;\n@!first bar.sync 1, 64;\n@!first {LOAD};",
+        "@first bar.arrive 1, 64;\n@!first bar.sync 1, 64;",
+        "@!first bar.arrive 1, 64;\n@first bar.sync 1, 64;",
+        [("error", "race RAW", f"@!first {LOAD}", f"@first {STORE}")],
+    ),
+    Twins(
+        "atomics", f"{STORE};\n{BAR}red.shared.add.u32 [tile], 1;",
+        "red.shared", "@!first st.shared.u32 [tile], 5;\n@first red.shared",
+        [
+            ("error", "race WAW", "@first red.shared.add.u32 [tile], 1",
+             "@!first st.shared.u32 [tile], 5"),
+            ("info", "race WAW", "@!first st.shared.u32 [tile], 5",
+             "@!first st.shared.u32 [tile], 5"),
+        ],
+    ),
+    Twins(
+        "volatile", "st.volatile.shared.u32 [at], i;\nld.volatile.shared.u32 x, [to];",
+        "ld.volatile", "ld",
+        [("error", "race RAW", LOAD, "st.volatile.shared.u32 [at], i")],
+    ),
+    Twins(
+        "bytes of one word", "st.shared.u8 [i], i;\nand.b32 x, i, 56;\nld.shared.u8 x, [i];",
+        "u8 x, [i]", "v2.u32 {y, z}, [x]",
+        [("warning", "race RAW", "ld.shared.v2.u32 {y, z}, [x]", "st.shared.u8 [i], i")],
+    ),
+    Twins(
+        "a generic address", f"cvt.u64.u32 r, to;\ncvta.shared.u64 r, r;\n{STORE};\n{BAR}ld.u32 x, [r];",
+        BAR, "",
+        [("error", "race RAW", "ld.u32 x, [r]", STORE)],
+    ),
+    Twins(
+        "copies not committed", COPIED, COMMIT, "",
+        [
+            ("error", "async reads", LOAD, COPY),
+            ("warning", "async end", COPY, None),
+        ],
+    ),
+    Twins(
+        "copies not waited for", COPIED, WAIT, "cp.async.wait_group 1;\n",
+        [
+            ("error", "async reads", LOAD, COPY),
+            ("warning", "async end", COPY, None),
+        ],
+    ),
+    Twins(
+        "no barrier after the wait", COPIED, WAIT + BAR, BAR + WAIT,
+        [("error", "async RAW", LOAD, COPY)],
+    ),
+    Twins(
+        "one group too few", f"{COPY};\n{COMMIT}{COMMIT}cp.async.wait_group 1;\n{BAR}{LOAD};",
+        "group 1", "group 2",
+        [
+            ("error", "async reads", LOAD, COPY),
+            ("warning", "async end", COPY, None),
+        ],
+    ),
+    Twins(
+        "wait_all needs no commit", f"{COPY};\ncp.async.wait_all;\n{BAR}{LOAD};",
+        "cp.async.wait_all", "cp.async.wait_group 0",
+        [
+            ("error", "async reads", LOAD, COPY),
+            ("warning", "async end", COPY, None),
+        ],
+    ),
+    Twins(
+        "a destination overwritten", f"{COPY};\n{COMMIT}{WAIT}{STORE};", WAIT + STORE, STORE + ";\n" + WAIT.strip(";\n"),
+        [("error", "async overwrites", STORE, COPY)],
+    ),
+    Twins(
+        "a source overwritten", f"{COPY};\n{COMMIT}{WAIT}st.global.u32 [q], i;",
+        f"{WAIT}st.global.u32 [q], i", f"st.global.u32 [q], i;\n{WAIT}".strip(";\n"),
+        [("error", "async source", "st.global.u32 [q], i", COPY)],
+    ),
+    Twins(
+        "no part of a source that is ignored",
+        "cp.async.ca.shared.global [at], [q], 4, 2;\n" + COMMIT + "mov.b16 h, 0;\nst.global.u16 [q+2], h;\n" + WAIT,
+        "[q+2]", "[q]",
+        [("error", "async source", "st.global.u16 [q], h",
+          "cp.async.ca.shared.global [at], [q], 4, 2")],
+    ),
+    Twins(
+        "a stage filled again", f"{COPY};\n{COMMIT}{WAIT}{BAR}{LOAD};\n{BAR}" + "cp.async.ca.shared.global [at], [q], 4;\n".replace("[q]", "[q+0]") + COMMIT + WAIT,
+        f"{LOAD};\n{BAR}", f"{LOAD};\n",
+        [("error", "race WAR", "cp.async.ca.shared.global [at], [q+0], 4", LOAD)],
+    ),
+    Twins(
+        "two copies to one place", f"{COPY};\n{COMMIT}{WAIT}", "[at]", "[tile]",
+        [("error", "race twice", "cp.async.ca.shared.global [tile], [q], 4",
+          "cp.async.ca.shared.global [tile], [q], 4")],
+    ),
+    Twins(
+        "part of a warp ends before a barrier", "bar.sync 0;", "bar", "@low exit;\nbar",
+        [("error", "barrier absent from warp", "bar.sync 0", None)],
+    ),
+    Twins(
+        "a whole warp ends before a barrier", "bar.sync 0;", "bar", "@first exit;\nbar",
+        [("warning", "barrier absent from CTA", "bar.sync 0", None)],
+    ),
+    Twins(
+        "a barrier that counts does not miss a warp", "@first exit;\nbar.sync 1, 32;", " 1, 32", " 1",
+        [("warning", "barrier absent from CTA", "bar.sync 1", None)],
+    ),
+    Twins(
+        "a warp at two barriers", "@low barrier.sync 1;\n@!low barrier.sync 1;", "@!low barrier", "@!low bar",
+        [("error", "barrier apart in warp", "@!low bar.sync 1", "@low barrier.sync 1")],
+    ),
+    Twins(
+        "warps at two barriers", "@first bar.sync 1, 64;\n@!first bar.sync 1, 64;", "64", "64",
+        [],
+    ),
+    Twins(
+        "a deadlock", "@first bar.sync 1, 64;\n@!first bar.sync 1, 64;", "@!first bar.sync 1", "@!first bar.sync 2",
+        [("error", "deadlock", "@first bar.sync 1, 64", None)],
+    ),
+    Twins(
+        "a membermask", "@low bar.warp.sync 0xffff;", "0xffff", "0xfffe",
+        [("error", "barrier", "@low bar.warp.sync 0xfffe", None)],
+    ),
+    Twins(
+        "past the end", "ld.global.u32 x, [q+768];", "768", "772",
+        [("error", "bounds", "ld.global.u32 x, [q+772]", None)],
+    ),
+    Twins(
+        "past the end of shared memory", "st.shared.u32 [at+768], i;", "768", "772",
+        [("error", "bounds", "st.shared.u32 [at+772], i", None)],
+    ),
+    Twins(
+        "constant memory", "mov.u64 r, fixed;\nld.global.u32 x, [r];", "ld.global.u32 x, [r]", "st.global.u32 [r], i",
+        [("error", "bounds", "st.global.u32 [r], i", None)],
+    ),
+    Twins(
+        "alignment", "ld.global.u32 x, [q+4];", "+4", "+2",
+        [("error", "alignment", "ld.global.u32 x, [q+2]", None)],
+    ),
+    Twins(
+        "rows of ldmatrix",
+        f"shl.b32 to, lane, 4;\n{STORE};\n{BAR}ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{x}}, [to];".replace(
+            STORE, "@first st.shared.v4.u32 [to], {i, i, i, i}"
+        ),
+        "[to];", "[to+8];",
+        [("error", "alignment", "ldmatrix.sync.aligned.m8n8.x1.shared.b16 {x}, [to+8]", None)],
+    ),
+    Twins(
+        "shared memory before it is written", OWN, f"{STORE};\n", "",
+        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", None)],
+    ),
+    Twins(
+        "one byte before it is written", OWN, "st.shared.u32 [at], i;", "st.shared.u16 [at], i;\nst.shared.u8 [at+2], i;",
+        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", None)],
+    ),
+    Twins(
+        "local memory before it is written",
+        "st.local.u32 [mine], i;\nld.local.u32 x, [mine];\nadd.u32 x, x, 1;",
+        "x, [mine]", "x, [mine+4]",
+        [("error", "uninitialized x", "add.u32 x, x, 1", None)],
+    ),
+    Twins(
+        "a hole that is copied",
+        "st.local.u32 [mine], i;\nld.local.v2.u32 {x, y}, [mine];\n"
+        "st.local.v2.u32 [mine+8], {7, y};\nld.local.u32 z, [mine+8];\nst.global.u32 [q], z;",
+        "z, [mine+8]", "z, [mine+12]",
+        [("error", "uninitialized z", "st.global.u32 [q], z", None)],
+    ),
+    Twins(
+        "a register before it is written", "mov.u32 z, 1;\nadd.u32 x, z, 1;", "mov", "@odd mov",
+        [("error", "uninitialized z", "add.u32 x, z, 1", None)],
+    ),
+    Twins(
+        "a copy of a register", "mov.u32 z, 1;\nmov.u32 y, z;\nadd.u32 x, y, 1;", "mov.u32 z, 1;\n", "",
+        [("error", "uninitialized y", "add.u32 x, y, 1", None)],
+    ),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("twins", TWINS, ids=lambda twins: twins.name)
+def test_twins(twins: Twins) -> None:
+    right = checked(twins.right, twins.block)
+    assert [one for one in found(right) if one[0] != "info"] == []
+    assert right.verdict == "clean"
+    assert not right.failed(strict=True)
+    assert twins.right.count(twins.part) >= 1
+    fault = checked(twins.right.replace(twins.part, twins.fault, 1), twins.block)
+    assert found(fault) == twins.found
+
+
+def test_warps_at_two_barriers_of_the_cta() -> None:
+    """PTX allows it, and CUDA C does not."""
+    report = checked("@first bar.sync 0;\n@!first bar.sync 0;")
+    assert found(report) == [
+        ("warning", "barrier apart in CTA", "@!first bar.sync 0", "@first bar.sync 0")
+    ]
+    assert report.verdict == "findings"
+    assert not report.failed()
+    assert report.failed(strict=True)
+
+
+def test_mma_on_part_of_a_warp() -> None:
+    mma = "mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32 "
+    body = f"{mma}{{c0,c1,c2,c3}}, {{i,i,i,i}}, {{i,i}}, {{i,i,i,i}};".replace("c<4>", "")
+    report = checked(body, 48)
+    assert [one[:2] for one in found(report)] == [("error", "barrier")]
+    assert "needs all 32 threads of the warp" in report.findings[0].message
+    assert checked(body, 64).verdict == "clean"
+
+
+def test_a_guard_that_is_not_written() -> None:
+    report = checked("@never setp.eq.u32 low, i, 0;\n@low add.u32 x, x, 1;")
+    assert report.verdict == "clean"  # low was written before
+    report = checked(".reg .pred unknown;\n@unknown add.u32 x, x, 1;")
+    assert found(report) == [("error", "uninitialized unknown", "@unknown add.u32 x, x, 1", None)]
+    assert (report.findings[0].count, report.findings[0].unit) == (64, "threads")
+
+
+CALLS = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.func (.reg .u32 result) twice(.reg .u32 given)
+{{
+    .local .align 4 .b8 kept[4];
+    .reg .pred p;
+    setp.lt.u32 p, given, {limit};
+    @p st.local.u32 [kept], given;
+    ld.local.u32 result, [kept];
+    add.u32 result, result, given;
+    ret;
+}}
+.visible .entry k(.param .u64 data)
+{{
+    .reg .u32 i, a, b;
+    mov.u32 i, %tid.x;
+    call (a), twice, (i);
+    add.u32 i, a, 1000;
+    call (b), twice, (i);
+    ret;
+}}
+"""
+
+
+@pytest.mark.parametrize(("limit", "count"), [(9999, 0), (1000, 64), (0, 2 * 64)])
+def test_local_memory_is_new_in_each_call(limit: int, count: int) -> None:
+    kernel = device().load(CALLS.format(limit=limit)).kernel("k")
+    report = check(kernel, 1, 64, [device().zeros(1, "u32")])
+    assert sum(finding.count for finding in report.findings) == count
+    assert {finding.rule for finding in report.findings} <= {"result"}
+
+
+def test_what_a_flag_orders_is_said_not_to_be_followed() -> None:
+    report = checked(f"{STORE};\nmembar.cta;\n{LOAD};")
+    [finding] = report.findings
+    assert finding.severity == "error"
+    assert "what the membar.cta on line" in finding.hint
+
+
+def test_counts_are_bytes_of_accesses_in_all_ctas() -> None:
+    text = f"{HEAD}    {STORE};\n    {LOAD};\n    ret;\n}}\n"
+    data = device().zeros(256, "u32")
+    report = check(device().load(text).kernel("k"), 300, 64, [data])
+    assert [finding.count for finding in report.findings] == [300 * 64 * 4]
+    assert "tile+0x80 in shared memory" in report.findings[0].message
+
+
+def test_checks_are_chosen() -> None:
+    body = f"{LOAD};\nld.shared.u32 y, [at];\n{STORE};\n{LOAD};"
+    assert {finding.kind for finding in checked(body).findings} == {"race", "uninitialized"}
+    report = checked(body, checks=("race", "async"))
+    assert {finding.kind for finding in report.findings} == {"race"}
+    assert report.checks == ("race", "async")
+
+
+@pytest.mark.parametrize("checks", [CHECKS, ("race",)])
+def test_a_launch_that_stops_is_never_clean(checks: tuple[str, ...]) -> None:
+    report = checked("@odd trap;", checks=checks)
+    assert (report.verdict, report.findings) == ("incomplete", ())
+    assert "trap in thread (1, 0, 0)" in report.unchecked[0]
+    assert report.failed()
+    stopped = checked("ld.global.u32 x, [q+4096];", checks=checks)
+    assert stopped.verdict == ("findings" if "bounds" in checks else "incomplete")
+    assert stopped.unchecked
+
+
+def test_checking_changes_nothing() -> None:
+    body = f"{STORE};\n{BAR}{LOAD};\nadd.u32 x, x, lane;\n@odd st.global.u32 [q], x;"
+    text = HEAD + body + "\n    ret;\n}\n"
+    results = []
+    for watched in (False, True):
+        kernel = device().load(text).kernel("k")
+        data = device().upload(np.arange(256, dtype=np.uint32))
+        if watched:
+            assert check(kernel, 1, 64, [data]).verdict == "clean"
+        else:
+            kernel.launch(1, 64, [data])
+        results.append(data.numpy())
+    assert (results[0] == results[1]).all()
+
+
+def test_an_end_is_no_arrival_at_a_barrier_that_counts() -> None:
+    body = f"@first {STORE};\n@first exit;\n{{}};\n{LOAD};"
+    assert found(checked(body.format("bar.sync 1, 32"))) == [
+        ("error", "race RAW", LOAD, f"@first {STORE}")
+    ]
+    assert [one[:2] for one in found(checked(body.format("bar.sync 1")))] == [
+        ("warning", "barrier absent from CTA")
+    ]

@@ -1,0 +1,228 @@
+"""Whole programs: the project's own, those with a fault put in, and what Compute Sanitizer shows.
+
+The situations are those of the samples that come with Compute Sanitizer, written anew; the counts of
+hazards and how they are told apart are those its documentation gives for them ("Example Use of
+Racecheck", "Example Use of Synccheck").
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab import resources
+from ptxlab.cli.check import configure
+from ptxlab.cli.launching import bind_launch, read_launch
+from ptxlab.cli.parser import Parser
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
+from ptxlab.device.protocol import LaunchResult
+from ptxlab.gemm import Problem, run
+from ptxlab.isa.targets import TARGETS
+from ptxlab.observe.check import Checker, check
+from ptxlab.observe.check_report import CHECKS, CheckReport
+from ptxlab.syntax.header import read_header
+
+PROGRAMS = [
+    (name, words[words.index("--kernel") + 1])
+    for name in resources.names()
+    if not name.endswith(".cuh")
+    for words in read_header(resources.path(name).read_text(), name).runs
+]
+
+
+def run_line(path: str, kernel: str) -> CheckReport:
+    """Check what the header of a program says to run."""
+    parser = Parser()
+    configure(parser)
+    asked = read_launch(parser.parse_args([path, "--kernel", kernel]))
+    launch = bind_launch(asked, EmulatorDevice(TARGETS["sm_90a"]))
+    return check(launch.kernel, launch.grid, launch.block, launch.passed, launch.shared)
+
+
+@pytest.mark.parametrize(("name", "kernel"), PROGRAMS)
+def test_programs_are_clean(name: str, kernel: str) -> None:
+    report = run_line(name, kernel)
+    assert report.verdict == "clean", [finding.message for finding in report.findings]
+
+
+ORDERING = re.compile(r"__syncthreads\(\);|cp_async_wait<(.*)>\(\);")
+
+
+def faults(name: str) -> Iterator[tuple[str, int, str]]:
+    """Yield the barriers and waits of a program, and waits that leave one group more in flight."""
+    for match in ORDERING.finditer(resources.path(name).read_text()):
+        yield name, match.start(), ""
+        if match[1]:
+            yield name, match.start(), f"cp_async_wait<{match[1]} + 1>();"
+
+
+@pytest.mark.parametrize(
+    ("name", "at", "instead"), [*faults("kernels/tensor_core.cu"), *faults("kernels/tiled.cu")]
+)
+def test_every_barrier_and_wait_is_missed(name: str, at: int, instead: str, tmp_path: Path) -> None:
+    text = resources.path(name).read_text()
+    twin = tmp_path / Path(name).name
+    twin.write_text(text[:at] + ORDERING.sub(instead, text[at:], count=1))
+    report = run_line(str(twin), twin.stem)
+    assert report.verdict == "findings"
+    assert {finding.kind for finding in report.findings} <= {"race", "async"}
+    if instead:
+        assert "async" in {finding.kind for finding in report.findings}
+
+
+MOST = 10
+"""What a check may cost, in plain runs."""
+
+
+@pytest.mark.parametrize("algorithm", ["tensor_core", "naive"])
+def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    launch = EmulatorKernel.launch
+
+    def timed(self: EmulatorKernel, *args: Any, **options: Any) -> LaunchResult:
+        if self.watcher is not None:
+            return launch(self, *args, **options)
+        for checked in (False, True) * 2:
+            kernel = self.watch(Checker(CHECKS)) if checked else self
+            result = launch(kernel, *args, **options)
+            seconds[checked].append(result.seconds)
+        return result
+
+    monkeypatch.setattr(EmulatorKernel, "launch", timed)
+    dtype = "bf16" if algorithm == "tensor_core" else "f32"
+    run(EmulatorDevice(TARGETS["sm_90a"]), Problem(256, 256, 256, dtype, "f32", 0), algorithm)
+    assert min(seconds[True]) < MOST * min(seconds[False])
+
+
+# ---- Compute Sanitizer's samples ------------------------------------------------------------
+
+RACE_IN_BLOCK = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    __shared__ int values[128];
+    values[threadIdx.x] = in[threadIdx.x] + threadIdx.x;
+    if (threadIdx.x == 0) {
+        int total = 0;
+        for (int i = 0; i < 128; i++) total += values[i];
+        *out = total;
+    }
+}
+"""
+RACE_IN_WARP = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    __shared__ int values[64];
+    __shared__ int sums[2];
+    const int thread = threadIdx.x, warp = thread / 32;
+    values[thread] = in[thread] + thread;
+    if (thread % 32 == 0) {
+        sums[warp] = 0;
+#pragma unroll 1
+        for (int i = 0; i < 32; i++) sums[warp] += values[32 * warp + i];
+    }
+    __syncthreads();
+    if (thread == 0) *out = sums[0] + sums[1];
+}
+"""
+DIVERGENT = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    __shared__ int values[64];
+    const int thread = threadIdx.x;
+    values[thread] = 0;
+    __syncthreads();
+    for (int block = 0; block < 16; block++) {
+        const int at = 64 * block + thread;
+        if (at < 16 * 64 - 16) {
+            values[thread] += in[at];
+            __syncthreads();
+        }
+    }
+    if (thread == 0) {
+        *out = 0;
+        for (int i = 0; i < 48; i++) *out += values[i];
+    }
+}
+"""
+SYNCWARP = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    __shared__ int values[32];
+    const int thread = threadIdx.x;
+    const unsigned mask = __ballot_sync(0xffffffff, thread < 16);
+    if (thread <= 16) {
+        values[thread] = thread;
+        __syncwarp(mask);
+        if (thread == 0) {
+            *out = 0;
+            for (int i = 0; i < 16; i++) *out += values[i];
+        }
+    }
+}
+"""
+UNALIGNED = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    *(int*)((char*)out + 1) = 42;
+}
+"""
+OUT_OF_BOUNDS = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    *(int*)0x87654320 = 42;
+}
+"""
+UNINITIALIZED = """
+extern "C" __global__ void sum(const int* in, int* out) {
+    extern __shared__ int values[];
+    if (threadIdx.x == 0) *out = values[0];
+}
+"""
+
+SAMPLES = {
+    # source, threads, line of each finding, (kind, severities, count), what makes it right
+    "race in a block": (
+        RACE_IN_BLOCK, 128, 7, 4, ("race", {"error", "warning"}, 508),
+        ("    if (threadIdx.x == 0)", "    __syncthreads();\n    if (threadIdx.x == 0)"),
+    ),
+    "race in a warp": (
+        RACE_IN_WARP, 64, 10, 6, ("race", {"warning"}, 248),
+        ("    if (thread % 32 == 0)", "    __syncwarp();\n    if (thread % 32 == 0)"),
+    ),
+    "divergent threads": (
+        DIVERGENT, 64, 11, None, ("barrier", {"error"}, 16),
+        ("            __syncthreads();\n        }", "        }\n        __syncthreads();"),
+    ),
+    "illegal syncwarp": (
+        SYNCWARP, 32, 8, None, ("barrier", {"error"}, 1), ("thread <= 16", "thread < 16")
+    ),
+    "misaligned": (UNALIGNED, 1, 3, None, ("alignment", {"error"}, 1), ("+ 1", "+ 0")),
+    "out of bounds": (
+        OUT_OF_BOUNDS, 1, 3, None, ("bounds", {"error"}, 1), ("(int*)0x87654320", "out")
+    ),
+    "uninitialized": (
+        UNINITIALIZED, 32, 4, None, ("uninitialized", {"error"}, 4),
+        ("    if (", "    if (threadIdx.x == 0) values[0] = 1;\n    if ("),
+    ),
+}  # fmt: skip
+
+
+def checked(source: str, path: Path, threads: int) -> CheckReport:
+    path.write_text(source)
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    module = device.load(path, options=["--generate-line-info"])
+    given: Sequence[Any] = [device.upload(np.arange(1024, dtype=np.int32)), device.zeros(2, "s32")]
+    return check(module.kernel("sum"), 1, threads, given, shared=256)
+
+
+@pytest.mark.parametrize("name", SAMPLES)
+def test_samples_are_told_apart(name: str, tmp_path: Path) -> None:
+    source, threads, line, other, (kind, severities, count), (part, right) = SAMPLES[name]
+    report = checked(source, tmp_path / "wrong.cu", threads)
+    assert {finding.kind for finding in report.findings} == {kind}
+    assert {finding.severity for finding in report.findings} == severities
+    assert sum(finding.count for finding in report.findings) == count
+    for finding in report.findings:
+        assert finding.source == (str(tmp_path / "wrong.cu"), line)
+        assert finding.other_source == (None if other is None else (finding.source[0], other))
+    assert source.count(part) == 1
+    assert checked(source.replace(part, right), tmp_path / "right.cu", threads).verdict == "clean"

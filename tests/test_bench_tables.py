@@ -1,0 +1,85 @@
+"""The table that is made from what GPUs gave: what is on record is there, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import importlib.util
+import sys
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+
+from ptxlab.errors import PtxlabError
+
+ROOT = Path(__file__).parents[1]
+
+RUN: dict[str, Any] = {
+    "machine": {
+        "gpu": "Test GPU", "driver": "1.2", "cuda": "13.0", "cublas": None, "date": "2026-01-02",
+    },
+    "results": [
+        {
+            "algorithm": "tiled", "m": 64, "n": 64, "k": 64, "dtype": "f32", "acc": "f32",
+            "layout": "nn", "epilogue": "none", "passed": True, "burst": {"tflops": 5.1234},
+            "tflops": 4.5, "ratio": 0.987, "limit_tflops": 9.0,
+        },
+        {
+            "algorithm": "naive", "m": 64, "n": 32, "k": 16, "dtype": "f32", "acc": "f32",
+            "layout": "tn", "epilogue": "none", "passed": True, "burst": {"tflops": 1.0},
+            "tflops": 1.0, "ratio": None, "limit_tflops": None,
+        },
+    ],
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def tables() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("tables", ROOT / "scripts" / "bench_tables.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules["tables"] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_what_is_on_record(tables: ModuleType) -> None:
+    page = tables.PAGE.read_text(encoding="utf-8")
+    assert tables.with_tables(page, tables.runs(tables.FOLDER)) == page
+
+
+def test_a_table_of_results(tables: ModuleType) -> None:
+    page = "before\n" + "".join(tables.MARKS) + "after\n"
+    made = tables.with_tables(page, [RUN])
+    assert made.splitlines() == [
+        "before",
+        "<!-- gpu, from benchmarks/ -->",
+        "| Test GPU, driver 1.2, CUDA 13.0, cuBLAS absent, 2026-01-02 | TFLOP/s in a burst "
+        "| sustained | of cuBLAS | of the limit |",
+        "|---|---|---|---|---|",
+        "| tiled f32 -> f32, 64^3 | 5.123 | 4.5 | 98.7 % | 50.0 % |",
+        "| naive f32 -> f32, 64 x 32 x 16 tn | 1 | 1 |  |  |",
+        "<!-- /gpu -->",
+        "after",
+    ]
+    assert tables.with_tables(made, [RUN]) == made
+    assert tables.with_tables(made, []) == page
+
+
+def test_the_last_run_counts_and_what_is_wrong_has_no_row(tables: ModuleType) -> None:
+    page = "".join(tables.MARKS)
+    later = copy.deepcopy(RUN)
+    later["results"][0]["tflops"] = 8.1
+    later["results"][1]["passed"] = False
+    made = tables.with_tables(page, [RUN, later])
+    assert "| 8.1 |" in made
+    assert "90.0 %" in made
+    assert "naive" not in made
+
+
+def test_results_need_a_place(tables: ModuleType) -> None:
+    assert tables.with_tables("text", []) == "text"
+    with pytest.raises(PtxlabError, match="no place for results"):
+        tables.with_tables("text", [RUN])
