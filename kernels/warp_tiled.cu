@@ -33,8 +33,7 @@
 //              alpha  factor of A * B
 //              beta   factor of what D was
 //              bias   pointer to n f32, read only with BIAS
-// Macros:      BM, BN  tile of a CTA, default 128 x 256, where D is small rather 64 x 64; gemm.cuh
-//                      has those that all kernels share
+// Macros:      BM, BN  tile of a CTA, default 128 x 256; gemm.cuh has those that all kernels share
 //              BK      step along k, default 8; even
 //              WM, WN  tile of a warp, default 64 x 64; multiples of 16 and 32
 //              STAGES  tiles in the ring, default 3; at least 2

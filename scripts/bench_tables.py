@@ -1,7 +1,7 @@
-"""Write the table of README.md that is made from what GPUs gave: ``scripts/bench tables``.
+"""Write the tables of docs/ladder.md that are made from what GPUs gave: ``scripts/bench tables``.
 
 The results are those of ``ptxlab bench --record`` in benchmarks/. Of what was measured twice, the last
-counts; what was wrong, or never measured, has no row.
+counts; what was wrong, or never measured, has no row, and where nothing was the page says so.
 """
 
 from __future__ import annotations
@@ -16,15 +16,16 @@ from ptxlab.gemm import records
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
-PAGE = ROOT / "README.md"
+PAGE = ROOT / "docs" / "ladder.md"
 MARKS = ("<!-- gpu, from benchmarks/ -->\n", "<!-- /gpu -->\n")
+NOTHING = "Nothing has been measured yet: no result of a GPU is on record.\n"
 
 Run = Mapping[str, Any]
 Key = tuple[Any, ...]
 
 
 def main() -> int:
-    """Write the table."""
+    """Write the tables."""
     try:
         page = with_tables(PAGE.read_text(encoding="utf-8"), runs(FOLDER))
     except PtxlabError as error:
@@ -46,15 +47,13 @@ def runs(folder: Path) -> list[Run]:
 
 
 def with_tables(page: str, several: Iterable[Run]) -> str:
-    """Return ``page`` with the tables between its marks; without marks and results, it stays."""
+    """Return ``page`` with the tables between its marks. Raises PtxlabError where it has none."""
     tables = "\n".join(table(gpu, of_it) for gpu, of_it in by_gpu(several).items())
-    before, mark, rest = page.partition(MARKS[0])
-    if not mark:
-        if tables:
-            raise PtxlabError(f"{PAGE.name} has no place for results: {MARKS[0]}{MARKS[1]}".strip())
-        return page
-    after = rest.partition(MARKS[1])[2]
-    return f"{before}{MARKS[0]}{tables}{MARKS[1]}{after}"
+    before, began, rest = page.partition(MARKS[0])
+    _, ended, after = rest.partition(MARKS[1])
+    if not (began and ended):
+        raise PtxlabError(f"{PAGE.name} has no place for results: {''.join(MARKS)}".strip())
+    return f"{before}{began}{tables or NOTHING}{ended}{after}"
 
 
 def by_gpu(several: Iterable[Run]) -> dict[str, dict[Key, tuple[Run, Run]]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
 
@@ -19,3 +20,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Tests read what is printed, and on a GPU a child of their process would print it.
     os.environ["PTXLAB_CHILD"] = ""
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_tiles_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Have kernels cut as usual, whatever ``ptxlab bench --tiles`` has kept on this machine."""
+    file = tmp_path_factory.getbasetemp() / "tiles.json"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("ptxlab.gemm.tile_file.path", lambda: file)
+        yield

@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import add_common, emit, open_device, write_whole
+from ptxlab.cli.gemm_options import add_product, positive
 from ptxlab.cli.launch_options import seconds
 from ptxlab.errors import PtxlabError
 
@@ -68,19 +69,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="f32|tf32|bf16|f16[,...]",
         help="A and B (default: what each algorithm takes first)",
     )
-    parser.add_argument("--acc", choices=("f32", "f16"), help="the sums and D (default alike)")
-    parser.add_argument(
-        "--layout",
-        choices=("nn", "nt", "tn", "tt"),
-        default="nn",
-        help="A and B, each stored as it is (n) or transposed (t) (default nn)",
-    )
-    parser.add_argument(
-        "--epilogue",
-        choices=("none", "bias", "relu", "bias+relu"),
-        default="none",
-        help="what is done to a sum (default none)",
-    )
+    add_product(parser)
     how = parser.add_argument_group("how it is timed")
     how.add_argument("--rounds", type=positive, default=3, metavar="N", help="(default 3)")
     how.add_argument(
@@ -115,13 +104,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def words(text: str) -> tuple[str, ...]:
     """Read words by commas."""
     return tuple(text.split(","))
-
-
-def positive(text: str) -> int:
-    """Read a number of at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:

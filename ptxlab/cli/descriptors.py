@@ -45,14 +45,17 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
 
 
 def number(text: str) -> int:
-    """Read an integer of 0 or more, decimal or hexadecimal."""
+    """Read an option's integer of 0 or more, decimal or hexadecimal."""
     try:
-        found = int(text, 0)
-    except ValueError:
-        found = -1
-    if found < 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer such as 1024 or 0x400")
-    return found
+        return _integer(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
+
+
+def _integer(text: str) -> int:
+    if not re.fullmatch(r"\d+|0[xX][0-9a-fA-F]+", text):
+        raise ValueError(f"{text!r} is not an integer such as 1024 or 0x400")
+    return int(text, 16 if text.lower().startswith("0x") else 10)
 
 
 def describe(args: argparse.Namespace) -> Descriptor:
@@ -125,7 +128,7 @@ def _read(args: argparse.Namespace, record: BitRecord) -> Descriptor:
             f"--{idle[0]} says nothing about a descriptor that is given",
             hint="a number 0x... is read back as it is",
         )
-    word = number(args.layout)
+    word = _integer(args.layout)
     record.decode(word)
     return Descriptor(record, word)
 
@@ -139,7 +142,7 @@ def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, Value]:
                 f"--field {text!r} is not NAME=VALUE", hint="for example --field 'sparse=yes'"
             )
         coded = record.field(name).codes is not None
-        found[name] = value if coded else number(value)
+        found[name] = value if coded else _integer(value)
     return found
 
 

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import add_common, device_name, emit, target_name
 from ptxlab.cli.launch_options import ARGUMENTS, add_launch
+from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.device.protocol import Device
+    from ptxlab.device.protocol import Device, Kernel
 
 NAME = "diff"
 SUMMARY = "run the same launch on two devices or targets and show where they part"
@@ -39,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
             help=f"one of the two (default {default})",
         )
     add_common(parser)
-    parser.set_defaults(device_options=("a", "b"))
+    parser.set_defaults(device=None, device_options=("a", "b"))
 
 
 def side(text: str) -> str:
@@ -61,21 +63,26 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.diff import Work, diff
     from ptxlab.view import diff as view
 
+    if args.device is not None:
+        raise PtxlabError(
+            "diff takes two devices, and --device is one",
+            hint="say --a emulator:sm_80 --b cuda; --arch is the target of an emulator without one",
+        )
     asked = launching.read_launch(args)
     with ExitStack() as stack:
         a, b = (
-            stack.enter_context(closing(open_side(spec, asked.timeout)))
+            stack.enter_context(closing(open_side(spec, args.arch, asked.timeout)))
             for spec in (args.a, args.b)
         )
+        # What CUDA C becomes for the older one runs on both.
         older = min((a.target, b.target), key=lambda target: target.capability)
         module = load_ptx(Path(asked.file), older, asked.options)
-        # What CUDA C became for the older one runs on both; PTX is loaded under its own name.
-        source = module.source.text if asked.file.endswith(".cu") else Path(asked.file)
-        loaded = {device: device.load(source) for device in (a, b)}
+        loaded = {device: device.load(module) for device in (a, b)}
         first = launching.bind_launch(asked, a, loaded[a])
 
-        def fresh(device: Device) -> tuple[Any, ...]:
-            return launching.bind_launch(asked, device, loaded[device]).passed
+        def bound(device: Device) -> tuple[Kernel, Sequence[Any]]:
+            launch = launching.bind_launch(asked, device, loaded[device])
+            return launch.kernel, launch.passed
 
         work = Work(
             module=module,
@@ -84,7 +91,8 @@ def execute(args: argparse.Namespace) -> int:
             block=first.block,
             shared=first.shared,
             names=tuple(first.values),
-            fresh=fresh,
+            bound=bound,
+            cluster=first.cluster,
         )
         report = diff(work, a, b)
         shown = view.Shown(args.file, (label(a), label(b)), work, report)
@@ -92,17 +100,16 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if report.same else 1
 
 
-def open_side(spec: str, timeout: float) -> Device:
-    """Open the device of ``--a`` or ``--b``."""
+def open_side(spec: str, arch: str | None, timeout: float) -> Device:
+    """Open the device of ``--a`` or ``--b``; ``arch`` is what an emulator is that names no target."""
     from ptxlab.cli.common import print_to_stderr
     from ptxlab.cli.progress import Progress
     from ptxlab.device.opening import open_device
 
-    kind, _, arch = spec.partition(":")
-    emulated = kind == "emulator" and arch
+    emulated = spec.startswith("emulator")
     return open_device(
-        kind if emulated else spec,
-        arch=arch if emulated else None,
+        "emulator" if emulated else spec,
+        arch=spec.partition(":")[2] or arch if emulated else None,
         progress=Progress(timeout),
         console=print_to_stderr,
     )

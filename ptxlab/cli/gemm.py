@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.cli import gemm_explain
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.gemm_options import add_product
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -70,19 +71,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         choices=("f32", "tf32", "bf16", "f16"),
         help="A and B; tf32 is f32 in memory (default: what the algorithm takes first, or all)",
     )
-    parser.add_argument("--acc", choices=("f32", "f16"), help="the sums and D (default alike)")
-    parser.add_argument(
-        "--layout",
-        choices=("nn", "nt", "tn", "tt"),
-        default="nn",
-        help="A and B, each stored as it is (n) or transposed (t), row-major (default nn)",
-    )
-    parser.add_argument(
-        "--epilogue",
-        choices=("none", "bias", "relu", "bias+relu"),
-        default="none",
-        help="what is done to a sum: a bias of its column added, negative made zero (default none)",
-    )
+    add_product(parser)
     parser.add_argument(
         "--alpha", type=float, default=1.0, metavar="X", help="factor of A * B (default 1)"
     )
@@ -115,7 +104,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def count(text: str) -> int:
     """Read a size."""
-    if not text.isdecimal():
+    if not (text.isascii() and text.isdecimal()):
         raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
     return int(text)
 
@@ -125,7 +114,7 @@ def tile(text: str) -> dict[str, int]:
     sizes = {}
     for part in text.split(","):
         name, _, size = part.partition("=")
-        if not (name.isidentifier() and size.isdecimal()):
+        if not (name.isidentifier() and size.isascii() and size.isdecimal()):
             raise argparse.ArgumentTypeError(f"{part!r} is not like BM=64")
         sizes[name.upper()] = int(size)
     return sizes

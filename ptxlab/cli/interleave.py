@@ -6,6 +6,7 @@ import argparse
 from contextlib import closing
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.gemm_options import positive
 from ptxlab.errors import DeviceUnavailable
 
 NAME = "interleave"
@@ -49,13 +50,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def sizes(text: str) -> tuple[int, ...]:
     """Read sizes by commas."""
     return tuple(positive(part) for part in text.split(","))
-
-
-def positive(text: str) -> int:
-    """Read a number of at least 1."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:

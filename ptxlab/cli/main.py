@@ -7,6 +7,7 @@ comparison failed. All other statuses come from the error that was raised.
 
 from __future__ import annotations
 
+import errno
 import importlib
 import os
 import sys
@@ -56,6 +57,7 @@ exit status:
 def main(argv: Sequence[str] | None = None) -> int:
     """Run ``ptxlab ARGV`` and return its exit status; no exception leaves here."""
     arguments = list(sys.argv[1:] if argv is None else argv)
+    open_streams()
     try:
         try:
             status = dispatch(arguments)
@@ -67,6 +69,13 @@ def main(argv: Sequence[str] | None = None) -> int:
             raise
         return report(error)
     return status
+
+
+def open_streams() -> None:
+    """Give what is written to stdout or stderr somewhere to go where the caller closed them."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (open until the end)
 
 
 def dispatch(arguments: list[str]) -> int:
@@ -119,9 +128,12 @@ def report(error: BaseException) -> int:
             say("ptxlab: interrupted")
             return INTERRUPTED
         case BrokenPipeError():
-            # The reader left. Give the interpreter's last flush somewhere harmless to go.
-            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+            forget_stdout()  # the reader left
             return BROKEN_PIPE
+        case OSError(errno=errno.ENOSPC | errno.EIO | errno.EBADF):
+            forget_stdout()
+            say(f"ptxlab: cannot write the result: {error.strerror}")
+            return PtxlabError.exit_status
         case MemoryError():
             say("ptxlab: not enough memory on this machine\nhint: try a smaller problem")
             return 3
@@ -130,6 +142,11 @@ def report(error: BaseException) -> int:
         "run again with PTXLAB_DEBUG=1 for the traceback"
     )
     return BUG
+
+
+def forget_stdout() -> None:
+    """Give the interpreter's last flush somewhere harmless to go."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def as_ptxlab_error(error: BaseException) -> BaseException:

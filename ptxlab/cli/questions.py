@@ -159,7 +159,7 @@ def _moves(text: str, instruction: MatrixInstruction) -> Answer:
     from ptxlab.fragments.moves import moves
     from ptxlab.isa import MatrixInstruction
     from ptxlab.isa.entry import matching
-    from ptxlab.view import questions as view
+    from ptxlab.view import moves as view
 
     following = instruction
     if text != _SAME:
@@ -176,4 +176,4 @@ def _moves(text: str, instruction: MatrixInstruction) -> Answer:
             hint="take its form with A in registers: add .rs to its name",
         )
     found = moves(instruction, following)
-    return lambda: view.moves_text(found), view.moves_json(found)
+    return lambda: view.text(found), view.as_json(found)

@@ -76,8 +76,9 @@ def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     assembly = Assembly(*load_assembled(Path(file), TARGETS[arch], options))
     names = [entry.name for entry in assembly.module.entries]
     kernels = {name: kernel(args, assembly, name, runs) for name in names}
-    chosen = kernels if args.kernel is None else {args.kernel: pick(kernels, args.kernel, file)}
-    return Program(file, assembly, tuple(chosen.values()))
+    if args.kernel is not None or not kernels:
+        kernels = {str(args.kernel): pick(kernels, args.kernel, file)}
+    return Program(file, assembly, tuple(kernels.values()))
 
 
 def default_target(path: Path) -> str:

@@ -168,14 +168,12 @@ class BaseKernel(ABC):
         grid3, block3, parameters, shared, cluster3 = self.bound(grid, block, args, shared, cluster)
         if dump is None:
             return self._run(grid3, block3, parameters, shared, cluster3)
-        if cluster3 is not None:
-            raise Unsupported("registers are not dumped in a launch with --cluster")
         if self.function is None:
             raise Unsupported(
                 f"kernel {self.name} is machine code, whose registers cannot be dumped",
                 hint="load its .ptx or .cu",
             )
-        return self._dumped(dump, self.function, grid3, block3, args, shared)
+        return self._dumped(dump, self.function, grid3, block3, args, shared, cluster3)
 
     def bound(
         self, grid: Dim, block: Dim, args: Sequence[Any], shared: int, cluster: Dim | None
@@ -230,6 +228,7 @@ class BaseKernel(ABC):
         block: Dim3,
         args: Sequence[Any],
         shared: int,
+        cluster: Dim3 | None,
     ) -> LaunchResult: ...
 
 

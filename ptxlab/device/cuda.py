@@ -22,8 +22,8 @@ from ptxlab.device.cuda_driver import Driver, DriverError, gpu_count
 from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaKernel, CudaModule, KernelArguments
 from ptxlab.device.faults import STICKY, explain
-from ptxlab.device.loading import is_text, load_assembled, locate
-from ptxlab.device.protocol import LaunchResult
+from ptxlab.device.loading import is_cubin, load_assembled, locate
+from ptxlab.device.protocol import LaunchResult, Source
 from ptxlab.device.shapes import Dim3, declared
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.isa.targets import TARGETS, Target
@@ -137,14 +137,14 @@ class CudaDevice(BaseDevice):
         """The GPU's name: ``NVIDIA H200``."""
         return self._name
 
-    def load(self, source: str | os.PathLike[str], *, options: Sequence[str] = ()) -> CudaModule:
-        """Load a ``.ptx``, ``.cu`` or ``.cubin`` file, or PTX text.
+    def load(self, source: Source, *, options: Sequence[str] = ()) -> CudaModule:
+        """Load a ``.ptx``, ``.cu`` or ``.cubin`` file, or PTX.
 
         See ``ptxlab.device.protocol.Device``. The parameters of a cubin's kernels have no types:
         ``#0`` of 4 bytes takes an integer or a float.
         """
         self.require_open()
-        if not is_text(source) and os.fspath(source).endswith(".cubin"):
+        if is_cubin(source):
             if options:
                 raise PtxlabError("options are for compiling CUDA C; a .cubin is compiled already")
             return CudaModule(self, os.fspath(source), locate(source).read_bytes(), None)

@@ -79,10 +79,11 @@ class CudaKernel(BaseKernel):
         block: Dim3,
         args: Sequence[Any],
         shared: int,
+        cluster: Dim3 | None,
     ) -> LaunchResult:
         assert self.module.tree is not None
         return launch_rewritten(
-            self.device, self.module.tree, function, dump, grid, block, args, shared
+            self.device, self.module.tree, function, dump, grid, block, args, shared, cluster
         )
 
 

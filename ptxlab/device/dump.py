@@ -17,7 +17,7 @@ from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
 from ptxlab.device.shapes import Dim3
 from ptxlab.emulator import Site, Watcher
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.syntax import locate, to_text
+from ptxlab.syntax import locate
 from ptxlab.syntax.places import Place, find_places
 from ptxlab.syntax.rewrite import Probe, dump_nth
 from ptxlab.syntax.tree import Function, Module
@@ -94,6 +94,7 @@ def launch_rewritten(
     block: Dim3,
     args: Sequence[Any],
     shared: int,
+    cluster: Dim3 | None = None,
 ) -> LaunchResult:
     """Launch ``kernel`` of ``module`` rewritten to store what ``dump`` asks for.
 
@@ -108,10 +109,10 @@ def launch_rewritten(
                 hint="--device emulator can",
             )
     probes = [Probe(p.instruction.position, p.registers, not dump.before) for p in places]
-    text = to_text(dump_nth(module, kernel.name, probes, dump.nth))
+    rewritten = dump_nth(module, kernel.name, probes, dump.nth)
     threads = prod(grid) * prod(block)
     with device.zeros((threads, 1 + len(places[0].registers)), "u64") as buffer:
-        changed = device.load(text).kernel(kernel.name)
-        result = changed.launch(grid, block, [*args, buffer], shared)
+        changed = device.load(rewritten).kernel(kernel.name)
+        result = changed.launch(grid, block, [*args, buffer], shared, cluster=cluster)
         words = buffer.numpy()
     return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0]))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from math import prod
@@ -14,11 +13,11 @@ import numpy.typing as npt
 
 from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
 from ptxlab.device.dump import Recorder, places_of
-from ptxlab.device.loading import is_text, load_ptx
-from ptxlab.device.protocol import Dump, Dumped, LaunchResult
+from ptxlab.device.loading import load_ptx
+from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Source
 from ptxlab.device.shapes import Dim3, declared
 from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import parameters
 from ptxlab.syntax.tree import Function, Module
@@ -82,10 +81,11 @@ class EmulatorKernel(BaseKernel):
         block: Dim3,
         args: Sequence[Any],
         shared: int,
+        cluster: Dim3 | None,
     ) -> LaunchResult:
         places = places_of(self.program.module, function, dump)
         recorder = Recorder(dump, places, prod(grid) * prod(block))
-        result = self.watch(recorder).launch(grid, block, args, shared)
+        result = self.watch(recorder).launch(grid, block, args, shared, cluster=cluster)
         return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
 
 
@@ -132,16 +132,9 @@ class EmulatorDevice(BaseDevice):
         """What messages call this device."""
         return f"ptxlab emulator, {self.target.name}"
 
-    def load(
-        self, source: str | os.PathLike[str], *, options: Sequence[str] = ()
-    ) -> EmulatorModule:
-        """Load a ``.ptx`` or ``.cu`` file, or PTX text; see ``ptxlab.device.protocol.Device``."""
+    def load(self, source: Source, *, options: Sequence[str] = ()) -> EmulatorModule:
+        """Load a ``.ptx`` or ``.cu`` file, or PTX; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
-        if not is_text(source) and os.fspath(source).endswith(".cubin"):
-            raise PtxlabError(
-                f"{os.fspath(source)} is machine code; the emulator runs PTX",
-                hint="load its .ptx or .cu, or run it on a GPU with --device cuda",
-            )
         tree = load_ptx(source, self.target, options)
         return EmulatorModule(self, prepare(tree, self.target), tree)
 

@@ -5,11 +5,13 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, TypeGuard, TypeVar
 
 from ptxlab import resources
-from ptxlab.errors import Location, PtxlabError, Unsupported
+from ptxlab.device.protocol import Source
+from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
+from ptxlab.syntax import to_text
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Module
 from ptxlab.toolchain import Cubin, assemble_cuda, compile_cuda, link_ptx
@@ -18,17 +20,25 @@ _SUFFIXES = (".ptx", ".cu", ".cubin")
 _T = TypeVar("_T")
 
 
-def load_ptx(source: str | os.PathLike[str], target: Target, options: Sequence[str] = ()) -> Module:
+def load_ptx(source: Source, target: Target, options: Sequence[str] = ()) -> Module:
     """Parse the PTX of ``source`` for a device of ``target``; CUDA C is compiled for it first.
 
-    ``source`` is a path or, as a string that contains ``.version``, PTX text. A path that does not
-    exist is looked up among the programs that come with ptxlab (``ptx/x.ptx``, ``kernels/x.cu``).
-    Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError, and Unsupported
-    when the ``.target`` of the PTX cannot run on ``target``.
+    ``source`` is a path, PTX text (a string that contains ``.version``) or PTX already parsed. A path
+    that does not exist is looked up among the programs that come with ptxlab (``ptx/x.ptx``,
+    ``kernels/x.cu``). Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError,
+    and Unsupported for machine code and when the ``.target`` of the PTX cannot run on ``target``.
     """
+    if isinstance(source, Module):
+        _refuse_other_targets(source, target)
+        return source
     if is_cuda(source):
         return _parsed(compile_cuda(**_compilation(source, target, options)), source, target)
     name = "<ptx>" if is_text(source) else os.fspath(source)
+    if is_cubin(source):
+        raise Unsupported(
+            f"{name} is machine code, and this takes PTX or CUDA C",
+            hint="give the .ptx or .cu it was made from; ptxlab run --device cuda launches a .cubin",
+        )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
     module = parse(os.fspath(source) if is_text(source) else _read(locate(source), name), name)
@@ -37,14 +47,16 @@ def load_ptx(source: str | os.PathLike[str], target: Target, options: Sequence[s
 
 
 def load_assembled(
-    source: str | os.PathLike[str], target: Target, options: Sequence[str] = ()
+    source: Source, target: Target, options: Sequence[str] = ()
 ) -> tuple[Module, Cubin]:
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
     if is_cuda(source):
         ptx, cubin = assemble_cuda(**_compilation(source, target, options))
         return _parsed(ptx, source, target), cubin
     module = load_ptx(source, target, options)
-    return module, link_ptx(module.source.text, arch=target.name, path=module.source.path)
+    # A tree that was rewritten is no longer what its text says.
+    text = to_text(source) if isinstance(source, Module) else module.source.text
+    return module, link_ptx(text, arch=target.name, path=module.source.path)
 
 
 def _parsed(ptx: str, source: str | os.PathLike[str], target: Target) -> Module:
@@ -68,12 +80,22 @@ def _compilation(
     }
 
 
-def is_cuda(source: str | os.PathLike[str]) -> bool:
+def is_cuda(source: Source) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a .cu file."""
-    return not is_text(source) and Path(source).suffix == ".cu"
+    return _suffix(source) == ".cu"
 
 
-def is_text(source: str | os.PathLike[str]) -> bool:
+def is_cubin(source: Source) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether ``source`` is the path of a .cubin file."""
+    return _suffix(source) == ".cubin"
+
+
+def _suffix(source: Source) -> str:
+    """Return how the path that ``source`` is ends, "" for PTX."""
+    return "" if isinstance(source, Module) or is_text(source) else Path(source).suffix
+
+
+def is_text(source: Source) -> TypeGuard[str]:
     """Say whether ``source`` is PTX text and not a path."""
     return isinstance(source, str) and (".version" in source or "\n" in source)
 
@@ -96,7 +118,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
 def _beside(path: Path) -> list[str]:
     """List the programs in the folder that ``path`` should be in."""
     try:
-        return [str(file) for file in path.parent.iterdir() if file.suffix in _SUFFIXES]
+        files = [file for file in path.parent.iterdir() if file.is_file()]
+        return [str(file) for file in files if file.suffix in _SUFFIXES]
     except OSError:
         return []
 
@@ -121,7 +144,7 @@ def _read(file: Path, name: str) -> str:
     try:
         return file.read_text(encoding="utf-8")
     except UnicodeDecodeError:
-        raise PtxlabError(f"{name} is not text") from None
+        raise PtxSyntaxError(f"{name} is not text") from None
     except OSError as error:
         raise PtxlabError(f"cannot read {name}: {error.strerror}") from None
 

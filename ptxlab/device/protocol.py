@@ -19,8 +19,11 @@ from ptxlab.emulator import Watcher
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import Parameter
 from ptxlab.syntax.places import Place
+from ptxlab.syntax.tree import Module as Tree
 
 Dim = int | Sequence[int]
+Source = str | PathLike[str] | Tree
+"""A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,8 +220,8 @@ class Device(Closing, Protocol):
         """Why ``auto`` chose it and not a GPU, "" where it did not."""
         ...
 
-    def load(self, source: str | PathLike[str], *, options: Sequence[str] = ()) -> Module:
-        """Load a ``.ptx`` or ``.cu`` file, or PTX text; ``options`` go to NVRTC (``-DBM=64``)."""
+    def load(self, source: Source, *, options: Sequence[str] = ()) -> Module:
+        """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``)."""
         ...
 
     def upload(self, array: npt.ArrayLike) -> Buffer:

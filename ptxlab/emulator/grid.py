@@ -15,7 +15,7 @@ from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
 from ptxlab.emulator.program import Program
 from ptxlab.emulator.watch import Watcher
 from ptxlab.emulator.wave import WARP, Wave
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import LaunchError, PtxlabError
 
 WAVE_THREADS = 16384
 """Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
@@ -94,9 +94,21 @@ def launch(
         for first in range(0, total, size):
             ctas = min(size, total - first)
             instructions += run(first, ctas)
-            if progress is not None:
-                progress(first + ctas, total)
+            _tell(progress, first + ctas, total)
     return {"threads": total * prod(block), "thread_instructions": instructions}
+
+
+def _tell(progress: Progress | None, done: int, total: int) -> None:
+    """Tell ``progress``. Raise LaunchError when it says that the launch has lasted for too long."""
+    if progress is None:
+        return
+    try:
+        progress(done, total)
+    except TimeoutError as error:
+        raise LaunchError(
+            f"stopped, {error}: {done} of {total} CTAs have run",
+            hint="--timeout gives a long run more time",
+        ) from None
 
 
 def _heartbeat(progress: Progress | None, done: int, total: int) -> Callable[[], None]:

@@ -10,6 +10,7 @@ from bisect import bisect_right
 from collections.abc import Hashable
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -82,14 +83,15 @@ def pitched(nbytes: int) -> int:
 class GlobalMemory:
     """The allocations of one emulated device.
 
-    ``images`` are the variables of the modules in it, ``heap`` the sizes of what device code allocated.
+    ``images`` are the variables of the programs in it, none of which it keeps alive; ``heap`` the
+    sizes of what device code allocated.
     """
 
     def __init__(self) -> None:
         self._next = FIRST_ADDRESS
         self._allocations: list[Allocation] = []
         self._addresses: list[int] = []
-        self.images: dict[Hashable, dict[str, int]] = {}
+        self.images: WeakKeyDictionary[Hashable, dict[str, int]] = WeakKeyDictionary()
         self.heap: dict[int, int] = {}
 
     def allocate(self, nbytes: int, name: str = "allocation", *, writable: bool = True) -> int:

@@ -127,7 +127,7 @@ class Function:
     parameter_bytes: int
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Program:
     """All functions of a module, and its global and constant variables, for one target.
 

@@ -63,7 +63,7 @@ class Rung:
             able = [a.name for a in ALGORITHMS.values() if (dtype, acc) in a.types]
             raise PtxlabError(
                 f"algorithm {self.name} does not compute {dtype} -> {acc}; it takes {known}",
-                hint=f"{' and '.join(able)} can" if able else None,
+                hint=f"{', '.join(able)} can" if able else None,
             )
         for what, given, known_ones in (
             ("layout", layout, self.layouts),

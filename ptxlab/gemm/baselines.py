@@ -43,21 +43,22 @@ class HostBaseline(Rung):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GpuBaseline(Rung):
-    """A library's product on a GPU.
+    """The product of a ``library`` on a GPU.
 
     ``ready`` yields what puts the product of matrices that are there on the GPU's stream, for as long
     as its ``with`` lasts; a first product, which loads the library's kernel, is made before.
     """
 
+    library: str
     ready: Callable[[CudaDevice, Problem, Operands], AbstractContextManager[Work]]
 
     def compute(self, device: Device, problem: Problem, operands: Operands) -> LaunchResult:
         """Make D once, and time it. Raises DeviceUnavailable without a GPU or the library."""
-        gpu = gpu_of(device, self.name)
+        gpu = gpu_of(device, self.library)
         if problem.m == 0 or problem.n == 0:
             return LaunchResult(0.0)
         with self.ready(gpu, problem, operands) as work:
-            return gpu.timed(f"run {self.name}", work)
+            return gpu.timed(f"run {self.library}", work)
 
 
 def three_loops(a: Array, b: Array) -> Array:
@@ -97,6 +98,7 @@ BASELINES: dict[str, HostBaseline | GpuBaseline] = {
             types=LIBRARY,
             method="any",
             epilogues=("none",),
+            library="cuBLAS",
             ready=cublas,
             reference=Figure("H100, f32", "50 to 54 TFLOP/s; H200, bf16, 8192: 750 to 790 TFLOP/s"),
         ),
@@ -105,6 +107,7 @@ BASELINES: dict[str, HostBaseline | GpuBaseline] = {
             idea="the fastest algorithm of those that cublasLt proposes",
             types=LIBRARY,
             method="any",
+            library="cublasLt",
             ready=cublaslt,
         ),
     )

@@ -23,7 +23,8 @@ class Figure:
     of_peak: float | None = None
 
     def __str__(self) -> str:
-        return f"{self.source}: {self.found}"
+        of_peak = "" if self.of_peak is None else f", {100 * self.of_peak:.1f} % of its peak"
+        return f"{self.source}: {self.found}{of_peak}"
 
 
 def recipe(gflops: int) -> Figure:

@@ -182,9 +182,7 @@ def _why_not(counted: KernelFacts) -> str:
     if not counted.verdict.passed:
         return WRONG
     if used.spill_stores or used.spill_loads:
-        return (
-            f"{used.registers} registers are not enough: {used.spill_stores} bytes a thread spill"
-        )
+        return f"registers are not enough: {used.spill_stores} bytes a thread spill"
     if not held.ctas:
         needed = f"{counted.threads} threads of {used.registers} registers"
         return f"an SM has no room for a CTA of {needed}, for want of {', '.join(held.limited_by)}"

@@ -84,7 +84,8 @@ FAMILIES: tuple[str, ...] = tuple(dict.fromkeys(entry.family for entry in ENTRIE
 def matching(name: str) -> tuple[Entry, ...]:
     """Return the instruction ``name``, or those that have every part of it, ``ldmatrix.x4.trans``.
 
-    The nearest comes first: with the parts in this order, and the fewest more; else as in the table.
+    The nearest comes first: with the parts in this order, as whole parts, and the fewest more; else as
+    in the table.
     Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared memory counts
     as ``shared``; the parts ``rs``, ``ss`` and ``ts`` say where A lies. Raises UnknownInstruction for
     none.
@@ -92,12 +93,12 @@ def matching(name: str) -> tuple[Entry, ...]:
     wanted = _plain(name)
     parts = [part for part in wanted.split(".") if part]
     found = [
-        (not in_order(plain, wanted), entry.name.count("."), number)
+        (not in_order(plain, wanted), _shortened(plain, parts), entry.name.count("."), number)
         for number, (entry, plain, words) in enumerate(_described())
         if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
     ]
     if found:
-        return tuple(ENTRIES[number] for _, _, number in sorted(found))
+        return tuple(ENTRIES[number] for *_, number in sorted(found))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
 
 
@@ -117,6 +118,11 @@ def _words(name: str) -> frozenset[str]:
     """Return what may stand in a description of an instruction of that name."""
     parts = name.split(".")
     return frozenset((*parts, *(part.split("::")[-1] for part in parts)))
+
+
+def _shortened(plain: str, wanted: list[str]) -> int:
+    """Count the parts that are only the end of one with a prefix, as ``ld`` is of ``wait::ld``."""
+    return len(set(wanted).difference(plain.split(".")))
 
 
 def _nearest(parts: list[str]) -> tuple[str, ...]:

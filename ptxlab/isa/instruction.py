@@ -100,6 +100,11 @@ class Fragmented(Requires, Protocol):
         ...
 
     @property
+    def layout_open(self) -> bool:
+        """Whether the layouts are ptxlab's own."""
+        ...
+
+    @property
     def operands(self) -> tuple[FragmentLayout, ...]:
         """The layouts of its operands."""
         ...
@@ -121,6 +126,11 @@ class Holding:
     def key(self: Fragmented) -> str:
         """The name, and the variant where one name has several: what tells it from all others."""
         return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    @property
+    def layout_open(self: Fragmented) -> bool:
+        """Whether PTX leaves the layouts open, as those of ``wmma``: these are ptxlab's own."""
+        return self.family == "wmma"
 
     def operand(self: Fragmented, name: str) -> FragmentLayout:
         """Return the layout of operand A, B, C, D or R. Raises KeyError for one it has not."""

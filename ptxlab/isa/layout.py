@@ -26,13 +26,14 @@ from ptxlab.isa.int_tuple import (
     product,
     reverse,
 )
+from ptxlab.isa.notebook import Pictured
 from ptxlab.isa.swizzle import IDENTITY, ComposedLayout, Swizzle, Tiling
 
 __all__ = ["ComposedLayout", "Layout", "Mapping", "Swizzle", "Tiling", "table"]
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class Layout(Pictured):
     """``shape`` and ``stride``: ints or nested tuples of the same profile, strides not negative.
 
     Calling the layout with one coordinate (an int, or a tuple as the shape nests) or with one
@@ -177,7 +178,7 @@ class Layout:
                 if any(stride % count for size, stride in vectors.grid.modes if size > 1):
                     raise ValueError(f"vectors of {count} do not start at multiples of {count}")
                 return vectors
-        raise ValueError(f"no mode has {count} elements side by side")
+        raise ValueError(f"no mode is made of runs of {count} elements side by side")
 
     @property
     def notation(self) -> str:

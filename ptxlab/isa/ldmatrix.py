@@ -16,6 +16,7 @@ from itertools import product
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
 from ptxlab.isa.instruction import SM_10X_TO_12X, Holding, Needing, Version
+from ptxlab.isa.notebook import Pictured
 from ptxlab.isa.targets import Target
 
 ROWS = 8
@@ -26,7 +27,7 @@ PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 
 
 @dataclass(frozen=True, slots=True)
-class _Move(Needing, Holding):
+class _Move(Pictured, Needing, Holding):
     """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``."""
 
     matrices: int
@@ -156,7 +157,7 @@ class StMatrix(_Move):
 
 
 @dataclass(frozen=True, slots=True)
-class MovMatrix(Needing, Holding):
+class MovMatrix(Pictured, Needing, Holding):
     """``movmatrix``: a lane gives two elements of a row and gets two of a column."""
 
     family = "movmatrix"

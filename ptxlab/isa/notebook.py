@@ -7,7 +7,6 @@ name, and only then is the room that draws looked up, by name too.
 from __future__ import annotations
 
 from importlib import import_module
-from typing import Any
 
 PAINTER = "ptxlab.view.notebook"
 """The module whose ``svg`` and ``html`` draw an object."""
@@ -18,12 +17,14 @@ class Pictured:
 
     __slots__ = ()
 
-    def _repr_svg_(self) -> str:
-        return str(_painter().svg(self))
+    def _repr_svg_(self) -> str | None:
+        return _drawn("svg", self)
 
-    def _repr_html_(self) -> str:
-        return str(_painter().html(self))
+    def _repr_html_(self) -> str | None:
+        return _drawn("html", self)
 
 
-def _painter() -> Any:
-    return import_module(PAINTER)
+def _drawn(way: str, shown: Pictured) -> str | None:
+    """Return the picture, None of what is too large for one: then Jupyter prints it."""
+    picture: str | None = getattr(import_module(PAINTER), way)(shown)
+    return picture

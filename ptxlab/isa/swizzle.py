@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from ptxlab.isa.int_tuple import Coordinate, IntTuple, Offset, product
+from ptxlab.isa.notebook import Pictured
 
 if TYPE_CHECKING:
     from ptxlab.isa.layout import Layout
@@ -57,7 +58,7 @@ IDENTITY = Swizzle(0, 0, 0)
 
 
 @dataclass(frozen=True, slots=True)
-class ComposedLayout:
+class ComposedLayout(Pictured):
     """``swizzle(offset + layout(coordinate))``: CuTe's ComposedLayout. ``print`` draws it.
 
     A tile of a layout is one without a swizzle: the layout of the tile, and the offset it starts at.

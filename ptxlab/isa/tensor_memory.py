@@ -19,6 +19,7 @@ from typing import cast
 
 from ptxlab.isa.fragment import FragmentKind, FragmentLayout
 from ptxlab.isa.instruction import Holding, Needing, Version
+from ptxlab.isa.notebook import Pictured
 from ptxlab.isa.operand import Operand, tensor_memory
 
 LANES = 128
@@ -33,7 +34,7 @@ _REDUCIBLE = ("32x32b", _HALVES)
 
 
 @dataclass(frozen=True, slots=True)
-class TensorMemoryMove(Needing, Holding):
+class TensorMemoryMove(Pictured, Needing, Holding):
     """One load from or store to Tensor Memory, ``count`` times ``shape``.
 
     ``packed`` stands for the qualifier ``.pack::16b`` or ``.unpack::16b``. ``reduction`` is the operation

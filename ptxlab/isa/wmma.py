@@ -22,6 +22,7 @@ from ptxlab.isa.instruction import (
     container_bits,
 )
 from ptxlab.isa.mma import every
+from ptxlab.isa.notebook import Pictured
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8
@@ -112,7 +113,7 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
 
 
 @dataclass(frozen=True, slots=True)
-class WmmaMove(Needing, Holding):
+class WmmaMove(Pictured, Needing, Holding):
     """One ``wmma.load`` of operand A, B or C, or ``wmma.store`` of D, for a matrix in some order.
 
     The instruction's state space and its stride operand are no part of the form; ``name`` is the

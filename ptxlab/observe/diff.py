@@ -15,11 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Buffer, Device
+from ptxlab.device.protocol import Buffer, Device, Kernel
 from ptxlab.device.shapes import block_of, grid_of
 from ptxlab.isa.types import TYPES
 from ptxlab.observe.rounding import Step, Verdict, judge
-from ptxlab.syntax import to_text
 from ptxlab.syntax.addresses import device_dependent
 from ptxlab.syntax.sites import (
     Site,
@@ -44,8 +43,8 @@ WARP = 32
 class Work:
     """A launch that can be made anew on any device.
 
-    ``fresh`` puts the arguments on a device and returns them, in the order of the parameters;
-    ``names`` are what they are called.
+    ``bound`` puts fresh arguments on a device, and returns the kernel there with them in the order of
+    the parameters; ``names`` are what they are called.
     """
 
     module: Module
@@ -54,12 +53,17 @@ class Work:
     block: tuple[int, ...]
     shared: int
     names: tuple[str, ...]
-    fresh: Callable[[Device], Sequence[Any]]
+    bound: Callable[[Device], tuple[Kernel, Sequence[Any]]]
+    cluster: tuple[int, ...] | None = None
 
     @property
     def threads(self) -> int:
         """How many threads the grid has."""
         return prod(grid_of(self.grid)) * prod(block_of(self.block))
+
+    def launch(self, kernel: Kernel, args: Sequence[Any]) -> None:
+        """Launch ``kernel``, the program's own or a rewritten one."""
+        kernel.launch(self.grid, self.block, args, self.shared, cluster=self.cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,9 +136,8 @@ def diff(work: Work, a: Device, b: Device) -> DiffReport:
 
 def _arrays(work: Work, device: Device) -> list[Array | None]:
     """Launch the program as it is and return what is in every array after it, None for scalars."""
-    args = work.fresh(device)
-    kernel = device.load(work.module.source.text).kernel(work.kernel)
-    kernel.launch(work.grid, work.block, args, work.shared)
+    kernel, args = work.bound(device)
+    work.launch(kernel, args)
     return [arg.numpy() if isinstance(arg, Buffer) else None for arg in args]
 
 
@@ -218,8 +221,8 @@ def _traced(work: Work, sites: Sequence[Traced], device: Device, first: int, ste
 def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:
     """Launch the rewritten program and return its buffer."""
     with device.zeros((work.threads, slots), "u64") as buffer:
-        kernel = device.load(to_text(module)).kernel(work.kernel)
-        kernel.launch(work.grid, work.block, [*work.fresh(device), buffer], work.shared)
+        _, args = work.bound(device)
+        work.launch(device.load(module).kernel(work.kernel), [*args, buffer])
         return np.asarray(buffer.numpy(), np.uint64)
 
 

@@ -19,12 +19,16 @@ OPERANDS = "DABC"
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """An instruction in ``function`` and the registers to look at there, with their PTX types."""
+    """An instruction in ``function`` and the registers to look at there, with their PTX types.
+
+    ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text.
+    """
 
     function: str
     instruction: Instruction
     registers: tuple[str, ...]
     types: tuple[str, ...]
+    asked: tuple[str, ...]
 
 
 def find_places(
@@ -111,9 +115,12 @@ def _near(kernel: Function, at: str) -> str | None:
 
 
 def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> Place:
-    names: list[str] = []
-    for register in wanted or _all(site):
-        names += _operand(module, site, register) if _is_operand(site, register) else [register]
+    names = [] if wanted else _all(site)
+    asked = [f"register {number}" for number in range(len(names))]
+    for name in wanted:
+        found = _operand(module, site, name) if _is_operand(site, name) else [name]
+        names += found
+        asked += [f"{name}[{number}]" for number in range(len(found))] if found != [name] else found
     if not names:
         raise PtxlabError(
             f"{site.instruction.name} names no register",
@@ -121,7 +128,7 @@ def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]
             hint="say which ones to look at",
         )
     types = tuple(dumped_type(module, site, name) for name in names)
-    return Place(function.name, site.instruction, tuple(names), types)
+    return Place(function.name, site.instruction, tuple(names), types, tuple(asked))
 
 
 def _all(site: Site) -> list[str]:

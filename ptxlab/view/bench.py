@@ -29,7 +29,7 @@ def text(bench: Bench) -> str:
     for problem, results in _by_problem(bench):
         lines += ["", title(problem, *_most(results)), ""]
         lines += aligned(_table(results, bench.machine))
-        lines += _wrong(results)
+        lines += [*_names(results), *_wrong(results)]
     lines += left_out(bench.absent)
     lines += ["", "TFLOP/s are medians; p20 to p80 are of the sustained ones"]
     return "\n".join(lines) + "\n"
@@ -136,6 +136,15 @@ def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, 
 def _most(results: Sequence[BenchResult]) -> list[str]:
     limit = results[0].limit
     return [] if limit is None else [f"at most {_speed(limit)} TFLOP/s"]
+
+
+def _names(results: Sequence[BenchResult]) -> list[str]:
+    """Return what the libraries ran; the names of our kernels are no news."""
+    return [
+        f"{result.algorithm} ran {', '.join(result.timed.kernels)}"
+        for result in results
+        if result.timed and result.timed.kernels and not result.tile
+    ]
 
 
 def _wrong(results: Sequence[BenchResult]) -> list[str]:

@@ -166,11 +166,18 @@ def _header(shown: Shown) -> list[str]:
 
 def _table(shown: Shown) -> list[str]:
     found = shown.dumped
-    rows = [["lane", *found.registers]]
+    rows = [["lane", *_names(found)]]
     for lane in shown.lanes:
         cells = [_cell(shown, lane, column) for column in range(len(found.registers))]
         rows.append([str(lane), *cells])
     return aligned(rows)
+
+
+def _names(found: Dumped) -> list[str]:
+    """Return the columns' registers or, where they are others at other places, what was asked for."""
+    places = zip(*(place.registers for place in found.places), strict=True)
+    asked = found.places[0].asked
+    return [names[0] if len(set(names)) == 1 else asked[i] for i, names in enumerate(places)]
 
 
 def _cell(shown: Shown, lane: int, column: int) -> str:

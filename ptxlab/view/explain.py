@@ -33,7 +33,9 @@ def text(found: Explanation) -> str:
         pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[entry.variant]} ({entry.variant})"))
     holder = next((o.layout.holder for o in found.operands if o.layout), "lane")
     operands = [_operand(operand, holder) for operand in found.operands]
-    blocks = [[entry.name, *fields(pairs)], ["operands", *_indented(operands)]]
+    blocks = [[entry.name, *fields(pairs)]]
+    if operands:
+        blocks.append(["operands", *_indented(operands)])
     if found.arithmetic:
         notes = [(", ".join(names), note) for names, note in found.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])

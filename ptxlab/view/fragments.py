@@ -14,14 +14,19 @@ from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch
 from ptxlab.isa import FragmentLayout, MatrixInstruction, Place
 from ptxlab.isa.instruction import Fragmented
+from ptxlab.isa.register_bits import slots
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.text import aligned, fields, number
+from ptxlab.view.runs import register_name
+from ptxlab.view.tables import by_register
+from ptxlab.view.text import OPEN, aligned, fields, number
 
 Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.fragments/1"
-OPEN = "which lane holds what is left to the GPU"
+LEFT_TO_IT = "which lane holds what is left to the GPU"
 OWN = "the device's own, which PTX leaves open; these are ptxlab's"
+_VALUES = 4
+"""Of so many elements of a register, at most, the values are shown."""
 
 
 def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> str:
@@ -85,13 +90,15 @@ def _header(report: FragmentReport) -> list[str]:
     wheres = [mismatch.where for mismatch in report.mismatches]
     bad_layout = sum(where != "memory" for where in wheres)
     bad_results = sum(where != "register" for where in wheres)
-    fills = " and ".join(dict.fromkeys(run.fill for run in report.runs))
+    *first, last = dict.fromkeys(run.fill for run in report.runs)
+    fills = f"{', '.join(first)} and {last}" if first else last
     probes = f"{report.probes} generated probe{'s' * (report.probes > 1)}"
     checked = f"({probes})" if report.probes else f"({fills} inputs)"
     layout = _verdict(bad_layout, "every register of every lane", checked)
     result = "every element of D" if report.shown.result is not None else "everything it left"
     return [
         instruction.name,
+        *([OPEN] if instruction.layout_open and not report.own_layout else []),
         *fields(
             [
                 ("PTX ISA", instruction.section),
@@ -115,8 +122,8 @@ def _verdict(wrong: int, everything: str, checked: str) -> str:
 def _hardware(report: FragmentReport) -> str:
     if report.hardware is None:
         return "unverified on hardware: no register dump of a GPU is on record"
-    if report.instruction.family == "wmma":
-        return f"verified on {report.hardware} from memory to memory; {OPEN}"
+    if report.instruction.layout_open:
+        return f"verified on {report.hardware} from memory to memory; {LEFT_TO_IT}"
     return f"verified by a register dump of {report.hardware}"
 
 
@@ -132,33 +139,40 @@ def _mismatches(report: FragmentReport) -> list[str]:
 
 
 def _by_lane(report: FragmentReport, layout: FragmentLayout, selection: Selection) -> list[str]:
-    """Return the values each lane holds, in the order of its registers, low elements first."""
+    """Return the elements and values each lane holds, in the order of its registers."""
     words = report.shown.registers[layout.operand]
-    names = [_register(layout, register) for register in range(layout.registers_per_lane)]
-    packed = layout.elements_per_register
-    rows = [["lane", *(name if i == 0 else "" for name in names for i in range(packed))]]
-    for lane in range(layout.threads):
-        if selection.lane in (None, lane):
-            held = [
-                element_bits(layout, int(word), i) for word in words[lane] for i in range(packed)
-            ]
-            rows.append([str(lane), *(_value(layout, bits) for bits in held)])
-    pack = f", {packed} elements in each, low bits first" if packed > 1 else ""
+    table = by_register(layout, selection.has)
+    packed, count = layout.elements_per_register, layout.registers_per_lane
+    width = len(_contents(layout, 0))
+    rows = [[table.head[0], *(cell for name in table.head[1:] for cell in (name, *[""] * width))]]
+    for lane, *held in table.lines:
+        pairs = zip(held, words[int(lane)], strict=True)
+        rows.append([lane, *(c for e, word in pairs for c in (e, *_contents(layout, int(word))))])
+    pack = f", {packed} elements in each" if packed > 1 else ""
     when = "after" if layout.operand in report.shown.after else "before"
+    first = ", low bits first" if packed > 1 else ""
     return [
         f"{layout.operand}: {_size(report, layout)}, {layout.dtype}; registers {when} the instruction",
-        f"{len(names)} register{'s' * (len(names) > 1)} a lane{pack}",
+        f"{count} register{'s' * (count > 1)} a lane{pack}: row,column and what it held{first}",
         *aligned(rows),
     ]
 
 
+def _contents(layout: FragmentLayout, word: int) -> list[str]:
+    """Return the values of a register, low bits first; of many small ones the bits of all."""
+    packed = layout.elements_per_register
+    if packed > _VALUES:
+        return [_hex(word, layout.register_bits)]
+    return [_value(layout, element_bits(layout, word, i)) for i in range(packed)]
+
+
 def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:
     """Return the matrix, or matrices, with in each cell the lane and register that hold the element."""
-    width = len(f"{layout.threads - 1}:{_register(layout, layout.registers_per_lane - 1)}")
+    width = len(f"{layout.threads - 1}:{register_name(layout, layout.registers_per_lane - 1)}")
     cells = np.full((layout.matrices, layout.rows, layout.cols), "", dtype=f"U{width}")
     for (lane, register, _), (row, col) in _places(layout):
         if not cells[layout.matrix(lane), row, col]:  # of copies the first
-            cells[layout.matrix(lane), row, col] = f"{lane}:{_register(layout, register)}"
+            cells[layout.matrix(lane), row, col] = f"{lane}:{register_name(layout, register)}"
     title = f"{layout.operand}: {layout.holder} and register that hold each element"
     return _grids(layout, title, cells, selection, paint)
 
@@ -177,8 +191,9 @@ def _grids(
     lines: list[str] = []
     for matrix, each in enumerate(cells):
         which = f", matrix {matrix}" if layout.matrices > 1 else ""
-        grid = _grid(layout, matrix, each.tolist(), selection, paint)
-        lines += [*([""] if lines else []), f"{title}{which}", *grid]
+        head, *grid = _grid(layout, matrix, each.tolist(), selection, paint)
+        if grid:
+            lines += [*([""] if lines else []), f"{title}{which}", head, *grid]
     return lines
 
 
@@ -189,7 +204,7 @@ def _grid(
     selection: Selection,
     paint: Paint,
 ) -> list[str]:
-    """Return a matrix with its indices, each cell painted by lane; a dot is not selected."""
+    """Return the rows that hold anything selected, with indices, painted by lane; a dot is not selected."""
     width = max(len(cell) for line in cells for cell in line)
     edge = len(str(layout.rows - 1))
     lines = [" " * edge + "".join(f"  {col:>{width}}" for col in range(layout.cols))]
@@ -199,13 +214,13 @@ def _grid(
         if layout.matrix(place.lane) == matrix
     }
     for row, line in enumerate(cells):
+        chosen = [selection.has(lanes[row, col], row, col) for col in range(layout.cols)]
         painted = [
-            paint(f"{cell:>{width}}", lanes[row, col])
-            if selection.has(lanes[row, col], row, col)
-            else f"{'.':>{width}}"
+            paint(f"{cell:>{width}}", lanes[row, col]) if chosen[col] else f"{'.':>{width}}"
             for col, cell in enumerate(line)
         ]
-        lines.append("  ".join([f"{row:>{edge}}", *painted]))
+        if any(chosen):
+            lines.append("  ".join([f"{row:>{edge}}", *painted]))
     return lines
 
 
@@ -217,11 +232,20 @@ def _places(layout: FragmentLayout) -> Iterator[tuple[Place, tuple[int, int]]]:
 
 
 def _sentence(held: Held) -> str:
-    layout, place = held.layout, held.place
+    value = f"{_value(held.layout, held.bits)} ({_hex(held.bits, held.layout.bits)})"
+    return f"{where(held.layout, held.place)} and holds {value}"
+
+
+def where(layout: FragmentLayout, place: Place) -> str:
+    """Say which lane, register and bits hold an element, and which of the bits are the number."""
+    row, col = layout.table()[place].tolist()
+    slot = slots(layout)[place.element]
+    bits = f"bits {slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else f"bit {slot.low}"
+    if slot.data_bits < slot.bits:
+        bits += f" (the number in {slot.data_low + slot.data_bits - 1}:{slot.data_low})"
     return (
-        f"{layout.operand}[{held.row},{held.col}] is in lane {place.lane}, register "
-        f"{_register(layout, place.register)}, element {place.element} and holds "
-        f"{_value(layout, held.bits)} ({_hex(held.bits, layout.bits)})"
+        f"{layout.operand}[{row},{col}] is in {layout.holder} {place.lane}, register "
+        f"{register_name(layout, place.register)}, element {place.element}, {bits}"
     )
 
 
@@ -230,10 +254,6 @@ def _size(report: FragmentReport, layout: FragmentLayout) -> str:
     names = {"A": "m x k", "B": "k x n"}.get(layout.operand, "m x n") if multiplies else ""
     several = f"{layout.matrices} times " if layout.matrices > 1 else ""
     return f"{several}{layout.rows} x {layout.cols}" + (f" ({names})" if names else "")
-
-
-def _register(layout: FragmentLayout, register: int) -> str:
-    return f"{layout.operand.lower()}{register}"
 
 
 def _value(layout: FragmentLayout, bits: int) -> str:
@@ -247,11 +267,17 @@ def _hex(bits: int, width: int) -> str:
 def _held_json(held: Held) -> dict[str, Any]:
     return {
         "operand": held.layout.operand,
-        **held.place._asdict(),
-        "row": held.row,
-        "col": held.col,
+        **place_json(held.layout, held.place),
         "bits": _hex(held.bits, held.layout.bits),
     }
+
+
+def place_json(layout: FragmentLayout, place: Place) -> dict[str, Any]:
+    """Return as JSON data where an element is, with the bits of its container, and which it is."""
+    slot = slots(layout)[place.element]
+    row, col = layout.table()[place].tolist()
+    bits = {"low_bit": slot.low, "high_bit": slot.low + slot.bits - 1}
+    return {**place._asdict(), **bits, "row": row, "col": col}
 
 
 def mismatch_json(instruction: Fragmented, mismatch: Mismatch) -> dict[str, Any]:

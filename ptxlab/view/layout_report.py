@@ -11,8 +11,7 @@ from ptxlab.isa import FragmentLayout, Place
 from ptxlab.isa.instruction import Fragmented, SharedOperand
 from ptxlab.isa.trace import shared_place
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.fragments import SCHEMA, owners
-from ptxlab.view.runs import register_name
+from ptxlab.view.fragments import SCHEMA, owners, place_json, where
 from ptxlab.view.tables import by_register
 from ptxlab.view.text import aligned, fields
 
@@ -23,7 +22,7 @@ def text(instruction: Fragmented, selection: Selection, paint: Paint = plain) ->
     if selection.element is not None:
         parts.append(
             [
-                *(sentence(o, place) for o in instruction.operands for place in _at(o, selection)),
+                *(where(o, place) for o in instruction.operands for place in _at(o, selection)),
                 *(_shared_sentence(o, selection) for o in instruction.shared if _has(o, selection)),
             ]
         )
@@ -71,9 +70,9 @@ def as_json(instruction: Fragmented, selection: Selection) -> dict[str, Any]:
     }
     if not selection.everything:
         data["selection"] = [
-            {"operand": layout.operand, **place._asdict(), "row": row, "col": col}
+            {"operand": layout.operand, **place_json(layout, place)}
             for layout in instruction.operands
-            for place, (row, col) in _selected(layout, selection)
+            for place in _selected(layout, selection)
         ]
     return data
 
@@ -92,15 +91,6 @@ def _header(instruction: Fragmented) -> list[str]:
             ]
         ),
     ]
-
-
-def sentence(layout: FragmentLayout, place: Place) -> str:
-    """Say where an element is held."""
-    row, col = layout.table()[place].tolist()
-    return (
-        f"{layout.operand}[{row},{col}] is in {layout.holder} {place.lane}, register "
-        f"{register_name(layout, place.register)}, element {place.element}"
-    )
 
 
 def _shared_sentence(shared: SharedOperand, selection: Selection) -> str:
@@ -129,11 +119,9 @@ def _at(layout: FragmentLayout, selection: Selection) -> Iterator[Place]:
         yield from layout.registers(row, col)
 
 
-def _selected(
-    layout: FragmentLayout, selection: Selection
-) -> Iterator[tuple[Place, tuple[int, int]]]:
+def _selected(layout: FragmentLayout, selection: Selection) -> Iterator[Place]:
     for lane, registers in enumerate(layout.table().tolist()):
         for register, elements in enumerate(registers):
             for i, (row, col) in enumerate(elements):
                 if selection.has(lane, row, col):
-                    yield Place(lane, register, i), (row, col)
+                    yield Place(lane, register, i)

@@ -1,36 +1,56 @@
-"""Matrix instructions and fragment layouts as Jupyter shows them: see ``ptxlab.isa.notebook``."""
+"""Instructions, fragment layouts and layouts as Jupyter shows them: see ``ptxlab.isa.notebook``."""
 
 from __future__ import annotations
 
 from html import escape
 
+from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.isa import FragmentLayout
+from ptxlab.isa.instruction import Fragmented
+from ptxlab.isa.layout import Layout
+from ptxlab.isa.swizzle import ComposedLayout
 from ptxlab.view import svg as drawing
+from ptxlab.view.layout import Offsets
+
+Shown = Fragmented | FragmentLayout | Layout | ComposedLayout
+_BITS = 16
+"""Of an element of a layout, which does not say: what its colours, those of the banks, go by."""
 
 
-def svg(shown: MatrixInstruction | FragmentLayout) -> str:
-    """Return the picture: of all operands of an instruction, or of one."""
-    if isinstance(shown, MatrixInstruction):
-        return drawing.svg(shown)
-    return drawing.operand_svg(shown)
+def svg(shown: Shown) -> str | None:
+    """Return the picture: of all operands of an instruction, of one, or of the offsets of a layout.
+
+    None of a layout with too many.
+    """
+    if isinstance(shown, FragmentLayout):
+        return drawing.operand_svg(shown)
+    if isinstance(shown, Layout | ComposedLayout):
+        try:
+            return Offsets(shown, _BITS).svg()
+        except PtxlabError:
+            return None
+    return drawing.svg(shown)
 
 
-def html(shown: MatrixInstruction | FragmentLayout) -> str:
-    """Return the picture with a caption: targets and evidence, or size and registers."""
+def html(shown: Shown) -> str | None:
+    """Return the picture with a caption: targets and evidence, size and registers, or the notation."""
+    picture = svg(shown)
+    if picture is None:
+        return None
     caption = " · ".join(escape(part) for part in _caption(shown))
-    figure = f"{svg(shown)}<figcaption>{caption}</figcaption>"
+    figure = f"{picture}<figcaption>{caption}</figcaption>"
     return f'<figure style="margin:0;overflow-x:auto">{figure}</figure>'
 
 
-def _caption(shown: MatrixInstruction | FragmentLayout) -> list[str]:
-    if isinstance(shown, MatrixInstruction):
-        gpu = receipts.hardware(shown)
-        evidence = f"verified on {gpu}" if gpu else "unverified on hardware"
-        version = "PTX {}.{}".format(*shown.minimum_ptx)
-        return [shown.minimum_target, version, f"PTX ISA: {shown.section}", evidence]
-    size = f"{shown.operand} {shown.rows}×{shown.cols} {shown.dtype}"
-    return [
-        size,
-        f"{shown.registers_per_lane} registers of {shown.register_bits} bits a {shown.holder}",
-    ]
+def _caption(shown: Shown) -> list[str]:
+    if isinstance(shown, Layout | ComposedLayout):
+        return [shown.notation, f"colours are the banks of {_BITS}-bit elements"]
+    if isinstance(shown, FragmentLayout):
+        size = f"{shown.operand} {shown.rows}×{shown.cols} {shown.dtype}"
+        count, bits = shown.registers_per_lane, shown.register_bits
+        return [size, f"{count} registers of {bits} bits a {shown.holder}"]
+    gpu = receipts.hardware(shown)
+    evidence = f"verified on {gpu}" if gpu else "unverified on hardware"
+    version = "PTX {}.{}".format(*shown.minimum_ptx)
+    return [shown.minimum_target, version, f"PTX ISA: {shown.section}", evidence]

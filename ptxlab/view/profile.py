@@ -38,7 +38,7 @@ def text(
     if sort != "line":
         executed.sort(key=lambda row: -KEYS[sort](row.line.counts))
     shown = executed[:top] if top else executed
-    language = "PTX" if by == "ptx" else "CUDA C"
+    language = "PTX" if by == "ptx" else _language(profile)
     order = "from the top" if sort == "line" else f"by {sort}"
     head = f"lines of {language} {order}"
     if len(shown) < len(executed):
@@ -54,6 +54,12 @@ def text(
         told = [(place, tell(profile, conflict)) for place, conflict in conflicts]
         parts.append(["bank conflicts, the worst of each line", *fields(told)])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _language(profile: Profile) -> str:
+    """Return what the program was written in: compilers other than those of CUDA C have line info too."""
+    python = all(path.endswith(".py") for path in profile.sources)
+    return "Python" if python else "CUDA C"
 
 
 def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:

@@ -6,31 +6,24 @@ from collections.abc import Iterator
 from typing import Any
 
 from ptxlab.fragments.code import code
-from ptxlab.fragments.moves import Move, Moves, permuted
-from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.isa import FragmentLayout, MatrixInstruction, Place
 from ptxlab.isa.bit_fields import BitFields, of_fragment
 from ptxlab.isa.instruction import Fragmented, SharedOperand
 from ptxlab.isa.register_bits import Slot, slots
 from ptxlab.isa.trace import Held, SharedPlace, Term, Trace, operand
-from ptxlab.view.text import aligned
+from ptxlab.view.text import OPEN, aligned, aligned_left
 
 TRACE = "ptxlab.trace/1"
 REGISTER = "ptxlab.register/1"
 FORMULA = "ptxlab.formula/1"
 CODE = "ptxlab.code/1"
-MOVES = "ptxlab.moves/1"
-OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no chip"
-"""What is said of wmma."""
-
-
 SHARED = (
     "shared memory: start address and offsets of the descriptor, contiguous along k, no swizzle"
 )
 
 
 def _title(instruction: Fragmented) -> str:
-    return instruction.name + (f"\n{OPEN}" if instruction.family == "wmma" else "")
+    return instruction.name + (f"\n{OPEN}" if instruction.layout_open else "")
 
 
 def _start(schema: str, instruction: Fragmented) -> dict[str, Any]:
@@ -38,7 +31,7 @@ def _start(schema: str, instruction: Fragmented) -> dict[str, Any]:
         "schema": schema,
         "instruction": instruction.name,
         "variant": instruction.variant or None,
-        "layout": "ptxlab" if instruction.family == "wmma" else "isa",
+        "layout": "ptxlab" if instruction.layout_open else "isa",
     }
 
 
@@ -50,7 +43,12 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
         which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
         at = f"{found.row},{found.col}"
         added = "D" if form.shared else "C"
-        title = f"D[{at}] = {added}[{at}] + the sum of the products{which}"
+        terms = (
+            "the number of ones among the terms"
+            if form.bit_operation
+            else "the sum of the products"
+        )
+        title = f"D[{at}] = {added}[{at}] + {terms}{which}"
         if form.metadata or form.scales:
             title += f" ({_selectors(form)} 0)"
         if form.shared:
@@ -58,7 +56,7 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
         sums = [("D", found.d)] if form.shared else [("D", found.d), ("C", found.c)]
         ends = [f"{name}[{at}]  {_held(form.operand(name), places)}" for name, places in sums]
         rows = [line for term in found.terms for line in _term_rows(found, term)]
-        blocks.append("\n".join([title, *ends, *_left(rows)]))
+        blocks.append("\n".join([title, *ends, *aligned_left(rows)]))
     return "\n\n".join(blocks) + "\n"
 
 
@@ -108,7 +106,7 @@ def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
     ]
     for number, (k, places) in enumerate(zip(term.b_rows, term.b, strict=True)):
         left = [f"A[{found.row},{term.a_col}]", _held(a, term.a)] if number == 0 else ["", ""]
-        sign = "*" if number == 0 else "or"
+        sign = (found.instruction.bit_operation or "*") if number == 0 else "or"
         notes = scales
         if term.metadata is not None and number == 0:
             lane, low, bits = term.metadata
@@ -266,78 +264,3 @@ def code_json(instruction: Fragmented, language: str) -> dict[str, Any]:
         "language": language,
         "code": code(instruction, language),
     }
-
-
-def moves_text(found: Moves) -> str:
-    """Return, for each register of A, where it comes from and what that takes, then the PTX."""
-    tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
-    whole = found.first.operand("D")
-    if whole.cols > found.d.cols:
-        registers = found.d.registers_per_lane
-        tiles = f"columns 0 to {found.d.cols - 1}; the next A is {registers} registers further on"
-    title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
-    rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m)] for m in found.moves]
-    lines = [title, *_left(rows), "", ptx(found)]
-    if any(move.shuffles for move in found.moves):
-        other = permuted(found)
-        lines += [
-            "Without shuffles, if B is loaded so that its row k is row p of before, with",
-            f"p = {other.formula}:",
-            "",
-            ptx(other.moves),
-        ]
-    return "\n".join(lines)
-
-
-def _origin(move: Move) -> str:
-    packed = [", ".join(f"d{tile}_{register}" for tile, register in p.words) for p in move.packed]
-    if not move.shuffles:
-        return f"of {packed[0]} of the same lane"
-    return f"of {' and '.join(packed)} of other lanes of the quad"
-
-
-def moves_json(found: Moves) -> dict[str, Any]:
-    """Return the same as JSON data; of every shuffle the source lane of each lane.
-
-    ``permuted`` is the way without shuffles, null where there are none anyway.
-    """
-    shuffled = any(move.shuffles for move in found.moves)
-    other = permuted(found) if shuffled else None
-    return {
-        "schema": MOVES,
-        "from": found.first.name,
-        "to": found.following.name,
-        "tiles": found.tiles,
-        "registers": [
-            {
-                "register": move.register,
-                "kinds": list(move.kinds),
-                "packed": [
-                    [{"tile": tile, "register": register} for tile, register in packed.words]
-                    for packed in move.packed
-                ],
-                "shuffles": [
-                    {"packed": number, "source_lanes": list(lanes)}
-                    for number, lanes in move.shuffles
-                ],
-                "selectors": [f"{selector:#06x}" for selector in move.selectors],
-            }
-            for move in found.moves
-        ],
-        "ptx": ptx(found),
-        "permuted": other
-        and {
-            "columns": list(other.columns),
-            "formula": other.formula,
-            "ptx": ptx(other.moves),
-        },
-    }
-
-
-def _left(rows: list[list[str]]) -> list[str]:
-    """Return lines with the columns of ``rows`` left-aligned."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{w}}" for cell, w in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]

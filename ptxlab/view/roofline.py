@@ -105,8 +105,8 @@ def svg(explanation: Explanation) -> str:
         *_grid(axes),
         *(f'<path class="o" stroke-dasharray="{roof.dash}" d="{roof.path}"/>' for roof in roofs),
         *(f'<path class="a" d="{arrow.path}{arrow.head}"/>' for arrow in arrows),
-        *(_marks(spot) for spot in spots),
         *(write_along(roof, taken) for roof in roofs),
+        *(_marks(spot) for spot in spots),
         *_labels(spots, taken),
         *_notes(explanation),
     ]
@@ -194,16 +194,25 @@ def _mark(spot: Spot, x: float, kind: str) -> str:
 
 def _labels(spots: Sequence[Spot], taken: list[Box]) -> Iterator[str]:
     """Yield the name of every rung where there is room, and a line to its filled mark from afar."""
+    names: list[Box] = []
     for spot in spots:
         name = spot.step.facts.algorithm
         places = list(_places(spot, len(name) * LETTER))
-        box = next((box for box in places if _is_free(box, taken)), places[0])
+        free = (box for box in places if _is_free(box, taken))
+        clear = (box for box in free if not meet(list(_leader(spot, box).taken()), names))
+        box = next(clear, places[0])
         taken.append(box)
-        x, y = min(max(spot.x, box.left), box.right), min(max(spot.y, box.top), box.bottom)
-        leader = Segment(spot.x, spot.y, x, y)
+        names.append(box)
+        leader = _leader(spot, box)
         if leader.length > 3 * RADIUS:
             yield f'<path class="v" d="{leader.path}"/>'
         yield f'<text class="h" x="{n(box.left)}" y="{n(box.bottom - 2)}">{escape(name)}</text>'
+
+
+def _leader(spot: Spot, box: Box) -> Segment:
+    """Return the line from a filled mark to the nearest point of its name."""
+    x, y = min(max(spot.x, box.left), box.right), min(max(spot.y, box.top), box.bottom)
+    return Segment(spot.x, spot.y, x, y)
 
 
 def _places(spot: Spot, width: float) -> Iterator[Box]:

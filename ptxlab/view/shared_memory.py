@@ -169,7 +169,7 @@ def _vectors(grid: list[list[int]], along: int, size: int, labels: dict[int, str
             label = labels.get(address, str(first))
             row, col = (line, vector) if along else (vector, line)
             title = f"{row},{col}: byte {address}, banks {first} to {last}"
-            cells.append(Cell(row, col, label, first, title))
+            cells.append(Cell(row, col, label, first, title, address in labels))
     return cells
 
 

@@ -54,7 +54,7 @@ def svg(instruction: Fragmented, marked: Keep = nothing) -> str:
         figure, width, figure_height = _figure(instruction, matrix, marked)
         parts.append(f'<g transform="translate({n(left)},{TITLE})">{figure}</g>')
         left, height = left + width, max(height, figure_height + TITLE)
-    name, room = heading(instruction.name)
+    name, room = heading(_title(instruction))
     about = f"Which lane of a warp holds which element in {instruction.name}"
     return document(about, [name, *parts], max(left, room), height)
 
@@ -70,7 +70,7 @@ def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
 
 def _side_by_side(instruction: Fragmented, marked: Keep) -> str:
     """Return the picture of all operands, each by itself."""
-    name, room = heading(instruction.name)
+    name, room = heading(_title(instruction))
     drawn, right, bottom = [name], 0.0, 0.0
     for layout in instruction.operands:
         parts, right, below = _matrices(layout, marked, right + MARGIN, TITLE + MARGIN + 2 * LINE)
@@ -139,6 +139,10 @@ def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[
 def _same_places(c: FragmentLayout, d: FragmentLayout) -> bool:
     shapes_equal = c.table().shape == d.table().shape
     return bool(shapes_equal and (c.table() == d.table()).all())
+
+
+def _title(instruction: Fragmented) -> str:
+    return instruction.name + " (ptxlab's layout; PTX leaves it open)" * instruction.layout_open
 
 
 def _notes(instruction: MatrixInstruction) -> Iterator[str]:

@@ -85,23 +85,25 @@ def around(x: float, y: float, reach: float) -> Box:
 
 
 def write_along(line: Segment, taken: list[Box]) -> str:
-    """Write the name of a line above it, as near to its end as there is room, and take that."""
+    """Write the name of a line above it, as near to it and its end as there is room; take that."""
     long = len(line.name) * LETTER
     last = line.length - long - STEP
-    tries = [last - step * STEP for step in range(int(max(last, 0) / STEP) + 1)]
-    begin = next((at for at in tries if not meet(_above(line, at, long), taken)), last)
-    taken += _above(line, begin, long)
+    steps = range(int(max(last, 0) / STEP) + 1)
+    tries = [(last - step * STEP, rise) for rise in (5.0, 13.0) for step in steps]
+    begin, rise = next((at for at in tries if not meet(_above(line, *at, long), taken)), tries[0])
+    taken += _above(line, begin, rise, long)
     x, y = line.at(begin)
     angle = math.degrees(math.asin(line.direction[1]))
     turn = f' transform="rotate({n(angle)} {n(x)} {n(y)})"' if angle else ""
-    return f'<text class="h q" x="{n(x)}" y="{n(y - 5)}"{turn}>{escape(line.name)}</text>'
+    return f'<text class="h q" x="{n(x)}" y="{n(y - rise)}"{turn}>{escape(line.name)}</text>'
 
 
-def _above(line: Segment, begin: float, long: float) -> list[Box]:
-    """Return the places of a text above a line."""
+def _above(line: Segment, begin: float, rise: float, long: float) -> list[Box]:
+    """Return the places of a text that stands so far above a line."""
     across, down = line.direction
     points = (line.at(begin + part * long / NAMED) for part in range(NAMED + 1))
-    return [around(x + 10 * down, y - 10 * across, 4.5) for x, y in points]
+    away = rise + 5
+    return [around(x + away * down, y - away * across, 4.5) for x, y in points]
 
 
 def meet(boxes: Sequence[Box], taken: Sequence[Box]) -> bool:

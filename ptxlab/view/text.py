@@ -8,6 +8,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no chip"
+"""What is said of wmma."""
+
 
 def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
     """Return lines with the columns of ``rows`` right-aligned, two blanks between them."""

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 from ptxlab.cli.main import main
+from ptxlab.cli.progress import Status
 from ptxlab.gemm import records, tile_file
 from tests.gemm.fake_gpu import LIBRARY, FakeGpu, installed
 
@@ -192,3 +193,26 @@ def test_the_best_tile_is_kept_on_a_gpu(
     size = ["--m", "48", "--n", "40", "--k", "24"]
     assert main(["gemm", "--device", "cuda", "--algorithm", "tiled", *size, "--json"]) == 0
     assert json.loads(capsys.readouterr().out)["tile"]["BM"] == 16
+
+
+# ---- what is told meanwhile ------------------------------------------------------------------
+
+
+def test_the_status_is_one_line_of_a_terminal_and_now_and_then_one_of_a_log(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("ptxlab.cli.progress.monotonic", lambda: now)
+    status = Status()
+    for now in (0.5, 1.5, 2.5, 12.0):
+        status(f"at {now}")
+    status.clear()
+    assert capsys.readouterr().err == "ptxlab: at 1.5\nptxlab: at 12.0\n"
+    monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
+    status = Status()
+    for now in (12.5, 13.5, 13.9):
+        status(f"at {now}")
+    status.clear()
+    status.clear()
+    line = "\r\x1b[Kptxlab: at "
+    assert capsys.readouterr().err == f"{line}13.5{line}13.9\r\x1b[K"

@@ -45,6 +45,41 @@ def test_text_names_line_lane_register_and_values(capsys: pytest.CaptureFixture[
     assert "rounding: " in out
 
 
+@pytest.mark.parametrize(
+    ("words", "status", "message"),
+    [
+        (["--device", "emulator"], 2, "two devices"),
+        (["--grid", "2", "--cluster", "2"], 4, "clusters are not emulated"),
+        (["--arg", "d=zeros(1x8,f32)"], 4, f"{MMA}:"),  # the fault is in the file, not in a copy
+    ],
+)
+def test_what_a_launch_is_refused_for(
+    words: list[str], status: int, message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["diff", MMA, "--a", "emulator:sm_80", "--b", "emulator:sm_90a", *words]
+    assert main(command) == status
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert message in err
+
+
+def test_the_target_of_an_emulator_that_names_none(capsys: pytest.CaptureFixture[str]) -> None:
+    command = [
+        "diff",
+        MMA,
+        "--a",
+        "emulator",
+        "--b",
+        "emulator:sm_90a",
+        "--arch",
+        "sm_80",
+        "--json",
+    ]
+    assert main(command) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert (found["a"], found["b"]) == ("emulator:sm_80", "emulator:sm_90a")
+
+
 def test_without_a_gpu_it_says_so(capsys: pytest.CaptureFixture[str]) -> None:
     status = main(["diff", MMA, "--a", "emulator", "--b", "cuda:77"])
     assert status == 3

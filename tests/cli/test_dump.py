@@ -82,6 +82,21 @@ def test_the_second_mma_of_a_kernel(capsys: pytest.CaptureFixture[str]) -> None:
     assert len(out.split("D  16 x 8")[1].split("lane")[0].strip().splitlines()) == 17
 
 
+def test_registers_that_differ_from_place_to_place(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """A column is called by its register only where all threads may have that one in it."""
+    file = tmp_path / "two.ptx"
+    file.write_text(LOOP.replace("    cvt", "    add.u32 i, i, 0;\n    add.u32 x, i, 0;\n    cvt"))
+    words = (str(file), *LAUNCH, "--at", "add", "--nth", "3", "--lane", "0")
+    for asked, heads in (("D", ["D"]), ("i,D", ["i", "D"])):
+        status, out, _ = run(capsys, *words, "--regs", asked)
+        assert status == 0
+        head, values = out.splitlines()[-2:]
+        assert head.split() == ["lane", *(f"{name}[0]" if name == "D" else name for name in heads)]
+        assert values.split()[1:] == ["0x00000001"] * len(heads)
+
+
 def test_an_iteration_by_label(capsys: pytest.CaptureFixture[str], loop: str) -> None:
     found = answer(
         capsys, loop, *LAUNCH, "--at", "AGAIN", "--nth", "3", "--regs", "x,i,p", "--before",

@@ -106,6 +106,15 @@ def test_operands_in_shared_and_tensor_memory(capsys: pytest.CaptureFixture[str]
     assert "UTCOMMA" in text
 
 
+def test_what_has_no_operands(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["explain", "tcgen05.wait::ld"]) == 0
+    assert capsys.readouterr().out.endswith("as PTX\n  tcgen05.wait::ld.sync.aligned;\n")
+
+
+def test_a_whole_part_is_nearer_than_the_end_of_one() -> None:
+    assert matching("tcgen05.ld")[0].family == "tcgen05.ld"
+
+
 def test_every_full_name_finds_itself() -> None:
     assert all(matching(entry.key)[0] is entry for entry in ENTRIES[::3])
     cta = "stmatrix.sync.aligned.m8n8.x2.shared::cta.b16"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import random
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -42,6 +43,30 @@ def test_what_triton_compiles(
     assert kernel["occupancy"][0]["threads"] == 128
     sources = {one["source"]["path"] for one in kernel["instructions"] if one["source"]}
     assert "/kernels/kernels.py" in sources
+
+
+@pytest.mark.parametrize(("name", "at"), [("matmul", "mma.sync"), ("softmax", "shfl.sync")])
+def test_every_verb_looks_into_what_triton_compiles(
+    name: str, at: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = str(FOREIGN / f"triton_{name}.ptx")
+
+    def answer(verb: str, *words: str) -> dict[str, Any]:
+        assert main([verb, file, "--json", *words]) == 0, capsys.readouterr()
+        found: dict[str, Any] = json.loads(capsys.readouterr().out)
+        return found
+
+    checked = answer("check")
+    assert checked["verdict"] == "clean"
+    # Threads that hold the same sum store it to the same place; nothing else is worth a word.
+    assert {(one["kind"], one["severity"]) for one in checked["findings"]} <= {("race", "info")}
+    profiled = answer("profile")
+    assert profiled["totals"]["sectors"] >= profiled["totals"]["sectors_ideal"] > 0
+    assert answer("diff", "--a", "emulator:sm_80", "--b", "emulator:sm_86")["same"]
+    dumped = answer("dump", "--device", "emulator", "--at", at, "--regs", "D")
+    assert all(lane["reached"] for lane in dumped["lanes"])
+    if name == "matmul":
+        assert np.array(dumped["matrices"]["D"]).shape == (16, 8)
 
 
 CUDA = """\

@@ -92,7 +92,7 @@ def test_rows_of_shared_memory_arrive_transposed(capsys: pytest.CaptureFixture[s
     status, out, _ = cli(capsys, "--op", "ldmatrix.x4.trans", "--element", "19,1")
     assert status == 0
     assert out.splitlines()[-1] == (
-        "R[19,1] is in lane 5, register r2, element 1 and holds 153 (0x0099)"
+        "R[19,1] is in lane 5, register r2, element 1, bits 31:16 and holds 153 (0x0099)"
     )
 
 

@@ -204,7 +204,7 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         assert {f"lane {lane}" for lane in range(32)} <= set(labels)
     if "--banks" in question:
         assert labels[8:16] == ["4", "0", "12", "8", "20", "16", "28", "24"]
-        fills = {group.find(f"{SVG}rect").get("fill") for group in groups}  # type: ignore[union-attr]
+        fills = {group.find(f"{SVG}rect").get("class") for group in groups}  # type: ignore[union-attr]
         assert len(fills) == 8
 
 
@@ -311,6 +311,8 @@ def test_instruction_descriptors(capsys: pytest.CaptureFixture[str]) -> None:
         (("0x1", "--descriptor", "tcgen05"), ["version, cannot be 0"]),
         (("0x08400490", "--descriptor", "kind::tf32"), ["a type, cannot be 1"]),
         (("128x256", "--descriptor", "kind::f16", "--address", "0"), ["about a tile"]),
+        (("0xzz", "--descriptor", "wgmma"), ["'0xzz' is not an integer"]),
+        (("64x64", "--descriptor", "wgmma", "--field", "base offset=x"), ["'x' is not an integer"]),
         (("128x64", "--major", "k"), ["--major says nothing about this question"]),
     ],
 )

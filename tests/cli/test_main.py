@@ -2,10 +2,13 @@ from __future__ import annotations
 
 import importlib
 import os
+import re
+import shlex
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -67,6 +70,27 @@ def test_help_of_a_verb_opens_with_an_example(
     assert example.startswith(f"example:\n  ptxlab {verb} ")
     for option in ("--device", "--arch", "--json", "--format", "--output", "--seed"):
         assert option in out
+
+
+@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+def test_the_first_example_of_the_help_runs(
+    verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("ptxlab.device.opening._open_cuda", no_gpu)
+    cli.main([verb, "--help"])
+    first = capsys.readouterr().out.partition("example:\n")[2].splitlines()[0]
+    words = shlex.split(re.split(r" {3,}", first.strip())[0])[1:]
+    smaller = (
+        ["--sizes", "64", "--algorithm", "naive"] if verb == "bench" else []
+    )  # all of it is slow
+    statuses = {"diff": 1, "interleave": 3}  # they differ by rounding; it needs a GPU
+    assert cli.main([*words, *smaller]) == statuses.get(verb, 0), capsys.readouterr().err
+
+
+def no_gpu(ordinal: int, target: object) -> NoReturn:
+    """Stand in for a GPU: the help's examples say what they do without one."""
+    raise DeviceUnavailable("no GPU can be used")
 
 
 def test_no_verb_is_a_usage_error_that_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
@@ -145,6 +169,22 @@ def test_every_failure_is_a_message_and_a_status(
     monkeypatch.setattr(cli, "dispatch", raising(error))
     assert cli.main([]) == status
     assert capsys.readouterr() == ("", message)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
+def test_a_full_disk_behind_stdout_is_an_error() -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "ptxlab", "ops"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT
+        )
+    assert done.returncode == 2
+    assert done.stderr == b"ptxlab: cannot write the result: No space left on device\n"
+
+
+@pytest.mark.parametrize(("closing", "status"), [("--help >&-", 0), ("nothing 2>&-", 2)])
+def test_closed_streams_are_no_bug(closing: str, status: int) -> None:
+    command = f"{shlex.quote(sys.executable)} -m ptxlab {closing}"
+    assert subprocess.run(command, shell=True, cwd=ROOT).returncode == status
 
 
 def test_on_a_terminal_a_message_replaces_the_progress(

@@ -32,6 +32,12 @@ def test_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     assert (found["schema"], found["layout"]) == ("ptxlab.trace/1", "isa")
 
 
+def test_a_trace_of_bits_multiplies_nothing(capsys: pytest.CaptureFixture[str]) -> None:
+    lines = ask(capsys, "--op", "m16n8k256.and", "--dtype", "b1", "--trace", "3,5").splitlines()
+    assert lines[2] == "D[3,5] = C[3,5] + the number of ones among the terms"
+    assert lines[5] == "A[3,0]    lane 12 a0[0]   and  B[0,5]    lane 20 b0[0]"
+
+
 def test_a_trace_says_what_metadata_and_scales_decide(capsys: pytest.CaptureFixture[str]) -> None:
     sparse = ask(capsys, "--op", "m16n8k32", "--dtype", "f16", "--trace", "3,5")
     assert "as metadata in lane 12 bits 1:0 says" in sparse
@@ -88,6 +94,9 @@ def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(
     words = ["--op", "m16n16k16", "--dtype", "f16", "--formula"]
     assert "PTX leaves this layout open" in ask(capsys, *words)
     assert ask_json(capsys, *words)["layout"] == "ptxlab"
+    assert main(["fragments", *words[:-1], "--element", "3,5"]) == 0
+    assert "PTX leaves this layout open" in capsys.readouterr().out
+    assert "PTX leaves it open" in ask(capsys, *words[:-1], "--format", "svg")
 
 
 @pytest.mark.parametrize(

@@ -219,6 +219,13 @@ def test_a_long_line_of_ptx_does_not_push_sass_away(
     assert out[index + 1].index("FADD") < 80
 
 
+def test_a_file_without_kernels(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "empty.cu"
+    file.touch()
+    assert main(["sass", str(file)]) == 2
+    assert "has no kernel" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize(
     ("words", "status", "message"),
     [

@@ -10,7 +10,7 @@ import pytest
 import ptxlab
 from ptxlab import resources
 from ptxlab.device.opening import open_device
-from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 
 FILL = """.version 8.0
@@ -116,7 +116,7 @@ def test_closed_emulator_says_so() -> None:
 
 
 def test_the_emulator_takes_no_machine_code(tmp_path: Path) -> None:
-    with pytest.raises(PtxlabError, match="is machine code") as caught:
+    with pytest.raises(Unsupported, match="is machine code") as caught:
         open_device("emulator").load(tmp_path / "k.cubin")
     assert "--device cuda" in str(caught.value)
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+import gc
+import weakref
+from typing import Any, cast
 
 import numpy as np
 import pytest
 
+from ptxlab.device.emulator import EmulatorKernel
+from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError
 
@@ -266,3 +270,21 @@ def test_operands_that_do_not_fit_are_rejected_by_line(emulate: Any, line: str) 
         emulate("    " + line)
     assert caught.value.location is not None
     assert caught.value.location.text.strip() == line
+
+
+def test_a_program_that_nobody_holds_is_forgotten() -> None:
+    """Its variables have addresses in a device that lives on."""
+    text = """.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 counter = 7;
+.visible .entry k() { ret; }
+"""
+    with open_device("emulator") as device:
+        kernel = cast(EmulatorKernel, device.load(text).kernel("k"))
+        kernel.launch(1, 32, [])
+        program = weakref.ref(kernel.program)
+        assert program() is not None
+        del kernel
+        gc.collect()
+        assert program() is None

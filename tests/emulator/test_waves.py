@@ -170,6 +170,16 @@ def test_a_huge_grid_of_small_ctas() -> None:
     assert len({done for done, _ in told}) > 50
 
 
+def test_a_launch_that_lasts_too_long_between_two_waves() -> None:
+    def impatient(done: int, total: int) -> None:
+        if done:
+            raise TimeoutError("not at its end after 3 s")
+
+    device = open_device("emulator", progress=impatient)
+    with pytest.raises(LaunchError, match=r"not at its end after 3 s: \d+ of 65536 CTAs"):
+        device.load(TEXT.replace("BODY", "")).kernel("k").launch(1 << 16, 32, [0])
+
+
 @pytest.mark.parametrize("kind", ["shared", "local"])
 def test_a_wave_has_little_memory(emulator: Device, kind: str) -> None:
     """All CTAs together have 256 MiB of it; a wave takes a quarter of that."""

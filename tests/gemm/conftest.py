@@ -1,8 +1,9 @@
-"""A device that loads every program once: the same kernel is launched on many problems here."""
+"""A device that loads a program once for all problems of a test: only its arguments differ."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from os import PathLike
 from typing import Any, cast
 
@@ -10,22 +11,22 @@ import pytest
 
 from ptxlab.device.protocol import Device, Module
 
+FEW = 4
+"""Programs that are kept: of many, each full garbage collection would take seconds."""
+
 
 class Keeping:
-    """A device that keeps what it loads."""
+    """A device that keeps the last few programs it loaded."""
 
     def __init__(self, device: Device) -> None:
         self._device = device
-        self._loaded: dict[tuple[str, tuple[str, ...]], Module] = {}
+        self._load = lru_cache(maxsize=FEW)(device.load)
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._device, name)
 
     def load(self, source: str | PathLike[str], *, options: Sequence[str] = ()) -> Module:
-        key = str(source), tuple(options)
-        if key not in self._loaded:
-            self._loaded[key] = self._device.load(source, options=options)
-        return self._loaded[key]
+        return self._load(str(source), options=tuple(options))
 
 
 @pytest.fixture(scope="module")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -156,3 +157,9 @@ def test_what_an_algorithm_does_not_take() -> None:
 
 def test_elements_in_memory() -> None:
     assert [memory_type(name).itemsize for name in ("f32", "tf32", "bf16", "f16")] == [4, 4, 2, 2]
+
+
+def test_the_page_has_every_rung() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "ladder.md").read_text(encoding="utf-8")
+    rows = [f"| `{rung.name}` | {rung.idea} | {rung.reference or ''} |" for rung in LADDER.values()]
+    assert "\n".join(rows) in page

@@ -8,6 +8,7 @@ import json
 import sys
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ import pytest
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_timing import CudaStopwatch
+from ptxlab.device.stopwatch import Reading
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import Problem, records
 from ptxlab.gemm.bench import Bench, BenchResult
@@ -284,6 +286,22 @@ def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
     ]
     assert {"naive", "tiled", "cublas", "limit"} <= set(words)
     assert "coalescing" not in words
+
+
+def test_clock_and_power_give_the_flops_of_an_sm(gpu: CudaDevice) -> None:
+    found = told(gpu)
+    read = [
+        replace(one, timed=one.timed and replace(one.timed, reading=Reading(1000, 500)))
+        for one in found.results
+    ]
+    found = replace(found, results=tuple(read))
+    naive = view.as_json(found)["results"][1]
+    assert (naive["algorithm"], naive["clock_mhz"], naive["power_w"]) == ("naive", 1000, 500)
+    assert naive["flop_per_clk_sm"] == pytest.approx(2 * 48 * 40 * 24 / 4e-3 / 1e9 / 132)
+    text = view.text(found)
+    (line,) = (line.split() for line in text.splitlines() if line.strip().startswith("naive "))
+    assert {"1000", "500"} <= set(line)
+    assert f"cublas ran {LIBRARY}" in text
 
 
 def test_records_grow_and_stay_whole(gpu: CudaDevice, tmp_path: Path) -> None:

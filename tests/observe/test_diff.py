@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Sequence
 from typing import Any
@@ -11,14 +10,15 @@ import numpy as np
 import pytest
 
 from ptxlab.device.emulator import EmulatorDevice, EmulatorModule
-from ptxlab.device.protocol import Device
+from ptxlab.device.protocol import Device, Kernel, Source
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe import diff as diff_module
 from ptxlab.observe.diff import DiffReport, Work, diff
 from ptxlab.observe.rounding import Step, judge
-from ptxlab.syntax import parse
+from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.addresses import device_dependent
 from ptxlab.syntax.sites import instructions
+from ptxlab.syntax.tree import Module
 
 TEXT = """\
 .version 8.0
@@ -62,19 +62,20 @@ class Faulty(EmulatorDevice):
         super().__init__(TARGETS["sm_90a"])
         self._change = (right, wrong)
 
-    def load(
-        self, source: str | os.PathLike[str], *, options: Sequence[str] = ()
-    ) -> EmulatorModule:
-        text = re.sub(" +", " ", str(source))
+    def load(self, source: Source, *, options: Sequence[str] = ()) -> EmulatorModule:
+        assert isinstance(source, Module)
+        text = re.sub(" +", " ", to_text(source))
         assert self._change[0] in text
         return super().load(text.replace(*self._change), options=options)
 
 
 def work(threads: int = 70) -> Work:
-    def fresh(device: Device) -> list[Any]:
-        return [device.zeros(2 * threads, "u32"), 5]
+    module = parse(TEXT)
 
-    return Work(parse(TEXT), "k", (2,), (threads,), 0, ("out", "n"), fresh)
+    def bound(device: Device) -> tuple[Kernel, list[Any]]:
+        return device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5]
+
+    return Work(module, "k", (2,), (threads,), 0, ("out", "n"), bound)
 
 
 def part(right: str, wrong: str, threads: int = 70) -> DiffReport:
@@ -139,6 +140,47 @@ def test_what_is_left_out() -> None:
     [kernel] = parse(TEXT).entries
     assert device_dependent(kernel, ["out"]) == {"o", "q", "a"}
     assert device_dependent(kernel, []) == {"a"}
+
+
+CALLS = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.param .b64 back) at(.param .b64 p) { ret; }
+.func (.param .b32 back) read(.param .b64 p) { ret; }
+.func (.reg .f32 y) half(.reg .f32 x) { ret; }
+.visible .entry k(.param .u64 out)
+{
+    .reg .b64 base, moved, long;
+    .reg .f32 found, f, g;
+    ld.param.u64 base, [out];
+    {
+        .param .b64 given; .param .b64 back;
+        st.param.b64 [given], base;
+        call (back), at, (given);
+        ld.param.b64 moved, [back];
+    }
+    {
+        .param .b64 given; .param .b32 back;
+        st.param.b64 [given], moved;
+        call (back), read, (given);
+        ld.param.f32 found, [back];
+    }
+    {
+        .param .b64 given; .param .b64 back;
+        st.param.b64 [given], 5;
+        call (back), at, (given);
+        ld.param.b64 long, [back];
+    }
+    call (g), half, (f);
+}
+"""
+
+
+def test_what_functions_return_of_addresses_is_left_out() -> None:
+    """The names of a call's parameters are used again, by calls that were given no address."""
+    [kernel] = parse(CALLS).entries
+    assert device_dependent(kernel, ["out"]) == {"base", "moved"}
 
 
 # ---- the verdict ----------------------------------------------------------------------------

@@ -10,6 +10,8 @@ import subprocess
 import time
 import urllib.error
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from types import TracebackType
 from typing import Any, Self
 
@@ -103,6 +105,16 @@ class Browser:
         """Have the system say that it is ``light`` or ``dark``."""
         feature = {"name": "prefers-color-scheme", "value": name}
         self._cdp("Emulation.setEmulatedMedia", {"features": [feature]})
+
+    @contextmanager
+    def phone(self, width: int, height: int) -> Iterator[None]:
+        """Have the page seen on a phone of this size."""
+        metrics = {"width": width, "height": height, "deviceScaleFactor": 1, "mobile": True}
+        self._cdp("Emulation.setDeviceMetricsOverride", metrics)
+        try:
+            yield
+        finally:
+            self._cdp("Emulation.clearDeviceMetricsOverride", {})
 
     def errors(self) -> list[str]:
         """Return what the page wrote to the console as errors since last asked."""

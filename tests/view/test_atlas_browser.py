@@ -382,6 +382,35 @@ def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address:
     assert "warp 3" in page.text("#inspector .where")
 
 
+def test_metadata_and_scales_stand_below_the_dot_product(page: Browser, address: str) -> None:
+    """Owners as the PTX ISA's figures of sparse mma.m16n8k64 and of block scaling have them."""
+    page.open(f"{address}#op={find('mma.sp.m16n8k64', 's8').name}&at=D,3,5")
+    held = page.text("#inspector .held")
+    assert held == "j 0..15lane 12 bits 0 to 31j 16..31lane 14 bits 0 to 31"
+    page.open(f"{address}#op={find('m16n8k64.mxf4nvf4.scale_vec::4X.ue4m3').name}&at=D,3,5")
+    rows = page.js("return [...document.querySelectorAll('.sum tr')].map((e) => e.textContent)")
+    assert rows[-4:] == [
+        f"{16 * block}..{16 * block + 15}lane 12 byte {block}lane 20 byte {block}"
+        for block in range(4)
+    ]
+
+
+def test_what_is_selected_stays_in_sight_in_a_narrow_window(page: Browser, address: str) -> None:
+    with page.phone(390, 844):
+        page.open(f"{address}#op={BF16.name}&at=D,3,5")
+        assert page.js("return document.documentElement.scrollWidth") == 390
+        top, bottom = page.js(
+            "const box = document.querySelector('#inspector').getBoundingClientRect();"
+            "return [box.top, box.bottom]"
+        )
+        assert 400 < top < bottom <= 844
+
+
+def test_a_name_of_several_forms_opens_the_first(page: Browser, address: str) -> None:
+    page.open(f"{address}#op=wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16")
+    assert page.text("#name") == "wgmma.mma_async.sync.aligned.m64n96k16.f32.bf16.bf16.rs"
+
+
 def test_tensor_memory_has_a_picture(page: Browser, address: str) -> None:
     (move,) = (
         m for m in TENSOR_MEMORY_MOVES if m.name.startswith("tcgen05.ld.sync.aligned.16x256b.x8.b")

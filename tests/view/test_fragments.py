@@ -53,8 +53,29 @@ def test_lane_0_of_a_holds_the_eight_numbers_of_the_manual() -> None:
     shown = text(report(BF16), Selection())
     rows = section(shown, "A: 16 x 16")
     assert rows[2].split() == ["lane", "a0", "a1", "a2", "a3"]
-    assert rows[3].split() == ["0", "0", "1", "128", "129", "8", "9", "136", "137"]
+    held = [
+        ("0,0..1", "0", "1"),
+        ("8,0..1", "128", "129"),
+        ("0,8..9", "8", "9"),
+        ("8,8..9", "136", "137"),
+    ]
+    assert rows[3].split() == ["0", *(cell for register in held for cell in register)]
     assert len(rows) == 3 + 32
+
+
+def test_many_small_elements_are_shown_by_place_and_as_bits() -> None:
+    """Numbers that wrap at 4 bits tell no element from another; Matrix Fragments for mma.m16n8k64."""
+    shown = text(report(find("m16n8k64", "s4")), Selection(lane=6))
+    words = ["1,16..23", "9,16..23", "1,48..55", "9,48..55"]
+    cells = [cell for where in words for cell in (where, "0x76543210")]
+    assert section(shown, "A: 16 x 64")[3].split() == ["6", *cells]
+
+
+def test_the_bits_of_an_element_and_of_the_number_in_its_container() -> None:
+    shown = text(report(find("m16n8k32", "e2m1")), Selection(element=(3, 5)))
+    assert "A[3,5] is in lane 13, register a0, element 1, bits 15:8 (the number in 13:10)" in shown
+    shown = text(report(find("m16n8k256", "b1")), Selection(element=(3, 5)))
+    assert "A[3,5] is in lane 12, register a0, element 5, bit 5 and holds 1" in shown
 
 
 def test_every_cell_names_its_owner() -> None:
@@ -107,13 +128,16 @@ def test_verdicts_and_mismatches() -> None:
 def test_narrowing_to_a_lane() -> None:
     shown = text(report(BF16), Selection(lane=5))
     assert len(section(shown, "A: 16 x 16")) == 3 + 1
-    assert section(shown, "A: 16 x 16")[3].split()[:3] == ["5", "18", "19"]
+    assert section(shown, "A: 16 x 16")[3].split()[:4] == ["5", "1,2..3", "18", "19"]
     assert set(re.findall(r"\b(\d+):[abcd]\d", shown)) == {"5"}
+    rows = [line.split()[0] for line in section(shown, "A: lane and register")[2:]]
+    assert rows == ["1", "9"]
 
 
 def test_narrowing_to_an_element() -> None:
     lines = text(report(BF16), Selection(element=(3, 5))).splitlines()[-4:]
-    assert lines[0] == "A[3,5] is in lane 14, register a0, element 1 and holds 53 (0x4254)"
+    where = "A[3,5] is in lane 14, register a0, element 1, bits 31:16"
+    assert lines[0] == f"{where} and holds 53 (0x4254)"
     assert [line.split()[4:6] for line in lines] == [
         ["14,", "register"], ["21,", "register"], ["14,", "register"], ["14,", "register"]
     ]  # fmt: skip
@@ -150,6 +174,8 @@ def test_json_of_a_selection_and_of_mismatches() -> None:
             "lane": 12,
             "register": 2,
             "element": 1,
+            "low_bit": 16,
+            "high_bit": 31,
             "row": 3,
             "col": 9,
             "bits": "0x4264",

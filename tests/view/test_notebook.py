@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.isa import find
+from ptxlab.isa import LDMATRIX, MOVMATRIX, find
+from ptxlab.isa.layout import Layout
+from ptxlab.isa.swizzle import Swizzle
 from ptxlab.view.svg import operand_svg, svg
 
 BF16 = find("m16n8k16", "bf16")
@@ -17,8 +19,13 @@ BF16 = find("m16n8k16", "bf16")
 
 @pytest.mark.parametrize(
     ("shown", "picture"),
-    [(BF16, svg(BF16)), (BF16.operand("A"), operand_svg(BF16.operand("A")))],
-    ids=["instruction", "operand"],
+    [
+        (BF16, svg(BF16)),
+        (LDMATRIX[0], svg(LDMATRIX[0])),
+        (MOVMATRIX, svg(MOVMATRIX)),
+        (BF16.operand("A"), operand_svg(BF16.operand("A"))),
+    ],
+    ids=["mma", "ldmatrix", "movmatrix", "operand"],
 )
 def test_jupyter_finds_the_pictures(shown: Any, picture: str) -> None:
     assert shown._repr_svg_() == picture
@@ -29,12 +36,26 @@ def test_jupyter_finds_the_pictures(shown: Any, picture: str) -> None:
     assert root.find("figcaption") is not None
 
 
+def test_a_layout_is_drawn_with_its_offsets_unless_it_is_large() -> None:
+    swizzled = Swizzle(3, 3, 3).compose(Layout((8, 64), (64, 1)))
+    shown = html(swizzled)
+    assert "Sw&lt;3,3,3&gt; o 0 o (8,64):(64,1)" in shown
+    titles = re.findall(r"<title>(\d+),(\d+): offset (\d+), bank", shown)
+    assert len(titles) == 512
+    assert all(int(o) == 64 * int(r) + (int(c) ^ int(r) << 3) for r, c, o in titles)
+    assert Layout.row_major((4096, 4096))._repr_html_() is None
+
+
+def html(shown: Any) -> str:
+    return str(shown._repr_html_())
+
+
 def test_the_caption_says_what_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(receipts, "hardware", lambda instruction: None)
-    assert "sm_80 · PTX 7.0" in BF16._repr_html_()
-    assert "unverified on hardware" in BF16._repr_html_()
+    assert "sm_80 · PTX 7.0" in html(BF16)
+    assert "unverified on hardware" in html(BF16)
     monkeypatch.setattr(receipts, "hardware", lambda instruction: "NVIDIA <Test>")
-    caption = re.findall("<figcaption>(.*)</figcaption>", BF16._repr_html_())
+    caption = re.findall("<figcaption>(.*)</figcaption>", html(BF16))
     assert caption[0].endswith("verified on NVIDIA &lt;Test&gt;")
-    a = BF16.operand("A")._repr_html_()
+    a = html(BF16.operand("A"))
     assert "A 16×16 bf16 · 4 registers of 32 bits a lane" in a

@@ -37,14 +37,16 @@ function preferred(entry) {
   return asked || (entry.choices.includes(state.number) ? state.number : entry.choices[entry.choices.length - 1]);
 }
 
+/** The entry of a name, or, as one opcode may name several, the first that says only more than it. */
 function entryOf(name) {
-  const found = entries.find((entry) => !entry.choices && entry.name === name);
-  if (found) return found;
-  for (const entry of data.groups) {
-    const number = entry.choices.find((n) => filled(entry.name, n) === name);
-    if (number) return concrete(entry, number);
-  }
-  return null;
+  const within = (asked) => {
+    for (const entry of entries) {
+      const number = (entry.choices || [0]).find((n) => asked(filled(entry.name, n)));
+      if (number !== undefined) return concrete(entry, number);
+    }
+    return null;
+  };
+  return within((own) => own === name) || within((own) => own.startsWith(`${name}.`));
 }
 
 const listed = (entry) => entry.group || entry;

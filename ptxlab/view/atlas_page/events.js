@@ -9,6 +9,15 @@ function drawAll() {
   else drawLoad();
   drawBits();
   drawSelection();
+  fit();
+}
+
+const BESIDE = 380;  // the width of what is selected, with the gaps around it
+
+/** Put what is selected below the picture, always in sight, where there is no room beside it. */
+function fit() {
+  const least = parseFloat($("stage").querySelector("svg").style.minWidth);
+  $("bench").classList.toggle("below", $("bench").clientWidth < least + BESIDE);
 }
 
 /** What lies under the pointer: an element of an operand, or a lane. */
@@ -131,6 +140,7 @@ const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "lig
 function labelScheme() { $("scheme").textContent = isDark() ? "light" : "dark"; }
 $("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; labelScheme(); });
 darkSystem.addEventListener("change", labelScheme);
+addEventListener("resize", fit);
 addEventListener("hashchange", () => { readHash(); drawAll(); });
 
 readHash();

@@ -14,6 +14,31 @@ function rowsOfB(col) {
   return [Math.floor(col / kept) * of, of];
 }
 
+/** What else decides the dot product of D[row, col]: the metadata of A's row, and the scales. */
+function deciders(row, col) {
+  const { sparse, scales } = state.entry, found = [];
+  if (sparse) {
+    const parts = [];
+    sparse.places[row].forEach(([lane, bit], chunk) => {
+      const last = parts[parts.length - 1];
+      if (last && last.lane === lane && last.bit + 4 * last.chunks === bit) last.chunks++;
+      else parts.push({ lane, bit, first: chunk, chunks: 1 });
+    });
+    found.push(`<h3>metadata: ${sparse.kept} of ${sparse.of} kept; selector 0</h3><dl class="held">${parts.map(({ lane, bit, first, chunks }) =>
+      `<dt>j ${span(first * sparse.kept, chunks * sparse.kept)}</dt><dd>${chip(lane, `${holder()} ${lane}`)} bits ${bit} to ${bit + 4 * chunks - 1}</dd>`).join("")}</dl>`);
+  }
+  if (scales) {
+    const scale = (name, line, block) => {
+      const [lane, byte] = scales[name].places[line][block];
+      return `<td>${chip(lane, `lane ${lane}`)} byte ${byte}</td>`;
+    };
+    const { blocks, dtype } = scales.A, length = rowsOf("B") / blocks;
+    found.push(`<h3>scales of ${dtype}; byte-id 0, thread-id 0</h3><table class="sum"><tr><th>k</th><th>of A in</th><th>of B in</th></tr>${
+      range(blocks).map((block) => `<tr><td class="k">${span(block * length, length)}</td>${scale("A", row, block)}${scale("B", col, block)}</tr>`).join("")}</table>`);
+  }
+  return found.join("");
+}
+
 /** The dot product of D[row, col], terms of one register of A and one of B together. */
 function terms(row, col) {
   const found = [];
@@ -31,7 +56,8 @@ function terms(row, col) {
 }
 
 function dotProduct(row, col) {
-  const op = state.entry.operation, sign = op ? `popc(A ${op} B)` : "A·B";
+  const { operation, scales } = state.entry;
+  const sign = operation ? `popc(A ${operation} B)` : scales ? "scaled A · scaled B" : "A·B";
   const sum = state.entry.sparse ? `Σ A[${row},j] · B[k(j),${col}], k(j) chosen by the metadata` : `Σ ${sign} over k`;
   const rows = terms(row, col).map((t) =>
     `<tr><td class="k">${span(t.k, t.count)}</td><td>${held("A", row, t.k)}</td>` +
@@ -39,7 +65,7 @@ function dotProduct(row, col) {
   const c = operand("C") ? "C" : "D";
   return `<h3>D[${row},${col}] = ${c}[${row},${col}] + ${sum}</h3><table class="sum">` +
     `<tr><th>${state.entry.sparse ? "j" : "k"}</th><th>A in</th><th>B in</th></tr>${rows}` +
-    `<tr><td class="k">${c}</td><td>${held(c, row, col)}</td><td></td></tr></table>`;
+    `<tr><td class="k">${c}</td><td>${held(c, row, col)}</td><td></td></tr></table>${deciders(row, col)}`;
 }
 
 function feeds(name, row, col) {
@@ -113,7 +139,7 @@ function inspect(what) {
     `<p class="where">${names.length > 1 ? `${n} in ` : ""}${chip(p.lane, `${holder()} ${p.lane}`)} register <b>${lower(n)}${p.register}</b> ${bitsText(p.element * layout.bits, layout.bits)}</p>`).join("")).join("");
   return `<h2>${name}[${row},${col}]</h2>${where}${strip(name, layout, places[0], places[0].element)}` +
     (!multiplies() ? "" : name === "A" || name === "B" ? feeds(name, row, col) + extras(name, row, col) : dotProduct(row, col)) +
-    `<h3>${holder()} ${places[0].lane} holds</h3>${holdings(places[0].lane)}`;
+    `<h3 class="holds">${holder()} ${places[0].lane} holds</h3>${holdings(places[0].lane)}`;
 }
 
 function sentence(what) {
@@ -126,7 +152,7 @@ function sentence(what) {
 
 function drawSelection() {
   const what = selection(), entry = state.entry;
-  $("inspector").innerHTML = entry.operands ? inspect(what) : inspectLoad(what);
+  $("inspector").innerHTML = `<div>${entry.operands ? inspect(what) : inspectLoad(what)}</div>`;
   $("say").textContent = entry.operands ? sentence(what) : what ? `lane ${what.lane}` : "";
   const svg = $("stage").querySelector("svg");
   svg.classList.toggle("busy", Boolean(what));

@@ -47,7 +47,8 @@ function drawLoad() {
         `<g class="c" data-lane="${lane}" data-bank="${bank}"><rect class="l${lane}" x="${left + bank / 4 * group}" y="${cy}" width="${group}" height="${CELL}"/>` +
         `<text${clash ? ' class="clash"' : ""} x="${left + (bank / 4 + .5) * group}" y="${cy + 13.5}">${clash ? "⚠ " : ""}${lane}</text></g>`;
     }
-    body += `<text class="t" x="${right}" y="${y - 24}">${load.store ? "comes from" : "goes to"}</text>` + columnIndices(layout, 0, box);
+    body += `<text class="t" x="${right}" y="${y - 24}">${load.store ? "comes from" : "goes to"}</text>` +
+      columnIndices(layout, 0, box) + rowIndices(layout, 0, box);
     body += layout.runs[0].map((run) => {
       const x = box.x + run.col * box.width, cy = box.y + run.row * box.height, w = run.cols * box.width, h = run.rows * box.height;
       const register = run.places[0].register + matrix * layout.registers, lane = run.places[0].lane;

@@ -1,0 +1,78 @@
+"""The moves from D to A, as text and as JSON (schema ``ptxlab.moves/1``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.fragments.moves import Move, Moves, permuted
+from ptxlab.fragments.moves_ptx import ptx
+from ptxlab.view.text import aligned_left
+
+SCHEMA = "ptxlab.moves/1"
+
+
+def text(found: Moves) -> str:
+    """Return, for each register of A, where it comes from and what that takes, then the PTX."""
+    tiles = "1 tile" if found.tiles == 1 else f"{found.tiles} tiles side by side"
+    whole = found.first.operand("D")
+    if whole.cols > found.d.cols:
+        registers = found.d.registers_per_lane
+        tiles = f"columns 0 to {found.d.cols - 1}; the next A is {registers} registers further on"
+    title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
+    holder = found.first.operand("D").holder
+    rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m, holder)] for m in found.moves]
+    lines = [title, *aligned_left(rows), "", ptx(found)]
+    if any(move.shuffles for move in found.moves):
+        other = permuted(found)
+        lines += [
+            "Without shuffles, if B is loaded so that its row k is row p of before, with",
+            f"p = {other.formula}:",
+            "",
+            ptx(other.moves),
+        ]
+    return "\n".join(lines)
+
+
+def _origin(move: Move, holder: str) -> str:
+    packed = [", ".join(f"d{tile}_{register}" for tile, register in p.words) for p in move.packed]
+    if not move.shuffles:
+        return f"of {packed[0]} of the same {holder}"
+    return f"of {' and '.join(packed)} of other lanes of the quad"
+
+
+def as_json(found: Moves) -> dict[str, Any]:
+    """Return the same as JSON data; of every shuffle the source lane of each lane.
+
+    ``permuted`` is the way without shuffles, null where there are none anyway.
+    """
+    shuffled = any(move.shuffles for move in found.moves)
+    other = permuted(found) if shuffled else None
+    return {
+        "schema": SCHEMA,
+        "from": found.first.name,
+        "to": found.following.name,
+        "tiles": found.tiles,
+        "registers": [
+            {
+                "register": move.register,
+                "kinds": list(move.kinds),
+                "packed": [
+                    [{"tile": tile, "register": register} for tile, register in packed.words]
+                    for packed in move.packed
+                ],
+                "shuffles": [
+                    {"packed": number, "source_lanes": list(lanes)}
+                    for number, lanes in move.shuffles
+                ],
+                "selectors": [f"{selector:#06x}" for selector in move.selectors],
+            }
+            for move in found.moves
+        ],
+        "ptx": ptx(found),
+        "permuted": other
+        and {
+            "columns": list(other.columns),
+            "formula": other.formula,
+            "ptx": ptx(other.moves),
+        },
+    }
