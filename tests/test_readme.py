@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import doctest
 import io
+import math
 import os
 import re
 import shlex
@@ -58,6 +59,7 @@ def test_each_command_prints_what_is_shown(
     command, _, status = command.partition("    # exit status ")
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr("ptxlab.device.opening._open_cuda", no_gpu)
+    monkeypatch.setattr("ptxlab.cli.progress.PATIENCE", math.inf)  # on a slow machine too
     words = shlex.split(command)
     assert words[0] == "ptxlab"
     output = io.StringIO()
