@@ -165,11 +165,11 @@ def addresses(values: Mapping[str, Value], major: str, mn: int, bits: int) -> Ar
     """Return the byte addresses, [mn, k], that one instruction reads through a descriptor.
 
     ``values`` are its decoded fields; k is what 32 bytes hold of elements of ``bits``, of at least 8.
-    This is the ISA's canonical layout with the offsets the descriptor gives. Raises NotImplementedError for a
+    This is the ISA's canonical layout with the offsets the descriptor gives. Raises ValueError for a
     base offset, where the swizzle's pattern is not that of addresses.
     """
     if values["base offset"]:
-        raise NotImplementedError("the addresses behind a base offset are not modelled")
+        raise ValueError("the addresses behind a base offset are not modelled")
     mode = MODES[str(values["swizzle"])]
     start, leading, stride = (
         int(values[name]) for name in ("start address", "leading byte offset", "stride byte offset")
