@@ -9,7 +9,7 @@ from typing import Any
 from ptxlab.isa.types import TYPES
 from ptxlab.observe.diff import WARP, DiffReport, FirstDifference, Output, Work
 from ptxlab.syntax import locate
-from ptxlab.view.text import aligned, fields, number
+from ptxlab.view.text import aligned, fields, json_number, number
 
 SCHEMA = "ptxlab.diff/1"
 
@@ -54,8 +54,8 @@ def as_json(shown: Shown) -> dict[str, Any]:
                 "differing": output.differing,
                 "total": output.total,
                 "place": None if output.place is None else list(output.place),
-                "a": _plain(output.a) if output.differing else None,
-                "b": _plain(output.b) if output.differing else None,
+                "a": json_number(output.a) if output.differing else None,
+                "b": json_number(output.b) if output.differing else None,
             }
             for output in report.outputs
         ],
@@ -130,15 +130,8 @@ def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
         "register": first.register,
         "type": first.type,
         "bits": [_hex(bits, first) for bits in first.bits] if first.register else [],
-        "values": [[_plain(value) for value in values] for values in first.values],
+        "values": [[json_number(value) for value in values] for values in first.values],
         "lanes": first.lanes,
         "verdict": first.verdict,
         "reason": first.reason,
     }
-
-
-def _plain(value: Any) -> Any:
-    real = float(value)
-    if not math.isfinite(real):
-        return str(real)
-    return int(real) if isinstance(value, int) else real

@@ -17,7 +17,7 @@ from ptxlab.isa.signature import signature
 from ptxlab.isa.types import STORED, TYPES, ScalarType
 from ptxlab.syntax.places import OPERANDS
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.text import aligned, fields, number, values
+from ptxlab.view.text import aligned, fields, json_number, number, values
 
 Array = npt.NDArray[Any]
 
@@ -128,14 +128,14 @@ def as_json(shown: Shown) -> dict[str, Any]:
                     for word, kind in zip(found.words[threads[lane]], found.types, strict=True)
                 ],
                 "values": [
-                    [_plain(value) for value in _values(shown, lane, column)]
+                    [json_number(value) for value in _values(shown, lane, column)]
                     for column in range(len(found.registers))
                 ],
             }
             for lane in shown.lanes
         ],
         "matrices": {
-            layout.operand: [[_plain(value) for value in row] for row in matrix]
+            layout.operand: [[json_number(value) for value in row] for row in matrix]
             for layout, matrix in _fragments(shown)
         },
     }
@@ -227,12 +227,6 @@ def _bits(type_name: str) -> int:
 
 def _hex(word: int, bits: int) -> str:
     return str(word) if bits == 1 else f"0x{word:0{bits // 4}x}"
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, (int, np.integer, np.bool_)):
-        return int(value)
-    return float(value) if math.isfinite(value) else str(float(value))
 
 
 # ---- as matrices ----------------------------------------------------------------------------

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,6 +45,14 @@ def number(value: Any) -> str:
     if np.isfinite(real) and real == int(real) and abs(real) < 1e15:
         return f"-{abs(int(real))}" if np.signbit(real) else str(int(real))
     return repr(real) if isinstance(value, float) else str(value)
+
+
+def json_number(value: Any) -> int | float | str:
+    """Return a number as JSON has it: integers stay integers, infinities and NaN become strings."""
+    if isinstance(value, (int, np.integer, np.bool_)):
+        return int(value)
+    real = float(value)
+    return real if math.isfinite(real) else str(real)
 
 
 def values(bits: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
