@@ -177,15 +177,16 @@ def _reason(error: PtxlabError) -> str:
 
 
 def _why_not(counted: KernelFacts) -> str:
-    """Say what is wrong with a kernel, or what an SM lacks for it, "" where there is nothing."""
-    used, held = counted.resources, counted.occupancy
+    """Say what is wrong with a kernel, "" where there is nothing.
+
+    Of registers an SM has enough for one CTA at least: the kernels have ``__launch_bounds__``, within
+    which ptxas rather spills.
+    """
+    used = counted.resources
     if not counted.verdict.passed:
         return WRONG
     if used.spill_stores or used.spill_loads:
         return f"registers are not enough: {used.spill_stores} bytes a thread spill"
-    if not held.ctas:
-        needed = f"{counted.threads} threads of {used.registers} registers"
-        return f"an SM has no room for a CTA of {needed}, for want of {', '.join(held.limited_by)}"
     return ""
 
 

@@ -93,7 +93,8 @@ def _kept(
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
         return make_now()
-    key: list[str | bytes] = [version(), path, str(folder), source, *arguments, *includes.missing]
+    # What was not found needs no place in the key: a file that appears later is among the files.
+    key: list[str | bytes] = [version(), path, str(folder), source, *arguments]
     for file, contents in includes.files:
         key += [file, contents]
     return cached("nvrtc", key, make_now)

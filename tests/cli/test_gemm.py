@@ -4,13 +4,17 @@ import json
 import signal
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
+import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 from ptxlab.cli.main import main
 from ptxlab.cli.progress import Progress
 from ptxlab.gemm import LADDER
+from ptxlab.gemm.baselines import HostBaseline
 from ptxlab.gemm.reference import Bound
 
 ROOT = Path(__file__).parents[2]
@@ -158,6 +162,33 @@ def test_all_of_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
     (agreement,) = found["agreements"]
     assert agreement["algorithms"] == ["cpu_naive", "numpy", "naive"]
     assert agreement["passed"] is True
+
+
+def test_one_wrong_rung_is_exit_status_1_of_all(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def half(a: NDArray[np.float32], b: NDArray[np.float32]) -> NDArray[np.float32]:
+        return a[:, ::2] @ b[::2]
+
+    numpy = LADDER["numpy"]
+    assert isinstance(numpy, HostBaseline)
+    few = {name: LADDER[name] for name in ("cpu_naive", "naive")}
+    few["numpy"] = replace(numpy, multiply=half)
+    monkeypatch.setattr("ptxlab.gemm.survey.LADDER", few)
+    monkeypatch.setattr("ptxlab.gemm.ladder.LADDER", few)
+    words = ["gemm", *EMULATOR, "--all", "--size", "20", "--dtype", "f32"]
+    assert main(words) == 1
+    lines = capsys.readouterr().out.splitlines()
+    shown = {line.split()[0]: line.split()[4] for line in lines[3:6]}
+    assert shown == {"cpu_naive": "right", "naive": "right", "numpy": "WRONG"}
+    (verdict,) = (line for line in lines if line.startswith("f32 -> f32: 3 algorithms"))
+    assert " DISAGREE, differing by at most " in verdict
+    assert ", beyond " in verdict
+    assert main([*words, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    assert found["passed"] is False
+    assert [result["passed"] for result in found["results"]] == [True, True, False]
+    assert found["agreements"][0]["passed"] is False
 
 
 def test_what_needs_a_gpu_is_exit_status_3(capsys: pytest.CaptureFixture[str]) -> None:

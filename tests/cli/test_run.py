@@ -360,6 +360,9 @@ def test_a_wrong_expectation_shows_its_first_differences(
         ("zeros(2,u32)", "out=where(arange(2) == 0, 8, 0)", "0,1", 0),
         ("zeros(2,u32)", "out=where(arange(2) == 0, 6.5, 0)", "0.1", 0),
         ("zeros(2,u32)", "out=where(arange(2) == 0, 6.5, 0)", "0.05", 1),
+        # 7 is 3 from 4: more than 0.5 of what is expected, though less than 0.5 of what is found.
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 4, 0)", "0.5", 1),
+        ("zeros(2,u32)", "out=where(arange(2) == 0, 4, 0)", "0.75", 0),
     ],
 )
 def test_what_counts_as_right(

@@ -144,6 +144,19 @@ def test_a_chain_of_fma_stays_within_the_bound(dtype: str, kind: str) -> None:
     assert compare(fma(a, b), a, b, bound).error <= bound.coefficient
 
 
+def test_products_too_small_for_f32_may_be_lost_and_no_more_than_that() -> None:
+    """Each is less than half the smallest subnormal, 2^-149, so that a right chain of fma finds 0."""
+    k = 9
+    a, b = np.full((2, k), 2.0**-75, np.float32), np.full((k, 3), 0.75 * 2.0**-75, np.float32)
+    bound = error_bound("fma", HOPPER, a, b, "f32")
+    found = fma(a, b)
+    assert (found == 0).all()
+    assert (a.astype(np.float64) @ b.astype(np.float64) == k * 0.75 * 2.0**-150).all()
+    assert compare(found, a, b, bound).error <= bound.coefficient
+    found[1, 2] = 2.0**-149 * k  # each product rounded up instead
+    assert compare(found, a, b, bound).error > bound.coefficient
+
+
 def test_coefficients_by_hand() -> None:
     a, b = np.zeros((1, 40), np.float16), np.zeros((40, 1), np.float16)
     steps = 5  # of 8 products

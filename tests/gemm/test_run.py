@@ -6,6 +6,7 @@ factors and way of storing rows, and each of these meets the others in some kern
 
 from __future__ import annotations
 
+from dataclasses import replace
 from itertools import product
 from typing import Any
 
@@ -19,6 +20,10 @@ from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
 from ptxlab.gemm.reference import compare, epilogue_of, error_bound
 from ptxlab.gemm.run import compute, launch
 from ptxlab.gemm.storage import Operands
+from ptxlab.view.gemm import text
+from tests.gemm.simt import Rewrite, rewrite
+
+__all__ = ["rewrite"]
 
 KERNELS = [(name, *types) for name, algorithm in ALGORITHMS.items() for types in algorithm.types]
 GROUPS = (1, 2, 3, 8)
@@ -138,6 +143,18 @@ def test_a_kernel_finds_what_numpy_finds(keeping: Device) -> None:
     for name in LADDER:
         if ("f32", "f32") in LADDER[name].types and not name.startswith("cublas"):
             np.testing.assert_array_equal(compute(keeping, problem, inputs, name).d, expected)
+
+
+def test_what_is_written_between_rows_is_wrong(device: Device, rewrite: Rewrite) -> None:
+    store = "D.store(row, column, sum);"
+    rewrite("naive", store, f"{store} if (column == 0 && row + 1 < m) d[s64(row) * ldd + n] = 7;")
+    problem = Problem(40, 24, 8, "f32", ldd=27)
+    result = run(device, problem, "naive")
+    assert result.max_error <= result.tolerance
+    assert result.strays == 39  # after each row but the last, with which memory ends
+    assert not result.passed
+    assert "WRONG: 39 elements between the rows of D were written" in text(result)
+    assert run(device, replace(problem, ldd=None), "naive").strays == 0
 
 
 @pytest.mark.parametrize(

@@ -10,8 +10,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
-from ptxlab.view.gemm import as_json, text
+from ptxlab.gemm.survey import Survey
+from ptxlab.view.gemm import as_json, text, text_of_all
 from ptxlab.view.text import aligned, number, values
 
 RESULT = GemmResult(
@@ -60,6 +62,20 @@ def test_text_of_a_wrong_result_on_a_gpu() -> None:
     assert "beyond the bound" in shown
     assert "100.0 us, 600.00 TFLOP/s" in shown
     assert "counters" not in shown
+
+
+def test_each_column_of_all_is_what_its_head_says() -> None:
+    results = (RESULT, dataclasses.replace(RESULT, algorithm="naive", passed=False, max_error=0.5))
+    problem = Problem(64, 48, 32, "bf16", "f32")
+    shown = text_of_all(Survey("emulator", "sm_80", problem, results, (), ())).splitlines()
+    head, first, second = shown[2:5]
+    begins = [head.index(name) for name in ("result", "max error", "tolerance", "time")]
+
+    def cells(line: str) -> list[str]:
+        return [line[begin:].split()[0] for begin in begins]
+
+    assert cells(first) == ["right", "2.50e-08", "1.00e-06", "0.25"]
+    assert cells(second) == ["WRONG", "5.00e-01", "1.00e-06", "0.25"]
 
 
 def test_json_is_the_contract() -> None:
