@@ -139,6 +139,21 @@ def test_copies_of_a_line_are_told_as_one(here: Path, capsys: pytest.CaptureFixt
     assert out.count("error: race") == 1
 
 
+def test_json_names_both_lines_of_cuda_c(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (here / "sum.cu").write_text(UNROLLED)
+    _, out = run(capsys, "sum.cu", "--json")
+    lines = UNROLLED.splitlines()
+    found = json.loads(out)["findings"]
+    assert found
+    for finding in found:
+        assert {finding[name]["file"] for name in ("source", "other_source")} == {
+            str(here / "sum.cu")
+        }
+        assert lines[finding["source"]["line"] - 1].endswith("total += values[i];")
+        other = lines[finding["other_source"]["line"] - 1]
+        assert other.strip() == "values[threadIdx.x] = threadIdx.x;"
+
+
 @pytest.mark.parametrize(
     ("arguments", "status", "what"),
     [

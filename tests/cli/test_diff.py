@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -28,6 +29,58 @@ def test_two_targets_round_differently(capsys: pytest.CaptureFixture[str]) -> No
         "b": False,
         "d": True,
     }
+
+
+APART = """\
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .reg .pred  p;
+    .reg .b32   i, t, a, b;
+    .reg .f32   d<4>;
+    .reg .b64   o;
+    mov.u32     i, %ctaid.x;
+    mov.u32     t, %tid.x;
+    mad.lo.u32  i, i, 96, t;
+    mov.f32     d0, 0f3F800000;
+    mov.f32     d1, d0;
+    mov.f32     d2, d0;
+    mov.f32     d3, d0;
+    setp.lt.u32 p, i, 160;
+    @p bra      done;
+    setp.lt.u32 p, i, 164;
+    selp.b32    a, 0, 0x39803980, p;
+    mov.b32     b, 0x39003900;
+    mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {d0, d1, d2, d3}, {a, a, a, a}, {b, b}, {d0, d1, d2, d3};
+done:
+    ld.param.u64 o, [out];
+    mad.wide.u32 o, i, 4, o;
+    st.global.f32 [o], d0;
+    ret;
+}
+"""
+
+
+def test_the_first_thread_that_differs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Warp 2 of CTA 1 alone adds 16 times 2^-12 * 2^-13 to 1, but for rows 0 and 8 in lanes 0 to 3.
+
+    sm_80 cuts each product at 2^-24 and has 1 left, sm_90a at 2^-25 and finds 1 + 2^-21.
+    """
+    file = tmp_path / "apart.ptx"
+    file.write_text(APART)
+    command = ["diff", str(file), "--a", "emulator:sm_80", "--b", "emulator:sm_90a"]
+    command += ["--grid", "2", "--block", "96", "--arg", "out=zeros(192,f32)"]
+    assert main([*command, "--json"]) == 1
+    found = json.loads(capsys.readouterr().out)
+    first = found["first"]
+    names = ("thread", "cta", "warp", "lane", "register", "lanes")
+    assert [first[name] for name in names] == [96 + 2 * 32 + 4, 1, 2, 4, "d0", 28]
+    assert first["values"] == [[1.0], [1 + 2.0**-21]]
+    assert found["outputs"][0]["place"] == [first["thread"]]
+    assert main(command) == 1
+    assert "register d0 of lane 4 of warp 2 of CTA 1" in capsys.readouterr().out
 
 
 def test_the_same_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:

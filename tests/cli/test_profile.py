@@ -79,6 +79,42 @@ def test_json_has_what_the_contract_says(
     assert {line["source"]["line"] for line in conflicts} == {13}
 
 
+LOOP = """\
+// Run: ptxlab run loop.ptx --block 64 --arg n=10
+.version 7.8
+.target sm_80
+.address_size 64
+.visible .entry loop(.param .u32 n)
+{
+    .reg .pred  p;
+    .reg .b32   i;
+    .reg .f32   x;
+    ld.param.u32    i, [n];
+    mov.f32         x, 0f00000000;
+again:
+    fma.rn.f32      x, x, x, x;
+    sub.u32         i, i, 1;
+    setp.ne.u32     p, i, 0;
+    @p bra          again;
+    add.f32         x, x, x;
+    ret;
+}
+"""
+
+
+def test_the_main_loop_is_from_its_first_line_to_its_last(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "loop.ptx").write_text(LOOP)
+    loop = json.loads(run(capsys, "loop.ptx", "--json"))["main_loop"]
+    lines = LOOP.splitlines()
+    assert lines[loop["first_line"] - 1].split()[0] == "fma.rn.f32"
+    assert lines[loop["last_line"] - 1].split() == ["@p", "bra", "again;"]
+    assert (loop["executed"], loop["flops"]) == (2 * 10 * 4, 64 * 10 * 2)
+    assert "lines 13 to 16 of the PTX: " in run(capsys, "loop.ptx")
+
+
 def test_lines_are_sorted_and_cut_as_asked(
     transpose: str, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from pathlib import Path
 from typing import Any
@@ -9,6 +10,7 @@ import pytest
 
 from ptxlab.cli.main import main
 from ptxlab.cli.sass import EXAMPLE
+from ptxlab.toolchain.nvrtc import assemble_cuda
 
 SCALE = """\
 extern "C" __global__ void BOUNDS scale(float* x, int n) {
@@ -180,6 +182,39 @@ def test_diff_counts_what_changed(
     assert any(line.startswith("+FFMA") for line in out)
     same = printed(capsys, scale, *words[:-1], scale)
     assert not any(line[:1] in "+-" for line in same.splitlines() if line)
+
+
+SPILLS = """\
+extern "C" __global__ void __launch_bounds__(1024) full(float* x) {
+    float held[96];
+#pragma unroll
+    for (int i = 0; i < 96; i++) held[i] = x[1024 * i + threadIdx.x];
+    __syncthreads();
+    float sum = held[0];
+#pragma unroll
+    for (int i = 0; i < 96; i++)
+        x[1024 * i + threadIdx.x] = sum = sum * held[95 - i] + held[7 * i % 96];
+}
+"""
+
+
+def test_what_is_stored_and_loaded_of_registers_is_what_ptxas_says(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "full.cu"
+    file.write_text(SPILLS)
+    _, cubin = assemble_cuda(SPILLS, path=str(file), arch="sm_80", options=["--generate-line-info"])
+    said = re.search(r"(\d+) bytes spill stores, (\d+) bytes spill loads", cubin.log)
+    assert said is not None
+    stored, loaded = map(int, said.groups())
+    assert 0 < stored != loaded > 0
+    out = printed(capsys, str(file), "--arch", "sm_80").splitlines()
+    (line,) = (line for line in out if line.startswith("spills"))
+    assert line.split(maxsplit=1)[1] == f"{stored} bytes stored, {loaded} bytes loaded"
+    ((kernel,),) = (
+        each["kernels"] for each in report(capsys, str(file), "--arch", "sm_80")["programs"]
+    )
+    assert (kernel["spill_stores"], kernel["spill_loads"]) == (stored, loaded)
 
 
 def test_what_ptxas_warns_of_is_there_in_full(

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any, cast
 
 import numpy as np
 import pytest
+from numpy.typing import NDArray
 
 import ptxlab
 from ptxlab import resources
 from ptxlab.cli.main import main
-from ptxlab.device.protocol import Device
+from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.fragments import NUMBERED, ONES, Fill, verifiable, verify
-from ptxlab.isa import MatrixInstruction, find
+from ptxlab.fragments import NUMBERED, ONES, Fill, receipts, verifiable, verify
+from ptxlab.fragments.trials import Trial
+from ptxlab.fragments.trials.run import launch
+from ptxlab.isa import WMMA, MatrixInstruction, find
 
 BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
 
@@ -127,6 +132,61 @@ def test_programs_that_cannot_be_looked_at_are_refused(device: Device) -> None:
 def test_a_target_without_the_instruction_is_refused() -> None:
     with pytest.raises(Unsupported, match="needs sm_80"):
         verify(ptxlab.open_device("emulator", arch="sm_75"), BF16)
+
+
+class Gpu:
+    """A GPU that computes what the emulator does."""
+
+    kind, name = "cuda", "NVIDIA of the tests"
+
+    def __init__(self) -> None:
+        self._emulator = ptxlab.open_device("emulator", arch="sm_90a")
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._emulator, name)
+
+
+def gpu() -> Device:
+    return cast(Device, Gpu())
+
+
+def test_a_gpu_proves_layouts_it_has_and_no_others(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(receipts, "FOLDER", tmp_path)  # nothing is proven so far
+    assert verify(gpu(), BF16).hardware == Gpu.name
+    assert verify(ptxlab.open_device("emulator"), BF16).hardware is None
+    for operand in SWAPS:
+        assert verify(gpu(), BF16, ptx=edited(BF16, *SWAPS[operand])).hardware is None
+    store = ("st.global.v2.f32 [lower], {d2, d3};", "st.global.v2.f32 [lower], {d3, d2};")
+    wrong_store = verify(gpu(), BF16, ptx=edited(BF16, store))
+    assert not wrong_store.passed
+    assert wrong_store.hardware == Gpu.name, "the registers were right before they were stored"
+
+
+def test_registers_of_wmma_are_a_gpus_own_and_the_emulators_are_ours(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """PTX leaves it to the target which lane holds what. One bit is other here, in lane 3."""
+    wmma = next(form for form in WMMA if form.shape == "m8n8k4")
+
+    def other(device: Device, kernel: Kernel, trial: Trial) -> NDArray[np.uint64]:
+        words = launch(device, kernel, trial)
+        words[0, 3, 0] ^= np.uint64(1)
+        return words
+
+    emulator = ptxlab.open_device("emulator", arch="sm_90a")
+    for device in (emulator, gpu()):
+        report = verify(device, wmma)
+        assert (report.passed, report.own_layout, report.layout_verified) == (True, False, True)
+    monkeypatch.setattr(sys.modules["ptxlab.fragments.verify"], "launch", other)
+    report = verify(emulator, wmma)
+    assert [(m.where, m.operand, m.lane, m.register) for m in report.mismatches] == [
+        ("register", "A", 3, 0)
+    ]
+    assert (report.passed, report.layout_verified) == (False, False)
+    report = verify(gpu(), wmma)
+    assert (report.passed, report.own_layout, report.layout_verified) == (True, True, False)
 
 
 @pytest.fixture

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv as csv_format
 import io
 import json
+import re
 import sys
 import xml.etree.ElementTree as xml
 from collections.abc import Iterator
@@ -21,11 +22,11 @@ from ptxlab.device.cuda_timing import CudaStopwatch
 from ptxlab.device.stopwatch import Reading
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import Problem, records
-from ptxlab.gemm.bench import Bench, BenchResult
+from ptxlab.gemm.bench import Bench, BenchResult, Speed
 from ptxlab.gemm.field import bench
 from ptxlab.gemm.machine import machine_of
 from ptxlab.gemm.plan import SHAPES, Choice, Entry, plan, shapes
-from ptxlab.gemm.timing import Procedure
+from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.targets import TARGETS
 from ptxlab.view import bench as view
@@ -260,6 +261,40 @@ def test_text_has_a_speed_for_what_is_right_alone(gpu: CudaDevice) -> None:
     ]
     assert any(line.startswith("cublaslt is left out: cublasLt cannot be called") for line in lines)
     assert any("clock and power are not known: no sensors here" in line for line in lines)
+
+
+def test_each_figure_is_where_its_head_says(gpu: CudaDevice) -> None:
+    """A slow launch, p80 of the seconds, is p20 of the TFLOP/s: the lower of the two."""
+    found = run(gpu, "naive")
+
+    def timing(median: float, low: float, high: float) -> Timing:
+        median, slow, fast = (PROBLEM.flops / 1e12 / tflops for tflops in (median, low, high))
+        return Timing(median, p20=fast, p80=slow, samples=3, launches=1)
+
+    speed = Speed(timing(8, 7, 9), timing(4, 3, 5), timing(1, 0.5, 2))
+    *_, naive = found.results
+    assert naive.timed is not None
+    naive = replace(naive, limit=16.0, timed=replace(naive.timed, speed=speed, beside=None))
+    found = replace(found, results=(naive,))
+    text = view.text(found)
+    (head,) = (line for line in text.splitlines() if "p20 to p80  " in line)
+    assert re.split(" {2,}", head.strip())[:5] == [
+        "burst", "sustained", "p20 to p80", "cold", "of library",
+    ]  # fmt: skip
+    (line,) = (line for line in text.splitlines() if line.strip().startswith("naive "))
+    cells = re.split(" {2,}", line.strip())
+    assert cells[:6] == ["naive", "8.00", "4.00", "3.00 to 5.00", "1.00", "25.0 %"]
+    (data,) = view.as_json(found)["results"]
+    assert data["tflops"] == pytest.approx(4)
+    assert data["seconds"] == pytest.approx(PROBLEM.flops / 4e12)
+    for name, tflops, high, low in (
+        ("burst", 8, 9, 7),
+        ("sustained", 4, 5, 3),
+        ("cold", 1, 2, 0.5),
+    ):
+        assert data[name]["tflops"] == pytest.approx(tflops)
+        assert data[name]["p20"] == pytest.approx(PROBLEM.flops / 1e12 / high)
+        assert data[name]["p80"] == pytest.approx(PROBLEM.flops / 1e12 / low)
 
 
 def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
