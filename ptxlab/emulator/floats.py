@@ -255,9 +255,10 @@ def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
     low = total.view(np.int64).astype(np.int32) << 3  # the low 29 bits: the lowest number on a tie
     if low.min() == _TIE:
         _round_again(r, np.flatnonzero(low == _TIE), a, b, c)
-    if np.abs(r).min() >= MIN_NORMAL:
+    size = np.abs(r)
+    if size.min() > MIN_NORMAL:
         return r
-    tiny = (np.abs(r) <= MIN_NORMAL) & (total != 0)
+    tiny = (size <= MIN_NORMAL) & (total != 0)  # sums that round up to MIN_NORMAL too
     if tiny.any():
         _round_again(r, np.flatnonzero(tiny), a, b, c)
     return settle(r)
