@@ -15,8 +15,8 @@ if TYPE_CHECKING:
         ToolchainError,
         Unsupported,
     )
-    from ptxlab.isa import find
-    from ptxlab.isa.layout import Layout, Swizzle
+    from ptxlab.layouts.layout import Layout, Swizzle
+    from ptxlab.matrix.catalog import find
 
 __version__ = "0.1.0"
 
@@ -39,9 +39,9 @@ __all__ = [
 _HOMES = {
     "Dump": "ptxlab.device.protocol",
     "open_device": "ptxlab.device.opening",
-    "find": "ptxlab.isa",
-    "Layout": "ptxlab.isa.layout",
-    "Swizzle": "ptxlab.isa.layout",
+    "find": "ptxlab.matrix.catalog",
+    "Layout": "ptxlab.layouts.layout",
+    "Swizzle": "ptxlab.layouts.layout",
     "DeviceUnavailable": "ptxlab.errors",
     "LaunchError": "ptxlab.errors",
     "PtxSyntaxError": "ptxlab.errors",

@@ -2,7 +2,7 @@
 
 import sys
 
-from ptxlab.cli.main import main
+from ptxlab.main import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -271,7 +271,7 @@ def time_steps(spent: dict[str, list[float]]) -> None:
 
     A family is an opcode, with the state space where it has one. Times include the noting.
     """
-    from ptxlab.emulator import preparation
+    from ptxlab.emulator.prepare import preparation
 
     prepare_step = preparation._step
 

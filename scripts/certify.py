@@ -16,9 +16,9 @@ from itertools import accumulate
 
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.fragments.specimen import KERNEL, collection
-from ptxlab.isa.entry import ENTRIES, Entry
-from ptxlab.isa.instruction import Version
 from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.matrix.entry import ENTRIES, Entry
+from ptxlab.matrix.instruction import Version
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)

@@ -13,11 +13,12 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ptxlab.emulator.forms import Form, forms
+from ptxlab.emulator.prepare.forms import Form, forms
 from ptxlab.errors import ToolchainError
-from ptxlab.isa import TARGETS, TYPES
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, Version, needs
+from ptxlab.isa.targets import TARGETS
+from ptxlab.isa.types import TYPES
 from ptxlab.toolchain import link_ptx
 
 NEWEST: Version = (9, 1)

@@ -12,14 +12,16 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ptxlab.emulator.exits import CONTROL
-from ptxlab.emulator.forms import Form, forms
-from ptxlab.emulator.operation import STEPS
-from ptxlab.emulator.refused import REFUSED
-from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, STMATRIX, WMMA_MOVES, Requires
+from ptxlab.emulator.prepare.exits import CONTROL
+from ptxlab.emulator.prepare.forms import Form, forms
+from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.refused import REFUSED
 from ptxlab.isa.grammar import GRAMMAR
-from ptxlab.isa.instruction import alternatives
 from ptxlab.isa.legality import RULES, Rule, Version, needs
+from ptxlab.matrix.catalog import INSTRUCTIONS
+from ptxlab.matrix.instruction import Requires, alternatives
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
+from ptxlab.matrix.wmma import WMMA_MOVES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "instructions.md"
 OLDEST = 75

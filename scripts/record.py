@@ -17,9 +17,9 @@ from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.campaign import campaign
 from ptxlab.fragments.trials import tried
-from ptxlab.isa.entry import ENTRIES
+from ptxlab.matrix.entry import ENTRIES
 from ptxlab.numerics import receipts as arithmetic
-from ptxlab.view import campaign as view
+from ptxlab.verbs.fragments import campaign as view
 
 
 def record_receipts(device: Device) -> bool:

@@ -11,7 +11,7 @@ from types import ModuleType
 
 import pytest
 
-from ptxlab.emulator import preparation
+from ptxlab.emulator.prepare import preparation
 from ptxlab.gemm import ALGORITHMS
 
 ROOT = Path(__file__).parents[1]

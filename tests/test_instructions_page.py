@@ -10,10 +10,10 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.operation import STEPS
-from ptxlab.emulator.preparation import prepare
-from ptxlab.isa import TARGETS
+from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.isa.grammar import GRAMMAR
+from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"

@@ -16,8 +16,8 @@ from typing import NoReturn
 
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.errors import DeviceUnavailable
+from ptxlab.main import main
 
 ROOT = Path(__file__).parents[1]
 PAGES = {

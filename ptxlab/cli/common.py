@@ -89,7 +89,7 @@ def target_name(text: str) -> str:
 
 def family_name(text: str) -> str:
     """Check that ``--family`` names one of matrix instructions."""
-    from ptxlab.isa.entry import FAMILIES  # here, because it brings numpy, which help can spare
+    from ptxlab.matrix.entry import FAMILIES  # here, because it brings numpy, which help can spare
 
     if text not in FAMILIES:
         raise argparse.ArgumentTypeError(

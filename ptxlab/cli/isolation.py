@@ -21,7 +21,7 @@ from ptxlab.errors import DeviceUnavailable, LaunchError
 CHILD = "PTXLAB_CHILD"
 """The environment variable of a child: the file descriptor of its note."""
 
-_RUN = "import sys; from ptxlab.cli.main import main; sys.exit(main(sys.argv[1:]))"
+_RUN = "import sys; from ptxlab.main import main; sys.exit(main(sys.argv[1:]))"
 
 
 def is_wanted(args: argparse.Namespace) -> bool:

@@ -17,14 +17,14 @@ from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
 from ptxlab.device.shapes import Dim3
 from ptxlab.emulator import Site, Watcher
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.instrument.places import Place, find_places
+from ptxlab.instrument.rewrite import Probe, dump_nth
 from ptxlab.syntax import locate
-from ptxlab.syntax.places import Place, find_places
-from ptxlab.syntax.rewrite import Probe, dump_nth
 from ptxlab.syntax.tree import Function, Module
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.lanes import Lanes
-    from ptxlab.emulator.wave import Frame, Wave
+    from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.wave import Frame, Wave
 
 Words = npt.NDArray[np.uint64]
 

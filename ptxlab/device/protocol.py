@@ -16,9 +16,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Watcher
+from ptxlab.instrument.places import Place
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.parameters import Parameter
-from ptxlab.syntax.places import Place
 from ptxlab.syntax.tree import Module as Tree
 
 Dim = int | Sequence[int]
@@ -30,7 +30,7 @@ Source = str | PathLike[str] | Tree
 class Dump:
     """Where to look at which registers of every thread during a launch.
 
-    ``at`` and ``registers`` are those of ``ptxlab.syntax.places.find_places``: a line, a label or an
+    ``at`` and ``registers`` are those of ``ptxlab.instrument.places.find_places``: a line, a label or an
     instruction (``"mma.sync"``), and registers (``"%f1"``) or operands (``"D"``), none for all that the
     instruction names. A thread is looked at ``before`` the instruction or after it, the ``nth`` time
     (from 1) it is at one of the places; a guarded instruction is one for all its threads.

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 
 Array = npt.NDArray[Any]
 

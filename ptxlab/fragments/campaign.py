@@ -25,7 +25,7 @@ from ptxlab.fragments.support import emulated
 from ptxlab.fragments.trials import Trial, trials, tried
 from ptxlab.fragments.trials.run import launch, module
 from ptxlab.fragments.verify import leaves_open
-from ptxlab.isa.entry import Entry
+from ptxlab.matrix.entry import Entry
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.absent import ToolAbsent
 

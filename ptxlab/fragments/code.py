@@ -9,9 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 
-from ptxlab.isa import FragmentLayout
-from ptxlab.isa.bit_fields import Assignment, BitFields, of_fragment
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.matrix.bit_fields import Assignment, BitFields, of_fragment
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented
 
 _RENAMED = {"register": "reg"}
 

@@ -8,7 +8,8 @@ import numpy as np
 
 from ptxlab.fragments.predict import matrices
 from ptxlab.fragments.report import Mismatch, Run
-from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
 
 
 def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mismatch, ...]:

@@ -15,14 +15,15 @@ from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.program import find_mma, registers
 from ptxlab.fragments.report import Run
 from ptxlab.fragments.trials.run import launch, module
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, WmmaMove
-from ptxlab.isa.entry import Entry
-from ptxlab.isa.instruction import Fragmented
-from ptxlab.isa.signature import signature
+from ptxlab.instrument.rewrite import Probe, dump_registers
+from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.matrix.signature import signature
+from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
-from ptxlab.syntax.rewrite import Probe, dump_registers
-from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Module, Position
 
 

@@ -9,12 +9,12 @@ from ptxlab.errors import ToolchainError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled, compiled, emulated
-from ptxlab.isa.entry import Entry
-from ptxlab.isa.instruction import MatrixInstruction
-from ptxlab.isa.operand import Operand
-from ptxlab.isa.rules import arithmetic
-from ptxlab.isa.signature import signature
 from ptxlab.isa.targets import TARGETS, Arithmetic
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.rules import arithmetic
+from ptxlab.matrix.signature import signature
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,8 @@ from typing import Literal
 import numpy as np
 
 from ptxlab.fragments.numbers import Array, numbers
-from ptxlab.isa import FragmentLayout, MatrixInstruction
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
 
 Fill = Literal["numbered", "ones", "addressing"]
 

@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction
-from ptxlab.isa.bit_fields import Variable, derive
+from ptxlab.matrix.bit_fields import Variable, derive
+from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
 
 CONVERSIONS = {
     ("f16", "f16"): "",

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 from ptxlab.errors import Unsupported
 from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
-from ptxlab.isa import LANES, FragmentLayout
-from ptxlab.isa.bit_fields import Variable, derive
+from ptxlab.matrix.bit_fields import Variable, derive
+from ptxlab.matrix.fragment import LANES, FragmentLayout
 
 _NEEDS = {"f16": ("sm_80", "7.0"), "bf16": ("sm_80", "7.0"), "tf32": ("sm_80", "7.0")}
 _NEEDS |= {"e4m3": ("sm_89", "8.1"), "e5m2": ("sm_89", "8.1")}

@@ -18,9 +18,9 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa import FragmentLayout
-from ptxlab.isa.register_bits import slots
 from ptxlab.isa.types import TYPES
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.register_bits import slots
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,8 @@ import numpy as np
 
 from ptxlab.fragments.fill import Fill, Inputs, inputs
 from ptxlab.fragments.numbers import Array, decode
-from ptxlab.isa import TYPES, MatrixInstruction
+from ptxlab.isa.types import TYPES
+from ptxlab.matrix.instruction import MatrixInstruction
 
 
 def bits(matrix: Array) -> Array:

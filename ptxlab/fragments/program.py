@@ -6,10 +6,11 @@ from functools import cache
 
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.isa import MMA, FragmentLayout, MatrixInstruction
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.matrix.mma import MMA
 from ptxlab.syntax.lexer import locate
-from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 
 OPERAND_ORDER = "DABC"

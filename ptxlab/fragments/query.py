@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.compare import element_bits
 from ptxlab.fragments.report import FragmentReport
-from ptxlab.isa import FragmentLayout, Place
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.instruction import Fragmented
 
 
 @dataclass(frozen=True, slots=True)

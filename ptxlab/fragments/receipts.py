@@ -25,8 +25,8 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial, trials
-from ptxlab.isa.entry import ENTRIES, Entry
-from ptxlab.isa.instruction import Requires
+from ptxlab.matrix.entry import ENTRIES, Entry
+from ptxlab.matrix.instruction import Requires
 from ptxlab.toolchain.cache import cached
 
 SCHEMA = "ptxlab.receipt.fragments/2"

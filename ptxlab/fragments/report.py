@@ -7,8 +7,8 @@ from typing import Literal
 
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array
-from ptxlab.isa import Target
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.instruction import Fragmented
 
 Where = Literal["register", "memory", "product"]
 

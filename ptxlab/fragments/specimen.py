@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptxlab.isa.entry import Entry
-from ptxlab.isa.instruction import Version
-from ptxlab.isa.operand import Operand
-from ptxlab.isa.signature import signature
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.instruction import Version
+from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.signature import signature
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)

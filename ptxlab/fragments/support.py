@@ -11,11 +11,11 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ptxlab.emulator import prepare
-from ptxlab.emulator.refused import reason
+from ptxlab.emulator.prepare.refused import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, line_of_statement, program
-from ptxlab.isa.entry import Entry
 from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.entry import Entry
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
 

@@ -14,8 +14,8 @@ from ptxlab.fragments.program import handwritten, verifiable
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.trials import Trial, trials
 from ptxlab.fragments.trials.run import launch, module
-from ptxlab.isa.entry import ENTRIES, Entry
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.matrix.entry import ENTRIES, Entry
+from ptxlab.matrix.instruction import Fragmented
 
 
 def verify(

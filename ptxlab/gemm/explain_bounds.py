@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem, memory_type
 from ptxlab.isa.gpus import ISSUED, Gpu
-from ptxlab.isa.shared_memory import PASS_BYTES
+from ptxlab.layouts.shared_memory import PASS_BYTES
 from ptxlab.observe.traffic import SECTOR_BYTES
 
 ARITHMETIC, ISSUE, L1 = "arithmetic", "issue", "L1 and shared memory"

@@ -2,7 +2,7 @@
 
 One table of rules. An instruction needs what every rule that fits it asks for; what no rule fits
 runs on every target from sm_75 and in every ``.version`` from 6.3 on. Matrix instructions are not
-here: their own tables say it (``ptxlab.isa.catalog``). Source: the "PTX ISA Notes" and "Target ISA
+here: their own tables say it (``ptxlab.matrix.catalog``). Source: the "PTX ISA Notes" and "Target ISA
 Notes" of each instruction in the PTX ISA; where those and ptxas differ, what ptxas does, which
 ``scripts/certify_operations.py`` asks for every form.
 """

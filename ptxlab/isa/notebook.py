@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-PAINTER = "ptxlab.view.notebook"
+PAINTER = "ptxlab.verbs.notebook"
 """The module whose ``svg`` and ``html`` draw an object."""
 
 

@@ -2,7 +2,7 @@
 
 Tensor-core parameters: MMA-Sim (arXiv 2511.10909) and Khattak & Mikaitis (arXiv 2512.07004), which
 agree on every number here; what ptxas makes of an instruction that a chip has not, by reading SASS.
-See ``ptxlab.emulator.tensor_core`` for what the numbers mean.
+See ``ptxlab.numbers.tensor_core`` for what the numbers mean.
 """
 
 from __future__ import annotations

@@ -9,9 +9,10 @@ import numpy as np
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.emulator.number_formats import Array
 from ptxlab.errors import PtxlabError
-from ptxlab.isa import MMA, MatrixInstruction
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.mma import MMA
+from ptxlab.numbers.formats import Array
 from ptxlab.numerics.models import models
 from ptxlab.numerics.products import DotProducts
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from ptxlab.emulator.dissect import Step, explain
-from ptxlab.emulator.fused_step import OPERANDS, operand_formats
-from ptxlab.emulator.number_formats import Array, ByteFormat
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_software import multiply_add_bytes
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
+from ptxlab.numbers.dissect import Step, explain
+from ptxlab.numbers.formats import Array, ByteFormat
+from ptxlab.numbers.fused_step import OPERANDS, operand_formats
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 from ptxlab.numerics.products import DotProducts
 
 Rules = DotProduct | UnpackedDotProduct

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.emulator.floats import F64
-from ptxlab.emulator.fused_step import ACCUMULATORS, OPERANDS
-from ptxlab.emulator.number_formats import F16, F32, Array, Format
 from ptxlab.errors import PtxlabError
-from ptxlab.numerics.exact import AnyFormat, decode, encode
+from ptxlab.numbers.exact import AnyFormat, decode, encode
+from ptxlab.numbers.floats import F64
+from ptxlab.numbers.formats import F16, F32, Array, Format
+from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
 
 MOST = 1 << 22
 """Most products drawn at once, over all dot products: some seconds of work."""

@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ptxlab.device.protocol import Device
-from ptxlab.emulator.fused_step import ACCUMULATORS, OPERANDS
-from ptxlab.emulator.number_formats import Array
 from ptxlab.errors import PtxlabError
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
 from ptxlab.numerics.measure import measure
 from ptxlab.numerics.models import models
 from ptxlab.numerics.products import DotProducts, draw

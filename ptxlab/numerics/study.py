@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxlab.emulator.dissect import Number, Step
-from ptxlab.numerics.exact import dot, in_order, nearest
+from ptxlab.numbers.dissect import Number, Step
+from ptxlab.numbers.exact import dot, in_order, nearest
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.number_formats import Array
 from ptxlab.errors import PtxlabError
-from ptxlab.numerics.exact import in_order, rounded_once
+from ptxlab.numbers.exact import in_order, rounded_once
+from ptxlab.numbers.formats import Array
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts

@@ -15,8 +15,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.copies import AsyncCopies
-from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.run.copies import AsyncCopies
+from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.observe.check_scene import Scene, Words, entries
 from ptxlab.observe.ordering import Touch
 from ptxlab.observe.races import Races

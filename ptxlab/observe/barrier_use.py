@@ -14,8 +14,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.wave import WARP
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.tree import Instruction
 

@@ -15,11 +15,12 @@ import numpy.typing as npt
 
 from ptxlab.device.protocol import Dim, Kernel
 from ptxlab.emulator import Program, Site, Watcher
-from ptxlab.emulator.access import Access, Part
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import Allocation, Region
-from ptxlab.emulator.wave import Frame, Wave
+from ptxlab.emulator.run.access import Access, Part
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import Allocation, Region
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
+from ptxlab.instrument.sites import instructions
 from ptxlab.observe.async_copies import Copies
 from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
@@ -30,7 +31,6 @@ from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
 from ptxlab.observe.uninitialized_registers import Registers
 from ptxlab.syntax.line_info import SourceLine, source_lines
-from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Instruction, Integer
 
 Array = npt.NDArray[Any]

@@ -11,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Program, Site
-from ptxlab.emulator.memory import pitched
-from ptxlab.emulator.scope import Scope, Variable
-from ptxlab.emulator.variables import module_variables
-from ptxlab.emulator.wave import Wave
+from ptxlab.emulator.prepare.scope import Scope, Variable
+from ptxlab.emulator.prepare.variables import module_variables
+from ptxlab.emulator.run.memory import pitched
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.shadow import Shadow
 from ptxlab.syntax.line_info import SourceLine, source_lines

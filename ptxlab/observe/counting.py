@@ -13,11 +13,11 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.access import WINDOWS, Access
-from ptxlab.emulator.exits import is_exit
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import WINDOW_SIZE
-from ptxlab.emulator.wave import WARP, Frame, Wave
+from ptxlab.emulator.prepare.exits import is_exit
+from ptxlab.emulator.run.access import WINDOWS, Access
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import WINDOW_SIZE
+from ptxlab.emulator.run.wave import WARP, Frame, Wave
 from ptxlab.observe.counters import Counts
 from ptxlab.observe.traffic import (
     SECTOR_BYTES,

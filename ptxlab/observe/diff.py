@@ -1,6 +1,6 @@
 """The same launch on two devices: which outputs differ, and where the first difference comes from.
 
-Every thread's steps are traced on both (see ``ptxlab.syntax.trace``), window after window, until one
+Every thread's steps are traced on both (see ``ptxlab.instrument.trace``), window after window, until one
 differs; that step is then looked at with its operands. Registers that hold addresses and the like
 are left out, since they differ between devices for good reasons.
 """
@@ -17,10 +17,8 @@ import numpy.typing as npt
 
 from ptxlab.device.protocol import Buffer, Device, Kernel
 from ptxlab.device.shapes import block_of, grid_of
-from ptxlab.isa.types import TYPES
-from ptxlab.observe.rounding import Step, Verdict, judge
-from ptxlab.syntax.addresses import device_dependent
-from ptxlab.syntax.sites import (
+from ptxlab.instrument.addresses import device_dependent
+from ptxlab.instrument.sites import (
     Site,
     definition,
     instructions,
@@ -28,7 +26,9 @@ from ptxlab.syntax.sites import (
     registers_of,
     results,
 )
-from ptxlab.syntax.trace import SITE_BITS, Traced, look_at_step, trace
+from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
+from ptxlab.isa.types import TYPES
+from ptxlab.observe.rounding import Step, Verdict, judge
 from ptxlab.syntax.tree import Instruction, Module
 
 Array = npt.NDArray[Any]

@@ -13,9 +13,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import pitched
-from ptxlab.emulator.wave import WARP, Wave
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import pitched
+from ptxlab.emulator.run.wave import WARP, Wave
 from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
 from ptxlab.observe.shadow import Shadow
 

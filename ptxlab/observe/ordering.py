@@ -17,8 +17,8 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.wave import WARP, Wave
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP, Wave
 from ptxlab.observe.shadow import Shadow
 
 Array = npt.NDArray[Any]

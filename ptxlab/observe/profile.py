@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 from ptxlab.device.protocol import Dim, Kernel
 from ptxlab.device.shapes import Dim3, block_of, grid_of
 from ptxlab.emulator import Program
+from ptxlab.instrument.sites import instructions
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.loops import Loop, loops
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
 from ptxlab.syntax.line_info import SourceLine, source_lines
-from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Function, Instruction
 
 MAIN_SHARE = 0.5

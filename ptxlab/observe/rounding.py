@@ -14,9 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa import FragmentLayout, MatrixInstruction, UnknownInstruction
-from ptxlab.isa.entry import matching
 from ptxlab.isa.types import STORED, TYPES
+from ptxlab.matrix.catalog import UnknownInstruction
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.syntax.tree import Instruction, Name, Operand, Vector
 
 Array = npt.NDArray[Any]

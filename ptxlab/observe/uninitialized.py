@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import Region
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import Region
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.ordering import Touch
 

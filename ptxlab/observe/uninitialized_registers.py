@@ -15,9 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.scope import Scope
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.scope import Scope
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.tree import Address, Name, Operand, Vector
 

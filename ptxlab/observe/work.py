@@ -10,8 +10,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.emulator.operations.matrix import canonical
-from ptxlab.isa import INSTRUCTIONS
 from ptxlab.isa.types import TYPES
+from ptxlab.matrix.catalog import INSTRUCTIONS
 from ptxlab.syntax.tree import Instruction
 
 _SPACES = ("global", "shared", "local", "const", "param")

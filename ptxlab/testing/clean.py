@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxlab.device.protocol import Dim, Kernel
 from ptxlab.observe.check import check
-from ptxlab.view.check import text
+from ptxlab.verbs.check.text import text
 
 
 def assert_clean(

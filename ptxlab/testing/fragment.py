@@ -9,7 +9,8 @@ import numpy.typing as npt
 
 from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
-from ptxlab.isa import FragmentLayout, find
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.fragment import FragmentLayout
 
 Array = npt.NDArray[Any]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ptxlab.isa import LANES
+from ptxlab.matrix.fragment import LANES
 
 INK = {"light": "#1f2328", "dark": "#f0f6fc"}
 QUIET = {"light": "#59636e", "dark": "#9198a1"}

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ptxlab.isa import FragmentLayout, Place
+from ptxlab.matrix.fragment import FragmentLayout, Place
 
 Keep = Callable[[int, int, int], bool]
 """Says of a lane, a row and a column whether that element in that lane is meant."""

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from ptxlab.isa import LANES, FragmentLayout
+from ptxlab.matrix.fragment import LANES, FragmentLayout
 from ptxlab.view.palette import INK, PAPER, QUIET, lane_rules
 from ptxlab.view.runs import Keep, Run, owner, register_name, runs, span
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ptxlab.isa import FragmentLayout
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented
 from ptxlab.view.runs import Keep, owner, register_name, runs, span
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"

@@ -11,9 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.cli.progress import Status
 from ptxlab.gemm import records, tile_file
+from ptxlab.main import main
 from tests.gemm.fake_gpu import LIBRARY, FakeGpu, installed
 
 EMULATOR = ["bench", "--device", "emulator"]

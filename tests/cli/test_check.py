@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli import check as verb
-from ptxlab.cli.main import main
+from ptxlab.main import main
+from ptxlab.verbs.check import verb
 
 REVERSE = """\
 // Run: ptxlab run reverse.ptx --grid 2 --block 64 --arg "data=arange(64,u32)"

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
+from ptxlab.main import main
 
 MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
 

@@ -9,11 +9,11 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli import doctor
-from ptxlab.cli.main import main
 from ptxlab.device import cuda_driver
 from ptxlab.errors import ToolchainError
+from ptxlab.main import main
 from ptxlab.toolchain import nvrtc
+from ptxlab.verbs.doctor import verb as doctor
 
 _spec = importlib.util.spec_from_file_location(
     "fake_driver", Path(__file__).parents[1] / "device" / "fake_driver.py"
@@ -138,7 +138,7 @@ def test_an_emulator_that_errs_is_an_exit_status(
 def test_a_missing_package_is_a_line_and_no_traceback(module: str, status: int) -> None:
     code = (
         f"import sys; sys.modules[{module!r}] = None; "
-        "from ptxlab.cli.main import main; sys.exit(main(['doctor']))"
+        "from ptxlab.main import main; sys.exit(main(['doctor']))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (status, "")

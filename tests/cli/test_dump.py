@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
+from ptxlab.main import main
 
 MMA = "ptx/mma_m16n8k16_bf16_f32.ptx"
 LOOP = """\

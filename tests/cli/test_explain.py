@@ -5,9 +5,9 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.fragments import explanation
-from ptxlab.isa.entry import ENTRIES, matching
+from ptxlab.main import main
+from ptxlab.matrix.entry import ENTRIES, matching
 from ptxlab.toolchain.absent import ToolAbsent
 
 

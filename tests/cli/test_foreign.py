@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.device.opening import open_device
+from ptxlab.main import main
 from ptxlab.toolchain import compile_cuda
 
 FOREIGN = Path(__file__).with_name("foreign")

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from ptxlab.cli import progress
-from ptxlab.cli.main import main
 from ptxlab.errors import ToolchainError
 from ptxlab.fragments import campaign, receipts
-from ptxlab.isa import LDMATRIX, MovMatrix
+from ptxlab.main import main
+from ptxlab.matrix.ldmatrix import LDMATRIX, MovMatrix
 
 
 @pytest.fixture(autouse=True)

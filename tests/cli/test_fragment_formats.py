@@ -8,10 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.fragments import Selection
-from ptxlab.isa import INSTRUCTIONS, find
-from ptxlab.view import atlas, svg, tables
+from ptxlab.main import main
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.verbs.fragments import atlas, svg
+from ptxlab.view import tables
 
 S4 = find("m16n8k64", "s4")
 LANE = Selection(lane=6)
@@ -61,7 +62,7 @@ def test_a_program_is_not_drawn(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_help_imports_nothing_heavy() -> None:
     code = (
-        "import sys\nfrom ptxlab.cli.main import main\nmain(['fragments', '--help'])\n"
+        "import sys\nfrom ptxlab.main import main\nmain(['fragments', '--help'])\n"
         "assert not {'numpy', 'rich', 'cuda', 'ptxlab.view'} & set(sys.modules)"
     )
     done = subprocess.run(

@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ptxlab.cli.main import main
 from ptxlab.cli.progress import Progress
 from ptxlab.gemm import LADDER
 from ptxlab.gemm.baselines import HostBaseline
 from ptxlab.gemm.reference import Bound
+from ptxlab.main import main
 
 ROOT = Path(__file__).parents[2]
 EMULATOR = ("--device", "emulator")

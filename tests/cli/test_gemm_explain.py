@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm import explain as story
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.verification import Verdict
+from ptxlab.main import main
 from tests.gemm.rungs import made
 
 EXPLAIN = ("gemm", "--explain")

@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from ptxlab.cli.main import main
+from ptxlab.main import main
 from tests.gemm.fake_gpu import installed
 
 GPU = ["interleave", "--device", "cuda", "--algorithm", "tiled", "--sizes", "16,24", "--turns", "2"]

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.cli import isolation
-from ptxlab.cli.main import main
+from ptxlab.main import main
 
 ROOT = Path(__file__).parents[2]
 
@@ -32,7 +32,7 @@ import ctypes, os, signal, sys
 sys.path[:0] = [{root!r}, {root!r} + "/tests/device"]
 from fake_driver import FakeDriver
 from ptxlab.device import cuda_driver
-from ptxlab.cli.main import main
+from ptxlab.main import main
 driver = FakeDriver()
 driver.on_launch = lambda pointers: {kernel}
 cuda_driver._find_driver = lambda: (driver, "")
@@ -141,7 +141,7 @@ def test_an_interrupt_ends_the_child_too(file: str, tmp_path: Path) -> None:
     code = CHILD.format(root=str(ROOT), kernel=kernel)
     parent = (
         f"import sys; sys.path.insert(0, {str(ROOT)!r}); from ptxlab.cli import isolation\n"
-        f"from ptxlab.cli.main import main\nisolation._has_gpu = lambda: True\n"
+        f"from ptxlab.main import main\nisolation._has_gpu = lambda: True\n"
         f"isolation._command = lambda: [sys.executable, '-c', {code!r}]\n"
         f"sys.exit(main({arguments(file)!r}))"
     )

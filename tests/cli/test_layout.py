@@ -7,12 +7,13 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli.layout_text import parse_layout
-from ptxlab.cli.main import main
 from ptxlab.errors import PtxlabError
-from ptxlab.isa import Layout, Swizzle
-from ptxlab.isa.matrix_plan import FORMS
-from ptxlab.isa.shared_memory import ACCESSES
+from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.shared_memory import ACCESSES
+from ptxlab.layouts.swizzle import Swizzle
+from ptxlab.main import main
+from ptxlab.matrix.matrix_plan import FORMS
+from ptxlab.verbs.layout.notation import parse_layout
 
 SVG = "{http://www.w3.org/2000/svg}"
 

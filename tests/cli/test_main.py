@@ -13,9 +13,9 @@ from typing import NoReturn
 import pytest
 
 import ptxlab
-from ptxlab.cli import main as cli
+from ptxlab import main as cli
 from ptxlab.errors import DeviceUnavailable, Location, PtxSyntaxError
-from ptxlab.isa import UnknownInstruction
+from ptxlab.matrix.catalog import UnknownInstruction
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "ml_dtypes", "rich", "cuda", "ptxlab.isa", "ptxlab.emulator", "ptxlab.device")
@@ -24,7 +24,7 @@ HEAVY = ("numpy", "ml_dtypes", "rich", "cuda", "ptxlab.isa", "ptxlab.emulator", 
 def imported_by(*arguments: str) -> set[str]:
     """Run the command in a fresh interpreter and return the modules it left imported."""
     code = (
-        "import sys; from ptxlab.cli.main import main; status = main(sys.argv[1:]); "
+        "import sys; from ptxlab.main import main; status = main(sys.argv[1:]); "
         "print('\\n' + ' '.join(sys.modules)); sys.exit(status)"
     )
     done = subprocess.run(
@@ -37,15 +37,15 @@ def imported_by(*arguments: str) -> set[str]:
 def test_help_imports_no_verb_and_nothing_heavy() -> None:
     modules = imported_by("--help")
     assert not modules.intersection(HEAVY)
-    assert not modules.intersection(f"ptxlab.cli.{name}" for name, _ in cli.VERBS)
+    assert not modules.intersection(f"ptxlab.verbs.{name}" for name, _ in cli.VERBS)
 
 
 @pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
 def test_help_of_a_verb_imports_only_it_and_nothing_heavy(verb: str) -> None:
     modules = imported_by(verb, "--help")
-    assert f"ptxlab.cli.{verb}" in modules
+    assert f"ptxlab.verbs.{verb}.verb" in modules
     assert not modules.intersection(HEAVY)
-    others = {f"ptxlab.cli.{name}" for name, _ in cli.VERBS if name != verb}
+    others = {f"ptxlab.verbs.{name}" for name, _ in cli.VERBS if name != verb}
     assert not modules.intersection(others)
 
 
@@ -55,7 +55,7 @@ def test_the_counter_of_imports_would_see_numpy() -> None:
 
 def test_the_table_of_verbs_says_what_the_verbs_say() -> None:
     for name, summary in cli.VERBS:
-        module = importlib.import_module(f"ptxlab.cli.{name}")
+        module = importlib.import_module(f"ptxlab.verbs.{name}.verb")
         assert (name, summary) == (module.NAME, module.SUMMARY)
 
 

@@ -9,10 +9,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.device.emulator import EmulatorDevice, EmulatorModule
 from ptxlab.errors import DeviceUnavailable
 from ptxlab.isa.targets import TARGETS
+from ptxlab.main import main
 
 # 1 + 2^-24 + 2^-25 + 2^-25: see tests/numerics/test_study.py for why sm_80 and sm_90 differ.
 BY_HAND = ["--a", "0x1p-12,0x0c00,1/4096", "--b", "0x1p-12,0x0800,0.0001220703125", "--c", "1"]

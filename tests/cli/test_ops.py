@@ -8,15 +8,17 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli.main import main
-from ptxlab.emulator.operation import STEPS
+from ptxlab.emulator.prepare.operation import STEPS
 from ptxlab.fragments import receipts, support
 from ptxlab.fragments.specimen import program
-from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, STMATRIX, WMMA_MOVES
-from ptxlab.isa.entry import ENTRIES, FAMILIES, Form
-from ptxlab.isa.tcgen05 import TCGEN05
-from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
-from ptxlab.isa.wgmma import WGMMA, WGMMA_ORDER
+from ptxlab.main import main
+from ptxlab.matrix.catalog import INSTRUCTIONS
+from ptxlab.matrix.entry import ENTRIES, FAMILIES, Form
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
+from ptxlab.matrix.tcgen05 import TCGEN05
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.matrix.wgmma import WGMMA, WGMMA_ORDER
+from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.toolchain import link_ptx
 
 

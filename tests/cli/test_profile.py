@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli import profile as verb
-from ptxlab.cli.main import main
+from ptxlab.main import main
 from ptxlab.observe.counters import Counts
+from ptxlab.verbs.profile import verb
 from ptxlab.view import colour
 
 TRANSPOSE = """\

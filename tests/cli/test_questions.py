@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli.main import main
+from ptxlab.main import main
 
 
 def ask(capsys: pytest.CaptureFixture[str], *words: str) -> str:

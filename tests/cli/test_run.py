@@ -9,11 +9,11 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.cli.launching import merged
-from ptxlab.cli.main import main
-from ptxlab.cli.run import EXAMPLE
 from ptxlab.device.opening import open_device
 from ptxlab.errors import DeviceUnavailable
+from ptxlab.main import main
+from ptxlab.verbs.launching.launching import merged
+from ptxlab.verbs.run.verb import EXAMPLE
 
 SAXPY = """\
 // y = a * x + y.

@@ -8,9 +8,9 @@ from typing import Any
 
 import pytest
 
-from ptxlab.cli.main import main
-from ptxlab.cli.sass import EXAMPLE
+from ptxlab.main import main
 from ptxlab.toolchain.nvrtc import assemble_cuda
+from ptxlab.verbs.sass.verb import EXAMPLE
 
 SCALE = """\
 extern "C" __global__ void BOUNDS scale(float* x, int n) {

@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.cli.launch_options import dimensions
 from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read, split
 from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import dimensions
 
 SEED = (0, 0)
 

@@ -312,7 +312,7 @@ done:
     st.global.u32 [d1], r5;
 """
     found = emulate(body, grid=40, block=33)
-    monkeypatch.setattr("ptxlab.emulator.grid.WAVE_THREADS", 100)
+    monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 100)
     assert np.array_equal(emulate(body, grid=40, block=33), found)
     assert found[:, 0].tolist() == [3 ** ((i ^ 0x5A) & 7) for i in range(40 * 33)]
 

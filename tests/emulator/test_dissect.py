@@ -8,13 +8,13 @@ from fractions import Fraction
 import numpy as np
 import pytest
 
-from ptxlab.emulator.dissect import Step, explain
-from ptxlab.emulator.fused_step import OPERANDS
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_software import multiply_add_bytes
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.numbers.dissect import Step, explain
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.fused_step import OPERANDS
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 
 WORDS: dict[str, type[np.unsignedinteger]] = {"f16": np.uint16, "f32": np.uint32}
 

@@ -8,15 +8,15 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.operation import STEPS
-from ptxlab.emulator.preparation import prepare
-from ptxlab.emulator.refused import REFUSED, reason
+from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.preparation import prepare
+from ptxlab.emulator.prepare.refused import REFUSED, reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, statement
-from ptxlab.isa import TARGETS
-from ptxlab.isa.entry import ENTRIES
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, needs
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.entry import ENTRIES
 from ptxlab.syntax import parse
 
 LINE = 8

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.emulator.liveness import Drop, Flow, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.liveness import Drop, Flow, Uses, live_out, with_drops
 
 
 def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:

@@ -10,7 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.emulator.number_formats import (
+from ptxlab.numbers.formats import (
     BF16,
     F16,
     F32,

@@ -589,7 +589,7 @@ def test_structured_control_flow(
     expected = [program.interpret(list(row)) for row in rows]
     assert execute(device, text, rows, 6, block=64) == expected
     # Neither the shape of a block nor who else runs at the same time changes anything.
-    monkeypatch.setattr("ptxlab.emulator.grid.WAVE_THREADS", 64)
+    monkeypatch.setattr("ptxlab.emulator.run.grid.WAVE_THREADS", 64)
     assert execute(device, text, rows, 6, block=16) == expected
 
 

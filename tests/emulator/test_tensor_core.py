@@ -14,11 +14,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.emulator import tensor_core
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct
+from ptxlab.numbers import tensor_core
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core import multiply_add
 
 VECTORS = Path(__file__).parent / "vectors"
 PAIRS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]

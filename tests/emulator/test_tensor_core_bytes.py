@@ -13,12 +13,12 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.emulator.fused_step import OPERANDS
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_software import multiply_add_bytes
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, UnpackedDotProduct
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.fused_step import OPERANDS
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 
 VECTORS = Path(__file__).parent / "vectors"
 LIBRARY = {

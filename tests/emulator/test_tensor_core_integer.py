@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core_integer import multiply_add_bits, multiply_add_integer
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
 
 PAIRS = [("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8")]
 PAIRS += [("s4", "s4"), ("s4", "u4"), ("u4", "s4"), ("u4", "u4")]

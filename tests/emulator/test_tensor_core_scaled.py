@@ -11,9 +11,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
 from ptxlab.isa.targets import TARGETS, DotProduct, GroupedDotProduct
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
 
 VECTORS = Path(__file__).parent / "vectors"
 FORMATS = {"e4m3": ml_dtypes.float8_e4m3fn, "e5m2": ml_dtypes.float8_e5m2}

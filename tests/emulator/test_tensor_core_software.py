@@ -9,10 +9,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_software import multiply_add_m8n8k4, multiply_add_wmma
 from ptxlab.isa.targets import TARGETS
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_software import multiply_add_m8n8k4, multiply_add_wmma
 
 VECTORS = Path(__file__).parent / "vectors"
 TURING = TARGETS["sm_75"].arithmetic.m8n8k4

@@ -7,13 +7,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_integer import multiply_add_integer
-from ptxlab.emulator.tensor_core_scaled import multiply_add_scaled
-from ptxlab.emulator.tensor_core_sparse import Rows
-from ptxlab.isa import Metadata
 from ptxlab.isa.targets import TARGETS, DotProduct
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_integer import multiply_add_integer
+from ptxlab.numbers.tensor_core_scaled import multiply_add_scaled
+from ptxlab.numbers.tensor_core_sparse import Rows
 
 
 def draw_places(metadata: Metadata, m: int, warps: int) -> Array:

@@ -9,8 +9,8 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.emulator.tensor_core import multiply_add
 from ptxlab.errors import LaunchError, Unsupported
+from ptxlab.numbers.tensor_core import multiply_add
 
 
 def shuffled(mode: str, lane: int, b: int, c: int) -> tuple[int, bool]:

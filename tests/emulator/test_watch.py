@@ -11,9 +11,9 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.isa.targets import TARGETS
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.access import Access
-    from ptxlab.emulator.lanes import Lanes
-    from ptxlab.emulator.wave import Frame
+    from ptxlab.emulator.run.access import Access
+    from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.wave import Frame
 
 REVERSE = """\
 .version 8.0

@@ -12,8 +12,8 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.emulator import grid
-from ptxlab.emulator.lanes import Lanes
+from ptxlab.emulator.run import grid
+from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.run import launch

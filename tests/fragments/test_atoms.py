@@ -13,8 +13,11 @@ import numpy as np
 import pytest
 from tensor_layouts import CopyAtom, MMAAtom, atoms_nv
 
-from ptxlab.isa import FragmentLayout, LdMatrix, MatrixInstruction, StMatrix, find
-from ptxlab.isa.entry import matching
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.ldmatrix import LdMatrix, StMatrix
 
 MMA_ATOMS: dict[str, MMAAtom] = {
     a.name: a for a in vars(atoms_nv).values() if isinstance(a, MMAAtom)

@@ -11,7 +11,9 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.code import code
-from ptxlab.isa import INSTRUCTIONS, FragmentLayout, MatrixInstruction, find
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
 
 WITH_RUN = [
     find("m16n8k16"),

@@ -30,7 +30,9 @@ from ptxlab.fragments import (
 from ptxlab.fragments.compare import mismatches
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.predict import bits, product
-from ptxlab.isa import TARGETS, MatrixInstruction, find
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
 
 SM90 = TARGETS["sm_90a"]
 BF16 = find("m16n8k16", "bf16")

@@ -13,7 +13,8 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.moves import Moves, moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
-from ptxlab.isa import MatrixInstruction, find
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.toolchain import link_ptx
 
 Array = npt.NDArray[Any]

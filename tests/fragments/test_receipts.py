@@ -12,7 +12,6 @@ from typing import Any, cast
 import numpy as np
 import pytest
 
-from ptxlab.cli.main import main
 from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
@@ -20,12 +19,13 @@ from ptxlab.fragments import receipts, verify
 from ptxlab.fragments.campaign import Outcome, campaign
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial
-from ptxlab.isa import INSTRUCTIONS, MatrixInstruction, find
-from ptxlab.isa.entry import ENTRIES, Entry, matching
-from ptxlab.isa.fragment import FragmentKind
-from ptxlab.isa.instruction import Fragmented
-from ptxlab.view import atlas
-from ptxlab.view.campaign import text
+from ptxlab.main import main
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.entry import ENTRIES, Entry, matching
+from ptxlab.matrix.fragment import FragmentKind
+from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.verbs.fragments import atlas
+from ptxlab.verbs.fragments.campaign import text
 from tests.device.fake_driver import FakeDriver
 
 NAMES = (

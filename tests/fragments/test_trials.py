@@ -23,19 +23,14 @@ from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.trials import trials, tried
 from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
 from ptxlab.fragments.trials.run import launch, module
-from ptxlab.isa import (
-    INSTRUCTIONS,
-    FragmentLayout,
-    LdMatrix,
-    MatrixInstruction,
-    Metadata,
-    MovMatrix,
-    Scale,
-    StMatrix,
-    WmmaMove,
-    find,
-)
-from ptxlab.isa.entry import ENTRIES, Entry, matching
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.entry import ENTRIES, Entry, matching
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
+from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.matrix.wmma import WmmaMove
 
 Elements = Callable[[np.ndarray[Any, Any]], None]
 

@@ -14,13 +14,15 @@ from numpy.typing import NDArray
 
 import ptxlab
 from ptxlab import resources
-from ptxlab.cli.main import main
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments import NUMBERED, ONES, Fill, receipts, verifiable, verify
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.trials.run import launch
-from ptxlab.isa import WMMA, MatrixInstruction, find
+from ptxlab.main import main
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.wmma import WMMA
 
 BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
 

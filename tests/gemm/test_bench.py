@@ -29,7 +29,7 @@ from ptxlab.gemm.plan import SHAPES, Choice, Entry, plan, shapes
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.targets import TARGETS
-from ptxlab.view import bench as view
+from ptxlab.verbs.bench import text as view
 from ptxlab.view.gemm_parts import csv
 from tests.gemm.fake_gpu import LIBRARY, installed
 

@@ -16,7 +16,7 @@ from ptxlab.gemm.facts import KernelFacts, facts
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe import count
-from ptxlab.view.gemm_explain_json import as_json
+from ptxlab.verbs.gemm.explain_json import as_json
 from tests.gemm.simt import observed
 
 SIZE = 128

@@ -13,7 +13,7 @@ import pytest
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm.interleave import KINDS, PAGE, Interleaving, Turns, interleave, relu, touch
-from ptxlab.view import interleave as view
+from ptxlab.verbs.interleave import text as view
 from tests.gemm.fake_gpu import FakeGpu, installed
 
 SIZE, TURNS = 40, 4

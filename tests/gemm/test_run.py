@@ -20,7 +20,7 @@ from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
 from ptxlab.gemm.reference import compare, epilogue_of, error_bound
 from ptxlab.gemm.run import compute, launch
 from ptxlab.gemm.storage import Operands
-from ptxlab.view.gemm import text
+from ptxlab.verbs.gemm.text import text
 from tests.gemm.simt import Rewrite, rewrite
 
 __all__ = ["rewrite"]

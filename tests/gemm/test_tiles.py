@@ -19,7 +19,7 @@ from ptxlab.gemm.tile import Tile
 from ptxlab.gemm.tile_file import keep, shape_class, tile_for
 from ptxlab.gemm.tiles import candidates, compare_counted, compare_timed
 from ptxlab.gemm.timing import Procedure
-from ptxlab.view import tiles as view
+from ptxlab.verbs.bench import tiles as view
 from tests.gemm.fake_gpu import FakeGpu, installed
 
 NAIVE, TILED = ALGORITHMS["naive"], ALGORITHMS["tiled"]

@@ -11,9 +11,8 @@ import numpy as np
 import pytest
 
 from ptxlab import resources
-from ptxlab.isa import Layout, Swizzle
-from ptxlab.isa.layout import Mapping
-from ptxlab.isa.shared_memory import (
+from ptxlab.layouts.layout import Layout, Mapping
+from ptxlab.layouts.shared_memory import (
     ACCESSES,
     conflicts,
     passes,
@@ -21,7 +20,7 @@ from ptxlab.isa.shared_memory import (
     smallest_swizzle,
     wavefronts,
 )
-from ptxlab.isa.swizzle import IDENTITY
+from ptxlab.layouts.swizzle import IDENTITY, Swizzle
 
 LDMATRIX, ST128, LD32 = (ACCESSES[name] for name in ("ldmatrix", "st128", "ld32"))
 ACROSS = ACCESSES["ld32.across"]

@@ -6,10 +6,11 @@ import itertools
 
 import pytest
 
-from ptxlab.isa import INSTRUCTIONS, FragmentLayout, find
-from ptxlab.isa.bit_fields import BitFields, Values, Variable, derive, of_fragment
-from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
-from ptxlab.isa.wgmma import WGMMA
+from ptxlab.matrix.bit_fields import BitFields, Values, Variable, derive, of_fragment
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.matrix.wgmma import WGMMA
 
 OTHERS = [
     *(o for form in WGMMA for o in form.operands if form.n in (24, 256)),

@@ -5,15 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.isa import (
-    INSTRUCTIONS,
-    LDMATRIX,
-    MOVMATRIX,
-    STMATRIX,
-    LdMatrix,
-    UnknownInstruction,
-    find,
-)
+from ptxlab.matrix.catalog import INSTRUCTIONS, UnknownInstruction, find
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix
 
 
 def test_the_first_forms_of_m16n8k16() -> None:

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 import tensor_layouts as cute
 
-from ptxlab.isa.bit_record import BitField, BitRecord, Value
-from ptxlab.isa.canonical import MODES, Tile
-from ptxlab.isa.descriptor import (
+from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.descriptor import (
     READERS,
     TCGEN05_DESCRIPTOR,
     WGMMA_DESCRIPTOR,
@@ -19,7 +19,7 @@ from ptxlab.isa.descriptor import (
     addresses,
     of_tile,
 )
-from ptxlab.isa.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
+from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
 
 Values = dict[str, Value]
 

@@ -2,7 +2,7 @@
 
 The manual states each operand as cases over the element number i, with groupID = lane >> 2 and
 threadID_in_group = lane % 4. They are typed here section by section and share nothing with the one
-formula of ``ptxlab.isa.fragment``.
+formula of ``ptxlab.matrix.fragment``.
 """
 
 from __future__ import annotations
@@ -12,7 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ptxlab.isa import INSTRUCTIONS, MMA, FragmentLayout, MatrixInstruction, Place, find, position
+from ptxlab.matrix import position
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.mma import MMA
 
 Case = Callable[[int, int, int], tuple[int, int]]
 

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import tensor_layouts as cute
 
-from ptxlab.isa import Layout
-from ptxlab.isa.int_tuple import IntTuple, notation
+from ptxlab.layouts.int_tuple import IntTuple, notation
+from ptxlab.layouts.layout import Layout
 
 ROUNDS = 600
 LARGEST = 256

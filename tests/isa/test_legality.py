@@ -15,8 +15,8 @@ import pytest
 
 from ptxlab.errors import ToolchainError
 from ptxlab.fragments.specimen import collection
-from ptxlab.isa import TARGETS
-from ptxlab.isa.entry import ENTRIES, Entry
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.entry import ENTRIES, Entry
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 FAMILIES = {

@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from ptxlab.device.protocol import Device
-from ptxlab.isa import Layout, Swizzle, find
-from ptxlab.isa.matrix_plan import FORMS, plan
+from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.swizzle import Swizzle
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.matrix_plan import FORMS, plan
 
 PROGRAM = """
 .version 7.8

@@ -7,7 +7,8 @@ import itertools
 import numpy as np
 import pytest
 
-from ptxlab.isa import MMA_SPARSE, InvalidMetadata, Metadata
+from ptxlab.matrix.mma_sp import MMA_SPARSE
+from ptxlab.matrix.sparse import InvalidMetadata, Metadata
 
 F16_K16, F16_K32 = Metadata(16, 16, ordered=False), Metadata(32, 16, ordered=False)
 TF32_K8, TF32_K16 = Metadata(8, 32, ordered=False), Metadata(16, 32, ordered=True)

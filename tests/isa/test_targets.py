@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.isa import TARGETS, TYPES
+from ptxlab.isa.targets import TARGETS
+from ptxlab.isa.types import TYPES
 
 
 @pytest.mark.parametrize(

@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from ptxlab.fragments.specimen import statement
-from ptxlab.isa.asynchronous import AsyncInstruction, in_steps
-from ptxlab.isa.entry import matching
-from ptxlab.isa.tcgen05 import TCGEN05
+from ptxlab.matrix.asynchronous import AsyncInstruction, in_steps
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.tcgen05 import TCGEN05
 
 
 def shapes(name: str) -> list[tuple[tuple[int, ...], str, int]]:

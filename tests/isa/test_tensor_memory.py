@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ptxlab.isa.tensor_memory import COLUMNS, TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.matrix.tensor_memory import COLUMNS, TENSOR_MEMORY_MOVES, TensorMemoryMove
 
 Case = Callable[[int, int], tuple[int, int]]
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 from tensor_layouts import MMAAtom, atoms_nv
 
-from ptxlab.isa import INSTRUCTIONS, FragmentLayout, Layout, find
-from ptxlab.isa.thread_value import steps, thread_value
+from ptxlab.layouts.layout import Layout
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.thread_value import steps, thread_value
 
 FRAGMENTS = tuple(
     {

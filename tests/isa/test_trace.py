@@ -11,11 +11,13 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Place, find
-from ptxlab.isa.entry import matching
-from ptxlab.isa.register_bits import slots
-from ptxlab.isa.signature import signature
-from ptxlab.isa.trace import Held, trace
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.fragment import LANES, FragmentLayout, Place
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.register_bits import slots
+from ptxlab.matrix.signature import signature
+from ptxlab.matrix.trace import Held, trace
 
 Array = npt.NDArray[Any]
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)

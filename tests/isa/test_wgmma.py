@@ -10,12 +10,13 @@ import numpy.typing as npt
 import pytest
 from tensor_layouts import atoms_nv
 
-from ptxlab.isa import INSTRUCTIONS, MatrixInstruction, Place, find
-from ptxlab.isa.canonical import MODES, Tile
-from ptxlab.isa.catalog import UnknownInstruction
-from ptxlab.isa.entry import matching
-from ptxlab.isa.trace import SharedPlace, shared_place, trace
-from ptxlab.isa.wgmma import EVERY_N, INTEGER_N, WGMMA
+from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.catalog import INSTRUCTIONS, UnknownInstruction, find
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.fragment import Place
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.trace import SharedPlace, shared_place, trace
+from ptxlab.matrix.wgmma import EVERY_N, INTEGER_N, WGMMA
 
 Array = npt.NDArray[Any]
 

@@ -10,10 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.emulator.fused_step import OPERANDS
-from ptxlab.emulator.number_formats import BF16, F16, F32, TF32
 from ptxlab.errors import PtxlabError
-from ptxlab.numerics.exact import (
+from ptxlab.numbers.exact import (
     AnyFormat,
     Array,
     decode,
@@ -24,6 +22,8 @@ from ptxlab.numerics.exact import (
     rounded_once,
     ulps,
 )
+from ptxlab.numbers.formats import BF16, F16, F32, TF32
+from ptxlab.numbers.fused_step import OPERANDS
 
 CASTS: dict[str, tuple[AnyFormat, Any]] = {
     "f16": (F16, np.float16),

@@ -16,8 +16,6 @@ import numpy as np
 import pytest
 
 from ptxlab import resources
-from ptxlab.cli.check import configure
-from ptxlab.cli.launching import bind_launch, read_launch
 from ptxlab.cli.parser import Parser
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.protocol import LaunchResult
@@ -26,6 +24,8 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.check import Checker, check
 from ptxlab.observe.check_report import CHECKS, CheckReport
 from ptxlab.syntax.header import read_header
+from ptxlab.verbs.check.verb import configure
+from ptxlab.verbs.launching.launching import bind_launch, read_launch
 
 PROGRAMS = [
     (name, words[words.index("--kernel") + 1])

@@ -11,11 +11,11 @@ import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.device.base import BaseKernel
-from ptxlab.emulator import grid
-from ptxlab.emulator.exits import CONTROL
-from ptxlab.emulator.operation import ALU, STEPS
+from ptxlab.emulator.prepare.exits import CONTROL
+from ptxlab.emulator.prepare.operation import ALU, STEPS
+from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError
-from ptxlab.isa import INSTRUCTIONS
+from ptxlab.matrix.catalog import INSTRUCTIONS
 from ptxlab.observe.counters import COUNTERS, Counts, total
 from ptxlab.observe.profile import Profile, count
 from ptxlab.observe.work import Work, work

@@ -11,13 +11,13 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice, EmulatorModule
 from ptxlab.device.protocol import Device, Kernel, Source
+from ptxlab.instrument.addresses import device_dependent
+from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe import diff as diff_module
 from ptxlab.observe.diff import DiffReport, Work, diff
 from ptxlab.observe.rounding import Step, judge
 from ptxlab.syntax import parse, to_text
-from ptxlab.syntax.addresses import device_dependent
-from ptxlab.syntax.sites import instructions
 from ptxlab.syntax.tree import Module
 
 TEXT = """\

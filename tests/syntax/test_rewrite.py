@@ -9,9 +9,9 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.instrument.rewrite import Probe, dump_nth, dump_registers
+from ptxlab.instrument.sites import instructions, register_type
 from ptxlab.syntax import parse, to_text
-from ptxlab.syntax.rewrite import Probe, dump_nth, dump_registers
-from ptxlab.syntax.sites import instructions, register_type
 from ptxlab.syntax.tree import NOWHERE, Block, Declaration, Function, Instruction, Module, Position
 
 Assemble = Callable[[str], dict[str, bytes]]

@@ -12,19 +12,14 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.isa import (
-    INSTRUCTIONS,
-    LDMATRIX,
-    MOVMATRIX,
-    STMATRIX,
-    WMMA_MOVES,
-    FragmentLayout,
-    find,
-)
-from ptxlab.isa.instruction import Fragmented
-from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
-from ptxlab.isa.wgmma import WGMMA
-from ptxlab.view import atlas
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.matrix.wmma import WMMA_MOVES
+from ptxlab.verbs.fragments import atlas
 
 BF16 = find("m16n8k16", "bf16")
 PAGE = atlas.page(INSTRUCTIONS, BF16)

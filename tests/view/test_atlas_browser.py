@@ -11,12 +11,15 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.isa import INSTRUCTIONS, LDMATRIX, MOVMATRIX, FragmentLayout, MatrixInstruction, find
-from ptxlab.isa.shared_memory import wavefronts
-from ptxlab.isa.tensor_memory import TENSOR_MEMORY_MOVES
-from ptxlab.isa.trace import SharedPlace, trace
-from ptxlab.isa.wgmma import WGMMA
-from ptxlab.view import atlas
+from ptxlab.layouts.shared_memory import wavefronts
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+from ptxlab.matrix.trace import SharedPlace, trace
+from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.verbs.fragments import atlas
 from tests.view.browser import Browser, missing
 
 MISSING = missing()

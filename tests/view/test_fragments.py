@@ -18,9 +18,11 @@ from ptxlab.fragments import (
 )
 from ptxlab.fragments.compare import mismatches
 from ptxlab.fragments.predict import matrices
-from ptxlab.isa import TARGETS, MatrixInstruction, find
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.verbs.fragments.text import as_json, text
 from ptxlab.view.colour import on_terminal
-from ptxlab.view.fragments import as_json, text
 
 SM90 = TARGETS["sm_90a"]
 BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")

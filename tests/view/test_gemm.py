@@ -13,7 +13,7 @@ import pytest
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
 from ptxlab.gemm.survey import Survey
-from ptxlab.view.gemm import as_json, text, text_of_all
+from ptxlab.verbs.gemm.text import as_json, text, text_of_all
 from ptxlab.view.text import aligned, number, values
 
 RESULT = GemmResult(

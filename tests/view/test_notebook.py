@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.isa import LDMATRIX, MOVMATRIX, find
-from ptxlab.isa.layout import Layout
-from ptxlab.isa.swizzle import Swizzle
-from ptxlab.view.svg import operand_svg, svg
+from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.swizzle import Swizzle
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
+from ptxlab.verbs.fragments.svg import operand_svg, svg
 
 BF16 = find("m16n8k16", "bf16")
 

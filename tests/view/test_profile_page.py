@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from ptxlab.observe.profile import count
-from ptxlab.view import profile_page
+from ptxlab.verbs.profile import page as profile_page
 from tests.observe.programs import device
 from tests.view.browser import Browser, missing
 

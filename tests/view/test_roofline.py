@@ -14,8 +14,8 @@ import pytest
 
 from ptxlab.gemm.explain import Explanation, tell
 from ptxlab.isa.gpus import GPUS, Gpu
+from ptxlab.verbs.gemm.roofline import svg
 from ptxlab.view.palette import INK, PAPER
-from ptxlab.view.roofline import svg
 from tests.gemm.rungs import counting, made, on_tensor_cores
 from tests.view.browser import Browser, missing
 

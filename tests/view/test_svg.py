@@ -9,9 +9,11 @@ from dataclasses import replace
 
 import pytest
 
-from ptxlab.isa import INSTRUCTIONS, FragmentLayout, MatrixInstruction, find
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.verbs.fragments.svg import operand_svg, svg
 from ptxlab.view.palette import INK, PAPER, lane_colour
-from ptxlab.view.svg import operand_svg, svg
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = re.compile(r"(\w+)\[(\d+)(?:\.\.(\d+))?,(\d+)(?:\.\.(\d+))?\]: (.*)")

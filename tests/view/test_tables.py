@@ -9,7 +9,9 @@ from dataclasses import replace
 import pytest
 
 from ptxlab.fragments import Selection
-from ptxlab.isa import INSTRUCTIONS, FragmentLayout, MatrixInstruction, Place, find
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.view.tables import csv, latex, markdown, tables
 
 BF16 = find("m16n8k16", "bf16")

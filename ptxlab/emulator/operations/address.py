@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.emulator.access import WINDOWS
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import WINDOW_SIZE, GlobalMemory
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.memory import take_space, two_operands
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.steps import AluStep
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.steps import AluStep
+from ptxlab.emulator.run.access import WINDOWS
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import WINDOW_SIZE, GlobalMemory
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction
 
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxlab.emulator.operation import Alu, Modifiers, UnknownForm, alu
 from ptxlab.emulator.operations import floating, half, integer, packed
+from ptxlab.emulator.prepare.operation import Alu, Modifiers, UnknownForm, alu
 from ptxlab.isa.types import TYPES
 
 _Family = Callable[[Modifiers], Alu]

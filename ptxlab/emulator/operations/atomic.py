@@ -14,15 +14,15 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.access import Access, Part, parts
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import Region
-from ptxlab.emulator.operation import ALU, Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.operations.qualifiers import SCOPES
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import ALU, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.access import Access, Part, parts
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import Region
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.types import ScalarType
 from ptxlab.syntax.tree import Instruction, Operand

@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.operation import Alu, Array, Modifiers, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
 
 _BYTE = np.uint32(0xFF)
 

@@ -9,9 +9,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.floats import BF16, F16, F32, Format, flush
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
 from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.numbers.floats import BF16, F16, F32, Format, flush
 
 Compare = Callable[[Array, Array], Array]
 

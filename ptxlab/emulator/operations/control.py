@@ -11,10 +11,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.barriers import BARRIERS, Arrival, Reduction
-from ptxlab.emulator.group import Group
-from ptxlab.emulator.machine import Machine
-from ptxlab.emulator.program import Array, Program, Source
+from ptxlab.emulator.prepare.program import Array, Program, Source
+from ptxlab.emulator.run.barriers import BARRIERS, Arrival, Reduction
+from ptxlab.emulator.run.group import Group
+from ptxlab.emulator.run.machine import Machine
 from ptxlab.errors import LaunchError
 
 MOST_LOCAL_BYTES = 512 * 1024

@@ -11,7 +11,12 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.emulator.floats import (
+from ptxlab.emulator.operations import convert_pack, convert_packed
+from ptxlab.emulator.operations.convert_packed import narrowing
+from ptxlab.emulator.operations.floating import ROUNDINGS
+from ptxlab.emulator.prepare.operation import Alu, Modifiers, UnknownForm, alu
+from ptxlab.isa.types import ScalarType
+from ptxlab.numbers.floats import (
     BF16,
     F16,
     F32,
@@ -28,11 +33,6 @@ from ptxlab.emulator.floats import (
     to_odd,
     two_sum,
 )
-from ptxlab.emulator.operation import Alu, Modifiers, UnknownForm, alu
-from ptxlab.emulator.operations import convert_pack, convert_packed
-from ptxlab.emulator.operations.convert_packed import narrowing
-from ptxlab.emulator.operations.floating import ROUNDINGS
-from ptxlab.isa.types import ScalarType
 
 Unary = Callable[[Array], Array]
 

@@ -6,13 +6,13 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.emulator.access import Access, Part, parts
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import ITEM
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
-from ptxlab.emulator.program import Array, Source, Step
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Source, Step
+from ptxlab.emulator.run.access import Access, Part, parts
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction, Integer, Name
 

@@ -11,9 +11,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator import doubles, floats
-from ptxlab.emulator.floats import F32, Format, by_block, flush, saturate, settle, settle_f64
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.numbers import doubles, floats
+from ptxlab.numbers.floats import F32, Format, by_block, flush, saturate, settle, settle_f64
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 Compute = Callable[..., Array]

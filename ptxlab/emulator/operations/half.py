@@ -11,7 +11,9 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.floats import (
+from ptxlab.emulator.operations.floating import extremum, with_xorsign
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm
+from ptxlab.numbers.floats import (
     BF16,
     F16,
     Format,
@@ -23,8 +25,6 @@ from ptxlab.emulator.floats import (
     two_sum,
     wide_f32_to_bf16,
 )
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm
-from ptxlab.emulator.operations.floating import extremum, with_xorsign
 
 Compute = Callable[..., Array]
 

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
 from ptxlab.isa.types import TYPES, ScalarType
 
 INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")

@@ -11,7 +11,7 @@ from functools import cache
 
 import numpy as np
 
-from ptxlab.emulator.operation import Alu, Array, Modifiers, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
 
 _WORDS = ("b16", "b32", "b64")
 

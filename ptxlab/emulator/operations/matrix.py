@@ -11,11 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import to_registers
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.legality import require_form
-from ptxlab.emulator.operation import Modifiers, step
 from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
 from ptxlab.emulator.operations.warp import (
     by_warp,
@@ -23,17 +19,18 @@ from ptxlab.emulator.operations.warp import (
     whole_warps,
     write_warps,
 )
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.operation import Modifiers, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.errors import LaunchError
-from ptxlab.isa import (
-    INSTRUCTIONS,
-    InvalidMetadata,
-    MatrixInstruction,
-    Metadata,
-    Scale,
-    Target,
-)
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.catalog import INSTRUCTIONS
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import InvalidMetadata, Metadata
 from ptxlab.syntax.tree import Instruction, Integer, Operand
 
 Split = Callable[[Array], Array]

@@ -1,7 +1,7 @@
 """Which arithmetic a matrix instruction has on a target: the table from its types to a function.
 
 All functions take and return matrices of raw words with the warps last; see
-``ptxlab.emulator.tensor_core`` and its neighbours.
+``ptxlab.numbers.tensor_core`` and its neighbours.
 """
 
 from __future__ import annotations
@@ -11,19 +11,20 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from ptxlab.emulator.number_formats import Array
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_double import multiply_add_double
-from ptxlab.emulator.tensor_core_integer import multiply_add_bits, multiply_add_integer
-from ptxlab.emulator.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
-from ptxlab.emulator.tensor_core_software import (
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.rules import floating
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_double import multiply_add_double
+from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
+from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
+from ptxlab.numbers.tensor_core_software import (
     multiply_add_bytes,
     multiply_add_m8n8k4,
     multiply_add_wmma,
 )
-from ptxlab.emulator.tensor_core_sparse import Rows
-from ptxlab.isa import MatrixInstruction, Target
-from ptxlab.isa.rules import floating
+from ptxlab.numbers.tensor_core_sparse import Rows
 
 Product = Callable[..., Array]
 

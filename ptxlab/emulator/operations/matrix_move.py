@@ -12,13 +12,7 @@ from typing import TypeVar
 
 import numpy as np
 
-from ptxlab.emulator.access import Access, require_valid
-from ptxlab.emulator.context import Context
 from ptxlab.emulator.fragments import from_registers, to_registers
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.legality import require_form
-from ptxlab.emulator.memory import ITEM
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter, two_operands
 from ptxlab.emulator.operations.warp import (
     by_warp,
@@ -26,10 +20,16 @@ from ptxlab.emulator.operations.warp import (
     whole_warps,
     write_warps,
 )
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import WARP, Frame
-from ptxlab.isa import LDMATRIX, MOVMATRIX, STMATRIX, FragmentLayout, LdMatrix, StMatrix
-from ptxlab.isa.ldmatrix import ROW_BYTES
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.access import Access, require_valid
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.wave import WARP, Frame
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
 from ptxlab.syntax.tree import Instruction, Operand
 
 

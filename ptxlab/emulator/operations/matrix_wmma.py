@@ -1,4 +1,4 @@
-"""wmma.load, wmma.mma and wmma.store on whole warps, with the layouts of ``ptxlab.isa.wmma``.
+"""wmma.load, wmma.mma and wmma.store on whole warps, with the layouts of ``ptxlab.matrix.wmma``.
 
 Source: PTX ISA, "Warp-level Matrix Load Instruction: wmma.load", "Warp-level Matrix
 Multiply-and-Accumulate Instruction: wmma.mma", "Warp-level Matrix Store Instruction: wmma.store".
@@ -11,12 +11,6 @@ from functools import cache
 
 import numpy as np
 
-from ptxlab.emulator.access import Access
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.legality import require_form
-from ptxlab.emulator.memory import ITEM
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.matrix import (
     MatrixMultiply,
     multiply_operands,
@@ -26,10 +20,17 @@ from ptxlab.emulator.operations.matrix import (
 )
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import by_warp, require_whole_warps, whole_warps
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.access import Access
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.isa import WMMA_MOVES, FragmentLayout, WmmaMove
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
 from ptxlab.syntax.tree import Instruction, Integer
 
 LINE_ALIGNMENT = 16

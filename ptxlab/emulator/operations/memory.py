@@ -6,15 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.access import Access, parts
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.memory import ITEM
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
 from ptxlab.emulator.operations.qualifiers import take_qualifiers
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.access import Access, parts
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.types import ScalarType
 from ptxlab.syntax.tree import Instruction
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.operation import Modifiers
-from ptxlab.emulator.program import Array, Step
-from ptxlab.emulator.steps import AluStep
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.program import Array, Step
+from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.syntax.tree import Instruction, Vector
 
 

@@ -6,11 +6,11 @@ nothing to do. Source: PTX ISA, "membar, fence" and "Miscellaneous Instructions"
 
 from __future__ import annotations
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.operation import Modifiers, step
-from ptxlab.emulator.program import Step
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, step
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction
 

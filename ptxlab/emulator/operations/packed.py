@@ -11,10 +11,10 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator import floats
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm
 from ptxlab.emulator.operations.floating import ROUNDINGS, with_flush, with_saturation
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm
 from ptxlab.isa.types import TYPES
+from ptxlab.numbers import floats
 
 Compute = Callable[..., Array]
 

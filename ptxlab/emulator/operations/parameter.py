@@ -9,12 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.program import Array, Deferred, Destination, Source, Step
-from ptxlab.emulator.scope import Variable
-from ptxlab.emulator.steps import AluStep
-from ptxlab.emulator.wave import Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Array, Deferred, Destination, Source, Step
+from ptxlab.emulator.prepare.scope import Variable
+from ptxlab.emulator.prepare.steps import AluStep
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.types import ScalarType
 from ptxlab.syntax.tree import Address
 

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.operation import Modifiers, UnknownForm
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 ORDERINGS = {

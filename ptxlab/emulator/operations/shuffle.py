@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.operation import Modifiers, step
 from ptxlab.emulator.operations.warp import MemberMask
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 

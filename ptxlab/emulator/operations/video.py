@@ -12,10 +12,10 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm, step
-from ptxlab.emulator.program import Step
-from ptxlab.emulator.steps import alu_step
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.syntax.tree import Instruction, Name, Negated, Operand
 
 Selected = Sequence[str]

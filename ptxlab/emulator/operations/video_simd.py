@@ -11,8 +11,6 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.operation import Alu, Array, Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.video import (
     COMPARE,
     Selected,
@@ -21,8 +19,10 @@ from ptxlab.emulator.operations.video import (
     low_word,
     split_selector,
 )
-from ptxlab.emulator.program import Step
-from ptxlab.emulator.steps import alu_step
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.syntax.tree import Instruction
 
 

@@ -9,12 +9,12 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.operation import Modifiers, UnknownForm, step
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 Among = Callable[[Array, Array], tuple[Array, ...]]

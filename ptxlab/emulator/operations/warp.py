@@ -1,6 +1,6 @@
 """What all operations on whole warps share: who takes part, and registers as [warps, 32].
 
-A warp operation waits until every thread it needs stands at it; see ``ptxlab.emulator.machine``.
+A warp operation waits until every thread it needs stands at it; see ``ptxlab.emulator.run.machine``.
 """
 
 from __future__ import annotations
@@ -9,11 +9,11 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ptxlab.emulator.context import Context
-from ptxlab.emulator.lanes import Lanes
-from ptxlab.emulator.operation import Modifiers, step
-from ptxlab.emulator.program import Array, Destination, Source, Step
-from ptxlab.emulator.wave import WARP, Frame
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Modifiers, step
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction
 

@@ -8,9 +8,10 @@ from ptxlab.fragments.trials.multiply import filled_multiplication, multiply_tri
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
 from ptxlab.fragments.trials.trial import Body, Step, Trial
 from ptxlab.fragments.trials.wmma import wmma_trial
-from ptxlab.isa import LdMatrix, MatrixInstruction, MovMatrix, StMatrix, WmmaMove
-from ptxlab.isa.entry import Entry, Form
-from ptxlab.isa.instruction import Fragmented
+from ptxlab.matrix.entry import Entry, Form
+from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
+from ptxlab.matrix.wmma import WmmaMove
 
 __all__ = ["Body", "Step", "Trial", "filled", "trials", "tried"]
 

@@ -23,8 +23,10 @@ from ptxlab.fragments.trials.one_hot import (
     selectors,
 )
 from ptxlab.fragments.trials.trial import Body, Step, Trial, record, registers
-from ptxlab.isa import LANES, TYPES, MatrixInstruction, Place
-from ptxlab.isa.entry import Entry
+from ptxlab.isa.types import TYPES
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.fragment import LANES, Place
+from ptxlab.matrix.instruction import MatrixInstruction
 
 METADATA_BITS = 4
 SCALE_BITS = 8

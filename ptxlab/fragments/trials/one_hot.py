@@ -24,7 +24,10 @@ import numpy as np
 
 from ptxlab.fragments.fill import Fill, indices
 from ptxlab.fragments.numbers import Array, numbers
-from ptxlab.isa import LANES, FragmentLayout, MatrixInstruction, Metadata, Scale
+from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import Metadata
 
 Probed = Literal["A", "B", "C", "E", "scale-A", "scale-B"]
 """The operand that a probe looks at; E is the metadata."""

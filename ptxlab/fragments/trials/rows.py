@@ -24,9 +24,9 @@ from ptxlab.fragments.trials.trial import (
     record,
     registers,
 )
-from ptxlab.isa import LANES, FragmentLayout, LdMatrix, MovMatrix, Place, StMatrix
-from ptxlab.isa.entry import Entry
-from ptxlab.isa.ldmatrix import ROW_BYTES
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.fragment import LANES, FragmentLayout, Place
+from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
 
 ROW_OF_LANE = np.arange(LANES) * 11 % LANES
 """The row of the tile that each lane addresses."""

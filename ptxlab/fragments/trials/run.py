@@ -8,8 +8,8 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.specimen import header
 from ptxlab.fragments.trials.trial import Body, Trial
-from ptxlab.isa import LANES
-from ptxlab.isa.entry import Entry
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.fragment import LANES
 
 KERNEL = "trial"
 

@@ -16,10 +16,10 @@ import numpy as np
 
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
-from ptxlab.isa import LANES
-from ptxlab.isa.entry import Entry, Form
-from ptxlab.isa.operand import Role
-from ptxlab.isa.signature import signature
+from ptxlab.matrix.entry import Entry, Form
+from ptxlab.matrix.fragment import LANES
+from ptxlab.matrix.operand import Role
+from ptxlab.matrix.signature import signature
 
 WORD_BYTES = 8
 VECTOR_BYTES = 16

@@ -27,10 +27,12 @@ from ptxlab.fragments.trials.trial import (
     Trial,
     record,
 )
-from ptxlab.isa import LANES, WMMA, FragmentLayout, MatrixInstruction, WmmaMove
-from ptxlab.isa.entry import Entry
-from ptxlab.isa.operand import Operand
-from ptxlab.isa.signature import signature
+from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.signature import signature
+from ptxlab.matrix.wmma import WMMA, WmmaMove
 
 ALIGNMENT = 128
 _UNTOUCHED = 0xA5

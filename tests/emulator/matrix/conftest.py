@@ -12,7 +12,8 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.isa import TARGETS, MatrixInstruction
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.instruction import MatrixInstruction
 
 Array = npt.NDArray[Any]
 REGISTER = {"f32": "f32", "f64": "f64", "s32": "s32"}

@@ -9,11 +9,14 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.emulator.operations.matrix_arithmetic import arithmetic
-from ptxlab.emulator.tensor_core import multiply_add
-from ptxlab.emulator.tensor_core_double import multiply_add_double
-from ptxlab.emulator.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
 from ptxlab.errors import Unsupported
-from ptxlab.isa import INSTRUCTIONS, MMA, TARGETS, MatrixInstruction, find
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.mma import MMA
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_double import multiply_add_double
+from ptxlab.numbers.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
 
 Array = npt.NDArray[Any]
 

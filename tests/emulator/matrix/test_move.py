@@ -10,7 +10,8 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.isa import LDMATRIX, STMATRIX, TARGETS, LdMatrix, StMatrix
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.ldmatrix import LDMATRIX, STMATRIX, LdMatrix, StMatrix
 
 Array = npt.NDArray[Any]
 

@@ -10,7 +10,10 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
-from ptxlab.isa import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED, MatrixInstruction, find
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.mma import MMA_BLOCK_SCALED
+from ptxlab.matrix.mma_sp import MMA_SPARSE_BLOCK_SCALED
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
 
 Array = npt.NDArray[Any]

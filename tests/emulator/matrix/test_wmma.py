@@ -8,9 +8,12 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ptxlab.emulator.tensor_core import multiply_add
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.isa import TARGETS, WMMA, WMMA_MOVES, MatrixInstruction, find
+from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.catalog import find
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
+from ptxlab.numbers.tensor_core import multiply_add
 
 Array = npt.NDArray[Any]
 

@@ -13,7 +13,7 @@ import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.operation import ALU, Alu, Modifiers, quiet
+from ptxlab.emulator.prepare.operation import ALU, Alu, Modifiers, quiet
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.forms import forms
-from ptxlab.emulator.operation import ALU, UnknownForm
 from ptxlab.emulator.operations import video, video_simd
-from ptxlab.isa import TARGETS
+from ptxlab.emulator.prepare.forms import forms
+from ptxlab.emulator.prepare.operation import ALU, UnknownForm
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, needs, types_of
+from ptxlab.isa.targets import TARGETS
 
 SCRIPT = Path(__file__).parents[3] / "scripts" / "certify_operations.py"
 

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.operation import Modifiers, UnknownForm
 from ptxlab.emulator.operations import video, video_simd
+from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 

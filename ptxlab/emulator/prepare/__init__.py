@@ -1,0 +1,1 @@
+"""From a parsed module to a program of blocks of steps."""

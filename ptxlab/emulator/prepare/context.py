@@ -1,0 +1,241 @@
+"""What a step builder asks while a function is prepared: how to read and write the operands."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.prepare import special
+from ptxlab.emulator.prepare.names import Names, function_address
+from ptxlab.emulator.prepare.program import Array, Deferred, Destination, Source
+from ptxlab.emulator.prepare.scope import Register, Variable
+from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
+
+if TYPE_CHECKING:
+    from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.wave import Frame
+
+U64 = np.dtype(np.uint64)
+SINK = "_"
+
+
+class ReadClock:
+    """Put into a register how many instructions have been executed, ``before`` of this block among them."""
+
+    __slots__ = ("_before", "_dtype", "_lowest", "_slot")
+
+    def __init__(self, slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> None:
+        self._slot = slot
+        self._lowest = lowest
+        self._dtype = dtype
+        self._before = before
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Read the clock."""
+        now = np.array([frame.wave.clock + self._before], np.uint64) >> np.uint64(self._lowest)
+        frame.registers[self._slot] = now.astype(self._dtype)
+
+
+class Context(Names):
+    """The function being prepared and the instruction in hand, with its operands bound to registers."""
+
+    def source(self, operand: Operand, type_name: str, *, wider: bool = False) -> Source:
+        """Return how to read ``operand`` as ``type_name``.
+
+        ``wider`` allows a register with more bits, of which the low ones are read: PTX ISA, "Operand
+        Size Exceeding Instruction-Type Size", allows it for ld, st and cvt only.
+        """
+        source = self._source_of(operand, type_name, wider)
+        self.reads.add(source.slot)
+        return source
+
+    def _source_of(self, operand: Operand, type_name: str, wider: bool = False) -> Source:
+        kind = TYPES[type_name]
+        if isinstance(operand, Integer | Float):
+            value = self._immediate(operand, type_name)
+            return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
+        if isinstance(operand, Not):
+            inner = self._source_of(operand.operand, "pred")
+            return Source(inner.slot, inner.dtype, np.logical_not)
+        if isinstance(operand, Symbol):
+            return Source(self._symbol(operand.name, operand.offset, operand), U64)
+        if not isinstance(operand, Name):
+            self.refuse(f"operand of this kind in {self.instruction.name}", operand)
+        register = self.register(operand.text)
+        if register is not None:
+            return self._register_source(register, type_name, operand, wider)
+        return self._named_source(operand, type_name)
+
+    def _register_source(
+        self, register: Register, type_name: str, operand: Name, wider: bool
+    ) -> Source:
+        kind, declared = TYPES[type_name], TYPES[register.type]
+        if (declared.kind == "predicate") != (kind.kind == "predicate"):
+            self.reject(
+                f"{operand.text} is a .{register.type} register, .{type_name} is needed", operand
+            )
+        if declared.bits == kind.bits:
+            return Source(register.slot, kind.dtype)
+        if declared.bits < kind.bits or not wider:
+            self.reject(
+                f"{operand.text} has {declared.bits} bits, {self.instruction.name} needs {kind.bits}",
+                operand,
+            )
+        return Source(register.slot, kind.dtype, _narrower(declared.bits, kind.bits, kind.dtype))
+
+    def _named_source(self, operand: Name, type_name: str) -> Source:
+        name, kind = operand.text, TYPES[type_name]
+        if name in special.CLOCKS:
+            return self._clock(name, kind)
+        if name in special.TABLE:
+            bits = special.WIDTH.get(name, 32)
+            slot = self.constant(Deferred("special", name), ("special", name))
+            if bits == kind.bits:
+                return Source(slot, kind.dtype)
+            if bits > kind.bits:
+                return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
+            return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
+        if name.startswith("%") and name not in self.functions and self.variable(name) is None:
+            self.refuse(f"special register {name}", operand)
+        slot = self._symbol(name, 0, operand)
+        if kind.bits == 64:
+            return Source(slot, kind.dtype)
+        return Source(slot, kind.dtype, _narrower(64, kind.bits, kind.dtype))
+
+    def _clock(self, name: str, kind: ScalarType) -> Source:
+        """Return a clock, which is read anew before each instruction that names it."""
+        lowest, bits = special.CLOCKS[name]
+        dtype = np.dtype(f"u{bits // 8}")
+        slot = self.constant(np.zeros(1, dtype), ("clock", name))
+        self.prologue.append(ReadClock(slot, lowest, dtype, self.before))
+        if bits == kind.bits:
+            return Source(slot, kind.dtype)
+        return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
+
+    def _symbol(self, name: str, offset: int, operand: Node) -> int:
+        variable = self.variable(name)
+        if variable is None:
+            if name in self.functions:
+                address = np.array([function_address(self.functions, name)], np.uint64)
+                return self.constant(address, ("function", name))
+            self.reject(f"'{name}' is not declared", operand)
+        return self.address_slot(variable, offset)
+
+    def address_slot(self, variable: Variable, offset: int) -> int:
+        """Return the slot holding the address of ``variable`` plus ``offset`` in its own space."""
+        at = variable.offset + offset
+        key = (variable.space, variable.name, variable.offset, offset)
+        if variable.space in ("global", "const"):
+            return self.constant(Deferred("symbol", variable.name, offset), key)
+        if variable.space == "dynamic":
+            return self.constant(Deferred("dynamic", offset=offset), key)
+        if variable.space == "call":
+            self.refuse(f"the address of call parameter '{variable.name}'")
+        if variable.space == "local":
+            return self.constant(Deferred("local", offset=at), key)
+        return self.constant(np.array([at % (1 << 64)], np.uint64), key)
+
+    def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
+        kind = TYPES[type_name]
+        if isinstance(operand, Integer):
+            if kind.kind == "predicate":
+                return np.array([operand.value != 0])
+            if kind.kind == "float":
+                self.reject(f"an integer where .{type_name} is needed", operand, "write 0f… or 0d…")
+            raw = (operand.value % (1 << kind.bits)).to_bytes(kind.bits // 8, "little")
+            return np.frombuffer(raw, kind.dtype)
+        bits, width = operand.bits, operand.width
+        if kind.bits == 32 and width == 64 and kind.kind == "float":
+            with np.errstate(all="ignore"):
+                return np.array([struct.unpack("<d", bits.to_bytes(8, "little"))[0]]).astype(
+                    np.float32
+                )
+        if kind.bits == 64 and width == 32 and kind.kind == "float":
+            return np.frombuffer(bits.to_bytes(4, "little"), np.float32).astype(np.float64)
+        if kind.bits != width:
+            self.reject(f"a {width}-bit float constant where .{type_name} is needed", operand)
+        return np.frombuffer(bits.to_bytes(width // 8, "little"), kind.dtype)
+
+    def destination(self, operand: Operand, type_name: str, *, wider: bool = False) -> Destination:
+        """Return how to write a result of ``type_name`` to ``operand``, a register or ``_``.
+
+        ``wider`` allows a register with more bits, to which the result is extended; see ``source``.
+        """
+        kind = TYPES[type_name]
+        if not isinstance(operand, Name):
+            self.reject("a register is needed here", operand)
+        if operand.text == SINK:
+            return Destination(self.constant(np.zeros(1, kind.dtype), (SINK, kind.bits)))
+        register = self.register(operand.text)
+        if register is None:
+            self.reject(f"'{operand.text}' is not a declared register", operand)
+        declared = TYPES[register.type]
+        mixed = (declared.kind == "predicate") != (kind.kind == "predicate")
+        if mixed or declared.bits < kind.bits or (declared.bits > kind.bits and not wider):
+            self.reject(
+                f"{operand.text} is a .{register.type} register, the result is .{type_name}",
+                operand,
+            )
+        self.writes.add(register.slot)
+        if declared.bits == kind.bits:
+            return Destination(register.slot)
+        letter = "i" if kind.kind == "signed" else "u"
+        return Destination(register.slot, np.dtype(f"{letter}{declared.bits // 8}"))
+
+    def address(self, operand: Operand) -> tuple[Source, int]:
+        """Return the base of a memory operand and the bytes to add to it."""
+        if not isinstance(operand, Address):
+            self.reject("a memory operand in brackets is needed here", operand)
+        if operand.extra:
+            self.refuse(f"memory operand with coordinates in {self.instruction.name}", operand)
+        if operand.base is None:
+            return self.source(Integer(operand.offset), "u64"), 0
+        register = self.register(operand.base.text)
+        if register is not None:
+            kind = TYPES[register.type]
+            if kind.bits not in (32, 64) or kind.kind == "float":
+                self.reject(f"{operand.base.text} cannot hold an address", operand)
+            return self.source(operand.base, f"u{kind.bits}"), operand.offset
+        return self.source(operand.base, "u64"), operand.offset
+
+    def elements(self, operand: Operand, count: int) -> Sequence[Operand]:
+        """Return the elements of a vector operand of ``count``; a lone operand when ``count`` is 1.
+
+        A register that is itself a vector (``.reg .v4 .f32``) stands for its components.
+        """
+        items = getattr(operand, "elements", None)
+        if items is None and isinstance(operand, Name):
+            parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
+            items = [part for part in parts if self.register(part.text) is not None]
+        if not items:
+            items = (operand,)
+        if len(items) != count:
+            self.reject(
+                f"{self.instruction.name} takes {count} registers here, found {len(items)}", operand
+            )
+        return tuple(items)
+
+    def names(self, count: int) -> list[str]:
+        """Return the texts of the operands, which must be ``count`` plain names."""
+        operands = self.instruction.operands
+        names = [operand.text for operand in operands if isinstance(operand, Name)]
+        if len(names) != count or len(operands) != count:
+            self.reject(f"{self.instruction.name} takes {count} names")
+        return names
+
+
+def _narrower(
+    register_bits: int, bits: int, dtype: np.dtype[Any]
+) -> Callable[[Array], npt.NDArray[Any]]:
+    """Return the conversion of a register to its low ``bits``, seen as ``dtype``."""
+    wide, narrow = np.dtype(f"u{register_bits // 8}"), np.dtype(f"u{bits // 8}")
+
+    def convert(value: Array) -> Array:
+        return value.view(wide).astype(narrow).view(dtype)
+
+    return convert

@@ -1,0 +1,58 @@
+"""Refusing, before anything runs, what is not emulated and what the target or version does not have."""
+
+from __future__ import annotations
+
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.refused import reason
+from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.isa import legality
+from ptxlab.isa.legality import Needs
+from ptxlab.matrix.instruction import Requires
+
+
+def require(context: Context) -> None:
+    """Check the instruction in hand by the rules of ``isa.legality``.
+
+    Raises Unsupported where the emulator refuses its family or the target lacks it, PtxSyntaxError
+    where the version is too old.
+    """
+    instruction = context.instruction
+    why = reason(instruction.name)
+    if why is not None:
+        context.refuse(instruction.name, hint=why)
+    sources = max(len(instruction.operands) - 1, 0)
+    _require(context, legality.needs(instruction.opcode, instruction.modifiers, sources))
+
+
+def require_form(context: Context, form: Requires) -> None:
+    """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
+
+    Raises like ``require``.
+    """
+    _require(context, Needs((form.minimum_targets,), form.minimum_ptx))
+
+
+def _require(context: Context, needed: Needs) -> None:
+    name, target = context.instruction.name, context.target
+    missing = needed.missing(target)
+    if missing:
+        known = " or ".join(f"{other}{_reach(other)}" for other in missing)
+        raise Unsupported(
+            f"{name} does not exist on {target.name}",
+            location=context.location(),
+            hint=f"it needs {known}",
+        )
+    if context.version < needed.ptx:
+        written = "{}.{}".format(*context.version)
+        raise PtxSyntaxError(
+            f"{name} is newer than the module's .version {written}",
+            location=context.location(),
+            hint="write .version {}.{} or newer".format(*needed.ptx),
+        )
+
+
+def _reach(name: str) -> str:
+    """Say how far a target's instructions reach: one chip, its family, or all newer ones."""
+    if name.endswith("a"):
+        return ""
+    return " (the a targets of its family)" if name.endswith("f") else " or newer"

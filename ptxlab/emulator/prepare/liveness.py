@@ -1,0 +1,103 @@
+"""When a register's value is no longer needed, so that its memory is reused while it is in cache.
+
+Ordinary backward liveness over the blocks of a function. Registers are only dropped while a single
+group of threads is alive, because another group may still need its own threads' values.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from ptxlab.emulator.prepare.program import Array, Deferred, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import Frame
+
+# Dropping costs a step; doing it every few steps is often enough to stay in the cache.
+INTERVAL = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Uses:
+    """The registers one instruction reads and writes; ``partial`` writes keep some threads' values."""
+
+    reads: frozenset[int]
+    writes: frozenset[int]
+    partial: bool = False
+
+
+@dataclass(slots=True)
+class Flow:
+    """The uses of one block's instructions in order, and the blocks that may follow."""
+
+    uses: list[Uses] = field(default_factory=list)
+    successors: tuple[int, ...] = ()
+
+
+class Drop:
+    """Forget registers that nobody reads again."""
+
+    __slots__ = ("_slots",)
+
+    def __init__(self, slots: Sequence[int]) -> None:
+        self._slots = tuple(slots)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Drop them if these lanes are all that lives."""
+        if lanes.full:
+            for slot in self._slots:
+                frame.registers[slot] = _zero(frame, slot)
+
+
+def _zero(frame: Frame, slot: int) -> Array:
+    value = frame.function.initial[slot]
+    assert not isinstance(value, Deferred)  # constants are never dropped
+    return value
+
+
+def live_out(flows: Sequence[Flow]) -> list[set[int]]:
+    """Return the registers that are read after each block."""
+    live_in: list[set[int]] = [set() for _ in flows]
+    result: list[set[int]] = [set() for _ in flows]
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(flows) - 1, -1, -1):
+            live = set().union(*(live_in[s] for s in flows[number].successors))
+            result[number] = live
+            before = _before(flows[number], live)
+            if before != live_in[number]:
+                live_in[number] = before
+                changed = True
+    return result
+
+
+def _before(flow: Flow, live: set[int]) -> set[int]:
+    live = set(live)
+    for use in reversed(flow.uses):
+        if not use.partial:
+            live -= use.writes
+        live |= use.reads
+    return live
+
+
+def with_drops(steps: Sequence[Step], flow: Flow, live: set[int], keep: set[int]) -> list[Step]:
+    """Return ``steps`` with ``Drop`` steps where registers die; those in ``keep`` never do."""
+    live = set(live)
+    dying: list[set[int]] = []
+    for use in reversed(flow.uses):
+        dying.append(set(use.reads | use.writes) - live - keep)
+        if not use.partial:
+            live -= use.writes
+        live |= use.reads
+    dying.reverse()
+    result: list[Step] = []
+    pending: set[int] = set()
+    for position, step in enumerate(steps):
+        result.append(step)
+        # A register that died and was written again since holds a new value.
+        pending = pending - flow.uses[position].writes | dying[position]
+        if pending and (position % INTERVAL == INTERVAL - 1 or position == len(steps) - 1):
+            result.append(Drop(sorted(pending)))
+            pending = set()
+    return result

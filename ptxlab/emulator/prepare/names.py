@@ -1,0 +1,157 @@
+"""Names in a function being prepared: registers, variables, labels; and errors with their place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import NoReturn
+
+import numpy as np
+
+from ptxlab.emulator.prepare.operation import UnknownForm
+from ptxlab.emulator.prepare.program import Array, Deferred, Step
+from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
+from ptxlab.emulator.run.memory import FUNCTION_WINDOW
+from ptxlab.errors import Location, PtxSyntaxError, Unsupported
+from ptxlab.isa.targets import Target
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax.tree import Function, Instruction, Node
+from ptxlab.syntax.tree import Source as Text
+
+
+class Names:
+    """The function being prepared, the instruction in hand, and what names stand for at it.
+
+    ``version``, ``variables`` and ``functions`` are the module's, the last two by name. ``reads`` and
+    ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
+    ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
+    before the instruction.
+    """
+
+    def __init__(
+        self,
+        target: Target,
+        version: tuple[int, int],
+        source: Text,
+        variables: Mapping[str, Variable],
+        functions: Mapping[str, Function],
+    ) -> None:
+        self.target = target
+        self.version = version
+        self._source = source
+        self._variables = variables
+        self.functions = functions
+        self.initial: list[Array | Deferred] = []
+        self.droppable: set[int] = set()
+        self.pinned: set[int] = set()
+        self.prologue: list[Step] = []
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
+        self._constants: dict[object, int] = {}
+        self.scope = Scope()
+        self.before = 0
+        self.instruction = Instruction("", (), ())
+
+    def begin(self, instruction: Instruction, scope: Scope, before: int = 0) -> None:
+        """Turn to the next instruction, which stands in ``scope`` after ``before`` of its block."""
+        self.instruction = instruction
+        self.scope = scope
+        self.before = before
+        self.prologue = []
+        self.reads = set()
+        self.writes = set()
+
+    # ---- registers ----
+
+    def new_slot(self, type_name: str) -> int:
+        """Allot a register of PTX type ``type_name``, holding zero until it is written."""
+        kind = TYPES[type_name]
+        slot = self._add(np.zeros(1, kind.dtype))
+        self.droppable.add(slot)
+        return slot
+
+    def argument_slot(self, size: int) -> int:
+        """Allot a register for a ``.param`` variable of a call: rows of ``size`` bytes."""
+        return self._add(np.zeros((1, size), np.uint8))
+
+    def _add(self, value: Array | Deferred) -> int:
+        self.initial.append(value)
+        return len(self.initial) - 1
+
+    def constant(self, value: Array | Deferred, key: object) -> int:
+        """Return the slot that holds ``value``, one slot for equal keys."""
+        slot = self._constants.get(key)
+        if slot is None:
+            slot = self._constants[key] = self._add(value)
+        return slot
+
+    def _scopes(self) -> Iterator[Scope]:
+        """Yield the scope of the instruction in hand and those round it, the innermost first."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def register(self, name: str) -> Register | None:
+        """Find a register by its scope; None when ``name`` is not one."""
+        for scope in self._scopes():
+            if name in scope.registers:
+                return scope.registers[name]
+            type_name = scope.counted(name)
+            if type_name is not None:
+                register = Register(self.new_slot(type_name), type_name)
+                scope.registers[name] = register
+                return register
+        return None
+
+    def variable(self, name: str) -> Variable | None:
+        """Find a variable by its scope, then in the module; None when ``name`` is not one."""
+        for scope in self._scopes():
+            if name in scope.variables:
+                return scope.variables[name]
+        return self._variables.get(name)
+
+    def label(self, name: str) -> int:
+        """Return the block that ``name`` labels."""
+        for scope in self._scopes():
+            if name in scope.labels:
+                return scope.labels[name]
+        return self.reject(f"no label '{name}' in this function")
+
+    def table(self, name: str) -> Table:
+        """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
+        for scope in self._scopes():
+            if name in scope.tables:
+                return scope.tables[name]
+        return self.reject(f"no list of targets or prototype '{name}' in this function")
+
+    # ---- errors ----
+
+    @property
+    def line(self) -> int:
+        """The line of the instruction in hand."""
+        return self.instruction.position.line
+
+    def location(self, node: Node | None = None) -> Location:
+        """Return the place of ``node``, or of the instruction in hand."""
+        position = (node or self.instruction).position
+        if position.line == 0:
+            position = self.instruction.position
+        text = self._source.line(position.line)
+        return Location(self._source.path, position.line, max(position.column, 1), text)
+
+    def refuse(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
+        """Raise Unsupported: valid PTX that is not modelled."""
+        raise Unsupported(f"{what} is not modelled", location=self.location(node), hint=hint)
+
+    def refuse_form(self, form: UnknownForm) -> NoReturn:
+        """Raise Unsupported for an opcode that is known, but not like this."""
+        raise Unsupported(f"{self.instruction.name}: {form}", location=self.location()) from None
+
+    def reject(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
+        """Raise PtxSyntaxError: the instruction is not valid PTX."""
+        raise PtxSyntaxError(what, location=self.location(node), hint=hint)
+
+
+def function_address(functions: Mapping[str, Function], name: str) -> int:
+    """Return the address that stands for a function, in a window that holds no data."""
+    return FUNCTION_WINDOW + 16 * list(functions).index(name)

@@ -1,0 +1,168 @@
+"""The steps all instruction families share: a computation on registers, a guard, several in turn."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operation import Alu
+from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.syntax.tree import Instruction, Operand, Pair
+
+CARRY = "cc"
+
+
+class AluStep:
+    """Compute registers from registers."""
+
+    __slots__ = ("_compute", "_destinations", "_sources")
+
+    def __init__(
+        self,
+        compute: Callable[..., Any],
+        destinations: Sequence[Destination],
+        sources: Sequence[Source],
+    ) -> None:
+        self._compute = compute
+        self._destinations = tuple(destinations)
+        self._sources = tuple(sources)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run for ``lanes``; only when they are few are the operands compressed to them first."""
+        registers = frame.registers
+        values = [source.read(registers) for source in self._sources]
+        sparse = lanes.sparse
+        if sparse:
+            values = [lanes.pick(value) for value in values]
+        results = self._compute(*values)
+        if len(self._destinations) == 1:
+            results = (results,)
+        put = lanes.spread if sparse else lanes.merge
+        for destination, result in zip(self._destinations, results, strict=True):
+            slot = destination.slot
+            registers[slot] = put(registers[slot], destination.extended(result))
+
+
+class InTurn:
+    """Several steps that one instruction is made of; the last may need lanes to arrive together."""
+
+    __slots__ = ("_steps", "participants")
+
+    def __init__(self, steps: Sequence[Step]) -> None:
+        self._steps = tuple(steps)
+        self.participants = getattr(steps[-1], "participants", None)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run them for the same lanes."""
+        for step in self._steps:
+            step.run(frame, lanes)
+
+
+class Passing:
+    """Which lanes may go on at a guarded operation among a warp: those held back by their guard do."""
+
+    __slots__ = ("_participants", "_predicate")
+
+    def __init__(self, participants: Callable[..., Any], predicate: Source) -> None:
+        self._participants = participants
+        self._predicate = predicate
+
+    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the mask of lanes that wait for nobody."""
+        passing = lanes.where(self._predicate.read(frame.registers))
+        if passing is None:
+            return lanes.mask
+        ready: Array = self._participants(frame, passing, alive)
+        return ready | (lanes.mask & ~passing.mask)
+
+
+class Guarded:
+    """Run a step only for the lanes whose predicate holds."""
+
+    __slots__ = ("_predicate", "_step", "participants")
+
+    def __init__(self, step: Step, predicate: Source) -> None:
+        self._step = step
+        self._predicate = predicate
+        inner = getattr(step, "participants", None)
+        self.participants = None if inner is None else Passing(inner, predicate)
+
+    def run(self, frame: Frame, lanes: Lanes) -> None:
+        """Run the step for the lanes that pass, or not at all."""
+        passing = lanes.where(self._predicate.read(frame.registers))
+        if passing is not None:
+            self._step.run(frame, passing)
+
+
+def alu_step(context: Context, instruction: Instruction, operation: Alu) -> AluStep:
+    """Bind an ``Alu`` to the operands of ``instruction``."""
+    visible = [name for name in operation.results if name != CARRY]
+    first, *rest = instruction.operands or (None,)
+    if first is None:
+        context.reject(f"{instruction.name} needs operands")
+    targets: list[Operand | None] = [first]
+    if isinstance(first, Pair):
+        targets = [first.first, first.second]
+    if len(targets) > len(visible):
+        context.reject(f"{instruction.name} has one result", first)
+    targets += [None] * (len(visible) - len(targets))
+    destinations = _destinations(context, operation, targets)
+    return AluStep(operation.compute, destinations, _sources(context, instruction, operation, rest))
+
+
+def _destinations(
+    context: Context, operation: Alu, targets: list[Operand | None]
+) -> list[Destination]:
+    left = iter(targets)
+    found = []
+    for name in operation.results:
+        if name == CARRY:
+            found.append(Destination(carry_slot(context)))
+            continue
+        target = next(left)
+        if target is None:
+            found.append(Destination(context.constant(np.zeros(1, bool), ("unused", name))))
+        else:
+            found.append(context.destination(target, name, wider=_takes_wider(context)))
+    return found
+
+
+def _sources(
+    context: Context, instruction: Instruction, operation: Alu, operands: list[Operand]
+) -> list[Source]:
+    wanted = [name for name in operation.operands if name != CARRY]
+    missing = len(wanted) - len(operands)
+    if not 0 <= missing <= len(operation.optional):
+        context.reject(
+            f"{instruction.name} takes {len(wanted)} source operands, found {len(operands)}"
+        )
+    left = iter(operands)
+    given = len(wanted) - missing
+    found = []
+    position = 0
+    for name in operation.operands:
+        if name == CARRY:
+            found.append(Source(carry_slot(context), np.dtype(bool)))
+            continue
+        if position < given:
+            found.append(context.source(next(left), name, wider=_takes_wider(context)))
+        else:
+            default = operation.optional[position - given + len(operation.optional) - missing]
+            slot = context.constant(default, ("default", default.dtype, default.tobytes()))
+            found.append(Source(slot, default.dtype))
+        position += 1
+    return found
+
+
+def _takes_wider(context: Context) -> bool:
+    return context.instruction.opcode == "cvt"
+
+
+def carry_slot(context: Context) -> int:
+    """Return the register that stands for the carry flag of the thread."""
+    return context.constant(np.zeros(1, bool), (CARRY,))

@@ -1,0 +1,1 @@
+"""Who runs next: waves of threads, their memory, barriers and copies."""

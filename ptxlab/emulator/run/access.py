@@ -1,0 +1,263 @@
+"""From addresses to items of memory: which array, which index, and every way it can be wrong.
+
+All active threads are checked at once; only when one of them is out of line is it looked for.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, Allocation, Region
+from ptxlab.errors import LaunchError
+
+if TYPE_CHECKING:
+    from ptxlab.emulator.prepare.program import Source
+    from ptxlab.emulator.run.wave import Frame, Wave
+
+Array = npt.NDArray[Any]
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
+
+    ``space`` is "global" (also for const), "shared", "local", "param" or "generic"; ``verb`` is how
+    messages call it.
+    """
+
+    space: str
+    base: Source
+    offset: int
+    nbytes: int
+    line: int
+    verb: str
+    writes: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """Items of one array for some of the active threads; ``where`` is None when it is all of them.
+
+    ``index`` has one entry per thread of the part, or a single one that all of them use.
+    """
+
+    memory: Allocation | Region
+    index: Array
+    where: Array | None = None
+
+
+def parts(
+    access: Access,
+    frame: Frame,
+    lanes: Lanes,
+    *,
+    wide: bool = False,
+    stored: Array | None = None,
+) -> list[Part]:
+    """Return where the active threads' items are. Raise LaunchError for a wrong address.
+
+    ``wide`` gives an entry to every thread of the wave, those not active at the first active one's
+    address: less work than to compress and spread, when most threads are active. A watcher is shown
+    the items that are about to be ``stored``.
+    """
+    wave = frame.wave
+    if not wave.watched:
+        return _parts(access, frame, lanes, wide=wide)
+    wave.watcher.access(access, frame, lanes)
+    found = _parts(access, frame, lanes, wide=wide)
+    wave.watcher.touch(access, lanes, found, stored)
+    return found
+
+
+def _parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool) -> list[Part]:
+    wave = frame.wave
+    value = access.base.read(frame.registers)
+    if wide and not lanes.everyone:
+        everyone = Lanes(lanes.width)
+        try:
+            return _in_space(access, access.space, _u64(lanes.fill(value)), wave, everyone, None)
+        except LaunchError:
+            pass  # now for the active threads alone, whom the message is about
+    return _in_space(access, access.space, _u64(lanes.pick(value)), wave, lanes, None)
+
+
+def require_valid(access: Access, frame: Frame, lanes: Lanes) -> None:
+    """Raise LaunchError for a wrong address, without accessing what is there."""
+    address = _u64(lanes.pick(access.base.read(frame.registers)))
+    _in_space(access, access.space, address, frame.wave, lanes, None)
+
+
+def _u64(address: Array) -> Array:
+    return address if address.dtype == np.uint64 else address.astype(np.uint64)
+
+
+def _in_space(
+    access: Access, space: str, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+) -> list[Part]:
+    """Find the items at ``address + access.offset``."""
+    if space == "global":
+        return _global(access, address, wave, lanes, where)
+    address = _offset(address, access.offset)
+    if space == "generic":
+        return _by_window(replace(access, offset=0), address, wave, lanes)
+    region = wave.regions[space]
+    if not _fit(address, access.nbytes, region.size):
+        raise _fault(access, address, wave, lanes, where, region)
+    start = lanes.pick(region.start)
+    if where is not None and start.shape[0] > 1:
+        start = start[where]
+    shift = access.nbytes.bit_length() - 1
+    return [Part(region, (address.view(np.int64) + start) >> shift, where)]
+
+
+def _offset(address: Array, offset: int) -> Array:
+    return address + np.uint64(offset % (1 << 64)) if offset else address
+
+
+def _fit(offset: Array, nbytes: int, size: int) -> bool:
+    """Say whether all items are aligned and end within ``size`` bytes."""
+    bits = int(np.bitwise_or.reduce(offset))  # aligned if they all are, and none is larger
+    if bits & (nbytes - 1):
+        return False
+    return bits + nbytes <= size or int(offset.max()) + nbytes <= size
+
+
+def _global(
+    access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+) -> list[Part]:
+    allocation = wave.memory.find((int(address[0]) + access.offset) % (1 << 64))
+    if allocation is not None and (allocation.writable or not access.writes):
+        offset = _offset(address, access.offset - allocation.address)
+        if _fit(offset, access.nbytes, allocation.size):
+            shift = access.nbytes.bit_length() - 1
+            return [Part(allocation, (offset >> np.uint64(shift)).view(np.int64), where)]
+    address = _offset(address, access.offset)
+    return _several_allocations(access, address, wave, lanes, where)
+
+
+def _several_allocations(
+    access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+) -> list[Part]:
+    """Split the threads by allocation; a thread that is in none of them is at fault."""
+    found: list[Part] = []
+    everyone = np.arange(address.shape[0]) if where is None else where
+    left = np.ones(address.shape[0], bool)
+    while left.any():
+        first = int(np.argmax(left))
+        allocation = wave.memory.find(int(address[first]))
+        if allocation is None or (access.writes and not allocation.writable):
+            raise _fault(access, address[left], wave, lanes, everyone[left], allocation)
+        offset = address - np.uint64(allocation.address)
+        inside = left & (offset + np.uint64(access.nbytes) <= allocation.size)
+        inside &= offset < allocation.size
+        if not inside[first] or _misaligned(offset[inside], access.nbytes):
+            wrong = left & ~inside if not inside[first] else inside
+            raise _fault(access, address[wrong], wave, lanes, everyone[wrong], allocation)
+        shift = np.uint64(access.nbytes.bit_length() - 1)
+        found.append(Part(allocation, (offset[inside] >> shift).view(np.int64), everyone[inside]))
+        left &= ~inside
+    return found
+
+
+def _by_window(access: Access, address: Array, wave: Wave, lanes: Lanes) -> list[Part]:
+    """Sort generic addresses into shared, local and global memory."""
+    if address.shape[0] == 1 and lanes.size > 1:
+        address = np.repeat(address, lanes.size)
+    found: list[Part] = []
+    left = np.ones(address.shape[0], bool)
+    for space, base in WINDOWS.items():
+        inside = (address >= np.uint64(base)) & (address < np.uint64(base + WINDOW_SIZE))
+        if inside.any():
+            where = None if inside.all() else np.flatnonzero(inside)
+            offset = (address if where is None else address[where]) - np.uint64(base)
+            found += _in_space(access, space, offset, wave, lanes, where)
+            left &= ~inside
+    if left.all():
+        return _global(access, address, wave, lanes, None)
+    if left.any():
+        where = np.flatnonzero(left)
+        found += _several_allocations(access, address[where], wave, lanes, where)
+    return found
+
+
+def _misaligned(address: Array, nbytes: int) -> bool:
+    return nbytes > 1 and bool(int(np.bitwise_or.reduce(address)) & (nbytes - 1))
+
+
+def _fault(
+    access: Access,
+    address: Array,
+    wave: Wave,
+    lanes: Lanes,
+    where: Array | None,
+    memory: Allocation | Region | None,
+) -> LaunchError:
+    """Describe the first thread whose address is wrong."""
+    base, size = _extent(memory)
+    misaligned = (address % np.uint64(access.nbytes)) != 0
+    outside = np.ones_like(misaligned)
+    if memory is not None:
+        offset = address - np.uint64(base)
+        outside = (offset >= size) | (offset + np.uint64(access.nbytes) > size)
+    constant = isinstance(memory, Allocation) and access.writes and not memory.writable
+    wrong = outside | misaligned | constant
+    first = int(np.argmax(wrong))
+    value = int(address[first])
+    active = first if where is None else int(where[first])
+    thread = (
+        int(lanes.index[active])
+        if address.shape[0] > 1 or where is not None
+        else int(lanes.index[0])
+    )
+    what = f"{access.verb} of {access.nbytes} bytes at {value:#x} by {wave.thread(thread)}"
+    others = int(np.count_nonzero(wrong)) - 1
+    more = f" (and {others} more threads)" if others > 0 else ""
+    kind = "alignment" if misaligned[first] and not (outside | constant)[first] else "bounds"
+    if constant and not outside[first]:
+        assert memory is not None
+        reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
+    elif not outside[first]:
+        reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
+    else:
+        reason, hint = _outside(access, value, wave, memory)
+    return LaunchError(
+        f"{what}{more} {reason}",
+        location=wave.program.locate(access.line),
+        hint=hint,
+        kind=kind,
+    )
+
+
+def _extent(memory: Allocation | Region | None) -> tuple[int, int]:
+    if memory is None:
+        return 0, 0
+    return (memory.address, memory.size) if isinstance(memory, Allocation) else (0, memory.size)
+
+
+def _outside(
+    access: Access, value: int, wave: Wave, memory: Allocation | Region | None
+) -> tuple[str, str]:
+    if isinstance(memory, Region):
+        return (
+            f"is outside {memory.name} memory, which has {memory.size} bytes here",
+            "static and dynamic shared memory together are what the launch may use"
+            if memory.name == "shared"
+            else f"check the {memory.name} variable's size",
+        )
+    nearest = wave.memory.nearest(value)
+    if nearest is None:
+        return "is outside every allocation", "no global memory is allocated"
+    if value < nearest.address:
+        place = f"{nearest.address - value} bytes before"
+    else:
+        place = f"{value - nearest.address - nearest.size} bytes past the end of"
+    return (
+        "is out of bounds",
+        f"it is {place} the nearest allocation, {nearest.name} ({nearest.size} bytes at {nearest.address:#x})",
+    )

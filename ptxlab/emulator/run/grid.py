@@ -1,0 +1,124 @@
+"""A launch: module variables in place, the grid run wave by wave."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from math import prod
+
+import numpy as np
+
+from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
+from ptxlab.emulator.prepare.program import Program
+from ptxlab.emulator.run.image import symbols
+from ptxlab.emulator.run.machine import Machine
+from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.watch import Watcher
+from ptxlab.emulator.run.wave import WARP, Wave
+from ptxlab.errors import LaunchError, PtxlabError
+
+WAVE_THREADS = 16384
+"""Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
+
+WAVE_MEMORY = 1 << 26
+"""Bytes of shared and local memory that a wave may have in all its CTAs together."""
+
+
+def print_text(text: str) -> None:
+    """Write what the program prints to standard output, as a GPU's driver does."""
+    sys.stdout.write(text)
+    sys.stdout.flush()
+
+
+Dims = tuple[int, int, int]
+Progress = Callable[[int, int], None]
+
+
+def launch(
+    program: Program,
+    kernel: str,
+    grid: Dims,
+    block: Dims,
+    parameters: bytes,
+    shared: int,
+    memory: GlobalMemory,
+    progress: Progress | None = None,
+    write: Callable[[str], None] = print_text,
+    watcher: Watcher | None = None,
+) -> dict[str, int]:
+    """Run ``kernel`` over ``grid`` x ``block`` threads with ``shared`` bytes of dynamic memory.
+
+    ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
+    ``write`` gets what the program prints, ``watcher`` all that a watched program does.
+    Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
+    local memory than there is. The shape of the launch is the caller's to check.
+    """
+    entry = program.functions[kernel]
+    told = watcher or Watcher()
+    dynamic_base = -(-entry.shared_bytes // 16) * 16
+    if dynamic_base + shared > program.target.shared_bytes:
+        raise PtxlabError(
+            f"kernel {kernel} needs {dynamic_base + shared} bytes of shared memory, "
+            f"{program.target.name} has {program.target.shared_bytes} for a CTA",
+            hint="launch it with less dynamic shared memory, or choose another --arch",
+        )
+    if len(parameters) != entry.parameter_bytes:
+        raise PtxlabError(
+            f"kernel {kernel} takes {entry.parameter_bytes} bytes of parameters, "
+            f"{len(parameters)} were given"
+        )
+    if entry.local_bytes > MOST_LOCAL_BYTES:
+        raise PtxlabError(
+            f"kernel {kernel} needs {entry.local_bytes} bytes of local memory, "
+            f"a thread has {MOST_LOCAL_BYTES}"
+        )
+    total = prod(grid)
+    addresses = symbols(program, memory)
+    local = sum(function.local_bytes for function in program.functions.values())
+    size = _wave_size(total, prod(block), dynamic_base + shared, local)
+
+    def run(first: int, ctas: int) -> int:
+        """Run one wave and return its instructions; its memory is free before the next begins."""
+        wave = Wave(
+            program, memory, addresses, grid, block, first, ctas, parameters,
+            dynamic_base + shared, dynamic_base, write, told,
+        )  # fmt: skip
+        machine = Machine(wave, entry, _heartbeat(progress, first, total))
+        told.begin(wave)
+        machine.run()
+        told.end(wave)
+        return machine.instructions
+
+    instructions = 0
+    with np.errstate(all="ignore"):
+        for first in range(0, total, size):
+            ctas = min(size, total - first)
+            instructions += run(first, ctas)
+            _tell(progress, first + ctas, total)
+    return {"threads": total * prod(block), "thread_instructions": instructions}
+
+
+def _tell(progress: Progress | None, done: int, total: int) -> None:
+    """Tell ``progress``. Raise LaunchError when it says that the launch has lasted for too long."""
+    if progress is None:
+        return
+    try:
+        progress(done, total)
+    except TimeoutError as error:
+        raise LaunchError(
+            f"stopped, {error}: {done} of {total} CTAs have run",
+            hint="--timeout gives a long run more time",
+        ) from None
+
+
+def _heartbeat(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
+    if progress is None:
+        return lambda: None
+    return lambda: progress(done, total)
+
+
+def _wave_size(ctas: int, threads: int, shared: int, local: int) -> int:
+    """Return how many CTAs run together, with ``shared`` bytes each and ``local`` bytes a thread."""
+    padded = -(-threads // WARP) * WARP
+    fitting = min(WAVE_THREADS // padded, WAVE_MEMORY // max(1, shared + padded * local))
+    return max(1, min(ctas, fitting))

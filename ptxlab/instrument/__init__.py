@@ -1,0 +1,1 @@
+"""Programs rewritten so that they tell what they do."""

@@ -1,0 +1,88 @@
+"""Registers that hold addresses, clocks and the like: what differs between devices and is no result.
+
+Found by following names through the text: whatever is computed from the address of a buffer or a
+variable, or from a special register that a device fills in its own way, is one too, and so is a
+64-bit number that a function makes of one. What is loaded from memory is not. A name stands for all registers of that name in the function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+from ptxlab.instrument.sites import Site, instructions, register_type, registers_of, results
+from ptxlab.syntax.tree import Address, Function, Group, Name, Operand, Symbol
+
+_OWN_WAY = (
+    "%clock", "%globaltimer", "%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", "%envreg", "%pm",
+    "%total_smem_size", "%current_graph_exec",
+)  # fmt: skip
+_WIDE = ("b64", "u64", "s64")
+_LOADS = ("ld", "ldu", "ldmatrix", "atom", "wmma")
+
+
+def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[str]:
+    """Return the registers whose bits may differ between devices though nothing is wrong.
+
+    ``buffers`` are the kernel parameters that are addresses of buffers.
+    """
+    sites = list(instructions(function))
+    found: set[str] = set()
+    before = -1
+    while before < len(found):
+        before = len(found)
+        held = set(buffers)  # parameters, of the kernel and of the call at hand, that are addresses
+        for site in sites:
+            depends = _depends(site, found, held)
+            for name in _handed(site):
+                (held.add if depends else held.discard)(name)
+            if depends:
+                found.update(name for name in results(site) if _may_be_address(site, name))
+    return frozenset(found)
+
+
+def _depends(site: Site, known: Collection[str], held: Collection[str]) -> bool:
+    """Say whether what the instruction computes depends on the device."""
+    instruction = site.instruction
+    sources = instruction.operands[1:]
+    if instruction.opcode == "call":
+        given = [name for operand in sources[1:] for name in _names(operand)]
+        return any(name in known or name in held for name in given)
+    if instruction.opcode in _LOADS:
+        return "param" in instruction.modifiers and any(
+            isinstance(operand, Address) and operand.base is not None and operand.base.text in held
+            for operand in sources
+        )
+    return any(
+        _is_address(site, operand) or any(name in known for name in registers_of(site, operand))
+        for operand in sources
+    )
+
+
+def _handed(site: Site) -> list[str]:
+    """Return the parameters that the instruction fills: those of a call to come, or its results."""
+    instruction = site.instruction
+    first = instruction.operands[0] if instruction.operands else None
+    if instruction.opcode == "call" and isinstance(first, Group):
+        return _names(first)
+    filled = instruction.opcode == "st" and "param" in instruction.modifiers
+    return [first.base.text] if filled and isinstance(first, Address) and first.base else []
+
+
+def _names(operand: Operand) -> list[str]:
+    """Return the names in the parentheses of a call."""
+    elements = operand.elements if isinstance(operand, Group) else ()
+    return [element.text for element in elements if isinstance(element, Name)]
+
+
+def _may_be_address(site: Site, register: str) -> bool:
+    """Say whether a register can be one: what a function makes of an address is often none."""
+    returned = site.instruction.opcode == "call" or "param" in site.instruction.modifiers
+    return not returned or register_type(site.declarations, register) in _WIDE
+
+
+def _is_address(site: Site, operand: object) -> bool:
+    if isinstance(operand, Symbol):
+        return True
+    if not isinstance(operand, Name) or register_type(site.declarations, operand.text):
+        return False
+    return not operand.text.startswith("%") or operand.text.startswith(_OWN_WAY)

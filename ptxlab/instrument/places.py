@@ -1,0 +1,163 @@
+"""Where a user means: the instructions of a module by line, label or pattern, and their registers."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from difflib import get_close_matches
+from fnmatch import fnmatchcase
+
+from ptxlab.errors import PtxlabError
+from ptxlab.instrument.sites import (
+    Site,
+    dumped_type,
+    instructions,
+    register_type,
+    registers_of,
+)
+from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.tree import Function, Instruction, Label, Module
+from ptxlab.syntax.walk import statements
+
+OPERANDS = "DABC"
+"""What the PTX ISA calls the operands of an instruction that has a result, in order."""
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction in ``function`` and the registers to look at there, with their PTX types.
+
+    ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text.
+    """
+
+    function: str
+    instruction: Instruction
+    registers: tuple[str, ...]
+    types: tuple[str, ...]
+    asked: tuple[str, ...]
+
+
+def find_places(
+    module: Module, kernel: Function, at: str | int, registers: Sequence[str] = ()
+) -> tuple[Place, ...]:
+    """Return the places that ``at`` names, in text order.
+
+    ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
+    (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Lines are looked
+    for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
+    ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
+    all that the instruction names. Raises PtxlabError for what is not there, with what is near.
+    """
+    others = [f for f in module.functions if f is not kernel and f.body is not None]
+    if str(at).isdecimal():
+        found = _on_line(module, [kernel, *others], int(at))
+    else:
+        found = _named(kernel, str(at))
+        for function in others if not found else ():
+            found += _named(function, str(at))
+    if not found:
+        raise PtxlabError(
+            f"{kernel.name} has no label or instruction {at}", hint=_near(kernel, str(at))
+        )
+    places = tuple(_place(module, function, site, registers) for function, site in found)
+    if len({place.types for place in places}) > 1:
+        raise PtxlabError(
+            f"{at} means {len(places)} instructions, "
+            "and not all of them have registers of the same types",
+            hint="name the registers, or one line",
+        )
+    return places
+
+
+Found = list[tuple[Function, Site]]
+
+
+def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
+    everywhere = [(function, site) for function in functions for site in instructions(function)]
+    found = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
+    if not found:
+        lines = sorted({site.instruction.position.line for _, site in everywhere})
+        near = min(lines, key=lambda other: abs(other - line), default=None)
+        raise PtxlabError(
+            f"there is no instruction on line {line} of {module.source.path}",
+            hint=None if near is None else f"the nearest is on line {near}",
+        )
+    return found
+
+
+def _named(function: Function, at: str) -> Found:
+    after = _after_label(function, at)
+    return [
+        (function, site)
+        for site in instructions(function)
+        if site.instruction is after or matches(site.instruction.name, at)
+    ]
+
+
+def matches(name: str, pattern: str) -> bool:
+    """Say whether an instruction's name begins with ``pattern``, in whole parts, or matches it."""
+    return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
+
+
+def _after_label(function: Function, name: str) -> Instruction | None:
+    waiting = False
+    for statement in statements(function):
+        if isinstance(statement, Label) and statement.name == name:
+            waiting = True
+        elif isinstance(statement, Instruction) and waiting:
+            return statement
+    return None
+
+
+def _near(kernel: Function, at: str) -> str | None:
+    labels = [s.name for s in statements(kernel) if isinstance(s, Label)]
+    names = {site.instruction.name for site in instructions(kernel)}
+    known = [*labels, *sorted(names), *sorted({name.split(".")[0] for name in names})]
+    near = get_close_matches(at, known, n=1, cutoff=0.5)
+    return f"did you mean {near[0]}?" if near else None
+
+
+# ---- registers ------------------------------------------------------------------------------
+
+
+def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> Place:
+    names = [] if wanted else _all(site)
+    asked = [f"register {number}" for number in range(len(names))]
+    for name in wanted:
+        found = _operand(module, site, name) if _is_operand(site, name) else [name]
+        names += found
+        asked += [f"{name}[{number}]" for number in range(len(found))] if found != [name] else found
+    if not names:
+        raise PtxlabError(
+            f"{site.instruction.name} names no register",
+            location=locate(module.source, site.instruction.position),
+            hint="say which ones to look at",
+        )
+    types = tuple(dumped_type(module, site, name) for name in names)
+    return Place(function.name, site.instruction, tuple(names), types, tuple(asked))
+
+
+def _all(site: Site) -> list[str]:
+    """Return the registers that the instruction names, its guard first."""
+    guard = site.instruction.guard
+    named = [] if guard is None else [guard.name]
+    for operand in site.instruction.operands:
+        named += registers_of(site, operand)
+    return list(dict.fromkeys(named))
+
+
+def _is_operand(site: Site, name: str) -> bool:
+    return name in tuple(OPERANDS) and register_type(site.declarations, name) is None
+
+
+def _operand(module: Module, site: Site, letter: str) -> list[str]:
+    operands = site.instruction.operands
+    position = OPERANDS.index(letter)
+    found = registers_of(site, operands[position]) if position < len(operands) else []
+    if not found:
+        raise PtxlabError(
+            f"{site.instruction.name} has no registers as operand {letter}",
+            location=locate(module.source, site.instruction.position),
+            hint="operands are counted D, A, B, C",
+        )
+    return found

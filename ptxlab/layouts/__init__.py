@@ -1,0 +1,1 @@
+"""Layout algebra: shapes and strides, swizzles, and the banks of shared memory."""

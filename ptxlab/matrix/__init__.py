@@ -1,0 +1,1 @@
+"""The matrix instructions: one table a family, and the layout of their operands."""

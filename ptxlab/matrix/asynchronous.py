@@ -1,0 +1,62 @@
+"""Instructions of asynchronous tensor cores whose operands are addresses and descriptors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.matrix.instruction import Needing, Version
+from ptxlab.matrix.operand import Operand
+
+_SHORT = 4
+"""Fewer numbers are written one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shapes:
+    """The m and n an instruction descriptor may name, and the k that follows from the kind."""
+
+    m: tuple[int, ...]
+    n: tuple[int, ...]
+    k: int
+
+    def __str__(self) -> str:
+        ms = ", ".join(map(str, self.m))
+        return f"m {ms}; n {in_steps(self.n)}; k {self.k}"
+
+
+@dataclass(frozen=True, slots=True)
+class AsyncInstruction(Needing):
+    """One instruction: its name, needs and operands in PTX's order, and what it does in a few words.
+
+    ``shapes`` are those of a multiplication, empty for all else; ``variant`` tells instructions of one
+    name apart, such as ``ss`` and ``ts`` by where A lies.
+    """
+
+    family: str
+    name: str
+    minimum_targets: tuple[str, ...]
+    minimum_ptx: Version
+    section: str
+    meaning: str
+    signature: tuple[Operand, ...] = ()
+    variant: str = ""
+    shapes: tuple[Shapes, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The name, and the variant where one name has several."""
+        return f"{self.name}.{self.variant}" if self.variant else self.name
+
+
+def in_steps(numbers: tuple[int, ...]) -> str:
+    """Write numbers whose last ones are in equal steps as ``8, 16, 32 to 256 in steps of 16``."""
+    if len(numbers) < _SHORT:
+        return ", ".join(map(str, numbers))
+    step = numbers[-1] - numbers[-2]
+    first = len(numbers) - 1
+    while first and numbers[first] - numbers[first - 1] == step:
+        first -= 1
+    if len(numbers) - first < _SHORT:
+        return ", ".join(map(str, numbers))
+    run = f"{numbers[first]} to {numbers[-1]} in steps of {step}"
+    return ", ".join([*map(str, numbers[:first]), run])

@@ -1,0 +1,189 @@
+"""Matrix descriptors: the 64 bits that tell ``wgmma`` and ``tcgen05`` where a matrix lies.
+
+Addresses and offsets are in bytes, multiples of 16 below 2**18. ``tcgen05`` has its own record, with a
+version, one mode more, and a second meaning of the leading offset, which ptxlab does not encode.
+
+Source: PTX ISA, "Matrix Descriptor Format" of wgmma, "Shared memory descriptor" of tcgen05; CUTLASS,
+``mma_sm90_desc.hpp`` and ``mma_sm100_desc.hpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, Tile
+
+Array = npt.NDArray[Any]
+
+ADDRESS_BITS = 18
+_PERIOD_UNIT = 128
+
+_START = BitField("start address", 0, 14, unit=UNIT_BYTES)
+_LEADING = BitField("leading byte offset", 16, 14, unit=UNIT_BYTES)
+_STRIDE = BitField("stride byte offset", 32, 14, unit=UNIT_BYTES)
+_BASE = BitField("base offset", 49, 3)
+
+WGMMA_DESCRIPTOR = BitRecord(
+    "wgmma matrix descriptor",
+    64,
+    "Matrix Descriptor Format",
+    (
+        _START,
+        _LEADING,
+        _STRIDE,
+        _BASE,
+        BitField(
+            "swizzle", 62, 2, codes={"none": 0, "128B": 1, "64B": 2, "32B": 3}, default="none"
+        ),
+    ),
+)
+TCGEN05_DESCRIPTOR = BitRecord(
+    "tcgen05 shared memory descriptor",
+    64,
+    "Shared memory descriptor",
+    (
+        _START,
+        _LEADING,
+        _STRIDE,
+        BitField("version", 46, 3, default=1, fixed=True),
+        _BASE,
+        BitField("leading offset mode", 52, 1, codes={"relative": 0}, default="relative"),
+        BitField(
+            "swizzle",
+            61,
+            3,
+            codes={"none": 0, "128B.atom32B": 1, "128B": 2, "64B": 4, "32B": 6},
+            default="none",
+        ),
+    ),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """Who reads a descriptor: its record, the bits of the types it takes, and which may be mn-major.
+
+    ``restricted`` are types that are mn-major in one mode alone, by type; no other type has that mode.
+    """
+
+    record: BitRecord
+    types: Mapping[str, int]
+    transposable: tuple[str, ...]
+    restricted: Mapping[str, str]
+
+    def check(self, dtype: str, major: str, mode: Mode) -> None:
+        """Raise ValueError for a tile of ``dtype`` that the instructions cannot read."""
+        if dtype not in self.types:
+            raise ValueError(f"{self.record.name}: no type {dtype}, it is {', '.join(self.types)}")
+        if mode.name not in (self.record.field("swizzle").codes or {}):
+            raise ValueError(f"{self.record.name} has no swizzle {mode.name}")
+        if major == "mn" and dtype not in self.transposable:
+            raise ValueError(
+                f"{dtype} must be contiguous along k; along mn may be {', '.join(self.transposable)}"
+            )
+        alone = self.restricted.get(dtype) if major == "mn" else None
+        special = mode.name in self.restricted.values()
+        if (alone is not None and alone != mode.name) or (special and alone is None):
+            what = f"{dtype} along {major}"
+            raise ValueError(
+                f"swizzle {mode.name} is not for {what}"
+                + (f", which is read with {alone} alone" if alone else "")
+            )
+
+
+READERS: dict[str, Reader] = {
+    "wgmma": Reader(
+        WGMMA_DESCRIPTOR,
+        {
+            "bf16": 16,
+            "f16": 16,
+            "tf32": 32,
+            "e4m3": 8,
+            "e5m2": 8,
+            "s8": 8,
+            "u8": 8,
+            "b1": 1,
+        },
+        ("bf16", "f16"),
+        {},
+    ),
+    "tcgen05": Reader(
+        TCGEN05_DESCRIPTOR,
+        {
+            "bf16": 16,
+            "f16": 16,
+            "tf32": 32,
+            "e4m3": 8,
+            "e5m2": 8,
+            "s8": 8,
+            "u8": 8,
+            "e2m1x2": 4,
+        },
+        ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"),
+        {"tf32": "128B.atom32B"},
+    ),
+}
+"""Who reads descriptors. ``e2m1x2`` are packed e2m1, as the ``mxf4`` kinds take them."""
+
+
+def of_tile(reader: Reader, tile: Tile, address: int = 0, step: int = 0) -> int:
+    """Return the descriptor of instruction ``step`` along k of a tile that starts at ``address``.
+
+    A tile whose pattern does not start at a multiple of its period gets the base offset the ISA gives.
+    Raises ValueError for an address that is out of range or not aligned.
+    """
+    align = UNIT_BYTES if tile.mode.span == UNIT_BYTES else _PERIOD_UNIT
+    if address % align:
+        raise ValueError(
+            f"a tile with swizzle {tile.mode.name} starts at a multiple of {align}, not {address:#x}"
+        )
+    if not 0 <= address <= (1 << ADDRESS_BITS) - tile.bytes:
+        raise ValueError(
+            f"{tile.bytes} bytes from {address:#x} on are not below {1 << ADDRESS_BITS:#x}, where "
+            "descriptors end"
+        )
+    base = 0
+    if tile.mode.span > UNIT_BYTES and address % tile.mode.period:
+        base = address // _PERIOD_UNIT % 8
+    values: dict[str, Value] = {
+        "start address": address + tile.advance(step),
+        "leading byte offset": tile.leading,
+        "stride byte offset": tile.stride,
+        "base offset": base,
+        "swizzle": tile.mode.name,
+    }
+    return reader.record.encode(values)
+
+
+def addresses(values: Mapping[str, Value], major: str, mn: int, bits: int) -> Array:
+    """Return the byte addresses, [mn, k], that one instruction reads through a descriptor.
+
+    ``values`` are its decoded fields; k is what 32 bytes hold of elements of ``bits``, of at least 8.
+    This is the ISA's canonical layout with the offsets the descriptor gives. Raises ValueError for a
+    base offset, where the swizzle's pattern is not that of addresses.
+    """
+    if values["base offset"]:
+        raise ValueError("the addresses behind a base offset are not modelled")
+    mode = MODES[str(values["swizzle"])]
+    start, leading, stride = (
+        int(values[name]) for name in ("start address", "leading byte offset", "stride byte offset")
+    )
+    size = bits // 8
+    row = np.arange(mn)[:, np.newaxis]
+    col = np.arange(8 * STEP_BYTES // bits)
+    if major == "k":
+        between = leading if mode.span == UNIT_BYTES else UNIT_BYTES
+        unit, within = np.divmod(col * size, UNIT_BYTES)
+        plain = row % 8 * mode.span + row // 8 * stride + unit * between + within
+    else:
+        spans, within = np.divmod(row * size, mode.span)
+        next_mn, next_k = (stride, leading) if mode.span == UNIT_BYTES else (leading, stride)
+        line, lines = col % mode.lines, col // mode.lines
+        plain = within + spans * next_mn + line * mode.span + lines * next_k
+    return np.asarray(mode.swizzle(start + plain))

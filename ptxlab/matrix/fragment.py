@@ -1,0 +1,234 @@
+"""Which thread, in which register, holds which element of a matrix operand.
+
+The formulas are those of ``ptxlab.matrix.position``; everything else about a layout is derived from them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.isa.notebook import Pictured
+from ptxlab.matrix import position as formulas
+from ptxlab.matrix.position import (
+    LANES,
+    OUTER_IS_COLUMNS,
+    FragmentKind,
+    Index,
+    elements_per_register,
+)
+
+__all__ = ["LANES", "FragmentKind", "FragmentLayout", "Index", "Place"]
+
+Array = npt.NDArray[Any]
+
+
+class Place(NamedTuple):
+    """Where one element is held: thread, register of that thread, element of that register.
+
+    The thread is a lane of the warp; where four warps hold the matrix, a thread of their warpgroup.
+    """
+
+    lane: int
+    register: int
+    element: int
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentLayout(Pictured):
+    """The layout of one operand of a matrix instruction over ``threads``: the 32 lanes of a warp, or
+    the 128 threads of a warpgroup.
+
+    ``rows`` x ``cols`` is the matrix as mathematics writes it: m x k for A, k x n for B, m x n for C
+    and D. ``dtype`` is the PTX type of an element and ``bits`` the width of its container. Each
+    thread holds ``registers_per_lane`` registers of ``register_bits`` bits; the elements of a register
+    are counted from its low bits up. What is called a lane here counts threads from 0.
+
+    The warp holds ``matrices`` such matrices, one or (``quad`` kinds) four, and its registers hold
+    each of them ``copies`` times over, the second copy in the registers after the first.
+
+    A layout checks itself when it is made: every element of every matrix has ``copies`` places.
+    Raises ValueError when it does not.
+    """
+
+    operand: str
+    kind: FragmentKind
+    rows: int
+    cols: int
+    dtype: str
+    bits: int
+    copies: int = 1
+    threads: int = LANES
+
+    def __post_init__(self) -> None:
+        problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+        if problem:
+            raise ValueError(f"{self} {problem}")
+
+    @property
+    def holder(self) -> str:
+        """What ``lane`` counts: lanes of a warp, or threads of a warpgroup."""
+        return "lane" if self.threads == LANES else "thread"
+
+    @property
+    def matrices(self) -> int:
+        """How many independent matrices the warp holds: one a quad-pair, or one altogether."""
+        return formulas.matrices(self.kind)
+
+    @property
+    def outer_size(self) -> int:
+        """The dimension that groups of lanes divide: the columns of B, the rows of all others."""
+        return self.cols if self.kind in OUTER_IS_COLUMNS else self.rows
+
+    @property
+    def register_bits(self) -> int:
+        """The width of one register: 64 for 64-bit elements, else 32."""
+        return max(32, self.bits)
+
+    @property
+    def elements_per_register(self) -> int:
+        """How many elements one register packs."""
+        return elements_per_register(self.bits)
+
+    @property
+    def registers_per_lane(self) -> int:
+        """How many registers of each lane the operand takes."""
+        elements = self.matrices * self.rows * self.cols
+        return self.copies * elements // (self.threads * self.elements_per_register)
+
+    def matrix(self, lane: Index) -> Index:
+        """Return which of the ``matrices`` the elements of ``lane`` belong to."""
+        return formulas.matrix(self.kind, lane)
+
+    def element(self, lane: Index, register: Index, i: Index = 0) -> tuple[Index, Index]:
+        """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
+
+        Integer arrays broadcast. Raises IndexError outside the fragment.
+        """
+        limits = (self.threads, self.registers_per_lane, self.elements_per_register)
+        for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
+            if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
+                raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
+        distinct = self.registers_per_lane // self.copies
+        return _row_col(
+            self.kind, self.outer_size, self.threads, self.bits, lane, register % distinct, i
+        )
+
+    def registers(self, row: int, col: int) -> tuple[Place, ...]:
+        """Return every place that holds the element, derived from the table: the inverse map.
+
+        One place; several where the registers hold copies, or hold several matrices (one of each).
+        Raises IndexError outside the matrix.
+        """
+        if not (0 <= row < self.rows and 0 <= col < self.cols):
+            raise IndexError(
+                f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
+            )
+        found = np.argwhere((self.table() == (row, col)).all(axis=-1))
+        return tuple(Place(*map(int, place)) for place in found)
+
+    def table(self) -> npt.NDArray[np.int64]:
+        """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""
+        return _table(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+
+    def numbers(self) -> npt.NDArray[np.int64]:
+        """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
+        return _numbers(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+
+    def pack(self, matrix: Array) -> Array:
+        """Return the registers, [..., threads, registers], of element bit patterns [..., rows, cols].
+
+        Where the warp holds several matrices the patterns are [..., matrices, rows, cols].
+        """
+        matrix = np.asarray(matrix)
+        flat = matrix.reshape(*matrix.shape[: -self._dimensions], -1)
+        words = flat[..., self.numbers()].astype(self._word)
+        return np.asarray(np.bitwise_or.reduce(words << self._shifts, axis=-1))
+
+    def unpack(self, words: Array) -> Array:
+        """Return the element bit patterns of registers [..., threads, registers], shaped as ``pack``'s.
+
+        Where the registers hold copies, the last one counts.
+        """
+        words = np.asarray(words, dtype=self._word)
+        mask = self._word.type((1 << self.bits) - 1)
+        shape = (self.matrices, self.rows, self.cols)[-self._dimensions :]
+        flat = np.empty((*words.shape[:-2], self.matrices * self.rows * self.cols), self._word)
+        flat[..., self.numbers()] = (words[..., np.newaxis] >> self._shifts) & mask
+        return flat.reshape(*words.shape[:-2], *shape)
+
+    @property
+    def _dimensions(self) -> int:
+        return 2 if self.matrices == 1 else 3
+
+    @property
+    def _word(self) -> np.dtype[Any]:
+        return np.dtype(f"u{self.register_bits // 8}")
+
+    @property
+    def _shifts(self) -> Array:
+        return (np.arange(self.elements_per_register) * self.bits).astype(self._word)
+
+
+def _row_col(
+    kind: FragmentKind,
+    outer_size: int,
+    threads: int,
+    bits: int,
+    thread: Index,
+    register: Index,
+    element: Index,
+) -> tuple[Index, Index]:
+    held_by_a_warp = outer_size * LANES // threads
+    outer, inner = formulas.position(kind, held_by_a_warp, bits, thread, register, element)
+    return (inner, outer) if kind in OUTER_IS_COLUMNS else (outer, inner)
+
+
+# Many operands of many instructions share a layout; what follows is worked out once for each.
+
+
+@cache
+def _table(
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
+) -> npt.NDArray[np.int64]:
+    packed = elements_per_register(bits)
+    distinct = formulas.matrices(kind) * rows * cols // (threads * packed)
+    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
+    lanes = np.arange(threads)[:, np.newaxis, np.newaxis]
+    registers = np.arange(distinct * copies)[:, np.newaxis] % distinct
+    places = _row_col(kind, outer_size, threads, bits, lanes, registers, np.arange(packed))
+    table = np.stack(np.broadcast_arrays(*places), axis=-1)
+    table.flags.writeable = False
+    return table
+
+
+@cache
+def _numbers(
+    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
+) -> npt.NDArray[np.int64]:
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
+    matrix = formulas.matrix(kind, np.arange(threads)[:, np.newaxis, np.newaxis])
+    numbers = np.asarray((matrix * rows + row) * cols + col)
+    numbers.flags.writeable = False
+    return numbers
+
+
+@cache
+def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int) -> str:
+    """Say what is wrong with a layout; nothing where every element has ``copies`` places."""
+    elements = formulas.matrices(kind) * rows * cols
+    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
+    fits = max(32, bits) % bits == 0 and elements % (threads * elements_per_register(bits)) == 0
+    if not fits or outer_size % (8 * threads // LANES):
+        return "does not divide over the registers of a warp"
+    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
+    inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)
+    numbers = _numbers(kind, rows, cols, bits, copies, threads)[inside]
+    places = np.bincount(numbers.ravel(), minlength=elements)
+    if not inside.all() or (places != copies).any():
+        return "does not hold every element once"
+    return ""

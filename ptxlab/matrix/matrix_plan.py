@@ -1,0 +1,134 @@
+"""One ``ldmatrix`` or ``stmatrix`` on a tile in shared memory, planned lane by lane.
+
+Which lane names which address, which banks that is, and which elements of the tile each lane then
+holds. Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix" and "Warp-level matrix store
+instruction: stmatrix".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.layouts.layout import Mapping
+from ptxlab.layouts.shared_memory import bank, lines, wavefronts
+from ptxlab.matrix.fragment import LANES
+from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
+
+Form = LdMatrix | StMatrix
+Element = tuple[int, int]
+Places = npt.NDArray[np.int64]
+
+_ALL: tuple[Form, ...] = (*LDMATRIX, *STMATRIX)
+
+FORMS: dict[str, Form] = {
+    ".".join(
+        [
+            type(form).__name__.lower(),
+            *([form.shape] if form.shape != "m8n8" else []),
+            f"x{form.matrices}",
+            *(["trans"] if form.trans else []),
+        ]
+    ): form
+    for form in _ALL
+    if form.dtype not in PACKED_BITS
+}
+"""The instructions a plan is made for, by their names without what is always the same."""
+
+
+@dataclass(frozen=True, slots=True)
+class RowAddress:
+    """What one lane names: a row of a matrix, by its first element in the tile and its address.
+
+    The 16 bytes at byte ``address`` lie in the four banks from ``bank`` on.
+    """
+
+    lane: int
+    matrix: int
+    row: int
+    first: Element
+    address: int
+    bank: int
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """A whole instruction. ``addresses`` has one entry for each lane that is asked for an address.
+
+    ``held[lane][register]`` are the elements of the tile, low bits first, that ldmatrix puts there and
+    stmatrix takes from there. ``wavefronts`` has one count for every 8 rows, of which 1 is ideal.
+    """
+
+    form: Form
+    addresses: tuple[RowAddress, ...]
+    held: tuple[tuple[tuple[Element, ...], ...], ...]
+    wavefronts: tuple[int, ...]
+
+
+def plan(
+    form: Form,
+    layout: Mapping,
+    bits: int,
+    corner: Element = (0, 0),
+    matrices_across: bool = False,
+) -> Plan:
+    """Plan ``form`` on a tile of elements of ``bits`` whose first matrix begins at ``corner``.
+
+    The rows of matrices run along the mode of the tile that is contiguous. Of more than one matrix the
+    second follows below the first (as A of an mma wants it), or with ``matrices_across`` beside it;
+    the third and fourth complete the square. Raises ValueError when rows are not 16 contiguous
+    aligned bytes or the matrices reach over the edge of the tile.
+    """
+    grid, along = lines(layout, bits, ROW_BYTES)
+    per_row = 8 * ROW_BYTES // bits
+    line0, inner0 = corner[1 - along], corner[along]
+    if form.trans and bits > form.bits:
+        raise ValueError(f"{form.name} would tear elements of {bits} bits apart")
+    if inner0 % per_row:
+        raise ValueError(f"rows of 16 bytes start at multiples of {per_row} elements, not {inner0}")
+    places = [
+        _matrix_place(matrix, form.matrices, matrices_across) for matrix in range(form.matrices)
+    ]
+    last_line = line0 + form.rows * (1 + max(down for down, _ in places))
+    last_vector = inner0 // per_row + 1 + max(across for _, across in places)
+    if min(line0, inner0) < 0 or last_line > grid.shape[0] or last_vector > grid.shape[1]:
+        raise ValueError(
+            f"{form.name} at {corner} reaches over the edge of {grid.shape[0]} lines of "
+            f"{grid.shape[1]} times 16 bytes"
+        )
+
+    def element(matrix: int, row: int, position: int) -> Element:
+        down, across = places[matrix]
+        line, inner = line0 + form.rows * down + row, inner0 + per_row * across + position
+        return (line, inner) if along else (inner, line)
+
+    named = []
+    for lane in range(LANES):
+        asked = form.addressed_row(lane)
+        if asked is not None:
+            first = element(*asked, 0)
+            address = int(grid[first[1 - along], first[along] // per_row])
+            named.append(RowAddress(lane, *asked, first, address, bank(address)))
+
+    def in_register(matrix: int, register: Places) -> tuple[Element, ...]:
+        found = [
+            element(matrix, int(row), int(col) * form.bits // bits + i)
+            for row, col in register
+            for i in range(max(1, form.bits // bits))
+        ]
+        return tuple(dict.fromkeys(found))  # an element wider than the instruction's comes in parts
+
+    held = tuple(
+        tuple(in_register(matrix, register) for matrix in range(form.matrices) for register in lane)
+        for lane in form.fragment.table()
+    )
+    counts = wavefronts(np.array([n.address for n in named]).reshape(-1, 8), ROW_BYTES)
+    return Plan(form, tuple(named), held, tuple(map(int, counts)))
+
+
+def _matrix_place(matrix: int, matrices: int, across: bool) -> tuple[int, int]:
+    """Return how many matrices down and across a matrix lies from the first."""
+    square = divmod(matrix, 2 if matrices > 1 else 1)
+    return square if across else (square[1], square[0])

@@ -1,0 +1,129 @@
+"""``tcgen05.ld``, ``.ld.red`` and ``.st``: between Tensor Memory and the registers of a warp.
+
+Tensor Memory has 128 lanes of 512 columns of 32 bits; an address is lane << 16 | column. A warp reaches
+the 32 lanes of its place in the warpgroup. A shape is lanes x bits, ``.x2`` and so on repeat it along the
+columns. With ``.pack::16b`` a register takes the low halves of two neighbouring columns, and
+``.unpack::16b`` is the way back. ``16x32bx2`` are two accesses of 16 lanes: lanes 0 to 15 of the warp
+from the address, lanes 16 to 31 from as many columns behind it as its constant says.
+
+Source: PTX ISA, "Data Movement Shape", "Packing and Unpacking" and the instructions' own sections; the
+figures' content after CUTLASS's ``copy_traits_sm100.hpp``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+from typing import cast
+
+from ptxlab.isa.notebook import Pictured
+from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
+from ptxlab.matrix.instruction import Holding, Needing, Version
+from ptxlab.matrix.operand import Operand, tensor_memory
+
+LANES = 128
+COLUMNS = 512
+SM_10X = ("sm_100f", "sm_110f")
+SM_103 = ("sm_103f", "sm_110f")
+
+_SHAPES = {"16x64b": 128, "16x128b": 64, "16x256b": 32, "32x32b": 128, "16x32bx2": 128}
+"""The largest repetition of each shape."""
+_HALVES = "16x32bx2"
+_REDUCIBLE = ("32x32b", _HALVES)
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMemoryMove(Pictured, Needing, Holding):
+    """One load from or store to Tensor Memory, ``count`` times ``shape``.
+
+    ``packed`` stands for the qualifier ``.pack::16b`` or ``.unpack::16b``. ``reduction`` is the operation
+    and type of ``tcgen05.ld.red``, ``min.f32``, which also gives the extremum of what each thread loads.
+    """
+
+    verb: str
+    shape: str
+    count: int
+    packed: bool = False
+    reduction: str = ""
+
+    @property
+    def family(self) -> str:
+        """The opcode."""
+        return f"tcgen05.{self.verb}{'.red' if self.reduction else ''}"
+
+    @property
+    def name(self) -> str:
+        """The full instruction."""
+        packed = (".pack::16b" if self.verb == "ld" else ".unpack::16b") if self.packed else ""
+        ending = self.reduction or "b32"
+        return f"{self.family}.sync.aligned.{self.shape}.x{self.count}{packed}.{ending}"
+
+    @property
+    def section(self) -> str:
+        """The title of the PTX ISA's section on its fragments."""
+        return f"Matrix fragments for shape .{self.shape}"
+
+    @property
+    def minimum_targets(self) -> tuple[str, ...]:
+        """The lowest targets that run it, one a family."""
+        return SM_103 if self.reduction else SM_10X
+
+    @property
+    def minimum_ptx(self) -> Version:
+        """What ``.version`` must be at least."""
+        return (8, 8) if self.reduction else (8, 6)
+
+    @property
+    def layout(self) -> FragmentLayout:
+        """Which lane holds what: rows are lanes of Tensor Memory, columns its columns, both from the
+        address on; of ``16x32bx2`` there are two such matrices.
+        """
+        lanes, bits = (
+            int(part) for part in self.shape.removesuffix("bx2").removesuffix("b").split("x")
+        )
+        elements = 2 if self.packed else 1
+        columns = self.count * bits // 32 * elements
+        kind = cast(FragmentKind, f"tmem {self.shape}")
+        width = 32 // elements
+        return FragmentLayout("R", kind, lanes, columns, f"b{width}", width)
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """The one operand, R."""
+        return (self.layout,)
+
+    @property
+    def signature(self) -> tuple[Operand, ...]:
+        """The operands in the order PTX writes them."""
+        layout = self.layout
+        several = "twice " if self.shape == _HALVES else ""
+        what = f"{several}{layout.rows} lanes x {layout.cols} columns of Tensor Memory"
+        if self.packed:
+            what += ", the low halves of two columns in a register"
+        kind = self.reduction.split(".")[-1] or "b32"
+        role = "source" if self.verb == "st" else "result"
+        registers = Operand("r", role, what, layout.registers_per_lane, kind, layout)  # type: ignore[arg-type]
+        reduced = Operand(
+            "redval", "result", f"the {self.reduction[:3]} of r", 1, kind, None, False
+        )
+        address = tensor_memory("taddr", "the first lane and column, the same in all lanes")
+        split = Operand("immHalfSplitoff", "constant", "columns to the second access", value="16")
+        where = (address, split) if self.shape == _HALVES else (address,)
+        if self.verb == "st":
+            return (*where, registers)
+        return (registers, *([reduced] if self.reduction else []), *where)
+
+
+def _moves() -> Iterator[TensorMemoryMove]:
+    for verb, (shape, largest) in product(("ld", "st"), _SHAPES.items()):
+        for exponent, packed in product(range(largest.bit_length()), (False, True)):
+            yield TensorMemoryMove(verb, shape, 1 << exponent, packed)
+    for shape in _REDUCIBLE:
+        for exponent, operation, kind in product(
+            range(1, _SHAPES[shape].bit_length()), ("min", "max"), ("f32", "u32", "s32")
+        ):
+            yield TensorMemoryMove("ld", shape, 1 << exponent, reduction=f"{operation}.{kind}")
+
+
+TENSOR_MEMORY_MOVES: tuple[TensorMemoryMove, ...] = tuple(_moves())

@@ -1,0 +1,165 @@
+"""One element of D written out: which registers of which lanes of A, B and C it is made of.
+
+Of a sparse A, whose elements meet the row of B that the metadata names, all rows that can be named
+are given. What lies in shared memory has a place there that holds for every layout a descriptor can
+describe: which 16 bytes of which line along k, and which bits of them. Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand
+
+UNIT_BITS = 128
+LINES = 8
+
+
+class SharedPlace(NamedTuple):
+    """Where an element of a matrix in shared memory lies, contiguous along k.
+
+    ``line`` is its row of A or column of B, ``unit`` counts the 16 bytes along k, and ``bit`` is the
+    lowest of the element's in them.
+    """
+
+    line: int
+    unit: int
+    bit: int
+
+    @property
+    def formula(self) -> str:
+        """Where it lies without a swizzle, by the start address and the offsets of the descriptor."""
+        lines, line = divmod(self.line, LINES)
+        byte, bit = divmod(self.bit, 8)
+        terms = [(lines, "SBO"), (self.unit, "LBO")]
+        parts = [f"{count} {name}" if count > 1 else name for count, name in terms if count]
+        rest = UNIT_BITS // 8 * line + byte
+        parts += [str(rest)] * bool(rest)
+        return " + ".join(["start", *parts]) + (f" bit {bit}" if bit else "")
+
+
+Held = Place | SharedPlace
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One product: an element of A, ``a_col`` of its row, and one of B, ``b_rows`` its row or rows.
+
+    Each has its places: one, or where registers hold copies several. ``b`` has those of each row.
+    Of an operand in shared memory they are there.
+    ``metadata`` are the lane, the lowest bit and the count of the bits that choose among the rows, and
+    ``scales`` the (lane, byte) of the scale of A and of B; both with all selectors 0.
+    """
+
+    a_col: int
+    b_rows: tuple[int, ...]
+    a: tuple[Held, ...]
+    b: tuple[tuple[Held, ...], ...]
+    metadata: tuple[int, int, int] | None = None
+    scales: tuple[tuple[int, int], ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """D[row, col] = C[row, col] + the sum of ``terms``, in one of the matrices of the warp.
+
+    Of an instruction that adds to D, ``c`` are the places of D.
+    """
+
+    instruction: MatrixInstruction
+    row: int
+    col: int
+    matrix: int
+    d: tuple[Place, ...]
+    c: tuple[Place, ...]
+    terms: tuple[Term, ...]
+
+
+def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[Trace, ...]:
+    """Return the trace of D[row, col], one for each matrix the warp holds.
+
+    Raises IndexError for an element that D does not have.
+    """
+    matrices = instruction.operand("D").matrices
+    return tuple(_trace(instruction, row, col, matrix) for matrix in range(matrices))
+
+
+def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> Trace:
+    d = instruction.operand("D")
+    c = d if instruction.shared else instruction.operand("C")
+    a, b = (operand(instruction, name) for name in "AB")
+
+    def held(where: FragmentLayout | SharedOperand, at_row: int, at_col: int) -> tuple[Held, ...]:
+        if isinstance(where, SharedOperand):
+            return (shared_place(where, at_row, at_col),)
+        return places(where, at_row, at_col)
+
+    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[Place, ...]:
+        found = layout.registers(at_row, at_col)
+        return tuple(place for place in found if layout.matrix(place.lane) == matrix)
+
+    held_by_d, held_by_c = places(d, row, col), places(c, row, col)
+    terms = []
+    for a_col in range(a.cols):
+        rows, metadata = _rows_of_b(instruction, row, a_col)
+        terms.append(
+            Term(
+                a_col,
+                rows,
+                held(a, row, a_col),
+                tuple(held(b, k, col) for k in rows),
+                metadata,
+                _scales(instruction, row, col, a_col),
+            )
+        )
+    return Trace(instruction, row, col, matrix, held_by_d, held_by_c, tuple(terms))
+
+
+def operand(instruction: MatrixInstruction, name: str) -> FragmentLayout | SharedOperand:
+    """Return operand A or B, wherever it lies."""
+    for shared in instruction.shared:
+        if shared.operand == name:
+            return shared
+    return instruction.operand(name)
+
+
+def shared_place(where: SharedOperand, row: int, col: int) -> SharedPlace:
+    """Return the place of an element in shared memory. Raises IndexError outside the matrix."""
+    if not (0 <= row < where.rows and 0 <= col < where.cols):
+        raise IndexError(
+            f"{where.operand} has no element {row},{col}: it is {where.rows} x {where.cols}"
+        )
+    line, k = (row, col) if where.operand == "A" else (col, row)
+    unit, bit = divmod(k * where.bits, UNIT_BITS)
+    return SharedPlace(line, unit, bit)
+
+
+def _rows_of_b(
+    instruction: MatrixInstruction, row: int, a_col: int
+) -> tuple[tuple[int, ...], tuple[int, int, int] | None]:
+    """Return the rows of B that column ``a_col`` of A may meet, and the metadata that says which."""
+    metadata = instruction.metadata
+    if metadata is None:
+        return (a_col,), None
+    kept, of = metadata.granularity
+    chunk, within = divmod(a_col, kept)
+    lane, low = metadata.place(row, chunk)
+    chunk_rows = range(of * chunk, of * chunk + of)
+    if metadata.bits == 4:  # pairs of neighbours stay together: the first or the second of one
+        pair = within // 2
+        return tuple(chunk_rows[within % 2 :: 2]), (lane, low + 2 * pair, 2)
+    if metadata.bits == 32:  # the four bits of the chunk say which of the two stays
+        return tuple(chunk_rows), (lane, low, 4)
+    return tuple(chunk_rows), (lane, low + 2 * within, 2)
+
+
+def _scales(
+    instruction: MatrixInstruction, row: int, col: int, a_col: int
+) -> tuple[tuple[int, int], ...]:
+    found = []
+    for scale in instruction.scales:
+        block = a_col * scale.blocks // instruction.operand("A").cols
+        found.append(scale.place(row if scale.operand == "A" else col, block))
+    return tuple(found)

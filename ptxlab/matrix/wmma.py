@@ -1,0 +1,179 @@
+"""The ``wmma`` instructions: load, multiply and store of fragments whose layout PTX keeps to itself.
+
+A program may rely on nothing but that one lane's registers of equal fragments hold equal elements.
+The layouts here are ptxlab's own choice, not an architecture's: those of ``mma``, extended to the
+shapes of ``wmma`` by the same formula, with A and B of f16 repeated until they fill their registers.
+
+Source: PTX ISA, "Warp-level Matrix Fragment" and "Warp-level Matrix Load Instruction: wmma.load".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import product
+
+from ptxlab.isa.notebook import Pictured
+from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
+from ptxlab.matrix.instruction import (
+    Holding,
+    MatrixInstruction,
+    Needing,
+    Version,
+    container_bits,
+)
+from ptxlab.matrix.mma import every
+
+SECTION = "Warp-level Matrix Fragment"
+F16_REGISTERS = 8
+_ALL_ORDERS = every("row", "col")
+_TILES = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
+
+
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A group of shapes: input types, (D, C) types, orders, variants by place in the name."""
+
+    shapes: tuple[tuple[int, int, int], ...]
+    dtypes: tuple[str, ...]
+    accumulators: tuple[tuple[str, str], ...]
+    orders: tuple[tuple[str, str], ...]
+    target: str
+    minimum_ptx: Version
+    roundings: tuple[str, ...] = ("",)
+    endings: tuple[str, ...] = ("",)
+    bit_operation: str = ""
+
+
+_S32 = (("s32", "s32"),)
+_ROW_COL = (("row", "col"),)
+_SATURATING = ("", ".satfinite")
+_F16_ACCUMULATORS = every("f16", "f32")
+
+_LINES = (
+    _Line(_TILES, ("f16",), _F16_ACCUMULATORS, _ALL_ORDERS, "sm_70", (6, 3)),
+    _Line(_TILES, ("bf16",), (("f32", "f32"),), _ALL_ORDERS, "sm_80", (7, 0)),
+    _Line(_TILES, ("s8", "u8"), _S32, _ALL_ORDERS, "sm_72", (6, 3), endings=_SATURATING),
+    _Line(((16, 16, 8),), ("tf32",), (("f32", "f32"),), _ALL_ORDERS, "sm_80", (7, 0)),
+    _Line(
+        ((8, 8, 4),),
+        ("f64",),
+        (("f64", "f64"),),
+        _ALL_ORDERS,
+        "sm_80",
+        (7, 0),
+        roundings=("", ".rn", ".rz", ".rm", ".rp"),
+    ),
+    _Line(((8, 8, 32),), ("s4", "u4"), _S32, _ROW_COL, "sm_75", (6, 3), endings=_SATURATING),
+    _Line(((8, 8, 128),), ("b1",), _S32, _ROW_COL, "sm_75", (6, 3), bit_operation="xor"),
+    _Line(((8, 8, 128),), ("b1",), _S32, _ROW_COL, "sm_80", (7, 1), bit_operation="and"),
+)
+
+
+def _layout(operand: str, shape: tuple[int, int, int], dtype: str) -> FragmentLayout:
+    m, n, k = shape
+    sizes: dict[str, tuple[FragmentKind, int, int]] = {"A": ("a", m, k), "B": ("b", k, n)}
+    kind, rows, cols = sizes.get(operand, ("accumulator", m, n))
+    layout = FragmentLayout(operand, kind, rows, cols, dtype, container_bits(dtype))
+    if dtype != "f16" or kind == "accumulator":
+        return layout
+    copies = F16_REGISTERS // layout.registers_per_lane
+    return FragmentLayout(operand, kind, rows, cols, dtype, layout.bits, copies)
+
+
+def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
+    operation = f".{line.bit_operation}.popc" if line.bit_operation else ""
+    for shape, order, dtype, (d_type, c_type), rounding, ending in product(
+        line.shapes, line.orders, line.dtypes, line.accumulators, line.roundings, line.endings
+    ):
+        m, n, k = shape
+        types = f"{d_type}.{c_type}" if dtype == "f16" else f"{d_type}.{dtype}.{dtype}.{c_type}"
+        where = f"{order[0]}.{order[1]}.m{m}n{n}k{k}{rounding}"
+        yield MatrixInstruction(
+            "wmma",
+            f"wmma.mma{operation}.sync.aligned.{where}.{types}{ending}",
+            m,
+            n,
+            k,
+            dtype,
+            dtype,
+            c_type,
+            d_type,
+            (line.target,),
+            line.minimum_ptx,
+            SECTION,
+            tuple(
+                _layout(operand, shape, t)
+                for operand, t in zip("ABCD", (dtype, dtype, c_type, d_type), strict=True)
+            ),
+            satfinite=bool(ending),
+            rounding=rounding[1:] or "rn",
+            bit_operation=line.bit_operation,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class WmmaMove(Pictured, Needing, Holding):
+    """One ``wmma.load`` of operand A, B or C, or ``wmma.store`` of D, for a matrix in some order.
+
+    The instruction's state space and its stride operand are no part of the form; ``name`` is the
+    one for shared memory.
+    """
+
+    layout: FragmentLayout
+    shape: str
+    order: str
+    minimum_targets: tuple[str, ...]
+    minimum_ptx: Version
+
+    family = "wmma"
+
+    @property
+    def section(self) -> str:
+        """The title of the PTX ISA's section on it."""
+        verb = "store" if self.layout.operand == "D" else "load"
+        return f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}"
+
+    @property
+    def operands(self) -> tuple[FragmentLayout, ...]:
+        """The operand that is loaded or stored."""
+        return (self.layout,)
+
+    @property
+    def opcode(self) -> str:
+        """``wmma.load.a`` or the like."""
+        verb = "store" if self.layout.operand == "D" else "load"
+        return f"wmma.{verb}.{self.layout.operand.lower()}"
+
+    @property
+    def name(self) -> str:
+        """The full instruction."""
+        where = f"{self.order}.{self.shape}.shared.{self.layout.dtype}"
+        return f"{self.opcode}.sync.aligned.{where}"
+
+
+def _moves() -> Iterator[WmmaMove]:
+    """Yield what the multiplications need: each operand's load, and the store of D."""
+    found: dict[str, WmmaMove] = {}
+    for line in _LINES:
+        for shape, dtype, accumulators in product(line.shapes, line.dtypes, line.accumulators):
+            types = dict(zip("DCAB", (*accumulators, dtype, dtype), strict=True))
+            for operand, (a_order, b_order), c_order in product(
+                "ABCD", line.orders, ("row", "col")
+            ):
+                order = {"A": a_order, "B": b_order}.get(operand, c_order)
+                move = WmmaMove(
+                    _layout(operand, shape, types[operand]),
+                    "m{}n{}k{}".format(*shape),
+                    order,
+                    (line.target,),
+                    line.minimum_ptx,
+                )
+                found.setdefault(move.name, move)
+    yield from found.values()
+
+
+WMMA: tuple[MatrixInstruction, ...] = tuple(
+    instruction for line in _LINES for instruction in _instructions(line)
+)
+WMMA_MOVES: tuple[WmmaMove, ...] = tuple(_moves())

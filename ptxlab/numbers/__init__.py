@@ -1,0 +1,1 @@
+"""Number formats, rounding, and the arithmetic of tensor cores, to the bit."""

@@ -1,0 +1,237 @@
+"""One dot product taken apart: what a tensor core adds up in each step, and what it drops.
+
+It is computed in exact fractions from the definition in ``ptxlab.numbers.tensor_core``, one term after
+another, and not by the code that programs run; the two have to agree.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Literal
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
+from ptxlab.numbers.formats import F16, Array, ByteFormat, Format
+from ptxlab.numbers.fused_step import ACCUMULATORS, Operand, operand_formats
+from ptxlab.numbers.tensor_core_software import unpack
+
+Number = Fraction | float
+"""An exact value; a float only where it is infinite or NaN."""
+
+
+@dataclass(frozen=True, slots=True)
+class Term:
+    """One of the numbers that a step adds.
+
+    k: place along k of a product; None for C, and for the result of a step before.
+    value: the exact product, or C.
+    exponent: what the step takes for its exponent; None if infinite or NaN, or in an ordinary addition.
+    kept: what is left of the value after the bits below the step's ``last_bit`` are dropped.
+    """
+
+    k: int | None
+    value: Number
+    exponent: int | None
+    kept: Number
+
+    @property
+    def lost(self) -> Number:
+        """What was dropped; zero if infinite or NaN."""
+        if isinstance(self.value, Fraction) and isinstance(self.kept, Fraction):
+            return self.value - self.kept
+        return Fraction(0)
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One step: a fused sum of truncated terms, or an ordinary addition ("add").
+
+    exponent: the largest of the terms' (E); None if any is infinite or NaN, or in an addition.
+    last_bit: the smallest power of two that a term may keep, 2**(E - F); None likewise.
+    total: the exact sum of what was kept. word, value: what it is rounded to, as bits and as a number.
+    """
+
+    operation: Literal["fused", "add"]
+    terms: tuple[Term, ...]
+    exponent: int | None
+    last_bit: Fraction | None
+    total: Number
+    word: int
+    value: Number
+
+
+def explain(
+    a: Sequence[int],
+    b: Sequence[int],
+    c: int,
+    *,
+    dtype: str,
+    acc: str,
+    target: Target,
+    b_dtype: str | None = None,
+) -> tuple[Step, ...]:
+    """Return the steps of C + A*B, of which the last one ends in the result.
+
+    ``a`` and ``b`` are one row and column of one mma.sync, and ``c`` is one number, all raw words.
+
+    ``dtype`` is the PTX type of A, and of B unless ``b_dtype`` is given; ``acc`` that of C and D.
+    Raises ``Unsupported`` for types that the target's mma.sync does not take, ``ValueError`` if there
+    is nothing to multiply or the lengths differ.
+    """
+    b_type = b_dtype or dtype
+    a_form, b_form = operand_formats(dtype, b_type, acc)
+    if len(a) != len(b) or not a:
+        raise ValueError(f"{len(a)} numbers of A and {len(b)} of B are no dot product")
+    rules = _rules(target, dtype, b_type, a_form)
+    addend, result = _decode([c], ACCUMULATORS[acc])[0][0], ACCUMULATORS[acc]
+    if isinstance(rules, UnpackedDotProduct):
+        halves = (unpack(np.array(x, np.uint8), y) for x, y in ((a, dtype), (b, b_type)))
+        unpacked = _products(*(_decode(words, F16) for words in halves))
+        return tuple(_unpacked(unpacked, (c, addend), result, rules))
+    chunk = rules.chunk * 16 // a_form.word_bits
+    products = _products(_decode(a, a_form), _decode(b, b_form))
+    return tuple(_fused(products, (c, addend), result, rules, chunk))
+
+
+def _rules(
+    target: Target, a_type: str, b_type: str, form: Operand
+) -> DotProduct | UnpackedDotProduct:
+    """Return the arithmetic of mma.sync on these types."""
+    arithmetic = target.arithmetic
+    rules = arithmetic.dot8 if isinstance(form, ByteFormat) else arithmetic.dot16
+    foreign = [name for name in (a_type, b_type) if name not in arithmetic.types]
+    if foreign or rules is None:
+        raise Unsupported(
+            f"mma.sync of .{(foreign or [a_type])[0]} on {target.name}",
+            hint=f"{target.name} multiplies {', '.join(arithmetic.types)}",
+        )
+    return rules
+
+
+Product = tuple[int, Number, int]
+"""The place of a product along k, its value and its exponent."""
+
+
+def _products(left: list[tuple[Number, int]], right: list[tuple[Number, int]]) -> list[Product]:
+    return [
+        (k, _multiply(x, y), x_exponent + y_exponent)
+        for k, ((x, x_exponent), (y, y_exponent)) in enumerate(zip(left, right, strict=True))
+    ]
+
+
+def _fused(
+    products: list[Product],
+    c: tuple[int, Number],
+    result: Format,
+    rules: DotProduct,
+    chunk: int,
+) -> list[Step]:
+    """Take the steps of ``chunk`` products each that begin with the word and value ``c``."""
+    steps: list[Step] = []
+    for start in range(0, len(products), chunk):
+        c = (steps[-1].word, steps[-1].value) if steps else c
+        steps.append(_fused_step(products[start : start + chunk], c, result, rules))
+    return steps
+
+
+def _fused_step(
+    products: list[Product], c: tuple[int, Number], result: Format, rules: DotProduct
+) -> Step:
+    word, addend = c
+    (_, c_exponent), *_ = _decode([word], result)
+    if result is F16:
+        zero, fraction_bits, mode = rules.zero_exponent_f16, F16.fraction_bits, "nearest"
+    else:
+        zero, fraction_bits, mode = rules.zero_exponent_f32, rules.result_bits, "zero"
+    raw: list[tuple[int | None, Number, int]] = [*products, (None, addend, c_exponent)]
+    exponents = [zero if value == 0 else exponent for _, value, exponent in raw]
+    finite = all(isinstance(value, Fraction) for _, value, _ in raw)
+    top = max(exponents) if finite else None
+    last_bit = None if top is None else Fraction(2) ** (top - rules.fraction_bits)
+    terms = tuple(
+        Term(
+            k,
+            value,
+            exponent if isinstance(value, Fraction) else None,
+            _truncate(value, last_bit),
+        )
+        for (k, value, _), exponent in zip(raw, exponents, strict=True)
+    )
+    total = _sum([term.kept for term in terms])
+    bits, rounded = _round(total, result, fraction_bits, mode)
+    return Step("fused", terms, top, last_bit, total, bits, rounded)
+
+
+def _unpacked(
+    products: list[Product], c: tuple[int, Number], result: Format, rules: UnpackedDotProduct
+) -> list[Step]:
+    """Take the steps of the two halves, from zero, and the addition of C."""
+    steps: list[Step] = []
+    for pairs in ((0, 1), (2, 3)):
+        half = [product for product in products if product[0] % 4 in pairs]
+        start = (steps[-1].word, steps[-1].value) if steps else (0, Fraction(0))
+        steps += _fused(half, start, result, rules.halves, rules.halves.chunk)
+    numbers = (steps[-1].value, c[1])
+    terms = tuple(Term(None, value, None, value) for value in numbers)
+    total = _sum(numbers)
+    word, value = _round(total, result, result.fraction_bits, "nearest")
+    return [*steps, Step("add", terms, None, None, total, word, value)]
+
+
+def _decode(words: Sequence[int] | Array, form: Operand) -> list[tuple[Number, int]]:
+    """Return the value and the exponent of each word."""
+    with np.errstate(invalid="ignore"):
+        values, exponents = form.decode(np.asarray(words, form.word))
+    return [
+        (Fraction(value) if math.isfinite(value) else value, int(exponent))
+        for value, exponent in zip(values.tolist(), exponents, strict=True)
+    ]
+
+
+def _multiply(x: Number, y: Number) -> Number:
+    if isinstance(x, Fraction) and isinstance(y, Fraction):
+        return x * y
+    return _sign(x) * _sign(y)
+
+
+def _sign(x: Number) -> float:
+    """Return an infinity or NaN as it is, and of a number only the sign."""
+    return float((x > 0) - (x < 0)) if isinstance(x, Fraction) else x
+
+
+def _sum(numbers: Sequence[Number]) -> Number:
+    special = [x for x in numbers if not isinstance(x, Fraction)]
+    return sum(special) if special else sum((Fraction(x) for x in numbers), Fraction(0))
+
+
+def _truncate(value: Number, last_bit: Fraction | None) -> Number:
+    if last_bit is None or not isinstance(value, Fraction):
+        return value
+    return int(value / last_bit) * last_bit
+
+
+def _round(value: Number, form: Format, fraction_bits: int, mode: str) -> tuple[int, Number]:
+    """Round to a word of ``form`` that keeps ``fraction_bits``, and return it with its value."""
+    sign = 1 << (form.word_bits - 1)
+    infinity = form.special_field << form.exponent_shift
+    if not isinstance(value, Fraction):
+        if math.isnan(value):
+            return sign - 1, value
+        return infinity | (sign if value < 0 else 0), value
+    size = abs(value)
+    exponent = form.lowest_exponent
+    while size >= Fraction(2) ** (exponent + 1):
+        exponent += 1
+    unit = Fraction(2) ** (exponent - fraction_bits)
+    count = round(size / unit) if mode == "nearest" else int(size / unit)
+    field = exponent - form.lowest_exponent
+    word = (field << form.exponent_shift) + (count << (form.exponent_shift - fraction_bits))
+    if word >= infinity:
+        return infinity | (sign if value < 0 else 0), math.copysign(math.inf, value)
+    rounded = count * unit
+    return word | (sign if value < 0 and count else 0), rounded if value > 0 else -rounded

@@ -1,0 +1,137 @@
+"""One step of a tensor core, as it is defined: formats, and the fused sum of truncated terms.
+
+See ``ptxlab.numbers.tensor_core`` for the definition. Here it is in float64, where all of it is exact.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import DotProduct
+from ptxlab.numbers.formats import (
+    BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
+    F16,
+    F32,
+    TF32,
+    Array,
+    ByteFormat,
+    Format,
+    round_any,
+)
+
+Operand = Format | ByteFormat
+"""The format of A or B."""
+
+OPERANDS: dict[str, Operand] = {
+    form.name: form for form in (F16, BF16, TF32, E4M3, E5M2, E3M2, E2M3, E2M1)
+}
+"""Formats of A and B by their PTX types; those below 8 bits lie in the containers of kind::f8f6f4."""
+
+ACCUMULATORS = {"f16": F16, "f32": F32}
+"""Formats of C and D by their PTX types."""
+
+
+def operand_formats(a_type: str, b_type: str, acc: str) -> tuple[Operand, Operand]:
+    """Return the formats of A and B. Bytes go with each other; only they and f16 add up to f16."""
+    a, b = OPERANDS.get(a_type), OPERANDS.get(b_type)
+    if a and b and acc in ACCUMULATORS:
+        bytes_only = isinstance(a, ByteFormat) and isinstance(b, ByteFormat)
+        if bytes_only or (a is b and (acc == "f32" or a is F16)):
+            return a, b
+    types = f".{a_type}" if a_type == b_type else f".{a_type} and .{b_type}"
+    raise Unsupported(
+        f"tensor-core arithmetic of {types} into .{acc} is not modelled",
+        hint=f"modelled are f16 into f16 and f32, bf16 and tf32 into f32, and any two of "
+        f"{', '.join(name for name, form in OPERANDS.items() if isinstance(form, ByteFormat))}",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class FusedStep:
+    """One step: formats, bits kept (F), products fused (L), exponent of a zero term.
+
+    ``result`` is the format D is rounded to, ``addend`` that of the words that hold it.
+    """
+
+    a: Operand
+    b: Operand
+    addend: Format
+    result: Format
+    fraction_bits: int
+    products: int
+    zero_exponent: int
+
+    @classmethod
+    def of(cls, a: Operand, b: Operand, result: Format, rules: DotProduct) -> FusedStep:
+        """Apply the rules of a chip to formats."""
+        products = rules.chunk * 16 // a.word_bits
+        if result is F16:
+            return cls(a, b, F16, F16, rules.fraction_bits, products, rules.zero_exponent_f16)
+        rounded = replace(F32, fraction_bits=rules.result_bits)
+        return cls(a, b, F32, rounded, rules.fraction_bits, products, rules.zero_exponent_f32)
+
+    @property
+    def lowest(self) -> int:
+        """Smallest exponent E at which float32 products are exact.
+
+        One that underflows there is below 2**-126 and so below the last bit kept, 2**(E - F).
+        """
+        return self.fraction_bits - 125
+
+    @property
+    def group(self) -> int:
+        """How many products, each below 2**(F + 2) when cut off, may be added in int32."""
+        return (1 << 31) >> (self.fraction_bits + 2)
+
+    @property
+    def groups(self) -> int:
+        """How many such groups one step has."""
+        return -(-self.products // max(self.group, 1))
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether float32 and int32 are enough: true of every generation so far.
+
+        A product must fit int32, and no term may be below that of a zero (see ``_find_exponents``).
+        """
+        return self.group > 0 and self.zero_exponent < self.addend.lowest_exponent
+
+
+def exact_step(a: Array, b: Array, c: Array, c_form: Format, how: FusedStep) -> Array:
+    """Compute one step as it is defined, for words ``a`` and ``b`` [k, elements] and ``c`` [elements]."""
+    a_values, a_exponents = how.a.decode(a)
+    b_values, b_exponents = how.b.decode(b)
+    products = a_values * b_values
+    exponents = np.where(products == 0, how.zero_exponent, a_exponents + b_exponents)
+    terms = (products, exponents, *c_form.decode(c))
+    return round_any(fused_sum(*terms, how.fraction_bits, how.zero_exponent), how.result)
+
+
+def fused_sum(
+    terms: Array,
+    exponents: Array,
+    c: Array,
+    c_exponents: Array,
+    fraction_bits: int,
+    zero_exponent: int,
+) -> Array:
+    """Add ``terms`` [k, ...] and ``c`` [...], float64, as defined above, all but the rounding.
+
+    ``exponents`` are the terms', ``zero_exponent`` already among them. Special values come out as
+    infinities and NaN. Every float64 operation here is exact: terms have at most 24 bits, the sum
+    at most 53, and the exponents stay far inside float64's range.
+    """
+    c_exponents = np.where(c == 0, zero_exponent, c_exponents)
+    top = np.maximum(exponents.max(axis=0), c_exponents)
+    last_bit = np.ldexp(1.0, top - fraction_bits)
+    total = np.trunc(terms / last_bit).sum(axis=0) + np.trunc(c / last_bit)
+    rough: Array = terms.sum(axis=0) + c
+    return np.where(np.isfinite(rough), total * last_bit, rough)

@@ -1,0 +1,156 @@
+"""What is counted of the ladder, side by side: a table, JSON and a chart.
+
+Where nothing is timed, this is what ``ptxlab bench`` says: its JSON has the schema ``ptxlab.bench/1``,
+with ``seconds`` and ``tflops`` null.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import groupby
+from typing import Any
+
+from ptxlab.gemm.facts import KernelFacts
+from ptxlab.gemm.survey import Absent
+from ptxlab.observe.traffic import SECTOR_BYTES
+from ptxlab.verbs.bench.text import SCHEMA
+from ptxlab.view.chart import Bar, Panel, chart
+from ptxlab.view.gemm_parts import finite, left_out, problem_as_json, title
+from ptxlab.view.text import aligned
+
+HEAD = (
+    ("", "FLOPs a", "instructions", "sectors", "B a FLOP", "wavefronts", "B a FLOP", "barriers"),
+    ("", "thread", "a kFLOP", "/ ideal", "of sectors", "/ ideal", "of shared", "a CTA"),
+)
+HELD = (
+    ("regis-", "spilled", "shared", "CTAs", "warps of", "main loop"),
+    ("ters", "bytes", "KiB", "an SM", "an SM", "is"),
+)
+
+
+def text(several: Sequence[KernelFacts], absent: Sequence[Absent]) -> str:
+    """Return a table of counted facts for every problem."""
+    lines = []
+    for problem, of_it in groupby(several, key=lambda facts: facts.problem):
+        together = list(of_it)
+        what = f"{title(problem)}; counted for {together[0].target}, nothing is timed"
+        lines += [what, "", *aligned(rows(together)), ""]
+        lines += [
+            f"{facts.algorithm} is WRONG: largest error {facts.verdict.error:.3g}, the bound is "
+            f"{facts.verdict.tolerance:.3g}"
+            for facts in together
+            if not facts.verdict.passed
+        ]
+    lines += [line for line in left_out(absent) if line]
+    lines.append(
+        "instructions are those of warps; sectors are of 32 bytes of global memory, wavefronts of "
+        "shared memory"
+    )
+    return "\n".join(lines) + "\n"
+
+
+def bench_as_json(
+    several: Sequence[KernelFacts], absent: Sequence[Absent], arch: str
+) -> dict[str, Any]:
+    """Return counted facts as JSON data: no seconds, no TFLOP/s."""
+    untimed = dict.fromkeys(("seconds", "tflops", "burst", "sustained", "cold", "beside", "ratio"))
+    return {
+        "schema": SCHEMA,
+        "device": "emulator",
+        "arch": arch,
+        "passed": all(facts.verdict.passed for facts in several),
+        "results": [
+            {
+                "algorithm": facts.algorithm,
+                **problem_as_json(facts.problem),
+                "tile": facts.tile,
+                "passed": facts.verdict.passed,
+                "max_error": finite(facts.verdict.error),
+                "tolerance": facts.verdict.tolerance,
+                **untimed,
+                "facts": as_json(facts),
+            }
+            for facts in several
+        ],
+        "absent": [asdict(one) for one in absent],
+    }
+
+
+def svg(several: Sequence[KernelFacts]) -> str:
+    """Return a chart of the FLOPs for each byte of global memory, a panel for every problem."""
+    panels = [
+        Panel(
+            title(problem),
+            tuple(
+                Bar(
+                    facts.algorithm,
+                    (1 / facts.bytes_per_flop["sectors"],),
+                    f"{1 / facts.bytes_per_flop['sectors']:.3g}",
+                )
+                for facts in of_it
+            ),
+        )
+        for problem, of_it in groupby(several, key=lambda facts: facts.problem)
+    ]
+    notes = [
+        "a byte is one of a sector of 32 that caches or memory must deliver, as counted",
+        "on the emulator: exact, the same on every machine, and no speed",
+    ]
+    return chart("FLOPs for each byte of global memory", panels, (), notes)
+
+
+def rows(several: Sequence[KernelFacts]) -> list[tuple[str, ...]]:
+    """Return the table of kernels on one problem: two lines of heads, and a line each."""
+    heads = [(*left, *right) for left, right in zip(HEAD, HELD, strict=True)]
+    return [*heads, *((facts.algorithm, *row(facts)) for facts in several)]
+
+
+def row(facts: KernelFacts) -> tuple[str, ...]:
+    """Return the numbers of a kernel."""
+    counts, used, held = facts.counts, facts.resources, facts.occupancy
+    shared = used.shared + facts.shared
+    return (
+        f"{counts.flops / (facts.ctas * facts.threads):,.0f}",
+        f"{1e3 * counts.executed / counts.flops:.3g}",
+        _ratio(counts.sectors, counts.sectors_ideal),
+        f"{SECTOR_BYTES * counts.sectors / counts.flops:.3g}",
+        _ratio(counts.shared_wavefronts, counts.shared_ideal),
+        f"{(counts.shared_read + counts.shared_written) / counts.flops:.3g}" if shared else "",
+        f"{facts.barriers / facts.ctas:g}",
+        str(used.registers),
+        str(used.spill_stores + used.spill_loads),
+        f"{shared / 1024:.3g}" if shared else "",
+        str(held.ctas),
+        f"{held.warps} of {held.most_warps}",
+        "" if facts.share is None else f"{100 * facts.share:.0f} % {facts.opcode}",
+    )
+
+
+def as_json(facts: KernelFacts) -> dict[str, Any]:
+    """Return the facts as JSON data; ``main_loop_share`` is null where no loop does the arithmetic."""
+    counts, used, held = facts.counts, facts.resources, facts.occupancy
+    return {
+        "ctas": facts.ctas,
+        "threads": facts.threads,
+        "flops_per_thread": counts.flops / (facts.ctas * facts.threads),
+        "barriers": facts.barriers,
+        "bytes_per_flop": facts.bytes_per_flop,
+        "counts": asdict(counts),
+        "registers": used.registers,
+        "spill_stores": used.spill_stores,
+        "spill_loads": used.spill_loads,
+        "shared": used.shared + facts.shared,
+        "occupancy": {
+            "ctas": held.ctas,
+            "warps": held.warps,
+            "most_warps": held.most_warps,
+            "limited_by": list(held.limited_by),
+        },
+        "opcode": facts.opcode,
+        "main_loop_share": facts.share,
+    }
+
+
+def _ratio(found: int, ideal: int) -> str:
+    return f"{found / ideal:.3g}" if ideal else ""

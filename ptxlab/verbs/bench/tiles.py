@@ -1,0 +1,90 @@
+"""Tiles of one algorithm side by side, those that can be and those that cannot.
+
+Schema ``ptxlab.bench.tiles/1``.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.gemm.tile_file import shape_class
+from ptxlab.gemm.tiles import Candidate, Comparison
+from ptxlab.verbs.bench import facts as facts_view
+from ptxlab.view.gemm_parts import problem_as_json, title
+from ptxlab.view.text import aligned
+
+SCHEMA = "ptxlab.bench.tiles/1"
+
+
+def text(comparison: Comparison, kept: str) -> str:
+    """Return the tiles, the best first, and why others are refused; ``kept`` is the file of the best."""
+    able = [one for one in comparison.candidates if not one.refused]
+    refused = [one for one in comparison.candidates if one.refused]
+    where = f"on {comparison.device}, {comparison.arch}"
+    lines = [f"tiles of {comparison.algorithm}, {title(comparison.problem)}, {where}", ""]
+    if able:
+        lines += [*aligned(_table(comparison, able)), ""]
+    if refused:
+        lines.append("refused")
+        lines += [f"  {_name(one, comparison)}: {one.refused}" for one in refused]
+        lines.append("")
+    if kept:
+        lines.append(
+            f"the first is kept for {shape_class(comparison.problem)} problems on this GPU, in {kept}"
+        )
+    else:
+        lines.append(
+            "nothing is timed here, and nothing is kept; the first moves the fewest sectors"
+        )
+    return "\n".join(lines) + "\n"
+
+
+def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
+    """Return the comparison as JSON data; ``kept`` is the file of the best, null if there is none."""
+    problem = comparison.problem
+    return {
+        "schema": SCHEMA,
+        "algorithm": comparison.algorithm,
+        "device": comparison.device,
+        "arch": comparison.arch,
+        **problem_as_json(problem),
+        "usual": comparison.own,
+        "kept": kept or None,
+        "tiles": [
+            {
+                "tile": one.tile,
+                "refused": one.refused or None,
+                "seconds": None if one.timing is None else one.timing.median,
+                "tflops": None if one.timing is None else _tflops(comparison, one),
+                "facts": None if one.facts is None else facts_view.as_json(one.facts),
+            }
+            for one in comparison.candidates
+        ],
+    }
+
+
+def _table(comparison: Comparison, able: list[Candidate]) -> list[tuple[str, ...]]:
+    names = [_name(one, comparison) for one in able]
+    if able[0].facts is None:
+        rows: list[tuple[str, ...]] = [("", "TFLOP/s", "of the usual")]
+        usual = next((one for one in able if one.tile == comparison.own), None)
+        for name, one in zip(names, able, strict=True):
+            tflops = _tflops(comparison, one)
+            share = f"{100 * tflops / _tflops(comparison, usual):.1f} %" if usual else ""
+            rows.append((name, f"{tflops:,.2f}", share))
+        return rows
+    counted = [one.facts for one in able if one.facts is not None]
+    heads = facts_view.rows([])
+    return [*heads, *((n, *facts_view.row(f)) for n, f in zip(names, counted, strict=True))]
+
+
+def _name(one: Candidate, comparison: Comparison) -> str:
+    """Return what is other than usual, or that nothing is."""
+    own = comparison.own
+    changed = [f"{name}={size}" for name, size in one.tile.items() if own.get(name) != size]
+    return " ".join(changed) or "as usual: " + " ".join(f"{n}={s}" for n, s in own.items())
+
+
+def _tflops(comparison: Comparison, one: Candidate) -> float:
+    assert one.timing is not None
+    return comparison.problem.flops / one.timing.median / 1e12

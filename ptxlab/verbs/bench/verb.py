@@ -1,0 +1,290 @@
+"""``ptxlab bench``: the whole ladder side by side, timed on a GPU or counted on the emulator."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from contextlib import closing
+from typing import TYPE_CHECKING, Any
+
+from ptxlab.cli.common import add_common, emit, open_device, write_whole
+from ptxlab.cli.gemm_options import add_product, positive
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import seconds
+
+if TYPE_CHECKING:
+    from ptxlab.cli.progress import Progress
+    from ptxlab.device.protocol import Device
+    from ptxlab.gemm.facts import KernelFacts
+    from ptxlab.gemm.plan import Choice, Entry
+    from ptxlab.gemm.survey import Absent
+    from ptxlab.gemm.tiles import Comparison
+    from ptxlab.gemm.timing import Procedure
+
+NAME = "bench"
+SUMMARY = "the ladder side by side: timed beside cuBLAS on a GPU, counted on the emulator"
+EXAMPLE = """\
+example:
+  ptxlab bench                                      every kernel
+  ptxlab bench --algorithm warp_tiled,tensor_core --sizes 1024,4096,metal
+  ptxlab bench --dtype f16 --acc f16 --layout tn --format svg -o bench.svg
+  ptxlab bench --tiles --algorithm tensor_core      other tiles: which are better, which cannot be
+  ptxlab bench --algorithm warp_tiled --profile     the line for Nsight Compute
+
+On a GPU each kernel is checked before and after it is timed, and takes turns with cuBLAS: in bursts
+after a rest, and for seconds on end. What is wrong has no speed. On the emulator nothing is timed: it
+counts what each kernel asks of the GPU, which is exact and the same everywhere. Exit status 1 when a
+result is wrong.
+
+sizes: 4096 or 1024x768x512 (m x n x k), or a name: powers (256 to 16384), metal, odd"""
+
+GPU_SIZES, EMULATOR_SIZES = "4096", "256"
+"""The usual sizes: large enough to fill a GPU, and seconds for all kernels on the emulator."""
+
+COLD = 20
+"""Launches with a cold cache, each timed by itself."""
+
+NCU = "ncu --target-processes all --set full --import-source yes --clock-control none"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    parser.add_argument(
+        "--algorithm",
+        type=words,
+        default=(),
+        metavar="NAME[,...]",
+        help="rungs of the ladder, see ptxlab gemm --list (default all kernels)",
+    )
+    parser.add_argument(
+        "--sizes",
+        metavar="N|MxNxK|NAME[,...]",
+        help=f"what to multiply (default {GPU_SIZES}, on the emulator {EMULATOR_SIZES})",
+    )
+    parser.add_argument(
+        "--dtype",
+        type=words,
+        default=(),
+        metavar="f32|tf32|bf16|f16[,...]",
+        help="A and B (default: what each algorithm takes first)",
+    )
+    add_product(parser)
+    how = parser.add_argument_group("how it is timed")
+    how.add_argument("--rounds", type=positive, default=3, metavar="N", help="(default 3)")
+    how.add_argument(
+        "--rest", type=seconds, default=2.0, metavar="S", help="before a burst (default 2)"
+    )
+    how.add_argument(
+        "--seconds", type=seconds, default=3.0, metavar="S", help="of sustained work (default 3)"
+    )
+    how.add_argument(
+        "--cold", action="store_true", help="also launches that find nothing in the L2 cache"
+    )
+    other = parser.add_mutually_exclusive_group()
+    other.add_argument(
+        "--tiles", action="store_true", help="compare tiles of one algorithm, and keep the best"
+    )
+    other.add_argument(
+        "--profile", action="store_true", help="print the line for Nsight Compute, and run nothing"
+    )
+    other.add_argument(
+        "--record",
+        nargs="?",
+        const="benchmarks",
+        metavar="FOLDER",
+        help="also add the results to FOLDER/<gpu>-<date>.json (default benchmarks)",
+    )
+    add_common(parser, ("csv", "svg"))
+    parser.add_argument(
+        "--csv", dest="format", action="store_const", const="csv", help="same as --format csv"
+    )
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Read words by commas."""
+    return tuple(text.split(","))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Plan, measure, print; 0 when every result is right, 1 when not."""
+    if args.profile:
+        return show_profile(args)
+    with closing(open_device(args)) as device:
+        if args.tiles:
+            return compare_tiles(args, device)
+        return time_ladder(args, device) if device.kind == "cuda" else count_ladder(args, device)
+
+
+# ---- what is measured ---------------------------------------------------------------------------
+
+
+def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
+    """Return the problems that are asked for, with their rungs."""
+    from ptxlab.gemm.plan import plan, shapes
+
+    planned = list(plan(shapes(args.sizes or usual), choice(args)))
+    if not planned:
+        raise PtxlabError("no algorithm takes this: other --dtype, --acc, --layout or --epilogue")
+    return planned
+
+
+def choice(args: argparse.Namespace) -> Choice:
+    """Return what of the ladder is asked for."""
+    from ptxlab.gemm.plan import Choice
+
+    return Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
+
+
+def procedure(args: argparse.Namespace) -> Procedure:
+    """Return how much is measured."""
+    from ptxlab.gemm.timing import Procedure
+
+    return Procedure(args.rounds, args.rest, seconds=args.seconds, cold=COLD * args.cold)
+
+
+# ---- on a GPU -----------------------------------------------------------------------------------
+
+
+def time_ladder(args: argparse.Namespace, device: Device) -> int:
+    """Time everything on a GPU, and keep the results where that is asked for."""
+    from ptxlab.cli.progress import Status
+    from ptxlab.device.cuda_timing import CudaStopwatch
+    from ptxlab.device.sensors import open_sensors
+    from ptxlab.gemm.cublas import gpu_of
+    from ptxlab.gemm.field import bench
+    from ptxlab.gemm.machine import machine_of
+    from ptxlab.verbs.bench import text as view
+    from ptxlab.view.gemm_parts import csv
+
+    gpu = gpu_of(device, "bench")
+    planned = entries(args, GPU_SIZES)
+    with CudaStopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
+        machine = machine_of(gpu, stopwatch.sensors)
+        status = Status()
+        found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
+        status.clear()
+    data = view.as_json(found)
+    if args.record:
+        record(args.record, data)
+    text, svg = (lambda: view.text(found)), (lambda: view.svg(found))
+    emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
+    return 0 if found.passed else 1
+
+
+def record(folder: str, data: dict[str, Any]) -> None:
+    """Add the results to the file of this GPU and day."""
+    from ptxlab.gemm import records
+
+    path, content = records.added(folder, data)
+    write_whole(str(path), content)
+    print(f"ptxlab: results are in {path}", file=sys.stderr)
+
+
+# ---- on the emulator ----------------------------------------------------------------------------
+
+
+def count_ladder(args: argparse.Namespace, device: Device) -> int:
+    """Count what every kernel does, and time nothing."""
+    from ptxlab.cli.progress import Status
+    from ptxlab.gemm.facts import facts
+    from ptxlab.gemm.survey import Absent
+    from ptxlab.verbs.bench import facts as view
+    from ptxlab.view.gemm_parts import csv
+
+    if args.record:
+        raise PtxlabError("there is nothing to record: a speed needs a GPU")
+    planned = entries(args, EMULATOR_SIZES)
+    found: list[KernelFacts] = []
+    absent: list[Absent] = []
+    status = Status()
+    for entry in planned:
+        p = entry.problem
+        for name in entry.algorithms:
+            status(f"{p.m} x {p.n} x {p.k} {p.dtype} -> {p.acc}: counting {name}")
+            try:
+                found.append(facts(device, p, name))
+            except PtxlabError as error:
+                if len(planned) == len(entry.algorithms) == 1:
+                    raise
+                absent.append(Absent(name, p.dtype, p.acc, error.message))
+    status.clear()
+    data = view.bench_as_json(found, absent, device.target.name)
+    text, svg = (lambda: view.text(found, absent)), (lambda: view.svg(found))
+    emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
+    return 0 if data["passed"] else 1
+
+
+# ---- tiles --------------------------------------------------------------------------------------
+
+
+def compare_tiles(args: argparse.Namespace, device: Device) -> int:
+    """Compare the tiles of one algorithm on one problem; keep the best where they are timed."""
+    from ptxlab.cli.progress import Progress
+    from ptxlab.gemm import tile_file
+    from ptxlab.gemm.algorithms import ALGORITHMS
+    from ptxlab.gemm.tiles import compare_counted
+    from ptxlab.verbs.bench import tiles as view
+    from ptxlab.view.gemm_parts import csv
+
+    timed = device.kind == "cuda"
+    planned = entries(args, GPU_SIZES if timed else EMULATOR_SIZES)
+    if len(args.algorithm) != 1 or len(planned) != 1:
+        raise PtxlabError("--tiles compares those of one --algorithm, of one size and type")
+    if args.format == "svg":
+        raise PtxlabError("--tiles has no picture, only text, JSON and CSV")
+    problem, (name,) = planned[0].problem, planned[0].algorithms
+    progress, kept = Progress(what="tiles"), ""
+    if timed:
+        comparison = time_tiles(args, device, planned[0], progress)
+        best = comparison.candidates[0]
+        if best.timing is not None:
+            algorithm = ALGORITHMS[name]
+            tflops = problem.flops / best.timing.median / 1e12
+            tile_file.keep(device, algorithm, problem, algorithm.cut(best.tile), tflops)
+            kept = str(tile_file.path())
+    else:
+        comparison = compare_counted(device, problem, name, progress)
+    data = view.as_json(comparison, kept)
+    emit(args, lambda: view.text(comparison, kept), data, csv=lambda: csv(data["tiles"]))
+    return 0
+
+
+def time_tiles(
+    args: argparse.Namespace, device: Device, entry: Entry, progress: Progress
+) -> Comparison:
+    """Time the tiles on a GPU, in as many rounds as there are to be."""
+    from dataclasses import replace
+
+    from ptxlab.device.cuda_timing import CudaStopwatch
+    from ptxlab.device.sensors import open_sensors
+    from ptxlab.gemm.cublas import gpu_of
+    from ptxlab.gemm.tiles import compare_timed
+
+    gpu = gpu_of(device, "bench")
+    much = replace(procedure(args), seconds=0.0)
+    with CudaStopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
+        return compare_timed(gpu, stopwatch, entry.problem, entry.algorithms[0], much, progress)
+
+
+# ---- Nsight Compute -----------------------------------------------------------------------------
+
+
+def show_profile(args: argparse.Namespace) -> int:
+    """Print, for every kernel asked for, the command that profiles one launch of it."""
+    from ptxlab.gemm.algorithms import ALGORITHMS
+
+    commands = []
+    for entry in entries(args, GPU_SIZES):
+        p = entry.problem
+        for name in entry.algorithms:
+            if name not in ALGORITHMS:
+                continue
+            options = [
+                f"--algorithm {name} --m {p.m} --n {p.n} --k {p.k} --dtype {p.dtype}",
+                f"--acc {p.acc} --layout {p.layout} --epilogue {p.epilogue}",
+            ]
+            of_it = f"--kernel-name {ALGORITHMS[name].entry} --launch-count 1"
+            commands.append(f"{NCU} {of_it} ptxlab gemm --device cuda {' '.join(options)}")
+    emit(args, "\n".join(commands), {"schema": "ptxlab.bench.profile/1", "commands": commands})
+    return 0

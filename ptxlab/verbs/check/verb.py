@@ -1,0 +1,117 @@
+"""``ptxlab check``: what is wrong with a launch, found on the emulator."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.parser import suggestion
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+if TYPE_CHECKING:
+    from ptxlab.device.protocol import Device
+    from ptxlab.observe.check_report import CheckReport
+    from ptxlab.verbs.launching.launching import Asked
+
+NAME = "check"
+SUMMARY = "find races, missing waits, bad barriers, bounds, uninitialised reads, deadlocks"
+EXAMPLE = f"""\
+example:
+  ptxlab check kernels/tensor_core.cu
+  ptxlab check my.ptx --grid 4 --block 128 --arg "x=zeros(512,f32)" --checks race,async --strict
+
+checks:
+  race           accesses to shared memory by threads of a CTA that no barrier orders: an error
+                 between warps, a warning within one, information where both write the same value
+  async          memory that a cp.async still reads or writes, and copies nobody has waited for
+  barrier        barriers and warp instructions that threads do not reach as they must
+  deadlock       threads that wait for each other for ever
+  bounds         accesses outside every allocation, or to read-only memory
+  alignment      addresses that are no multiple of the access, rows of ldmatrix among them
+  uninitialized  reads of shared memory, local memory and registers before they are written
+
+Races are found by what the program orders, not by luck: if a byte is raced for, some race for it is
+reported. Only bar.sync, barrier and bar.warp.sync order memory here; what threads order by a fence and
+a flag is not followed, which is said where it matters. A fault (barrier, deadlock, bounds,
+alignment) stops the launch. Not checked: races in global memory, the end of each shared variable,
+arrays in global memory that were never written (what comes from --arg is).
+
+The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
+status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.
+
+{ARGUMENTS}"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    add_launch(parser)
+    parser.add_argument(
+        "--checks", type=names, metavar="NAME,...", help="what to check (default all of the above)"
+    )
+    parser.add_argument(
+        "--strict", action="store_true", help="exit with 1 for a warning, as for an error"
+    )
+    add_common(parser)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read the names of checks."""
+    from ptxlab.observe.check_report import CHECKS
+
+    chosen = tuple(text.split(","))
+    for name in chosen:
+        if name not in CHECKS:
+            raise argparse.ArgumentTypeError(
+                f"no check {name!r}, choose from {', '.join(CHECKS)}{suggestion(name, CHECKS)}"
+            )
+    return chosen
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Launch the kernel on the emulator, and print what was found."""
+    from dataclasses import replace
+
+    from ptxlab.verbs.check import text as view
+    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.profile.verb import LINE_INFO, read_sources
+
+    if args.device.startswith("cuda"):
+        raise PtxlabError(
+            "ptxlab checks on the emulator; a GPU runs Compute Sanitizer",
+            hint="leave out --device, or run compute-sanitizer --tool racecheck ptxlab run ...",
+        )
+    asked = launching.read_launch(args)
+    if asked.file.endswith(".cu"):
+        asked = replace(asked, options=(*asked.options, LINE_INFO))
+    args.device = "emulator"
+    with closing(open_device(args)) as device:
+        report = _checked(args, asked, device)
+    places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
+    sources = read_sources({place.path for place in places if place is not None})
+    emit(args, lambda: view.text(report, sources), view.as_json(report))
+    return int(report.failed(strict=args.strict))
+
+
+def _checked(args: argparse.Namespace, asked: Asked, device: Device) -> CheckReport:
+    from ptxlab.observe.check import check, incomplete
+    from ptxlab.observe.check_report import CHECKS
+    from ptxlab.verbs.launching import launching
+
+    checks = args.checks or CHECKS
+    try:
+        launch = launching.bind_launch(asked, device)
+    except Unsupported as error:
+        return incomplete(asked.file, checks, error)
+    return check(
+        launch.kernel,
+        launch.grid,
+        launch.block,
+        launch.passed,
+        launch.shared,
+        launch.cluster,
+        checks,
+    )

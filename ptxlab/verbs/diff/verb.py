@@ -1,0 +1,120 @@
+"""``ptxlab diff``: the same launch on two devices or targets, and where their results part."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from contextlib import ExitStack, closing
+from typing import TYPE_CHECKING, Any
+
+from ptxlab.cli.common import add_common, device_name, emit, target_name
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+if TYPE_CHECKING:
+    from ptxlab.device.protocol import Device, Kernel
+
+NAME = "diff"
+SUMMARY = "run the same launch on two devices or targets and show where they part"
+EXAMPLE = f"""\
+example:
+  ptxlab diff ptx/mma_m16n8k16_bf16_f32.ptx --a emulator:sm_80 --b emulator:sm_90a
+  ptxlab diff kernels/tensor_core.cu --a emulator --b cuda
+
+Compares every array to the bit, and then every register that every thread writes, up to the first
+that differs; says whether rounding explains it. Registers that hold addresses are left out. Exit status
+1 when anything differs.
+
+{ARGUMENTS}"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    add_launch(parser)
+    for name, default in (("a", "emulator"), ("b", "cuda")):
+        parser.add_argument(
+            f"--{name}",
+            type=side,
+            default=default,
+            metavar="emulator[:ARCH]|cuda[:N]",
+            help=f"one of the two (default {default})",
+        )
+    add_common(parser)
+    parser.set_defaults(device=None, device_options=("a", "b"))
+
+
+def side(text: str) -> str:
+    """Check the spelling of a device: as ``--device``, with the target of an emulator behind it."""
+    kind, _, arch = text.partition(":")
+    if kind == "emulator" and arch:
+        target_name(arch)
+    else:
+        device_name(text)
+    return text
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Launch on both, compare, and return 0 when nothing differs."""
+    from pathlib import Path
+
+    from ptxlab.device.loading import load_ptx
+    from ptxlab.observe.diff import Work, diff
+    from ptxlab.verbs.diff import text as view
+    from ptxlab.verbs.launching import launching
+
+    if args.device is not None:
+        raise PtxlabError(
+            "diff takes two devices, and --device is one",
+            hint="say --a emulator:sm_80 --b cuda; --arch is the target of an emulator without one",
+        )
+    asked = launching.read_launch(args)
+    with ExitStack() as stack:
+        a, b = (
+            stack.enter_context(closing(open_side(spec, args.arch, asked.timeout)))
+            for spec in (args.a, args.b)
+        )
+        # What CUDA C becomes for the older one runs on both.
+        older = min((a.target, b.target), key=lambda target: target.capability)
+        module = load_ptx(Path(asked.file), older, asked.options)
+        loaded = {device: device.load(module) for device in (a, b)}
+        first = launching.bind_launch(asked, a, loaded[a])
+
+        def bound(device: Device) -> tuple[Kernel, Sequence[Any]]:
+            launch = launching.bind_launch(asked, device, loaded[device])
+            return launch.kernel, launch.passed
+
+        work = Work(
+            module=module,
+            kernel=first.kernel.name,
+            grid=first.grid,
+            block=first.block,
+            shared=first.shared,
+            names=tuple(first.values),
+            bound=bound,
+            cluster=first.cluster,
+        )
+        report = diff(work, a, b)
+        shown = view.Shown(args.file, (label(a), label(b)), work, report)
+    emit(args, lambda: view.text(shown), view.as_json(shown))
+    return 0 if report.same else 1
+
+
+def open_side(spec: str, arch: str | None, timeout: float) -> Device:
+    """Open the device of ``--a`` or ``--b``; ``arch`` is what an emulator is that names no target."""
+    from ptxlab.cli.common import print_to_stderr
+    from ptxlab.cli.progress import Progress
+    from ptxlab.device.opening import open_device
+
+    emulated = spec.startswith("emulator")
+    return open_device(
+        "emulator" if emulated else spec,
+        arch=spec.partition(":")[2] or arch if emulated else None,
+        progress=Progress(timeout),
+        console=print_to_stderr,
+    )
+
+
+def label(device: Device) -> str:
+    """Return what a device is called here."""
+    return f"{device.kind}:{device.target.name}"

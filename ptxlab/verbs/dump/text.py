@@ -1,0 +1,298 @@
+"""Dumped registers of one warp: a table by lane, and the matrices that operands are made of."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.protocol import Dumped
+from ptxlab.errors import PtxlabError
+from ptxlab.instrument.places import OPERANDS
+from ptxlab.isa.types import STORED, TYPES, ScalarType
+from ptxlab.matrix.catalog import UnknownInstruction
+from ptxlab.matrix.entry import matching
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.signature import signature
+from ptxlab.view.colour import Paint, plain
+from ptxlab.view.text import aligned, fields, json_number, number, values
+
+Array = npt.NDArray[Any]
+
+SCHEMA = "ptxlab.dump/1"
+WARP = 32
+_READABLE = TYPES | STORED
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shown:
+    """What was dumped in a launch, and which warp of it to show, read as which type."""
+
+    file: str
+    device: str
+    arch: str
+    grid: tuple[int, ...]
+    block: tuple[int, ...]
+    cta: tuple[int, ...]
+    warp: int
+    lane: int | None
+    read_as: str | None
+    dumped: Dumped
+
+    def check(self) -> None:
+        """Raise PtxlabError unless the launch had that warp and lane."""
+        grid = (*self.grid, 1, 1)
+        for have, want, axis in zip(grid, self.cta, "xyz", strict=False):
+            if want >= have:
+                raise PtxlabError(f"there is no CTA {want} along {axis}, the grid has {have}")
+        if WARP * self.warp >= self.threads:
+            raise PtxlabError(
+                f"there is no warp {self.warp}, a CTA of {self.threads} threads "
+                f"has {-(-self.threads // WARP)}"
+            )
+        if self.lane is not None and self.lane >= len(self.numbers):
+            raise PtxlabError(
+                f"there is no lane {self.lane}, warp {self.warp} has {len(self.numbers)}"
+            )
+
+    @property
+    def threads(self) -> int:
+        """How many threads a CTA has."""
+        return math.prod(self.block)
+
+    @property
+    def numbers(self) -> Array:
+        """The numbers of the warp's threads in the whole grid."""
+        x, y, z = (*self.cta, 0, 0)[:3]
+        width, height = (*self.grid, 1)[:2]
+        cta = (z * height + y) * width + x
+        first = WARP * self.warp
+        return cta * self.threads + np.arange(first, min(first + WARP, self.threads))
+
+    @property
+    def lanes(self) -> range | tuple[int]:
+        """The lanes to show."""
+        return range(len(self.numbers)) if self.lane is None else (self.lane,)
+
+
+def check_type(name: str | None) -> None:
+    """Raise PtxlabError unless bits can be read as the type of that name."""
+    if name is not None and (name not in _READABLE or _READABLE[name].kind == "packed"):
+        known = [name for name, kind in _READABLE.items() if kind.kind != "packed"]
+        raise PtxlabError(f"registers are not read as {name!r}", hint=f"types: {', '.join(known)}")
+
+
+def text(shown: Shown, paint: Paint = plain) -> str:
+    """Return what was looked for, the matrices, and the registers by lane."""
+    blocks = [_header(shown), *_matrices(shown, paint), _table(shown)]
+    return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
+
+
+def as_json(shown: Shown) -> dict[str, Any]:
+    """Return the warp as plain data; infinities and NaN, which JSON lacks, are strings."""
+    found = shown.dumped
+    threads = shown.numbers
+    return {
+        "schema": SCHEMA,
+        "file": shown.file,
+        "device": shown.device,
+        "arch": shown.arch,
+        "grid": list(shown.grid),
+        "block": list(shown.block),
+        "at": found.dump.at,
+        "nth": found.dump.nth,
+        "before": found.dump.before,
+        "places": [
+            {
+                "function": place.function,
+                "line": place.instruction.position.line,
+                "instruction": place.instruction.name,
+                "registers": list(place.registers),
+            }
+            for place in found.places
+        ],
+        "registers": list(found.registers),
+        "types": list(found.types),
+        "cta": list(shown.cta),
+        "warp": shown.warp,
+        "lanes": [
+            {
+                "lane": lane,
+                "thread": int(threads[lane]),
+                "passes": int(found.passes[threads[lane]]),
+                "reached": bool(found.reached[threads[lane]]),
+                "words": [
+                    _hex(int(word), _bits(kind))
+                    for word, kind in zip(found.words[threads[lane]], found.types, strict=True)
+                ],
+                "values": [
+                    [json_number(value) for value in _values(shown, lane, column)]
+                    for column in range(len(found.registers))
+                ],
+            }
+            for lane in shown.lanes
+        ],
+        "matrices": {
+            layout.operand: [[json_number(value) for value in row] for row in matrix]
+            for layout, matrix in _fragments(shown)
+        },
+    }
+
+
+def _header(shown: Shown) -> list[str]:
+    found = shown.dumped
+    first = found.places[0].instruction
+    lines = sorted({place.instruction.position.line for place in found.places})
+    where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
+    moment = "before" if found.dump.before else "after"
+    reached = int(np.count_nonzero(found.reached))
+    time = "" if found.dump.nth == 1 else f", time {found.dump.nth}"
+    return [
+        f"{moment} {first.name} ({where}){time}",
+        *fields(
+            [
+                ("launch", f"{shown.file} on {shown.device} ({shown.arch})"),
+                ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
+                ("reached", f"{reached} of {len(found.reached)} threads"),
+            ]
+        ),
+    ]
+
+
+# ---- by lane --------------------------------------------------------------------------------
+
+
+def _table(shown: Shown) -> list[str]:
+    found = shown.dumped
+    rows = [["lane", *_names(found)]]
+    for lane in shown.lanes:
+        cells = [_cell(shown, lane, column) for column in range(len(found.registers))]
+        rows.append([str(lane), *cells])
+    return aligned(rows)
+
+
+def _names(found: Dumped) -> list[str]:
+    """Return the columns' registers or, where they are others at other places, what was asked for."""
+    places = zip(*(place.registers for place in found.places), strict=True)
+    asked = found.places[0].asked
+    return [names[0] if len(set(names)) == 1 else asked[i] for i, names in enumerate(places)]
+
+
+def _cell(shown: Shown, lane: int, column: int) -> str:
+    if not shown.dumped.reached[shown.numbers[lane]]:
+        return "-"
+    kind = _read_as(shown, column)
+    word = int(shown.dumped.words[shown.numbers[lane], column])
+    bits = _bits(shown.dumped.types[column])
+    if kind.kind == "bits" and kind.bits >= bits:
+        return _hex(word, bits)
+    found = " ".join(number(value) for value in _values(shown, lane, column))
+    return (
+        found
+        if kind.kind in ("predicate", "signed", "unsigned")
+        else f"{found} ({_hex(word, bits)})"
+    )
+
+
+def _values(shown: Shown, lane: int, column: int) -> Array:
+    """Return the elements of a register, low bits first."""
+    found = shown.dumped
+    kind, bits = _read_as(shown, column), _bits(found.types[column])
+    word = int(found.words[shown.numbers[lane], column])
+    mask = (1 << kind.bits) - 1
+    parts = [(word >> low) & mask for low in range(0, bits, kind.bits)]
+    if kind.kind == "predicate":
+        return np.array(parts)
+    return values(np.array(parts, np.uint64), kind.dtype)
+
+
+def _read_as(shown: Shown, column: int) -> ScalarType:
+    """Return the type to read a register as: what the user says, its fragment's, or its own."""
+    own = shown.dumped.types[column]
+    chosen = shown.read_as
+    if chosen is None:
+        layout = _layouts(shown).get(column)
+        chosen = own if layout is None else layout.dtype
+    kind = _READABLE.get(chosen, _READABLE[own])
+    if kind.kind == "packed":
+        kind = _READABLE[kind.name.removesuffix("x2")]
+    return kind if kind.bits <= _bits(own) else _READABLE[own]
+
+
+def _bits(type_name: str) -> int:
+    return TYPES[type_name].bits
+
+
+def _hex(word: int, bits: int) -> str:
+    return str(word) if bits == 1 else f"0x{word:0{bits // 4}x}"
+
+
+# ---- as matrices ----------------------------------------------------------------------------
+
+
+def _layouts(shown: Shown) -> dict[int, FragmentLayout]:
+    """Return the layout of the operand that each column is a register of, where it is of one."""
+    return {
+        column: layout
+        for layout, first in _operands(shown)
+        for column in range(first, first + layout.registers_per_lane)
+    }
+
+
+def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
+    """Return the operands that were asked for by letter and are matrices, with their first column."""
+    found = shown.dumped
+    try:
+        form = matching(found.places[0].instruction.name)[0].form
+    except UnknownInstruction:
+        return []
+    operands = [operand for operand in signature(form) if operand.role in ("result", "source")]
+    result = []
+    column = 0
+    for asked in found.dump.registers:
+        operand = operands[OPERANDS.index(asked)] if asked in OPERANDS[: len(operands)] else None
+        if operand is not None and operand.layout is not None and asked not in found.registers:
+            result.append((operand.layout, column))
+        column += 1 if operand is None else operand.count
+    return result
+
+
+def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
+    """Return the matrices of a whole warp, with their numbers."""
+    found, threads = shown.dumped, shown.numbers
+    if len(threads) < WARP or not found.reached[threads].all():
+        return []
+    result = []
+    for layout, first in _operands(shown):
+        kind = _READABLE.get(shown.read_as or layout.dtype)
+        if layout.threads != WARP or kind is None or kind.bits != layout.bits:
+            continue
+        words = found.words[threads, first : first + layout.registers_per_lane]
+        result.append((layout, values(layout.unpack(words), kind.dtype)))
+    return result
+
+
+def _matrices(shown: Shown, paint: Paint) -> list[list[str]]:
+    return [
+        _drawn(layout, [[number(value) for value in row] for row in matrix], paint)
+        for layout, matrix in _fragments(shown)
+    ]
+
+
+def _drawn(layout: FragmentLayout, cells: list[list[str]], paint: Paint) -> list[str]:
+    width = max(len(cell) for line in cells for cell in line)
+    edge = len(str(layout.rows - 1))
+    lines = [
+        f"{layout.operand}  {layout.rows} x {layout.cols}",
+        " " * edge + "".join(f"  {col:>{width}}" for col in range(layout.cols)),
+    ]
+    for row, line in enumerate(cells):
+        painted = [
+            paint(f"{cell:>{width}}", layout.registers(row, col)[0].lane)
+            for col, cell in enumerate(line)
+        ]
+        lines.append("  ".join([f"{row:>{edge}}", *painted]))
+    return lines

@@ -1,0 +1,174 @@
+"""``ptxlab dump``: the registers of any thread at any place of a program."""
+
+from __future__ import annotations
+
+import argparse
+import io
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ptxlab.cli.common import add_common, emit, open_device, output_path, wants_colour, write_whole
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+if TYPE_CHECKING:
+    from ptxlab.device.protocol import Device, Dump, Dumped
+    from ptxlab.verbs.launching.launching import Asked
+
+NAME = "dump"
+SUMMARY = "show the registers of any thread at any line, label or instruction"
+EXAMPLE = f"""\
+example:
+  ptxlab dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync --regs D
+  ptxlab dump kernels/tensor_core.cu --at mma.sync --nth 2 --regs D --warp 1
+  ptxlab dump ptx/ldmatrix.ptx --at ldmatrix --regs D --as f16 --lane 5
+  ptxlab dump my.ptx --at LOOP --nth 3 --regs %r4,%f2 --save loop.npz
+
+The place is a line of the PTX (--at 41), a label (the instruction after it) or an instruction:
+mma.sync is each one that begins so. A thread is looked at the n-th time it is at any of them. Of
+registers D, A, B and C are the operands of the instruction: a matrix is drawn from them, and packed
+elements are shown one by one. A register by its name is shown as its own type, .b32 in hex: --as
+says what it holds, --as bf16 two of them.
+
+{ARGUMENTS}"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    add_launch(parser)
+    parser.add_argument("--at", required=True, metavar="PLACE", help="a line, label or instruction")
+    parser.add_argument(
+        "--regs",
+        type=names,
+        default=(),
+        metavar="LIST",
+        help="registers or operands, with commas between (default: all the instruction names)",
+    )
+    parser.add_argument(
+        "--before", action="store_true", help="look before the instruction, not after it"
+    )
+    parser.add_argument(
+        "--nth",
+        type=positive,
+        default=1,
+        metavar="N",
+        help="at which time of coming by (default 1)",
+    )
+    parser.add_argument(
+        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
+    )
+    parser.add_argument(
+        "--warp", type=count, default=0, metavar="W", help="which warp of it (default 0)"
+    )
+    parser.add_argument("--lane", type=count, metavar="L", help="this lane only")
+    parser.add_argument(
+        "--as", dest="read_as", metavar="TYPE", help="read the bits as f16, bf16, s8, b32, ..."
+    )
+    parser.add_argument(
+        "--save",
+        type=output_path,
+        metavar="FILE",
+        help="write the words of all threads to a .npz file: words [thread, register], passes, registers",
+    )
+    add_common(parser)
+
+
+def names(text: str) -> tuple[str, ...]:
+    """Read a list of registers."""
+    found = tuple(part.strip() for part in text.split(","))
+    if not all(found):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as %r1,%r2")
+    return found
+
+
+def count(text: str) -> int:
+    """Read a number of 0 or more."""
+    if not (text.isascii() and text.isdecimal() and len(text) < 10):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
+    return int(text)
+
+
+def positive(text: str) -> int:
+    """Read a number of 1 or more."""
+    if count(text) == 0:
+        raise argparse.ArgumentTypeError("the first time is 1")
+    return count(text)
+
+
+def index(text: str) -> tuple[int, ...]:
+    """Read the place of a CTA in its grid."""
+    found = tuple(count(part) for part in text.split(","))
+    if len(found) > 3:
+        raise argparse.ArgumentTypeError(f"{text!r} is not one to three numbers such as 2,1")
+    return found
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Launch, look, and show one warp."""
+    from ptxlab.device.protocol import Dump
+    from ptxlab.verbs.dump import text as view
+    from ptxlab.verbs.launching import launching
+    from ptxlab.view import colour
+
+    view.check_type(args.read_as)
+    asked = launching.read_launch(args)
+    wanted = Dump(args.at, args.regs, args.before, args.nth)
+    with closing(open_device(args)) as device:
+        found, block, grid = look(asked, device, wanted)
+        shown = view.Shown(
+            file=args.file,
+            device=device.kind,
+            arch=device.target.name,
+            grid=grid,
+            block=block,
+            cta=args.cta,
+            warp=args.warp,
+            lane=args.lane,
+            read_as=args.read_as,
+            dumped=found,
+        )
+        shown.check()
+    if args.save:
+        write_whole(args.save, npz(found))
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    emit(args, lambda: view.text(shown, paint), view.as_json(shown))
+    return 0
+
+
+def look(
+    asked: Asked, device: Device, wanted: Dump
+) -> tuple[Dumped, tuple[int, ...], tuple[int, ...]]:
+    """Launch with the dump, and on a GPU once more without, to see that it changed nothing."""
+    import numpy as np
+
+    from ptxlab.verbs.launching import launching
+
+    launch = launching.bind_launch(asked, device)
+    result = launch.run(wanted)
+    assert result.dump is not None
+    if device.kind == "cuda":
+        plain = launching.bind_launch(asked, device)
+        plain.run()
+        for one, other in zip(launch.arguments(), plain.arguments(), strict=True):
+            if one.changed and np.asarray(one.value).tobytes() != np.asarray(other.value).tobytes():
+                raise PtxlabError(
+                    f"{one.name} differs between a launch with and without the dump",
+                    hint="the program's result depends on timing: ptxlab check may say why",
+                )
+    return result.dump, launch.block, launch.grid
+
+
+def npz(found: Dumped) -> bytes:
+    """Return all that was found as the contents of a .npz file."""
+    import numpy as np
+
+    content = io.BytesIO()
+    np.savez_compressed(
+        content,
+        words=found.words,
+        passes=found.passes,
+        registers=np.array(found.registers),
+        types=np.array(found.types),
+    )
+    return content.getvalue()

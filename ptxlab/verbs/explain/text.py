@@ -1,0 +1,160 @@
+"""One instruction explained, as text and as JSON (schema ``ptxlab.explain/1``)."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from ptxlab.fragments.explanation import Explanation
+from ptxlab.fragments.support import Compiled
+from ptxlab.matrix.asynchronous import AsyncInstruction
+from ptxlab.matrix.entry import WHERE_A_LIES
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.tensor_memory import TensorMemoryMove
+from ptxlab.verbs.ops.text import ptx
+from ptxlab.view.text import fields
+
+SCHEMA = "ptxlab.explain/1"
+_NAMED = 4
+
+
+def text(found: Explanation) -> str:
+    """Return what is known of the instruction, ending with what else the words describe."""
+    entry = found.entry
+    pairs = [
+        ("PTX ISA", entry.section),
+        ("computes", _meaning(found)),
+        ("needs", f"{entry.minimum_target}, PTX {ptx(entry)}"),
+        ("runs on", ", ".join(entry.targets) or "no target that ptxlab knows"),
+        ("emulated", "yes" if found.emulated else "no"),
+        ("hardware", _hardware(found)),
+    ]
+    if entry.variant:
+        pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[entry.variant]} ({entry.variant})"))
+    holder = next((o.layout.holder for o in found.operands if o.layout), "lane")
+    operands = [_operand(operand, holder) for operand in found.operands]
+    blocks = [[entry.name, *fields(pairs)]]
+    if operands:
+        blocks.append(["operands", *_indented(operands)])
+    if found.arithmetic:
+        notes = [(", ".join(names), note) for names, note in found.arithmetic]
+        blocks.append(["arithmetic", *_indented(notes)])
+    blocks.append(["compiles to", *_compiled(found)])
+    blocks.append(["as PTX", f"  {found.statement}"])
+    if found.others:
+        blocks.append([_others(found)])
+    return "\n\n".join("\n".join(block) for block in blocks) + "\n"
+
+
+def as_json(found: Explanation) -> dict[str, Any]:
+    """Return the explanation as JSON data."""
+    entry, form = found.entry, found.entry.form
+    shape = {"m": form.m, "n": form.n, "k": form.k} if isinstance(form, MatrixInstruction) else None
+    return {
+        "schema": SCHEMA,
+        "instruction": entry.name,
+        "variant": entry.variant or None,
+        "family": entry.family,
+        "section": entry.section,
+        "shape": shape,
+        "shapes": _shapes_json(form) if isinstance(form, AsyncInstruction) else None,
+        "flops": found.flops,
+        "targets": list(entry.minimum_targets),
+        "runs_on": list(entry.targets),
+        "min_ptx": ptx(entry),
+        "emulated": found.emulated,
+        "hardware": found.hardware,
+        "statement": found.statement,
+        "operands": [_operand_json(operand) for operand in found.operands],
+        "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],
+        "compiled": [
+            {"targets": list(one.targets), "sass": [[name, count] for name, count in one.opcodes]}
+            for one in found.compiled
+        ],
+        "not_compiled": found.not_compiled,
+        "others": [other.key for other in found.others],
+    }
+
+
+def _hardware(found: Explanation) -> str:
+    if found.hardware is None:
+        return "unverified"
+    if found.entry.family == "wmma":  # PTX leaves the layouts open
+        return f"verified on {found.hardware}, from memory to memory"
+    return f"layouts verified on {found.hardware}"
+
+
+def _meaning(found: Explanation) -> str:
+    form = found.entry.form
+    if isinstance(form, AsyncInstruction):
+        shapes = f"; 2 m n k FLOPs: {', or '.join(map(str, form.shapes))}" if form.shapes else ""
+        return form.meaning + shapes
+    if isinstance(form, TensorMemoryMove):
+        where = "registers to Tensor Memory" if form.verb == "st" else "Tensor Memory to registers"
+        return where + (f", and the {form.reduction[:3]} of it" if form.reduction else "")
+    if not isinstance(form, MatrixInstruction):
+        return {
+            "ldmatrix": "rows of shared memory to registers",
+            "stmatrix": "registers to rows of shared memory",
+            "movmatrix": "the transpose of a matrix in registers",
+            "wmma": "a matrix between memory and registers; PTX leaves its layout open",
+        }[found.entry.family]
+    several = form.operands[-1].matrices
+    times = f", {several} times" if several > 1 else ""
+    factor = f"{several} * 2 m n k" if several > 1 else "2 m n k"
+    kind = "FLOPs" if form.d_type != "s32" else "operations"
+    sparse = " counting the zeros of A" if form.metadata else ""
+    added = "D" if form.shared else "C"
+    return (
+        f"D = A * B + {added}, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
+        f"{found.flops:,} {kind} ({factor}){sparse}"
+    )
+
+
+def _shapes_json(form: AsyncInstruction) -> list[dict[str, Any]]:
+    return [{"m": list(s.m), "n": list(s.n), "k": s.k} for s in form.shapes]
+
+
+def _operand(operand: Operand, holder: str) -> tuple[str, str]:
+    if not operand.registers:
+        return operand.name, operand.meaning
+    registers = "register" if operand.count == 1 else "registers"
+    size = f"{operand.count} {registers} of .{operand.type} a {holder}"
+    packed = operand.layout.elements_per_register if operand.layout else 1
+    each = f", {packed} elements in each" if packed > 1 else ""
+    return operand.name, f"{operand.meaning}: {size}{each}"
+
+
+def _operand_json(operand: Operand) -> dict[str, Any]:
+    layout = operand.layout
+    matrix = {"rows": layout.rows, "cols": layout.cols, "dtype": layout.dtype} if layout else None
+    bits = {"bits": layout.bits} if layout else {}
+    return {
+        "name": operand.name,
+        "role": operand.role,
+        "meaning": operand.meaning,
+        "registers": len(operand.registers),
+        "register_type": operand.type if operand.registers else None,
+        "matrix": matrix and matrix | bits,
+    }
+
+
+def _compiled(found: Explanation) -> list[str]:
+    if found.not_compiled:
+        return [f"  unknown: {found.not_compiled}"]
+    return _indented([(", ".join(one.targets), _sass(one)) for one in found.compiled])
+
+
+def _sass(one: Compiled) -> str:
+    return ", ".join(f"{count} x {name}" if count > 1 else name for name, count in one.opcodes)
+
+
+def _indented(pairs: Any) -> list[str]:
+    return [f"  {line}" for line in fields(list(pairs))]
+
+
+def _others(found: Explanation) -> str:
+    names = ", ".join(other.key for other in found.others[:_NAMED])
+    more = len(found.others) - _NAMED
+    rest = f" and {more} more" if more > 0 else ""
+    return f"The same words describe {names}{rest}."

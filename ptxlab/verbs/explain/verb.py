@@ -1,0 +1,46 @@
+"""``ptxlab explain``: one matrix instruction, its operands, and what becomes of it on each target."""
+
+from __future__ import annotations
+
+import argparse
+
+from ptxlab.cli.common import add_common, emit
+from ptxlab.errors import PtxlabError
+
+NAME = "explain"
+SUMMARY = "explain one matrix instruction: operands, targets, arithmetic, SASS"
+EXAMPLE = """\
+example:
+  ptxlab explain mma.m16n8k16.f32.bf16
+  ptxlab explain ldmatrix.x4.trans
+  ptxlab explain mma.m16n8k32.e4m3 --arch sm_89 --arch sm_90a
+
+NAME is a full name or any parts of it; of several instructions that have them the one with the fewest
+parts more is explained. What it compiles to is read from the SASS of a program that holds it once, for
+the targets of --arch or the first of each generation."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    parser.add_argument("name", metavar="NAME", help="the instruction, or parts of its name")
+    add_common(parser, many_targets=True)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Find, ask, print, and return 0."""
+    from ptxlab.fragments.explanation import explain
+    from ptxlab.isa.targets import TARGETS
+    from ptxlab.matrix.entry import matching
+    from ptxlab.verbs.explain import text as view
+
+    found = matching(args.name)
+    for name in args.arch:
+        if not found[0].runs_on(TARGETS[name]):
+            raise PtxlabError(
+                f"{found[0].name} does not run on {name}",
+                hint=f"it needs {found[0].minimum_target}",
+            )
+    explanation = explain(found, args.arch)
+    emit(args, lambda: view.text(explanation), view.as_json(explanation))
+    return 0

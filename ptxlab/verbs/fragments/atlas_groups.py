@@ -1,0 +1,117 @@
+"""Instructions of the atlas that differ in one number alone, together: n of ``wgmma``, or how often a
+``tcgen05`` shape is repeated.
+
+One entry of the page stands for all of them, with the layouts of the largest. The number scales one
+operand: a smaller instruction has its first columns in its first registers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from functools import cache
+from typing import Any
+
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.matrix.wgmma import WGMMA
+
+NUMBER = "{n}"
+"""What stands for the number in names and shapes."""
+COLUMNS = {"D": 8, "R": 16}
+"""How many columns of the scaled operand are drawn at once."""
+
+
+class Tables:
+    """Where the page keeps what entries share: functions that return the number of each."""
+
+    def __init__(
+        self,
+        layout: Callable[[FragmentLayout], int],
+        section: Callable[[str], int],
+        sparse: Callable[[Metadata], int],
+    ) -> None:
+        self.layout, self.section, self.sparse = layout, section, sparse
+
+
+@cache
+def warpgroup() -> tuple[tuple[MatrixInstruction, ...], ...]:
+    """Return the instructions of a warpgroup that differ in n alone, n upward."""
+    found: dict[str, list[MatrixInstruction]] = {}
+    for instruction in WGMMA:
+        found.setdefault(instruction.key.replace(f"n{instruction.n}k", "nNk"), []).append(
+            instruction
+        )
+    return tuple(map(tuple, found.values()))
+
+
+@cache
+def tensor_memory() -> tuple[tuple[TensorMemoryMove, ...], ...]:
+    """Return the moves that differ in their repetition alone, upward."""
+    found: dict[str, list[TensorMemoryMove]] = {}
+    for move in TENSOR_MEMORY_MOVES:
+        found.setdefault(move.name.replace(f".x{move.count}", ".xN"), []).append(move)
+    return tuple(map(tuple, found.values()))
+
+
+def groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield one entry of the page for each group."""
+    for instructions in warpgroup():
+        last = instructions[-1]
+        entry = _common(last, tables, hardware)
+        entry |= {
+            "name": last.key.replace(f"n{last.n}k", f"n{NUMBER}k"),
+            "choices": [instruction.n for instruction in instructions],
+            "letter": "n",
+            "scaled": "D",
+            "columns": COLUMNS["D"],
+            "shape": f"m{last.m}n{NUMBER}k{last.k}",
+            "mnk": [last.m, last.n, last.k],
+            "types": f"{_inputs(last)} → {last.d_type}",
+            "dtypes": {"A": last.a_type, "B": last.b_type, "D": last.d_type},
+            "more": " ".join(["satfinite"] * last.satfinite + [last.variant]),
+            "shared": {shared.operand: _shared(shared) for shared in last.shared},
+        }
+        if last.metadata:
+            entry["sparse"] = tables.sparse(last.metadata)
+        if last.bit_operation:
+            entry["operation"] = last.bit_operation
+        yield entry
+    for moves in tensor_memory():
+        move = moves[-1]
+        entry = _common(move, tables, hardware)
+        entry |= {
+            "name": move.name.replace(f".x{move.count}", f".x{NUMBER}"),
+            "choices": [each.count for each in moves],
+            "letter": "x",
+            "scaled": "R",
+            "columns": COLUMNS["R"],
+            "shape": move.shape,
+            "types": move.reduction or "b32",
+            "more": ("pack" if move.verb == "ld" else "unpack") if move.packed else "",
+            "titles": {"R": "lanes × columns of Tensor Memory"},
+        }
+        yield entry
+
+
+def _common(
+    form: MatrixInstruction | TensorMemoryMove, tables: Tables, hardware: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "family": form.family,
+        "needs": form.minimum_target,
+        "ptx": "{}.{}".format(*form.minimum_ptx),
+        "hardware": hardware.get(form.name),
+        "section": tables.section(form.section),
+        "operands": {o.operand: tables.layout(o) for o in form.operands},
+    }
+
+
+def _inputs(instruction: MatrixInstruction) -> str:
+    types = dict.fromkeys((instruction.a_type, instruction.b_type))
+    return " × ".join(types)
+
+
+def _shared(shared: SharedOperand) -> dict[str, int]:
+    return {"rows": shared.rows, "cols": shared.cols, "bits": shared.bits}

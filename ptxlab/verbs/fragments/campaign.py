@@ -1,0 +1,119 @@
+"""What came of verifying many instructions, as text and as JSON (schema ``ptxlab.fragments.all/1``)."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from typing import Any, cast
+
+from ptxlab.fragments.campaign import Outcome, Status
+from ptxlab.fragments.report import Mismatch
+from ptxlab.matrix.instruction import Fragmented
+from ptxlab.verbs.fragments.text import mismatch_json
+
+SCHEMA = "ptxlab.fragments.all/1"
+STATUSES: dict[Status, str] = {
+    "hardware": "verified on hardware",
+    "emulator": "verified on the emulator",
+    "assembled": "assembled only",
+    "failed": "failed",
+    "absent": "not on {target}",
+}
+"""What may come of an instruction, in words."""
+
+
+def text(outcomes: Sequence[Outcome], target: str) -> str:
+    """Return a table with a line a family, and what is wrong with what failed.
+
+    ``target`` is the one that was asked for, or says which ones were.
+    """
+    heads = [words.format(target=target) for words in STATUSES.values()]
+    counts = {family: _counts(group) for family, group in _families(outcomes).items()}
+    rows = [["", *heads], *([name, *map(str, row)] for name, row in counts.items())]
+    if len(counts) > 1:
+        rows.append(["all", *(str(sum(column)) for column in zip(*counts.values(), strict=True))])
+    lines = _table(rows)
+    probes = sum(outcome.probes for outcome in outcomes)
+    if probes:
+        lines += ["", f"{probes:,} probes ran, a warp each."]
+    for outcome in outcomes:
+        if outcome.status == "failed":
+            lines += ["", f"FAILED {outcome.entry.name} on {', '.join(outcome.targets)}"]
+            lines += [f"  {line}" for line in _reasons(outcome)]
+    return "\n".join(lines) + "\n"
+
+
+def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
+    """Return the outcomes as JSON data, with how many there are of each status by family."""
+    return {
+        "schema": SCHEMA,
+        "device": device,
+        "passed": not any(outcome.status == "failed" for outcome in outcomes),
+        "families": {
+            family: dict(zip(STATUSES, _counts(group), strict=True))
+            for family, group in _families(outcomes).items()
+        },
+        "instructions": [
+            {
+                "instruction": outcome.entry.name,
+                "variant": outcome.entry.variant or None,
+                "family": outcome.entry.family,
+                "status": outcome.status,
+                "targets": list(outcome.targets),
+                "probes": outcome.probes,
+                "wrong": outcome.wrong,
+                "mismatches": [
+                    mismatch_json(cast(Fragmented, outcome.entry.form), mismatch)
+                    for mismatch in outcome.mismatches
+                ],
+                "hardware": outcome.hardware,
+                "note": outcome.note or None,
+            }
+            for outcome in outcomes
+        ],
+    }
+
+
+def _families(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
+    found: dict[str, list[Outcome]] = {}
+    for outcome in outcomes:
+        found.setdefault(outcome.entry.family, []).append(outcome)
+    return found
+
+
+def _counts(outcomes: Sequence[Outcome]) -> list[int]:
+    found = Counter(outcome.status for outcome in outcomes)
+    return [found[status] for status in STATUSES]
+
+
+def _table(rows: Sequence[Sequence[str]]) -> list[str]:
+    """Return lines with the first column left-aligned and the others right-aligned."""
+    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
+    return [
+        "  ".join(
+            [f"{row[0]:{first}}", *(f"{c:>{w}}" for c, w in zip(row[1:], others, strict=True))]
+        )
+        for row in rows
+    ]
+
+
+def _reasons(outcome: Outcome) -> Iterator[str]:
+    yield from outcome.note.splitlines()
+    for mismatch in outcome.mismatches:
+        yield sentence(outcome, mismatch)
+    if outcome.wrong:
+        probes = f"{outcome.probes} probe{'s' * (outcome.probes > 1)}"
+        yield f"{outcome.wrong} word{'s' * (outcome.wrong > 1)} of {probes} differ"
+
+
+def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
+    """Say where an element should be, and what was found."""
+    m = mismatch
+    bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
+    width = cast(Fragmented, outcome.entry.form).operand(m.shown_by).bits
+    right, wrong = (f"0x{value:0{(width + 3) // 4}x}" for value in (m.expected, m.found))
+    seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
+    place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
+    if m.operand.startswith("scale"):
+        place = f"lane {m.lane} {bits}"
+    return f"{m.operand}[{m.row},{m.col}] in {place}: {seen} {wrong}, not {right}"

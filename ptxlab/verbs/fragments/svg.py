@@ -1,0 +1,157 @@
+"""A matrix instruction as a picture: A left of D and B above it, each element with its owner.
+
+Every cell says lane and register, so the picture needs no colour; hovering adds the bits. It follows
+the light or dark scheme of whoever shows it, and brings its own background.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.verbs.fragments import svg_warpgroup
+from ptxlab.view.runs import Keep, register_name, runs
+from ptxlab.view.svg_parts import (
+    INDEX,
+    LINE,
+    MARGIN,
+    TITLE,
+    Box,
+    Scale,
+    document,
+    heading,
+    n,
+    notes,
+    whole,
+    window,
+)
+
+AXES = {"A": "m×k", "B": "k×n", "C": "m×n", "D": "m×n"}
+
+
+def nothing(lane: int, row: int, col: int) -> bool:
+    """Mark no element."""
+    return False
+
+
+def svg(instruction: Fragmented, marked: Keep = nothing) -> str:
+    """Return the picture of all operands; what is ``marked`` is outlined.
+
+    An instruction that multiplies several matrices at once has one picture of each, side by side.
+    Operands that are no fragments of A, B, C and D are not drawn, but of a warpgroup's instruction the
+    16-byte units in shared memory are. Of an instruction that multiplies nothing the operands stand
+    side by side.
+    """
+    if not isinstance(instruction, MatrixInstruction):
+        return _side_by_side(instruction, marked)
+    if instruction.shared:
+        return svg_warpgroup.svg(instruction, marked)
+    count = instruction.operand("D").matrices
+    parts: list[str] = []
+    left, height = 0.0, 0.0
+    for matrix in range(count):
+        figure, width, figure_height = _figure(instruction, matrix, marked)
+        parts.append(f'<g transform="translate({n(left)},{TITLE})">{figure}</g>')
+        left, height = left + width, max(height, figure_height + TITLE)
+    name, room = heading(_title(instruction))
+    about = f"Which lane of a warp holds which element in {instruction.name}"
+    return document(about, [name, *parts], max(left, room), height)
+
+
+def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
+    """Return the picture of one operand; what is ``marked`` is outlined."""
+    top = MARGIN + 2 * LINE
+    parts, right, bottom = _matrices(layout, marked, MARGIN, top)
+    group = "warp" if layout.holder == "lane" else "warpgroup"
+    about = f"Which {layout.holder} of a {group} holds which element of {layout.operand}"
+    return document(about, parts, right, bottom)
+
+
+def _side_by_side(instruction: Fragmented, marked: Keep) -> str:
+    """Return the picture of all operands, each by itself."""
+    name, room = heading(_title(instruction))
+    drawn, right, bottom = [name], 0.0, 0.0
+    for layout in instruction.operands:
+        parts, right, below = _matrices(layout, marked, right + MARGIN, TITLE + MARGIN + 2 * LINE)
+        drawn += parts
+        bottom = max(bottom, below)
+    about = f"Which lane of a warp holds which element in {instruction.name}"
+    return document(about, drawn, max(right, room), bottom)
+
+
+def _matrices(
+    layout: FragmentLayout, marked: Keep, left: float, top: float
+) -> tuple[list[str], float, float]:
+    """Return the drawing of an operand's matrices, from a corner on, and where it ends."""
+    parts: list[str] = []
+    left += INDEX
+    for matrix in range(layout.matrices):
+        title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
+        cells = window(layout, matrix, marked)
+        scale = Scale.of(layout, cells)
+        box = Box(layout, cells, left, top, scale)
+        cols = cells[-1].col + cells[-1].cols - cells[0].col
+        if cols < layout.cols:
+            title += f", {cols} of {layout.cols} columns"
+        parts += box.draw(title, f"{layout.operand}{matrix}", marked)
+        parts += (*box.columns(), *box.rows())
+        left += max(cols * scale.width, 130) + MARGIN + INDEX
+    return parts, left - INDEX, top + layout.rows * scale.height + MARGIN
+
+
+def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[str, float, float]:
+    """Return the drawing of one multiplication, and its width and height."""
+    a, b, c, d = (instruction.operand(name) for name in "ABCD")
+    same = _same_places(c, d)
+    sums = (d,) if same else (d, c)
+    scales = [Scale.of(layout, runs(layout)) for layout in (a, b, *sums)]
+    line = max(scale.height for scale in (scales[0], *scales[2:]))
+    column = max(scale.width for scale in scales[1:])
+    lines = [*_notes(instruction), "", _key(a)]
+    if d.matrices > 1:
+        lines.append(f"product {matrix} of the {d.matrices} in the warp")
+    wide = max(a.cols * scales[0].width, max(map(len, lines)) * 6.8)
+    across = MARGIN + INDEX + wide + INDEX
+    top = max(3 * LINE + b.rows * scales[1].height, (len(lines) + 3) * LINE)
+    a_left, b_top = (
+        across - INDEX - a.cols * scales[0].width,
+        top - LINE - b.rows * scales[1].height,
+    )
+    top += LINE
+    boxes = [
+        ("A", whole(a, matrix, a_left, top, Scale(scales[0].width, line))),
+        ("B", whole(b, matrix, across, b_top, Scale(column, scales[1].height))),
+    ]
+    parts = notes(lines)
+    for title, box in boxes:
+        parts += [*box.columns(), *box.draw(title, f"{title}{matrix}", marked), *box.rows()]
+    left = across
+    for layout in sums:
+        title = "C and D" if same else layout.operand
+        box = whole(layout, matrix, left, top, Scale(column, line))
+        parts += box.draw(title, f"{title.replace(' ', '')}{matrix}", marked)
+        left += layout.cols * column + INDEX
+    height = top + max(a.rows, d.rows) * line + MARGIN
+    return "\n".join(parts), left - INDEX + MARGIN, height
+
+
+def _same_places(c: FragmentLayout, d: FragmentLayout) -> bool:
+    shapes_equal = c.table().shape == d.table().shape
+    return bool(shapes_equal and (c.table() == d.table()).all())
+
+
+def _title(instruction: Fragmented) -> str:
+    return instruction.name + " (ptxlab's layout; PTX leaves it open)" * instruction.layout_open
+
+
+def _notes(instruction: MatrixInstruction) -> Iterator[str]:
+    for name, axes in AXES.items():
+        layout, count = instruction.operand(name), instruction.operand(name).registers_per_lane
+        kept = "/2" * (name == "A" and layout.cols < instruction.k)
+        size = f"{axes}{kept} = {layout.rows}×{layout.cols}"
+        yield f"{name} {size} {layout.dtype}, {count} register{'s' * (count > 1)} a lane"
+
+
+def _key(layout: FragmentLayout) -> str:
+    return f"6:{register_name(layout, 0)} is register {register_name(layout, 0)} of lane 6"

@@ -1,0 +1,205 @@
+"""``ptxlab fragments``: which lane holds which element, shown and verified on a device."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ptxlab.cli.common import add_common, emit, family_name, open_device, wants_colour
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.fragments.questions import add_questions, answer, asked, describe
+
+if TYPE_CHECKING:
+    from ptxlab.fragments import Selection
+    from ptxlab.matrix.instruction import Fragmented
+
+NAME = "fragments"
+SUMMARY = "dump, verify, query and draw the fragment layouts of a matrix instruction"
+DESCRIPTION = """\
+example:
+  ptxlab fragments --op m16n8k16 --dtype bf16
+  ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element 3,9
+  ptxlab fragments --op m16n8k16 --dtype bf16 --fill ones --lane 5
+  ptxlab fragments --op ldmatrix.x4.trans
+  ptxlab fragments --op m16n8k32 --dtype s8 --lane 6 --format svg -o m16n8k32.svg
+  ptxlab fragments --html -o atlas.html
+  ptxlab fragments --op m16n8k32 --dtype s8 --trace 3,5
+  ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --moves
+  ptxlab fragments --all
+
+One warp runs the instruction with its registers dumped. Handwritten PTX compares every element of A,
+B, C and D with the layouts of the PTX ISA, and D with a product in NumPy; of other instructions
+generated PTX does it with one-hot probes. The exit status is 1 when anything differs. B is indexed k,n.
+
+--all does it for every instruction: on the GPU, or each on an emulator of the lowest target that has it.
+What nothing here can run is assembled for its targets.
+
+svg, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
+with all instructions, to hover, search and link to, opened at the one that was chosen."""
+DEFAULT = "m16n8k16"
+DRAWN = ("csv", "markdown", "svg", "latex", "html")
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = DESCRIPTION
+    parser.add_argument(
+        "--op",
+        metavar="NAME",
+        help=f"a shape ({DEFAULT}, the default), or a name or parts of one: ldmatrix.x4.trans",
+    )
+    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B, such as bf16 or s8.u8")
+    parser.add_argument("--acc", metavar="TYPE", help="type of C and D, such as f32")
+    parser.add_argument("--all", action="store_true", help="verify every instruction")
+    parser.add_argument(
+        "--family", type=family_name, metavar="NAME", help="of --all only this family, such as mma"
+    )
+    parser.add_argument(
+        "--fill",
+        choices=("numbered", "ones"),
+        default="numbered",
+        help="what A and B hold: row * columns + column (default), or ones",
+    )
+    narrow = parser.add_mutually_exclusive_group()
+    narrow.add_argument("--lane", type=int, metavar="L", help="show this lane only")
+    narrow.add_argument(
+        "--element", type=element, metavar="ROW,COL", help="say who holds this element"
+    )
+    parser.add_argument(
+        "--ptx",
+        metavar="FILE",
+        help="look at this program in place of ptxlab's own: one kernel with the parameters "
+        "a, b, d, k of ptx/mma_m16n8k16_*.ptx, and one mma",
+    )
+    add_questions(parser)
+    add_common(parser, DRAWN)
+    parser.add_argument(
+        "--html", dest="format", action="store_const", const="html", help="same as --format html"
+    )
+
+
+def element(text: str) -> tuple[int, int]:
+    """Read ``ROW,COL``."""
+    row, comma, col = text.partition(",")
+    if not (comma and row.strip().isdecimal() and col.strip().isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not ROW,COL, such as 3,9")
+    return int(row), int(col)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run, print, and return 0 when all is as predicted, 1 when not."""
+    if args.all:
+        return verify_all(args)
+    if args.family is not None:
+        raise PtxlabError("--family goes with --all", hint="--op names an instruction")
+    from ptxlab.fragments import Selection, verify
+    from ptxlab.fragments.trials import tried
+    from ptxlab.verbs.fragments import text as fragments
+    from ptxlab.view import colour
+
+    instruction = chosen(args)
+    selection = Selection(args.lane, args.element)
+    selection.check(instruction)
+    if asked(args):
+        return answer(args, instruction, selection)
+    if args.format in DRAWN:
+        return draw(args, instruction, selection)
+    if not tried(instruction):
+        return describe(args, instruction, selection)
+    with closing(open_device(on_a_target_that_has(instruction, args))) as device:
+        report = verify(device, instruction, args.fill, args.ptx)
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    emit(
+        args,
+        lambda: fragments.text(report, selection, paint),
+        fragments.as_json(report, selection),
+    )
+    return 0 if report.passed else 1
+
+
+def chosen(args: argparse.Namespace) -> Fragmented:
+    """Return the instruction of ``--op``, ``--dtype`` and ``--acc``."""
+    from ptxlab.matrix.asynchronous import AsyncInstruction
+    from ptxlab.matrix.catalog import UnknownInstruction, find
+    from ptxlab.matrix.entry import ENTRIES, matching
+
+    op = args.op or DEFAULT
+    try:
+        return find(op, args.dtype, args.acc)
+    except UnknownInstruction:
+        opcodes = {entry.name.split(".")[0] for entry in ENTRIES}
+        if args.dtype or args.acc or op.split(".")[0] not in opcodes:
+            raise
+    form = matching(op)[0].form
+    if isinstance(form, AsyncInstruction):
+        raise PtxlabError(
+            f"{form.name} has no fragments", hint=f"ptxlab explain {form.name} says what it has"
+        )
+    return form
+
+
+def on_a_target_that_has(instruction: Fragmented, args: argparse.Namespace) -> argparse.Namespace:
+    """Return ``args`` with the lowest target that has it, if the emulator's usual one has not.
+
+    A GPU is what it is: asked for by name, it says itself what it lacks.
+    """
+    from ptxlab.isa.targets import DEFAULT_TARGET
+
+    if args.arch or args.device.startswith("cuda") or not instruction.targets:
+        return args
+    if DEFAULT_TARGET in instruction.targets:
+        return args
+    return argparse.Namespace(**{**vars(args), "arch": instruction.targets[0]})
+
+
+def verify_all(args: argparse.Namespace) -> int:
+    """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
+    single = ("op", "dtype", "acc", "lane", "element", "ptx")
+    if (
+        asked(args)
+        or args.format in DRAWN
+        or any(getattr(args, name) is not None for name in single)
+    ):
+        raise PtxlabError(
+            "--all verifies every instruction, and shows none",
+            hint="it goes with --family, --device, --arch and --json",
+        )
+    from ptxlab.cli.progress import Progress
+    from ptxlab.fragments.campaign import campaign
+    from ptxlab.matrix.entry import ENTRIES
+    from ptxlab.verbs.fragments import campaign as view
+
+    entries = [entry for entry in ENTRIES if args.family in (None, entry.family)]
+    with closing(open_device(args)) as device:
+        everywhere = device.kind == "emulator" and args.arch is None
+        progress = Progress(what="instructions")
+        outcomes = campaign(device, entries, everywhere=everywhere, progress=progress)
+        target = "any known target" if everywhere else device.target.name
+        emit(args, lambda: view.text(outcomes, target), view.as_json(outcomes, device.name))
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
+def draw(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
+    """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
+    from ptxlab.matrix.catalog import INSTRUCTIONS
+    from ptxlab.verbs.fragments import atlas, svg
+    from ptxlab.view import tables
+
+    if args.ptx is not None:
+        raise PtxlabError(
+            f"--format {args.format} draws the layout and runs no program",
+            hint="--ptx goes with --format text and json",
+        )
+    marked = svg.nothing if selection.everything else selection.has
+    emit(
+        args,
+        "",
+        {},
+        csv=lambda: tables.csv(instruction, selection.has),
+        markdown=lambda: tables.markdown(instruction, selection.has),
+        latex=lambda: tables.latex(instruction, selection.has),
+        svg=lambda: svg.svg(instruction, marked),
+        html=lambda: atlas.page(INSTRUCTIONS, instruction),
+    )
+    return 0

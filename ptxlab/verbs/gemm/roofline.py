@@ -1,0 +1,281 @@
+"""The roofline of a GPU as a picture, with the rungs of the ladder where their counts put them.
+
+Both axes are logarithmic: FLOP for a byte across, TFLOP/s up. A rung stands at the height of its limit
+twice: filled at the FLOP it does for a byte of room in L1 cache and shared memory, hollow at the FLOP
+for a byte of sectors of global memory. A dot on a line is held back by what the line stands for. Arrows
+lead from a rung to those that improve on it. Shapes and dashes tell all apart without colour.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from xml.sax.saxutils import escape
+
+from ptxlab.gemm.explain import Explanation, Step
+from ptxlab.gemm.explain_bounds import L1
+from ptxlab.gemm.explain_numbers import brief
+from ptxlab.verbs.gemm.explain_text import FFMA, heading, levels_of, peaks
+from ptxlab.verbs.gemm.svg_room import (
+    LETTER,
+    LETTER_HEIGHT,
+    Box,
+    Segment,
+    around,
+    meet,
+    write_along,
+)
+from ptxlab.view.palette import INK, PAPER, QUIET
+from ptxlab.view.svg_parts import LINE, MARGIN, document, n
+
+WIDTH, HEIGHT = 760.0, 520.0
+"""Of the part that has the axes."""
+
+LEFT, TOP, RIGHT, BOTTOM = 62.0, 56.0, 24.0, 84.0
+RADIUS = 5.0
+"""Of a mark."""
+RINGS = 24
+"""How many circles around a mark are tried for its name."""
+ROOM = 1.6
+"""By what factor the axes go on beyond what is to be seen."""
+
+DASHES = ("8 3", "2 3", "")
+"""Of the slopes, from the slowest memory to the fastest."""
+
+
+@dataclass(frozen=True, slots=True)
+class Axes:
+    """What of the two axes is seen: FLOP a byte from ``least`` to ``most``, TFLOP/s likewise."""
+
+    least: float
+    most: float
+    lowest: float
+    highest: float
+
+    @classmethod
+    def of(cls, explanation: Explanation) -> Axes:
+        """Return axes that have room for all rungs and the corner of every roof."""
+        rungs = [step.bounds for step in explanation.steps]
+        tops = [peak for _, peak in peaks(explanation)]
+        corners = [
+            max(tops) / explanation.gpu.tflops(moved) for _, moved in levels_of(explanation.gpu)
+        ]
+        across = [each.intensity[level] for each in rungs for level in ("global", "L1")]
+        heights = [each.tflops for each in rungs]
+        return cls(
+            min(across) / ROOM,
+            max([*across, *corners]) * ROOM,
+            min(heights) / ROOM,
+            max([*heights, *tops]) * ROOM,
+        )
+
+    def x(self, flop_per_byte: float) -> float:
+        """Return where so many FLOP a byte are."""
+        return LEFT + WIDTH * _part(flop_per_byte, self.least, self.most)
+
+    def y(self, tflops: float) -> float:
+        """Return how far down so many TFLOP/s are."""
+        return TOP + HEIGHT * (1 - _part(tflops, self.lowest, self.highest))
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """Where a rung stands."""
+
+    step: Step
+    x: float
+    outside: float
+    y: float
+
+    @property
+    def square(self) -> bool:
+        """Whether it computes on tensor cores."""
+        return self.step.facts.opcode == "HMMA"
+
+    def taken(self) -> Iterator[Box]:
+        """Yield the places of its two marks."""
+        for x in (self.x, self.outside):
+            yield around(x, self.y, RADIUS + 2)
+
+
+def svg(explanation: Explanation) -> str:
+    """Return the picture."""
+    axes = Axes.of(explanation)
+    spots = [_spot(axes, step) for step in explanation.steps]
+    roofs, arrows = list(_roofs(axes, explanation)), list(_arrows(spots))
+    taken = [box for spot in spots for box in spot.taken()]
+    taken += [box for line in (*roofs, *arrows) for box in line.taken()]
+    parts = [
+        f"<style>{_style()}</style>",
+        f'<text class="t" x="{MARGIN}" y="26">Roofline of the {escape(explanation.gpu.name)}</text>',
+        f'<text class="s" x="{MARGIN}" y="{n(26 + LINE)}">{escape(heading(explanation))}</text>',
+        *_grid(axes),
+        *(f'<path class="o" stroke-dasharray="{roof.dash}" d="{roof.path}"/>' for roof in roofs),
+        *(f'<path class="a" d="{arrow.path}{arrow.head}"/>' for arrow in arrows),
+        *(write_along(roof, taken) for roof in roofs),
+        *(_marks(spot) for spot in spots),
+        *_labels(spots, taken),
+        *_notes(explanation),
+    ]
+    about = f"Roofline of the {explanation.gpu.name}: {heading(explanation)}"
+    return document(about, parts, LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
+
+
+def _spot(axes: Axes, step: Step) -> Spot:
+    intensity = step.bounds.intensity
+    y = axes.y(step.bounds.tflops)
+    return Spot(step, axes.x(intensity["L1"]), axes.x(intensity["global"]), y)
+
+
+# ---- axes and roofs -----------------------------------------------------------------------------
+
+
+def _grid(axes: Axes) -> Iterator[str]:
+    """Yield a line for every power of ten, with its number, and the names of the axes."""
+    right, bottom = LEFT + WIDTH, TOP + HEIGHT
+    for value in _tens(axes.least, axes.most):
+        x = n(axes.x(value))
+        yield f'<path class="g" d="M{x},{n(TOP)}V{n(bottom)}"/>'
+        yield f'<text class="i" x="{x}" y="{n(bottom + 13)}">{value:g}</text>'
+    for value in _tens(axes.lowest, axes.highest):
+        y = axes.y(value)
+        yield f'<path class="g" d="M{n(LEFT)},{n(y)}H{n(right)}"/>'
+        yield f'<text class="i e" x="{n(LEFT - 6)}" y="{n(y + 3)}">{value:g}</text>'
+    yield f'<rect class="f" x="{n(LEFT)}" y="{n(TOP)}" width="{n(WIDTH)}" height="{n(HEIGHT)}"/>'
+    middle = n(TOP + HEIGHT / 2)
+    yield f'<text class="i" x="{n(LEFT + WIDTH / 2)}" y="{n(bottom + 28)}">FLOP for a byte</text>'
+    yield f'<text class="i" x="16" y="{middle}" transform="rotate(-90 16 {middle})">TFLOP/s</text>'
+
+
+def _roofs(axes: Axes, explanation: Explanation) -> Iterator[Segment]:
+    """Yield what memory allows, up to the highest ceiling, and what arithmetic does beyond it."""
+    gpu = explanation.gpu
+    ceilings = list(peaks(explanation))
+    highest = max(peak for _, peak in ceilings)
+    speeds = [(name, gpu.tflops(moved)) for name, moved in levels_of(gpu)]
+    dashes = (DASHES[0], *DASHES[1 - len(speeds) :])
+    for (name, speed), dash in zip(speeds, dashes, strict=True):
+        first = max(axes.least, axes.lowest / speed)
+        start = axes.x(first), axes.y(first * speed)
+        end = axes.x(highest / speed), axes.y(highest)
+        yield Segment(*start, *end, f"{name}, {brief(speed)} TB/s", dash)
+    _, fastest = speeds[-1]
+    if gpu.mma_sync < 1:
+        ceilings += [("mma.sync", gpu.mma_sync * peak) for name, peak in ceilings if name != FFMA]
+    for name, peak in ceilings:
+        y, dash = axes.y(peak), DASHES[0] if name == "mma.sync" else ""
+        start = axes.x(peak / fastest), y
+        yield Segment(*start, LEFT + WIDTH, y, f"{name}, {brief(peak)} TFLOP/s", dash)
+
+
+# ---- rungs --------------------------------------------------------------------------------------
+
+
+def _arrows(spots: Sequence[Spot]) -> Iterator[Segment]:
+    """Yield an arrow from every rung to each that is told after it, where there is room for one."""
+    of = {spot.step.facts.algorithm: spot for spot in spots}
+    for spot in spots:
+        if start := of.get(spot.step.after):
+            whole = Segment(start.x, start.y, spot.x, spot.y)
+            if whole.length > 4 * RADIUS:
+                yield Segment(start.x, start.y, *whole.at(whole.length - RADIUS - 2))
+
+
+def _marks(spot: Spot) -> str:
+    """Return both marks of a rung, what joins them, and what hovering over them says."""
+    told = " ".join((spot.step.facts.algorithm + ":", *spot.step.story.sentences))
+    join = f'<path class="j" d="M{n(spot.x)},{n(spot.y)}H{n(spot.outside)}"/>'
+    marks = _mark(spot, spot.outside, "w") + _mark(spot, spot.x, "k")
+    return f"<g><title>{escape(told)}</title>{join}{marks}</g>"
+
+
+def _mark(spot: Spot, x: float, kind: str) -> str:
+    if spot.square:
+        side = n(2 * RADIUS - 1)
+        corner = n(x - RADIUS + 0.5), n(spot.y - RADIUS + 0.5)
+        return (
+            f'<rect class="{kind}" x="{corner[0]}" y="{corner[1]}" width="{side}" height="{side}"/>'
+        )
+    return f'<circle class="{kind}" cx="{n(x)}" cy="{n(spot.y)}" r="{n(RADIUS)}"/>'
+
+
+def _labels(spots: Sequence[Spot], taken: list[Box]) -> Iterator[str]:
+    """Yield the name of every rung where there is room, and a line to its filled mark from afar."""
+    names: list[Box] = []
+    for spot in spots:
+        name = spot.step.facts.algorithm
+        places = list(_places(spot, len(name) * LETTER))
+        free = (box for box in places if _is_free(box, taken))
+        clear = (box for box in free if not meet(list(_leader(spot, box).taken()), names))
+        box = next(clear, places[0])
+        taken.append(box)
+        names.append(box)
+        leader = _leader(spot, box)
+        if leader.length > 3 * RADIUS:
+            yield f'<path class="v" d="{leader.path}"/>'
+        yield f'<text class="h" x="{n(box.left)}" y="{n(box.bottom - 2)}">{escape(name)}</text>'
+
+
+def _leader(spot: Spot, box: Box) -> Segment:
+    """Return the line from a filled mark to the nearest point of its name."""
+    x, y = min(max(spot.x, box.left), box.right), min(max(spot.y, box.top), box.bottom)
+    return Segment(spot.x, spot.y, x, y)
+
+
+def _places(spot: Spot, width: float) -> Iterator[Box]:
+    """Yield where a name may stand, the best first: in rings around the mark."""
+    for ring in range(RINGS):
+        away = RADIUS + 4 + ring * 6
+        for turn in (0, 1, -1, 2, -2, 4, 3, -3):  # eighths of a full one
+            across, down = math.cos(turn * math.pi / 4), math.sin(turn * math.pi / 4)
+            left = spot.x + across * away - width * (1 - across) / 2
+            middle = spot.y + down * (away + LETTER_HEIGHT / 2)
+            yield Box(left, middle - LETTER_HEIGHT / 2, left + width, middle + LETTER_HEIGHT / 2)
+
+
+def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+    inside = box.left > LEFT and box.right < LEFT + WIDTH
+    inside = inside and box.top > TOP and box.bottom < TOP + HEIGHT
+    return inside and not meet((box,), taken)
+
+
+def _notes(explanation: Explanation) -> Iterator[str]:
+    """Yield what the marks mean, below the picture."""
+    lines = (
+        "height: the most that a rung's counts allow; lines: published peaks; nothing is measured",
+        f"filled: FLOP for a byte of room in {L1}; hollow: for a byte of sectors of global memory",
+        "circles: FFMA; squares: tensor cores; an arrow leads to the rung that improves on one",
+    )
+    for number, line in enumerate(lines):
+        y = TOP + HEIGHT + 46 + number * (LINE - 3)
+        yield f'<text class="s" x="{MARGIN}" y="{n(y)}">{escape(line)}</text>'
+
+
+# ---- parts --------------------------------------------------------------------------------------
+
+
+def _part(value: float, least: float, most: float) -> float:
+    return math.log(value / least) / math.log(most / least)
+
+
+def _tens(least: float, most: float) -> list[float]:
+    first, last = math.ceil(math.log10(least)), math.floor(math.log10(most))
+    return [10.0**power for power in range(first, last + 1)]
+
+
+def _style() -> str:
+    """Return the rules for lines, marks and names, in light and dark."""
+    light, dark = (
+        f".ptxlab .g{{stroke:{QUIET[mode]};stroke-opacity:.25;fill:none}}"
+        f".ptxlab .f{{stroke:{QUIET[mode]};fill:none}}"
+        f".ptxlab .o{{stroke:{INK[mode]};stroke-width:1.5;fill:none}}"
+        f".ptxlab .q{{fill:{QUIET[mode]}}}.ptxlab .v{{stroke:{QUIET[mode]};stroke-width:.6}}"
+        f".ptxlab .a{{stroke:{QUIET[mode]};fill:none}}"
+        f".ptxlab .j{{stroke:{INK[mode]};stroke-dasharray:1 3;fill:none}}"
+        f".ptxlab .k{{fill:{INK[mode]}}}"
+        f".ptxlab .w{{stroke:{INK[mode]};fill:{PAPER[mode]}}}"
+        f".ptxlab .h{{paint-order:stroke;stroke:{PAPER[mode]};stroke-width:3px}}"
+        for mode in ("light", "dark")
+    )
+    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"

@@ -1,0 +1,206 @@
+"""``ptxlab gemm``: run matrix multiplication algorithms and check every element of D."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.gemm_options import add_product
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.gemm import explain as gemm_explain
+
+if TYPE_CHECKING:
+    from ptxlab.gemm import Problem
+
+NAME = "gemm"
+SUMMARY = "run, verify and time matrix multiplication algorithms"
+EXAMPLE = """\
+example:
+  ptxlab gemm --algorithm tensor_core                         bf16 to f32, on the tensor cores
+  ptxlab gemm --list                                          the ladder, from naive to tensor cores
+  ptxlab gemm --all --size 256                                all of it, on the same inputs
+  ptxlab gemm --explain                                       why each rung wins, counted
+  ptxlab gemm --explain --gpu rtx4090 --format svg -o roofline.svg
+  ptxlab gemm --algorithm naive --size 64 --dtype f32
+  ptxlab gemm --algorithm tensor_core --m 1000 --n 777 --k 333 --layout tn --epilogue bias+relu
+  ptxlab gemm --algorithm tensor_core --tile BM=64,WM=32
+
+Computes D = epilogue(alpha * A * B + beta * D) with A m x k and B k x n, random, and compares every
+element with float64, within a bound proven for the algorithm. Exit status 1 when an element is
+outside it, when something beside D was written, or when two algorithms disagree."""
+
+ALGORITHM = "tensor_core"
+"""What is run by default: the last rung."""
+
+SIZE = 512
+"""The default m, n and k: enough for several CTAs and stages, seconds on the emulator."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    what = parser.add_mutually_exclusive_group()
+    what.add_argument(
+        "--algorithm",
+        metavar="NAME",
+        help=f"a rung of the ladder, see --list (default {ALGORITHM}); NAME,NAME,... to --explain",
+    )
+    what.add_argument(
+        "--all", action="store_true", help="every algorithm that takes the problem, in one table"
+    )
+    what.add_argument("--list", action="store_true", help="list the algorithms, and run nothing")
+    parser.add_argument(
+        "--explain",
+        action="store_true",
+        help="tell what each rung does better than the one before, by what is counted",
+    )
+    parser.add_argument(
+        "--gpu",
+        metavar="NAME",
+        help="whose roofline to --explain with, such as a100 or h100 (default: that of --arch)",
+    )
+    for name, rows in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
+        parser.add_argument(f"--{name}", type=count, metavar="N", help=f"{rows} (default --size)")
+    parser.add_argument(
+        "--size", type=count, default=SIZE, metavar="N", help=f"m, n and k (default {SIZE})"
+    )
+    parser.add_argument(
+        "--dtype",
+        choices=("f32", "tf32", "bf16", "f16"),
+        help="A and B; tf32 is f32 in memory (default: what the algorithm takes first, or all)",
+    )
+    add_product(parser)
+    parser.add_argument(
+        "--alpha", type=float, default=1.0, metavar="X", help="factor of A * B (default 1)"
+    )
+    parser.add_argument(
+        "--beta",
+        type=float,
+        default=0.0,
+        metavar="X",
+        help="factor of what D was (default 0: D is not read)",
+    )
+    for name in ("lda", "ldb", "ldd"):
+        parser.add_argument(
+            f"--{name}",
+            type=count,
+            metavar="N",
+            help=f"elements from one row of {name[2].upper()} in memory to the next",
+        )
+    parser.add_argument(
+        "--tile",
+        type=tile,
+        default={},
+        metavar="BM=64,...",
+        help="other sizes of the kernel's tile",
+    )
+    parser.add_argument(
+        "--group", type=count, metavar="N", help="CTA order: tile rows walked together, 1 for none"
+    )
+    add_common(parser, gemm_explain.FORMATS)
+
+
+def count(text: str) -> int:
+    """Read a size."""
+    if not (text.isascii() and text.isdecimal()):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
+    return int(text)
+
+
+def tile(text: str) -> dict[str, int]:
+    """Read ``BM=64,BN=64``."""
+    sizes = {}
+    for part in text.split(","):
+        name, _, size = part.partition("=")
+        if not (name.isidentifier() and size.isascii() and size.isdecimal()):
+            raise argparse.ArgumentTypeError(f"{part!r} is not like BM=64")
+        sizes[name.upper()] = int(size)
+    return sizes
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Run, print, and return 0 when every result is right, 1 when not."""
+    if args.explain:
+        if args.list or args.all:
+            raise PtxlabError("--explain is not for --list or --all: it is of all rungs anyway")
+        return gemm_explain.execute(args)
+    if args.gpu or args.format in gemm_explain.FORMATS:
+        raise PtxlabError(f"--gpu and --format {'|'.join(gemm_explain.FORMATS)} are for --explain")
+    if args.list:
+        return show_list(args)
+    return run_all(args) if args.all else run_one(args)
+
+
+def show_list(args: argparse.Namespace) -> int:
+    """List the rungs, those of the types given where any are."""
+    from ptxlab.gemm import LADDER
+    from ptxlab.verbs.gemm import text as view
+
+    rungs = [
+        rung for rung in LADDER.values() if any(fits(args, dtype, acc) for dtype, acc in rung.types)
+    ]
+    emit(args, lambda: view.text_of_list(rungs), view.list_as_json(rungs))
+    return 0
+
+
+def run_all(args: argparse.Namespace) -> int:
+    """Run every rung for every pair of types that was not ruled out."""
+    from ptxlab.gemm.survey import all_types, survey
+    from ptxlab.verbs.gemm import text as view
+
+    if args.tile or args.group is not None:
+        raise PtxlabError("--tile and --group are for one --algorithm, not for --all")
+    types = [pair for pair in all_types() if fits(args, *pair)]
+    if not types:
+        raise PtxlabError(f"no algorithm computes {args.dtype} -> {args.acc}")
+    problem = problem_of(args, *types[0])
+    with closing(open_device(args)) as device:
+        found = survey(device, problem, types)
+    emit(args, lambda: view.text_of_all(found), view.all_as_json(found))
+    return 0 if found.passed else 1
+
+
+def run_one(args: argparse.Namespace) -> int:
+    """Run one algorithm, for the first of its types that was not ruled out."""
+    from ptxlab.gemm import find_algorithm, run
+    from ptxlab.verbs.gemm import text as view
+
+    name = args.algorithm or ALGORITHM
+    types = find_algorithm(name).types
+    first = next((pair for pair in types if fits(args, *pair)), types[0])
+    dtype, acc = args.dtype or first[0], args.acc or first[1]
+    sizes = dict(args.tile) if args.group is None else {**args.tile, "GROUP": args.group}
+    problem = problem_of(args, dtype, acc)
+    with closing(open_device(args)) as device:
+        result = run(device, problem, name, sizes)
+    emit(args, lambda: view.text(result), view.as_json(result))
+    return 0 if result.passed else 1
+
+
+def fits(args: argparse.Namespace, dtype: str, acc: str) -> bool:
+    """Say whether a pair of types is among those asked for."""
+    return args.dtype in (None, dtype) and args.acc in (None, acc)
+
+
+def problem_of(args: argparse.Namespace, dtype: str, acc: str) -> Problem:
+    """Return the problem that the options describe."""
+    from ptxlab.gemm import Problem
+
+    m, n, k = (args.size if value is None else value for value in (args.m, args.n, args.k))
+    return Problem(
+        m,
+        n,
+        k,
+        dtype,
+        acc,
+        seed=args.seed,
+        layout=args.layout,
+        epilogue=args.epilogue,
+        alpha=args.alpha,
+        beta=args.beta,
+        lda=args.lda,
+        ldb=args.ldb,
+        ldd=args.ldd,
+    )

@@ -1,0 +1,75 @@
+"""``ptxlab interleave``: GPU and CPU taking turns on the same matrices, in three kinds of memory."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.gemm_options import positive
+from ptxlab.errors import DeviceUnavailable
+
+NAME = "interleave"
+SUMMARY = "let GPU and CPU take turns on the same matrices: copied, mapped and managed memory"
+EXAMPLE = """\
+example:
+  ptxlab interleave                                   multiply on the GPU, ReLU on the CPU
+  ptxlab interleave --activity touch --sizes 512,8192
+  ptxlab interleave --format svg -o turns.svg
+
+Times a product on the GPU alone, what the CPU does alone, the copies alone, and all of it in turns.
+Needs a GPU: an emulator and its host have one memory, and their times would say nothing."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    parser.add_argument(
+        "--algorithm",
+        default="warp_tiled",
+        metavar="NAME",
+        help="a kernel of the ladder, for f32 (default warp_tiled)",
+    )
+    parser.add_argument(
+        "--activity",
+        choices=("relu", "touch"),
+        default="relu",
+        help="what the CPU does: ReLU of all, or one number of every page (default relu)",
+    )
+    parser.add_argument(
+        "--sizes",
+        type=sizes,
+        default=(1024, 2048, 4096),
+        metavar="N[,...]",
+        help="rows and columns of the matrices (default 1024,2048,4096)",
+    )
+    parser.add_argument("--turns", type=positive, default=20, metavar="N", help="(default 20)")
+    add_common(parser, ("svg",))
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Read sizes by commas."""
+    return tuple(positive(part) for part in text.split(","))
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Take turns, print; 0 when all results are right, 1 when not."""
+    from ptxlab.cli.progress import Status
+    from ptxlab.device.cuda import CudaDevice
+    from ptxlab.gemm.interleave import interleave
+    from ptxlab.verbs.interleave import text as view
+
+    status = Status()
+    with closing(open_device(args)) as device:
+        if not isinstance(device, CudaDevice):
+            raise DeviceUnavailable(
+                f"turns of a GPU and a CPU need a GPU, and this is {device.name}",
+                hint="an emulator has the memory of its host, and its time says nothing of a GPU",
+            )
+        found = [
+            interleave(device, args.algorithm, size, args.activity, args.turns, args.seed, status)
+            for size in args.sizes
+        ]
+    status.clear()
+    emit(args, lambda: view.text(found), view.as_json(found), svg=lambda: view.svg(found))
+    return 0 if all(one.passed for one in found) else 1

@@ -1,0 +1,199 @@
+"""Answers of ``ptxlab layout`` on tiles in shared memory: bank conflicts, and plans of instructions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.errors import PtxlabError
+from ptxlab.layouts.layout import Layout, Mapping, Swizzle
+from ptxlab.layouts.shared_memory import BANKS, Conflicts, bank, lines
+from ptxlab.layouts.swizzle import ComposedLayout
+from ptxlab.matrix.matrix_plan import Plan
+from ptxlab.verbs.layout.banks import Cell, picture
+from ptxlab.verbs.layout.text import SCHEMA, layout_json
+from ptxlab.view.text import aligned, fields
+
+SHARED_BYTES = 227 * 1024
+"""The most shared memory a CTA can have on any target, from "Technical Specifications per Compute
+Capability" of the CUDA C++ Programming Guide."""
+
+
+@dataclass(frozen=True, slots=True)
+class Banks:
+    """The conflicts of a tile, of the plain layout and, if it is another, of the swizzled one."""
+
+    plain: Layout
+    layout: Mapping
+    bits: int
+    counts: tuple[tuple[Conflicts, ...], ...]
+    swizzle: Swizzle | None
+    padded: Layout | None
+
+    def text(self) -> str:
+        """Return the counts, the worst pass, and what avoids conflicts."""
+        parts = [f"{self.bits}-bit elements, from an address that is a multiple of 128"]
+        for layout, counts in zip((self.plain, self.layout), self.counts, strict=False):
+            head = ("access", "wavefronts", "ideal", "excess", "worst pass")
+            rows: list[tuple[str, ...]] = [head]
+            for count in counts:
+                worst = f"{count.worst}-way" if count.excess else "free"
+                numbers = map(str, (count.wavefronts, count.ideal, count.excess))
+                rows.append((count.access.name, *numbers, worst))
+            parts.append("\n".join([layout.notation, *aligned(rows), *map(_example, counts)]))
+        names = ", ".join(count.access.name for count in self.counts[0])
+        parts.append("\n".join([f"free of conflicts for {names}", *fields(self._remedies())]))
+        return "\n\n".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as data; ``before`` is the plain layout, ``after`` the one asked about."""
+        return {
+            "schema": SCHEMA,
+            **layout_json(self.layout),
+            "bits": self.bits,
+            "conflicts": {
+                "before": [_conflicts_json(count) for count in self.counts[0]],
+                "after": [_conflicts_json(count) for count in self.counts[-1]],
+            },
+            "smallest_swizzle": None
+            if self.swizzle is None
+            else [self.swizzle.bits, self.swizzle.base, self.swizzle.shift],
+            "smallest_padding": None if self.padded is None else layout_json(self.padded),
+        }
+
+    def svg(self) -> str:
+        """Return the vectors of the widest access, coloured by bank, numbered by their first bank."""
+        size = max(count.access.bytes for count in self.counts[0])
+        grid, along = lines(self.layout, self.bits, size)
+        return picture(self.layout.notation, _vectors(grid.tolist(), along, size, {}))
+
+    def _remedies(self) -> list[tuple[str, str]]:
+        swizzle, padding = "none found", "none found"
+        if self.swizzle is not None:
+            swizzle = self.swizzle.notation if self.swizzle.bits else "none needed"
+        if self.padded is not None:
+            padding = self.padded.notation if self.padded != self.plain else "none needed"
+        return [("smallest swizzle", swizzle), ("smallest padding", padding)]
+
+
+@dataclass(frozen=True, slots=True)
+class Planned:
+    """One ldmatrix or stmatrix on a tile, lane by lane."""
+
+    layout: Mapping
+    bits: int
+    plan: Plan
+
+    def text(self) -> str:
+        """Return who names which address, and who holds which elements."""
+        plan = self.plan
+        named: list[tuple[str, ...]] = [("lane", "matrix", "row", "first", "address", "banks")]
+        named += [
+            (*map(str, (n.lane, n.matrix, n.row)), _pair(n.first), str(n.address), _banks(n.bank))
+            for n in plan.addresses
+        ]
+        held = [("lane", *(f"r{register}" for register in range(len(plan.held[0]))))]
+        held += [
+            (str(lane), *(" ".join(map(_pair, register)) for register in registers))
+            for lane, registers in enumerate(plan.held)
+        ]
+        counts = " + ".join(map(str, plan.wavefronts))
+        gets = "gives" if plan.form.name.startswith("st") else "receives"
+        return "\n".join(
+            [
+                plan.form.name,
+                f"{self.layout.notation}, {self.bits}-bit elements",
+                f"wavefronts {counts} = {sum(plan.wavefronts)}, ideal {len(plan.wavefronts)}",
+                "",
+                "the row each lane names, by its first element",
+                *aligned(named),
+                "",
+                f"the elements row,column each lane {gets}, low bits first",
+                *aligned(held),
+            ]
+        )
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as data."""
+        plan = self.plan
+        return {
+            "schema": SCHEMA,
+            **layout_json(self.layout),
+            "bits": self.bits,
+            "plan": {
+                "instruction": plan.form.name,
+                "addresses": [
+                    {
+                        "lane": n.lane,
+                        "matrix": n.matrix,
+                        "row": n.row,
+                        "first": list(n.first),
+                        "address": n.address,
+                        "bank": n.bank,
+                    }
+                    for n in plan.addresses
+                ],
+                "held": [[[list(e) for e in word] for word in lane] for lane in plan.held],
+                "wavefronts": list(plan.wavefronts),
+                "ideal": len(plan.wavefronts),
+            },
+        }
+
+    def svg(self) -> str:
+        """Return the rows of 16 bytes coloured by bank; those that are named say by which lane."""
+        named = {n.address: f"lane {n.lane}" for n in self.plan.addresses}
+        grid, along = lines(self.layout, self.bits, 16)
+        return picture(
+            f"{self.plan.form.name} on {self.layout.notation}",
+            _vectors(grid.tolist(), along, 16, named),
+        )
+
+
+def check_shared(layout: Layout | ComposedLayout, bits: int) -> None:
+    """Raise PtxlabError for a tile that no CTA has room for."""
+    plain = layout if isinstance(layout, Layout) else layout.layout
+    size = plain.cosize * bits // 8
+    if size > SHARED_BYTES:
+        raise PtxlabError(
+            f"{layout.notation} takes {size:,} bytes of shared memory, and a CTA has {SHARED_BYTES:,}",
+            hint="--bits gives the size of an element, 16 if left out",
+        )
+
+
+def _vectors(grid: list[list[int]], along: int, size: int, labels: dict[int, str]) -> list[Cell]:
+    cells = []
+    for line, addresses in enumerate(grid):
+        for vector, address in enumerate(addresses):
+            first = bank(address)
+            last = (first + max(1, size // 4) - 1) % BANKS
+            label = labels.get(address, str(first))
+            row, col = (line, vector) if along else (vector, line)
+            title = f"{row},{col}: byte {address}, banks {first} to {last}"
+            cells.append(Cell(row, col, label, first, title, address in labels))
+    return cells
+
+
+def _example(count: Conflicts) -> str:
+    if not count.excess:
+        return f"{count.access.name}: every pass takes one wavefront"
+    banks = " ".join(str(bank(address)) for address in count.example)
+    return f"{count.access.name}: lanes of one pass start in banks {banks}"
+
+
+def _conflicts_json(count: Conflicts) -> dict[str, Any]:
+    return {
+        "access": count.access.name,
+        "wavefronts": count.wavefronts,
+        "ideal": count.ideal,
+        "excess": count.excess,
+        "worst": count.worst,
+        "example": list(count.example),
+    }
+
+
+def _pair(element: tuple[int, int]) -> str:
+    return f"{element[0]},{element[1]}"
+
+
+def _banks(first: int) -> str:
+    return f"{first}-{first + 3}"

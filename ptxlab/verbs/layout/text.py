@@ -1,0 +1,187 @@
+"""Answers of ``ptxlab layout`` as text, as JSON (schema ``ptxlab.layout/1``) and as SVG."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+import numpy as np
+
+from ptxlab.errors import PtxlabError
+from ptxlab.layouts.int_tuple import product
+from ptxlab.layouts.layout import Layout, Mapping, table
+from ptxlab.layouts.shared_memory import bank
+from ptxlab.layouts.swizzle import ComposedLayout
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.thread_value import Step, steps, thread_value
+from ptxlab.verbs.layout.banks import Cell, picture
+from ptxlab.view.text import fields
+
+SCHEMA = "ptxlab.layout/1"
+MOST_CELLS = 1 << 16
+
+
+class Result(Protocol):
+    """An answer, in every form."""
+
+    def text(self) -> str:
+        """Return it for people."""
+        ...
+
+    def as_json(self) -> dict[str, Any]:
+        """Return it for programs."""
+        ...
+
+    def svg(self) -> str:
+        """Return it as a picture. Raises PtxlabError when there is none."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offsets:
+    """A layout and all its offsets. When it places tiles, ``element`` is the layout within one."""
+
+    layout: Mapping
+    bits: int
+    element: Layout | None = None
+
+    def text(self) -> str:
+        """Return the notation and the table; for tiles, where each of them starts."""
+        check_size(self.layout)
+        lines_ = [self.layout.notation]
+        if self.element is not None:
+            lines_ = [f"each {self.element.notation}", f"at   {self.layout.notation}"]
+        return "\n".join([*lines_, table(self.layout)])
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the layout and its offsets by row, first mode down."""
+        check_size(self.layout)
+        data = {"schema": SCHEMA, **layout_json(self.layout)}
+        if self.element is not None:
+            data["element"] = layout_json(self.element)
+        height = _height(self.layout)
+        offsets = np.asarray(self.layout(np.arange(self.layout.size)))
+        data["offsets"] = offsets.reshape(-1, height).T.tolist()
+        return data
+
+    def svg(self) -> str:
+        """Return the elements, coloured by the bank in which each begins."""
+        check_size(self.layout)
+        height = _height(self.layout)
+        cells = []
+        for index in range(self.layout.size):
+            col, row = divmod(index, height)
+            offset = int(self.layout(index))
+            where = bank(offset * self.bits // 8)
+            title = f"{row},{col}: offset {offset}, bank {where} with {self.bits}-bit elements"
+            cells.append(Cell(row, col, str(offset), where, title))
+        return picture(self.layout.notation, cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Fragments:
+    """The fragments of an instruction as thread-value layouts."""
+
+    instruction: MatrixInstruction
+
+    def text(self) -> str:
+        """Return each layout in CuTe's notation and what it says of lanes and registers."""
+        parts = [self.instruction.name]
+        for fragment in self._fragments():
+            title = f"{fragment.operand}  {fragment.rows} x {fragment.cols}  {fragment.dtype}"
+            formulas = [(f"  {name}", formula) for name, formula in explanation(fragment)]
+            parts.append(
+                "\n".join([f"{title}  {thread_value(fragment).notation}", *fields(formulas)])
+            )
+        return "\n\n".join(parts)
+
+    def as_json(self) -> dict[str, Any]:
+        """Return each layout, and the steps it takes."""
+        return {
+            "schema": SCHEMA,
+            "instruction": self.instruction.name,
+            "operands": {
+                fragment.operand: {
+                    "rows": fragment.rows,
+                    "cols": fragment.cols,
+                    "dtype": fragment.dtype,
+                    **layout_json(thread_value(fragment)),
+                    "formulas": dict(explanation(fragment)),
+                }
+                for fragment in self._fragments()
+            },
+        }
+
+    def svg(self) -> str:
+        """Refuse: ``ptxlab fragments`` draws fragments."""
+        raise PtxlabError(
+            "thread-value layouts have no picture here", hint="ptxlab fragments draws fragments"
+        )
+
+    def _fragments(self) -> list[FragmentLayout]:
+        return [o for o in self.instruction.operands if isinstance(o, FragmentLayout)]
+
+
+def explanation(fragment: FragmentLayout) -> list[tuple[str, str]]:
+    """Return the outer and the inner coordinate by name, each as a formula of lane and register."""
+    letter = fragment.kind.removeprefix("quad ").removesuffix(".trans")
+    named = {"a": ("m", "k"), "b": ("n", "k")}
+    outer, inner = named.get(letter.partition(".")[0], ("m", "n"))
+    found = steps(fragment)
+    return [
+        (outer, _sum([(step, step.outer) for step in found], fragment)),
+        (inner, _sum([(step, step.inner) for step in found], fragment)),
+    ]
+
+
+def check_size(layout: Mapping) -> None:
+    """Raise PtxlabError for more offsets than anybody reads."""
+    if layout.size > MOST_CELLS:
+        raise PtxlabError(
+            f"{layout.notation} has {layout.size:,} elements, more than the {MOST_CELLS:,} that are "
+            "written out",
+            hint="look at a part of it with --tile and --at",
+        )
+
+
+def _sum(terms: list[tuple[Step, int]], fragment: FragmentLayout) -> str:
+    totals = {
+        fragment.holder: fragment.threads,
+        "register": fragment.registers_per_lane,
+        "element": fragment.elements_per_register,
+    }
+    written = []
+    for step, weight in terms:
+        if weight == 0:
+            continue
+        term = step.counter
+        if step.divisor > 1:
+            term += f" / {step.divisor}"
+        if step.divisor * step.size < totals[step.counter]:
+            term += f" % {step.size}"
+        bare = term == step.counter
+        if weight > 1:
+            written.append(f"{weight} * {term}" if bare else f"{weight} * ({term})")
+        else:
+            written.append(term if bare else f"({term})")
+    return " + ".join(written) or "0"
+
+
+def layout_json(layout: Mapping) -> dict[str, Any]:
+    """Return the notation and the numbers in it as JSON data."""
+    data: dict[str, Any] = {"layout": layout.notation}
+    plain = layout
+    if isinstance(layout, ComposedLayout):
+        plain = layout.layout
+        swizzle = layout.swizzle
+        data["swizzle"] = [swizzle.bits, swizzle.base, swizzle.shift]
+        data["offset"] = layout.offset
+    if isinstance(plain, Layout):
+        data |= {"shape": plain.shape, "stride": plain.stride, "size": plain.size}
+        data["cosize"] = plain.cosize
+    return data
+
+
+def _height(layout: Mapping) -> int:
+    return layout.size if isinstance(layout.shape, int) else product(layout.shape[0])

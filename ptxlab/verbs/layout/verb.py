@@ -1,0 +1,254 @@
+"""``ptxlab layout``: layouts printed, tiled, vectorized, swizzled, and their bank conflicts."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, TypeVar
+
+from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.parser import suggestion
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.layout import descriptors
+
+if TYPE_CHECKING:
+    from ptxlab.layouts.layout import ComposedLayout, Layout
+    from ptxlab.verbs.layout.text import Result
+
+T = TypeVar("T")
+
+NAME = "layout"
+SUMMARY = "print, tile, vectorize, swizzle a layout; its bank conflicts"
+DESCRIPTION = """\
+example:
+  ptxlab layout 2x6                                  offsets of a row-major matrix
+  ptxlab layout "((2,2),8):((1,16),2)"               any layout, in CuTe's notation
+  ptxlab layout 2x6 --tile 2x2 --at 0,1              one tile of it
+  ptxlab layout 8x64 --vectorize 8                   where its vectors of 8 elements start
+  ptxlab layout 4x8 --swizzle 2,1,2                  CuTe's Swizzle<2,1,2> after it
+  ptxlab layout 4x8 --compose "(8,2):(4,2)"          it, after another layout
+  ptxlab layout 2x6 --inverse                        from offset to linear index
+  ptxlab layout 64x64 --banks ldmatrix,st128         bank conflicts, and what avoids them
+  ptxlab layout 64x64 --swizzle 3,3,3 --plan ldmatrix.x4 --at 16,32
+                                                     who addresses and who holds what
+  ptxlab layout m16n8k16 --dtype bf16                fragments as thread-value layouts
+  ptxlab layout 128x64 --descriptor wgmma --dtype bf16 --swizzle 128B
+                                                     a tile for wgmma, and its descriptor
+  ptxlab layout 0x4000004000010040 --descriptor wgmma
+                                                     a descriptor's fields
+
+RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = DESCRIPTION
+    parser.add_argument(
+        "layout",
+        metavar="LAYOUT",
+        help="a layout, the name or shape of a matrix instruction, or a descriptor",
+    )
+    parser.add_argument(
+        "--swizzle",
+        type=swizzle,
+        metavar="B,M,S",
+        help="swizzle the offsets; 32B, 64B and 128B are the modes of descriptors",
+    )
+    parser.add_argument("--compose", metavar="LAYOUT", help="take the layout after this one")
+    question = parser.add_mutually_exclusive_group()
+    question.add_argument("--tile", type=sizes, metavar="RxC", help="cut it into tiles")
+    question.add_argument("--vectorize", type=positive, metavar="N", help="cut it into vectors")
+    question.add_argument("--inverse", action="store_true", help="go from offset to linear index")
+    question.add_argument(
+        "--banks",
+        metavar="ACCESS,...",
+        help="count the bank conflicts of a tile in shared memory: ldmatrix, stmatrix (also .trans), "
+        "ld8 to ld128, st8 to st128 (also .across: neighbouring lanes on neighbouring lines)",
+    )
+    question.add_argument(
+        "--plan",
+        metavar="FORM",
+        help="plan one instruction lane by lane, such as ldmatrix.x4.trans",
+    )
+    parser.add_argument(
+        "--at",
+        type=numbers(2),
+        metavar="I,J",
+        help="which tile, for --tile; row and column of the first element, for --plan",
+    )
+    parser.add_argument(
+        "--across",
+        action="store_true",
+        help="for --plan: the second matrix lies beside the first, not below it",
+    )
+    parser.add_argument(
+        "--bits", type=positive, default=16, metavar="N", help="bits of an element (default 16)"
+    )
+    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B of an instruction")
+    parser.add_argument("--acc", metavar="TYPE", help="type of C and D of an instruction")
+    descriptors.add_descriptors(parser)
+    add_common(parser, formats=("svg",))
+
+
+def numbers(count: int) -> Callable[[str], tuple[int, ...]]:
+    """Return the reader of ``count`` integers between commas."""
+
+    def read(text: str) -> tuple[int, ...]:
+        try:
+            found = tuple(map(int, text.split(",")))
+        except ValueError:
+            found = ()
+        if len(found) != count:
+            example = ",".join("310"[:count])
+            raise argparse.ArgumentTypeError(f"{text!r} is not {count} integers, such as {example}")
+        return found
+
+    return read
+
+
+def swizzle(text: str) -> str | tuple[int, ...]:
+    """Read ``B,M,S`` or the name of a mode."""
+    from ptxlab.matrix.canonical import MODES  # here, because it brings numpy, which help can spare
+
+    if text in MODES:
+        return text
+    if "," not in text:
+        near = suggestion(text, MODES)
+        raise argparse.ArgumentTypeError(
+            f"{text!r} is neither 3 integers B,M,S nor one of {', '.join(MODES)}{near}"
+        )
+    return numbers(3)(text)
+
+
+def sizes(text: str) -> tuple[int, ...]:
+    """Read ``RxC``."""
+    parts = text.split("x")
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise argparse.ArgumentTypeError(f"{text!r} is not ROWSxCOLUMNS, such as 2x2")
+    return tuple(map(int, parts))
+
+
+def positive(text: str) -> int:
+    """Read an integer of 1 or more."""
+    if not text.isdecimal() or int(text) == 0:
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
+    return int(text)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Answer the question and return 0."""
+    try:
+        result = answer(args)
+    except (ValueError, IndexError) as error:
+        raise PtxlabError(f"layout {args.layout}: {error}", hint="ptxlab layout --help") from error
+    emit(args, result.text, result.as_json(), svg=result.svg)
+    return 0
+
+
+def answer(args: argparse.Namespace) -> Result:
+    """Return what was asked for. Raises ValueError or IndexError for a layout that has no answer."""
+    from ptxlab.layouts import shared_memory
+    from ptxlab.matrix import matrix_plan
+    from ptxlab.verbs.layout import shared_memory as tiles
+    from ptxlab.verbs.layout import text as view
+
+    check_options(args)
+    if args.descriptor:
+        return descriptors.describe(args)
+    if names_instruction(args.layout):
+        from ptxlab.matrix.catalog import find
+
+        return view.Fragments(find(args.layout, args.dtype, args.acc))
+    plain, layout = read(args)
+    if args.tile:
+        tiling = layout.tile(args.tile)
+        if args.at:
+            return view.Offsets(tiling(*args.at), args.bits)
+        return view.Offsets(tiling.origins, args.bits, tiling.element)
+    if args.vectorize:
+        vectors = layout.vectorize(args.vectorize)
+        return view.Offsets(vectors.origins, args.bits, vectors.element)
+    if args.inverse:
+        if layout is not plain:
+            raise ValueError(
+                "the inverse of a swizzle or an offset is no layout; invert it without"
+            )
+        return view.Offsets(plain.right_inverse(), args.bits)
+    if args.banks or args.plan:
+        tiles.check_shared(layout, args.bits)
+    if args.banks:
+        names = args.banks.split(",")
+        accesses = [known(name, shared_memory.ACCESSES, "access") for name in names]
+        counts = [
+            tuple(shared_memory.conflicts(one, tile, args.bits) for one in accesses)
+            for tile in ((plain,) if layout is plain else (plain, layout))
+        ]
+        swizzle = shared_memory.smallest_swizzle(plain, args.bits, accesses)
+        padded = shared_memory.smallest_padding(plain, args.bits, accesses)
+        return tiles.Banks(plain, layout, args.bits, tuple(counts), swizzle, padded)
+    if args.plan:
+        form = known(args.plan, matrix_plan.FORMS, "instruction")
+        corner = args.at or (0, 0)
+        plan = matrix_plan.plan(form, layout, args.bits, corner, args.across)
+        return tiles.Planned(layout, args.bits, plan)
+    return view.Offsets(layout, args.bits)
+
+
+def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
+    """Return the layout before swizzle and offset, and all of it."""
+    from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
+    from ptxlab.matrix.canonical import MODES
+    from ptxlab.verbs.layout.notation import parse_layout
+
+    layout = parse_layout(args.layout)
+    plain = layout if isinstance(layout, Layout) else layout.layout
+    if args.compose:
+        first = parse_layout(args.compose)
+        if not isinstance(first, Layout):
+            raise ValueError(
+                f"it cannot be taken after {first.notation}, which is swizzled or offset"
+            )
+        plain = plain.compose(first)
+    if isinstance(layout, ComposedLayout):
+        if args.swizzle:
+            raise ValueError("it is swizzled or offset as it is; --swizzle is for plain layouts")
+        return plain, ComposedLayout(layout.swizzle, layout.offset, plain)
+    if isinstance(args.swizzle, str):
+        swizzle = MODES[args.swizzle].of_elements(args.bits)
+    else:
+        swizzle = Swizzle(*args.swizzle or (0, 0, 0))
+    return plain, swizzle.compose(plain) if args.swizzle else plain
+
+
+def names_instruction(text: str) -> bool:
+    """Say whether ``text`` is the name or shape of an instruction and not a layout."""
+    return text[:1].isalpha() and not text.startswith("Sw")
+
+
+def check_options(args: argparse.Namespace) -> None:
+    """Raise PtxlabError for options that say nothing about the question asked."""
+    about_layouts = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan", "at")
+    instruction = names_instruction(args.layout) and not args.descriptor
+    if args.descriptor:
+        idle = [name for name in about_layouts if name != "swizzle" and getattr(args, name)]
+    else:
+        idle = [name for name in about_layouts if instruction and getattr(args, name)]
+        idle += [name for name in ("dtype", "acc") if not instruction and getattr(args, name)]
+        idle += [name for name in descriptors.OWN_OPTIONS if getattr(args, name)]
+    idle += ["at"] * bool(args.at and not (args.tile or args.plan or instruction))
+    idle += ["across"] * bool(args.across and not args.plan)
+    if idle:
+        what = "the fragments of an instruction" if instruction else "this question"
+        what = "descriptors" if args.descriptor else what
+        raise PtxlabError(
+            f"--{idle[0]} says nothing about {what}", hint="ptxlab layout --help has examples"
+        )
+
+
+def known(name: str, table: Mapping[str, T], what: str) -> T:
+    """Return an entry of a table by name, or raise PtxlabError with the nearest names."""
+    if name not in table:
+        raise PtxlabError(
+            f"no {what} {name!r}{suggestion(name, table)}", hint=f"there are {', '.join(table)}"
+        )
+    return table[name]

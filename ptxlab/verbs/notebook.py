@@ -1,0 +1,56 @@
+"""Instructions, fragment layouts and layouts as Jupyter shows them: see ``ptxlab.isa.notebook``."""
+
+from __future__ import annotations
+
+from html import escape
+
+from ptxlab.errors import PtxlabError
+from ptxlab.fragments import receipts
+from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.swizzle import ComposedLayout
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.instruction import Fragmented
+from ptxlab.verbs.fragments import svg as drawing
+from ptxlab.verbs.layout.text import Offsets
+
+Shown = Fragmented | FragmentLayout | Layout | ComposedLayout
+_BITS = 16
+"""Of an element of a layout, which does not say: what its colours, those of the banks, go by."""
+
+
+def svg(shown: Shown) -> str | None:
+    """Return the picture: of all operands of an instruction, of one, or of the offsets of a layout.
+
+    None of a layout with too many.
+    """
+    if isinstance(shown, FragmentLayout):
+        return drawing.operand_svg(shown)
+    if isinstance(shown, Layout | ComposedLayout):
+        try:
+            return Offsets(shown, _BITS).svg()
+        except PtxlabError:
+            return None
+    return drawing.svg(shown)
+
+
+def html(shown: Shown) -> str | None:
+    """Return the picture with a caption: targets and evidence, size and registers, or the notation."""
+    picture = svg(shown)
+    if picture is None:
+        return None
+    caption = " · ".join(escape(part) for part in _caption(shown))
+    figure = f"{picture}<figcaption>{caption}</figcaption>"
+    return f'<figure style="margin:0;overflow-x:auto">{figure}</figure>'
+
+
+def _caption(shown: Shown) -> list[str]:
+    if isinstance(shown, Layout | ComposedLayout):
+        return [shown.notation, f"colours are the banks of {_BITS}-bit elements"]
+    if isinstance(shown, FragmentLayout):
+        size = f"{shown.operand} {shown.rows}×{shown.cols} {shown.dtype}"
+        count, bits = shown.registers_per_lane, shown.register_bits
+        return [size, f"{count} registers of {bits} bits a {shown.holder}"]
+    gpu = receipts.hardware(shown)
+    evidence = f"verified on {gpu}" if gpu else "unverified on hardware"
+    version = "PTX {}.{}".format(*shown.minimum_ptx)
+    return [shown.minimum_target, version, f"PTX ISA: {shown.section}", evidence]

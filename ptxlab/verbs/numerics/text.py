@@ -1,0 +1,331 @@
+"""A Study or a Survey of dot products as text and as JSON (schema ``ptxlab.numerics/1``)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from decimal import Context, Decimal, Inexact
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+
+from ptxlab.isa.targets import DotProduct
+from ptxlab.isa.types import TYPES
+from ptxlab.numbers.dissect import Number, Step, Term
+from ptxlab.numbers.exact import AnyFormat, decode, ulps
+from ptxlab.numbers.formats import Format
+from ptxlab.numerics.measure import Measured
+from ptxlab.numerics.models import Model
+from ptxlab.numerics.products import DotProducts
+from ptxlab.numerics.study import Result, Study
+from ptxlab.numerics.survey import Survey
+from ptxlab.verbs.numerics.bits import Ruler, floor_log2, power
+from ptxlab.view.text import aligned, number
+
+SCHEMA = "ptxlab.numerics/1"
+
+DIGITS = 30
+"""Decimal digits of an exact value; with more of them it is said in full as a power of two only."""
+
+
+# ---- one dot product as text ----------------------------------------------------------------
+
+
+def study_text(study: Study) -> str:
+    """Return the result of every way side by side, and then each step of each model."""
+    products = study.products
+    parts = [
+        [
+            f"c + sum of a[k]*b[k], k = {_ranges(range(products.k))}; "
+            f"{products.dtype} in, {products.acc} out",
+            f"exact value  {_exact(study.exact)}",
+        ],
+        _side_by_side(study),
+        *(_steps(study, result) for result in study.results),
+    ]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _side_by_side(study: Study) -> list[str]:
+    form = study.products.accumulator
+    rows = [("rounded once", study.rounded, "")]
+    rows += [(f"{name} fma, in order of k", word, "") for name, word in study.chains.items()]
+    rows += [(" ".join(result.model.targets), result.word, "") for result in study.results]
+    if (measured := study.measured) is not None:
+        rows.append((measured.name, int(measured.words[0]), _verdict(measured)))
+    width = max(len(label) for label, _, _ in rows)
+    cells = [("", "bits", "value", "ulps")]
+    for label, word, _ in rows:
+        steps = _signed(ulps(word, study.rounded, form))
+        cells.append((f"{label:{width}}", _hex(word, form), _value(word, form), steps))
+    notes = ["", *(note for _, _, note in rows)]
+    return [f"{line}  {note}".rstrip() for line, note in zip(aligned(cells), notes, strict=True)]
+
+
+def _signed(steps: int | None) -> str:
+    return "-" if steps is None else f"{steps:+d}" if steps else "0"
+
+
+def _verdict(measured: Measured) -> str:
+    if not measured.wrong:
+        return f"as predicted for {measured.arch}"
+    return f"NOT as predicted for {measured.arch}"
+
+
+def _steps(study: Study, result: Result) -> list[str]:
+    lines = [_heading(result.model, study.products)]
+    for index, step in enumerate(result.steps, 1):
+        head = f"step {index} of {len(result.steps)}"
+        lines += ["", *_step(head, step, study.products)]
+    return lines
+
+
+def _heading(model: Model, products: DotProducts) -> str:
+    targets = " ".join(model.targets)
+    if isinstance(model.rules, DotProduct):
+        return (
+            f"{targets}: add C and {_chunk(model.rules, products)} products at once, "
+            f"keeping {model.rules.fraction_bits} bits below the largest exponent"
+        )
+    halves = model.rules.halves
+    return (
+        f"{targets}: by f16 tensor cores, {halves.chunk} products at once, keeping {halves.fraction_bits} bits "
+        "below the largest exponent: the k with k mod 4 < 2, then the others; then add C"
+    )
+
+
+def _chunk(rules: DotProduct, products: DotProducts) -> int:
+    return rules.chunk * 16 // products.operand.word_bits
+
+
+def _step(head: str, step: Step, products: DotProducts) -> list[str]:
+    """Return one step: its terms bit by bit, those cut off behind a line, their sum, and D."""
+    form = products.accumulator
+    result = f"{_hex(step.word, form)} = {_value(step.word, form)}"
+    if step.operation == "add":
+        x, c = (_number(term.value, form) for term in step.terms)
+        return [f"{head}: the sum {x} plus C {c}, rounded to nearest even", f"D: {result}"]
+    ks = [term.k for term in step.terms if term.k is not None]
+    head = f"{head}: k = {_ranges(ks)}"
+    if step.exponent is None or step.last_bit is None or not isinstance(step.total, Fraction):
+        special = ", ".join(
+            f"{_name(term)} is {float(term.value)}"
+            for term in step.terms
+            if not isinstance(term.value, Fraction)
+        )
+        return [f"{head}, where {special}", f"D: {result}"]
+    drawn = [term.kept for term in step.terms if isinstance(term.kept, Fraction)]
+    ruler = Ruler.over([*drawn, step.total], floor_log2(step.last_bit))
+    rows = [["", "a", "b", "exponent"], *(_term(term, products) for term in step.terms)]
+    names = aligned([*rows, ["sum", "", "", ""], ["D", "", "", ""]])
+    bits = [f"  {ruler.heading()}"]
+    bits += [
+        f"{_sign(term.value)} {ruler.draw(term.value)}"
+        for term in step.terms
+        if isinstance(term.value, Fraction)
+    ]
+    bits.append(f"{_sign(step.total)} {ruler.draw(step.total)}")
+    bits.append(_rounded(step, ruler, form))
+    how = "to nearest even" if products.acc == "f16" else "toward zero"
+    width = max(map(len, names))
+    return [
+        f"{head}; largest exponent {step.exponent}, last bit kept 2^{ruler.unit}",
+        *(f"{name:{width}}  {line}".rstrip() for name, line in zip(names, bits, strict=True)),
+        f"D, the sum rounded {how}: {result}",
+    ]
+
+
+def _term(term: Term, products: DotProducts) -> list[str]:
+    if term.k is None:
+        return ["C", _number(term.value, products.accumulator), "", str(term.exponent)]
+    values = [_value(int(words[term.k, 0]), products.operand) for words in (products.a, products.b)]
+    return [str(term.k), *values, str(term.exponent)]
+
+
+def _name(term: Term) -> str:
+    return "C" if term.k is None else f"a[{term.k}]*b[{term.k}]"
+
+
+def _ranges(ks: Sequence[int]) -> str:
+    """Return ``0 to 7``, or all of them where some between are missing."""
+    if len(ks) > 1 and ks[-1] - ks[0] == len(ks) - 1:
+        return f"{ks[0]} to {ks[-1]}"
+    return ", ".join(map(str, ks))
+
+
+def _sign(value: Number) -> str:
+    return "-" if value < 0 else "+"
+
+
+def _rounded(step: Step, ruler: Ruler, form: Format) -> str:
+    """Return the bits of D, as far as its format has them."""
+    if not isinstance(step.value, Fraction):
+        return f"  {float(step.value)}"
+    exponent = floor_log2(step.value) if step.value else form.lowest_exponent
+    last = max(exponent, form.lowest_exponent) - form.fraction_bits
+    return f"{_sign(step.value)} {ruler.draw_to(step.value, last)}"
+
+
+# ---- numbers --------------------------------------------------------------------------------
+
+
+def _exact(exact: Number) -> str:
+    """Return a value in decimal, with dots where digits follow, and in full as a power of two."""
+    if not isinstance(exact, Fraction):
+        return str(exact)
+    context = Context(prec=DIGITS)
+    decimal = context.divide(Decimal(exact.numerator), Decimal(exact.denominator))
+    more = "..." if context.flags[Inexact] else ""
+    return f"{decimal}{more} = {power(exact)}"
+
+
+def _number(value: Number, form: AnyFormat) -> str:
+    """Return a number of ``form`` with as many digits as tell it from its neighbours."""
+    kind = TYPES.get(form.name)
+    return number(float(value) if kind is None else kind.dtype.type(float(value)))
+
+
+def _value(word: int, form: AnyFormat) -> str:
+    return _number(float(decode(np.array([word], form.word), form)[0]), form)
+
+
+def _hex(word: int, form: AnyFormat) -> str:
+    return f"0x{word:0{form.word_bits // 4}x}"
+
+
+# ---- many dot products as text --------------------------------------------------------------
+
+
+def survey_text(survey: Survey) -> str:
+    """Return how often each two ways differ, in percent."""
+    products = survey.products
+    rows = [["", *survey.names]]
+    width = max(map(len, survey.names))
+    for name, counts in zip(survey.names, survey.differ.tolist(), strict=True):
+        shares = [f"{100 * count / products.count:.2f}" for count in counts]
+        rows.append([f"{name:{width}}", *shares])
+    for place in range(1, len(rows)):
+        rows[place][place] = "."
+    lines = [
+        f"{products.count} dot products of {products.k}; {products.dtype} in, {products.acc} out",
+        "how many have other bits, in percent",
+        "",
+        *aligned(rows),
+        "",
+        *(_heading(model, products) for model in survey.models),
+    ]
+    if (measured := survey.measured) is not None:
+        wrong = f"{measured.wrong} of {products.count} are " if measured.wrong else "all "
+        lines.append(f"{measured.name}: {wrong}{_verdict(measured)}")
+    return "\n".join(lines) + "\n"
+
+
+# ---- JSON -----------------------------------------------------------------------------------
+
+
+def study_json(study: Study) -> dict[str, Any]:
+    """Return the study as JSON data; what is no number is a string, and exact values are too."""
+    products, form = study.products, study.products.accumulator
+    return {
+        **_common(products, [result.model for result in study.results]),
+        "a": [_hex(int(word), products.operand) for word in products.a[:, 0]],
+        "b": [_hex(int(word), products.operand) for word in products.b[:, 0]],
+        "c": _hex(int(products.c[0]), form),
+        "exact": _ratio(study.exact),
+        "rounded": _word_json(study.rounded, study),
+        "chains": {name: _word_json(word, study) for name, word in study.chains.items()},
+        "results": [
+            {
+                "targets": list(result.model.targets),
+                **_word_json(result.word, study),
+                "steps": [_step_json(step, form) for step in result.steps],
+            }
+            for result in study.results
+        ],
+        "measured": _measured_json(study.measured, form),
+        "passed": study.passed,
+    }
+
+
+def survey_json(survey: Survey) -> dict[str, Any]:
+    """Return the survey as JSON data: the counts as a matrix over ``names``."""
+    return {
+        **_common(survey.products, survey.models),
+        "count": survey.products.count,
+        "names": list(survey.names),
+        "differ": survey.differ.tolist(),
+        "measured": _measured_json(survey.measured, survey.products.accumulator),
+        "passed": survey.passed,
+    }
+
+
+def _common(products: DotProducts, models: Sequence[Model]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "dtype": products.dtype,
+        "acc": products.acc,
+        "k": products.k,
+        "models": [_model_json(model, products) for model in models],
+    }
+
+
+def _model_json(model: Model, products: DotProducts) -> dict[str, Any]:
+    unpacked = not isinstance(model.rules, DotProduct)
+    rules = model.rules if isinstance(model.rules, DotProduct) else model.rules.halves
+    return {
+        "targets": list(model.targets),
+        "products": rules.chunk if unpacked else _chunk(rules, products),
+        "fraction_bits": rules.fraction_bits,
+        "unpacked": unpacked,
+    }
+
+
+def _word_json(word: int, study: Study) -> dict[str, Any]:
+    form = study.products.accumulator
+    return {
+        "bits": _hex(word, form),
+        "value": _json(float(decode(np.array([word], form.word), form)[0])),
+        "ulps": ulps(word, study.rounded, form),
+    }
+
+
+def _step_json(step: Step, form: Format) -> dict[str, Any]:
+    return {
+        "operation": step.operation,
+        "exponent": step.exponent,
+        "last_bit": None if step.last_bit is None else floor_log2(step.last_bit),
+        "terms": [
+            {
+                "k": term.k,
+                "exponent": term.exponent,
+                "value": _ratio(term.value),
+                "kept": _ratio(term.kept),
+                "lost": _ratio(term.lost),
+            }
+            for term in step.terms
+        ],
+        "total": _ratio(step.total),
+        "bits": _hex(step.word, form),
+        "value": _json(float(step.value)),
+    }
+
+
+def _measured_json(measured: Measured | None, form: Format) -> dict[str, Any] | None:
+    if measured is None:
+        return None
+    return {
+        "device": measured.name,
+        "arch": measured.arch,
+        "bits": [_hex(int(word), form) for word in measured.words],
+        "wrong": measured.wrong,
+    }
+
+
+def _ratio(exact: Number) -> str:
+    """Return an exact value as ``numerator/denominator``, or nan, inf or -inf."""
+    return str(exact)
+
+
+def _json(value: float) -> float | str:
+    return value if math.isfinite(value) else str(value)

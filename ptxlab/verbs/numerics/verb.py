@@ -1,0 +1,142 @@
+"""``ptxlab numerics``: what one dot product becomes on each chip, and why."""
+
+from __future__ import annotations
+
+import argparse
+import re
+from contextlib import closing
+from typing import TYPE_CHECKING
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.errors import PtxlabError
+
+if TYPE_CHECKING:
+    from ptxlab.numerics import DotProducts, Measured
+
+NAME = "numerics"
+SUMMARY = "show what a dot product becomes on the tensor cores of each target, bit by bit"
+EXAMPLE = """\
+example:
+  ptxlab numerics --arch sm_80 --arch sm_90a --dtype f16 --k 16 --seed 1
+  ptxlab numerics --a 0x1p-12,0x1p-12,0x1p-12 --b 0x1p-12,0x1p-13,0x1p-13 --c 1
+  ptxlab numerics --dtype bf16 --k 64 --count 10000
+
+Shows c + sum of a*b exactly, rounded once, added up in order with IEEE 754 fused multiply-adds, and
+by mma.sync on every target, with each step of each: what every term keeps and what is cut off it.
+With --count it says instead how often any two of these ways differ.
+
+It computes with ptxlab's models of the chips. --device cuda adds the bits of a GPU, from the
+handwritten mma program of the types; the exit status is 1 when they are not those of its model."""
+
+K = 16
+"""The default length: one m16n8k16."""
+LONGEST = 4096
+"""Most products shown step by step."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    # What argparse takes for a value although it begins with "-": here also lists, inf and nan.
+    parser._negative_number_matcher = re.compile(r"-[\d.].*|-inf.*|-nan.*")
+    parser.add_argument(
+        "--dtype",
+        default="f16",
+        metavar="TYPE",
+        help="a and b: f16 (default), bf16, tf32, e4m3, e5m2, e3m2, e2m3 or e2m1",
+    )
+    parser.add_argument(
+        "--acc", default="f32", metavar="TYPE", help="c and the sum: f32 (default) or f16"
+    )
+    numbers = parser.add_argument_group("the numbers, unless they are drawn")
+    for name in ("a", "b"):
+        numbers.add_argument(
+            f"--{name}",
+            metavar="LIST",
+            help=f"{name}[0],{name}[1],...: numbers (-0.5, 1/3, 0x1p-14, inf) or raw words "
+            "(0x3c00); or @file.npy, or an array such as ones(4,f16)",
+        )
+    numbers.add_argument("--c", metavar="NUMBER", help="c (default 0 if a and b are given)")
+    drawn = parser.add_argument_group("numbers drawn with --seed")
+    drawn.add_argument("--k", type=count, metavar="N", help=f"how many products (default {K})")
+    drawn.add_argument(
+        "--spread",
+        type=count,
+        metavar="N",
+        help="exponents from -N to 0, all as likely (default: standard normal numbers)",
+    )
+    drawn.add_argument(
+        "--count", type=count, metavar="N", help="draw N dot products and count differences"
+    )
+    add_common(parser, many_targets=True)
+    parser.set_defaults(device="emulator")
+
+
+def count(text: str) -> int:
+    """Read a positive integer."""
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
+    return int(text)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Compute, print, and return 0, or 1 when a GPU gives other bits than its model."""
+    from ptxlab.numerics import models, study, survey
+    from ptxlab.verbs.numerics import text as view
+
+    chosen = models(args.dtype, args.acc, args.arch)
+    products = dot_products(args)
+    if args.count is None and products.k > LONGEST:
+        raise PtxlabError(
+            f"no more than {LONGEST} products are shown step by step",
+            hint="take fewer, or --count 1, which only compares the results",
+        )
+    measured = measure(args, products)
+    if args.count is not None:
+        many = survey(products, chosen, measured)
+        emit(args, lambda: view.survey_text(many), view.survey_json(many))
+        return 0 if many.passed else 1
+    one = study(products, chosen, measured)
+    emit(args, lambda: view.study_text(one), view.study_json(one))
+    return 0 if one.passed else 1
+
+
+def dot_products(args: argparse.Namespace) -> DotProducts:
+    """Return the dot products that the command line gives or describes."""
+    from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
+    from ptxlab.numerics import draw, given
+    from ptxlab.verbs.numerics.words import word, words
+
+    c = None if args.c is None else word("--c", args.c, ACCUMULATORS[args.acc])
+    if args.a is None and args.b is None:
+        return draw(
+            args.dtype,
+            args.acc,
+            k=args.k or K,
+            count=args.count or 1,
+            seed=args.seed,
+            spread=args.spread,
+            c=c,
+        )
+    if args.a is None or args.b is None:
+        raise PtxlabError("--a and --b go together", hint="give both, or none to draw them")
+    for name in ("k", "spread", "count"):
+        if getattr(args, name) is not None:
+            raise PtxlabError(f"--{name} is for numbers that are drawn, not for --a and --b")
+    form = OPERANDS[args.dtype]
+    a, b = (
+        words(option, text, form, (args.seed, index))
+        for index, (option, text) in enumerate((("--a", args.a), ("--b", args.b)))
+    )
+    return given(args.dtype, args.acc, a, b, c or 0)
+
+
+def measure(args: argparse.Namespace, products: DotProducts) -> Measured | None:
+    """Ask the GPU of ``--device``; None for the emulator, which is the models."""
+    from ptxlab.numerics import measure
+
+    if args.device == "emulator":
+        return None
+    args.arch = None  # a GPU is what it is: --arch says which models are shown
+    with closing(open_device(args)) as device:
+        return None if device.kind == "emulator" else measure(device, products)

@@ -1,0 +1,63 @@
+"""``ptxlab ops``: every matrix instruction, and which of them run on a target."""
+
+from __future__ import annotations
+
+import argparse
+import re
+
+from ptxlab.cli.common import add_common, emit, family_name
+
+NAME = "ops"
+SUMMARY = "list the matrix instructions, and which of them run on a target"
+EXAMPLE = """\
+example:
+  ptxlab ops --arch sm_89 --ptx 8.4
+  ptxlab ops
+  ptxlab ops --family mma.sp --arch sm_80 --json
+
+Lists what the target of --arch has and a module of .version --ptx may use, by family, with the least
+PTX version and target of each. The emulator is asked what it runs; what a GPU has proven is read from
+receipts. ptxlab explain NAME says more of one."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    parser.add_argument(
+        "--ptx", type=version, metavar="X.Y", help="only what a module of this .version may use"
+    )
+    parser.add_argument(
+        "--family",
+        type=family_name,
+        metavar="NAME",
+        help="only this family, such as mma or ldmatrix",
+    )
+    add_common(parser, many_targets=True)
+
+
+def version(text: str) -> tuple[int, int]:
+    """Read a PTX version, ``8.4``."""
+    if not re.fullmatch(r"\d+\.\d+", text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a PTX version, such as 8.4")
+    major, minor = text.split(".")
+    return int(major), int(minor)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Filter, ask, print, and return 0."""
+    from ptxlab.fragments.receipts import proven
+    from ptxlab.fragments.support import emulated
+    from ptxlab.isa.targets import TARGETS
+    from ptxlab.matrix.entry import ENTRIES
+    from ptxlab.verbs.ops import text as view
+
+    entries = [
+        entry
+        for entry in ENTRIES
+        if args.family in (None, entry.family)
+        and (args.ptx is None or entry.minimum_ptx <= args.ptx)
+        and all(entry.runs_on(TARGETS[name]) for name in args.arch)
+    ]
+    known = (entries, emulated(entries), proven())
+    emit(args, lambda: view.text(*known), view.as_json(*known))
+    return 0

@@ -1,0 +1,141 @@
+"""A Profile as one HTML page: the source and the PTX, each line with its counters, coloured by one.
+
+The page needs no network. Its script shows the counter that is chosen, and follows a line of CUDA C to
+the PTX it became and back.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict
+from html import escape
+from importlib.resources import files
+
+import ptxlab
+from ptxlab.observe.counters import COUNTERS, Counter, Counts
+from ptxlab.observe.profile import Line, Profile
+from ptxlab.verbs.profile.lines import Sources, short
+from ptxlab.verbs.profile.text import heading, tell, totals
+from ptxlab.view.palette import INK, PAPER, QUIET
+
+_COLOURS = {
+    "light": {"--line": "#d1d9e0", "--raised": "#f6f8fa", "--bad": "#c2190f"},
+    "dark": {"--line": "#3d444d", "--raised": "#151b23", "--bad": "#ff9a92"},
+}
+_HEADS = ("line", "executed", "lanes", "sectors", "ideal", "wavefronts", "ideal", "")
+
+
+def page(profile: Profile, sources: Sources) -> str:
+    """Return the page: totals, the files of CUDA C that are at hand, and the PTX."""
+    folder = files("ptxlab.verbs.profile") / "page_files"
+    style = (folder / "style.css").read_text("utf-8")
+    listings = [_cuda(profile, sources, path) for path in profile.sources if path in sources]
+    parts = {
+        "@version@": ptxlab.__version__,
+        "@style@": style.replace("@light@", _scheme("light")).replace("@dark@", _scheme("dark")),
+        "@script@": (folder / "script.js").read_text("utf-8"),
+        "@counters@": _counters(profile.totals),
+        "@totals@": "".join(
+            f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in totals(profile)
+        ),
+        "@title@": escape(heading(profile)),
+        "@listings@": "\n".join([*listings, _ptx(profile)]),
+    }
+    html = (folder / "page.html").read_text("utf-8")
+    for mark, part in parts.items():
+        html = html.replace(mark, part)
+    return html
+
+
+def _cuda(profile: Profile, sources: Sources, path: str) -> str:
+    counted = {line.number: line for line in profile.sources[path]}
+    texts = enumerate(sources[path], 1)
+    body = (
+        _row(profile, number, text, counted.get(number), {"here": f"{path}:{number}"})
+        for number, text in texts
+    )
+    return _listing(short(path), body)
+
+
+def _ptx(profile: Profile) -> str:
+    counted = {line.number: line for line in profile.lines}
+    body = []
+    for number, text in enumerate(profile.text, 1):
+        line = counted.get(number)
+        source = line.instructions[0].source if line else None
+        data = {} if source is None else {"from": f"{source.path}:{source.line}"}
+        body.append(_row(profile, number, text, line, data))
+    return _listing(short(profile.path), body)
+
+
+def _listing(title: str, body: Iterable[str]) -> str:
+    head = "".join(f"<th>{name}</th>" for name in _HEADS)
+    return (
+        f'<h2>{escape(title)}</h2>\n<div class="listing"><table>\n<thead><tr>{head}</tr></thead>\n'
+        "<tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
+    )
+
+
+def _row(
+    profile: Profile, number: int, text: str, line: Line | None, data: Mapping[str, str]
+) -> str:
+    """Return a line of a listing; ``data`` names the line of CUDA C that it is or comes from."""
+    shown = f"<td>{escape(text.rstrip())}"
+    if line is None:
+        return (
+            f'<tr class="never"><td>{number}</td>{"<td></td>" * (len(_HEADS) - 2)}{shown}</td></tr>'
+        )
+    counts = line.counts
+    kept = {name: value for name, value in _values(counts).items() if value}
+    attributes = {"counts": json.dumps(kept, separators=(",", ":")), **data}
+    named = "".join(f' data-{name}="{escape(value)}"' for name, value in attributes.items())
+    never = "" if counts.executed else ' class="never"'
+    if line.conflict is not None:
+        shown += f'<p class="conflict">{escape(tell(profile, line.conflict))}</p>'
+    lanes = f"{counts.lanes:.1f}".removesuffix(".0") if counts.executed else ""
+    cells = [
+        f"<td>{number}</td><td></td><td>{lanes}</td>",
+        _against(counts.sectors, counts.sectors_ideal),
+        _against(counts.shared_wavefronts, counts.shared_ideal),
+    ]
+    return f"<tr{never}{named}>{''.join(cells)}{shown}</td></tr>"
+
+
+def _against(found: int, ideal: int) -> str:
+    """Return the cells of a counter and its ideal."""
+    if not found:
+        return "<td></td><td></td>"
+    waste = ' class="waste"' if found > ideal else ""
+    return f"<td{waste}>{found:,}</td><td>{ideal:,}</td>"
+
+
+def _values(counts: Counts) -> dict[str, int]:
+    return {**asdict(counts), "excess": counts.excess}
+
+
+def _counters(totals: Counts) -> str:
+    """Return the counters to choose from: those that anything was counted of."""
+    values = _values(totals)
+    excess = ("excess", "excess", "sectors and wavefronts beyond the ideal ones")
+    known: Sequence[tuple[str, str, str]] = [
+        *(
+            (counter.name, counter.name.replace("_", " "), _meaning(counter))
+            for counter in COUNTERS
+        ),
+        excess,
+    ]
+    return "".join(
+        f'<option value="{name}" title="{escape(meaning)}">{escape(heading)}</option>'
+        for name, heading, meaning in known
+        if values[name]
+    )
+
+
+def _meaning(counter: Counter) -> str:
+    return f"{counter.meaning} ({counter.metric})" if counter.metric else counter.meaning
+
+
+def _scheme(name: str) -> str:
+    colours = {"--ink": INK[name], "--quiet": QUIET[name], "--paper": PAPER[name], **_COLOURS[name]}
+    return " ".join(f"{variable}: {colour};" for variable, colour in colours.items())

@@ -1,0 +1,248 @@
+"""A Profile as text and as JSON (schema ``ptxlab.profile/1``)."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+from itertools import pairwise
+from typing import Any
+
+from ptxlab.observe.counters import IDEAL, Counts
+from ptxlab.observe.profile import Line, Profile
+from ptxlab.observe.traffic import Conflict
+from ptxlab.verbs.profile.lines import KEYS, Sources, ptx_text, rows, source_text, table
+from ptxlab.view.colour import Heat, cold
+from ptxlab.view.text import fields
+
+SCHEMA = "ptxlab.profile/1"
+TOP = 20
+EVEN = 5
+"""How many numbers at even steps are written as a range."""
+
+
+def text(
+    profile: Profile,
+    sources: Sources,
+    *,
+    by: str,
+    sort: str = "executed",
+    top: int = TOP,
+    heat: Heat = cold,
+) -> str:
+    """Return the totals, the instruction mix, the lines that lead by ``sort``, and bank conflicts.
+
+    ``by`` is "ptx" or "cuda". ``top`` is how many lines are shown, 0 for all that were executed.
+    ``heat`` colours what is executed often, and sectors and wavefronts that are wasted.
+    """
+    executed = [row for row in rows(profile, sources, by) if row.line.counts.executed]
+    if sort != "line":
+        executed.sort(key=lambda row: -KEYS[sort](row.line.counts))
+    shown = executed[:top] if top else executed
+    language = "PTX" if by == "ptx" else _language(profile)
+    order = "from the top" if sort == "line" else f"by {sort}"
+    head = f"lines of {language} {order}"
+    if len(shown) < len(executed):
+        head += f", {len(shown)} of {len(executed)}"
+    parts = [
+        [heading(profile)],
+        fields(totals(profile)),
+        ["instruction mix", *(f"  {line}" for line in _mix(profile))],
+        [head, *table(shown, heat)],
+    ]
+    conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
+    if conflicts:
+        told = [(place, tell(profile, conflict)) for place, conflict in conflicts]
+        parts.append(["bank conflicts, the worst of each line", *fields(told)])
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _language(profile: Profile) -> str:
+    """Return what the program was written in: compilers other than those of CUDA C have line info too."""
+    python = all(path.endswith(".py") for path in profile.sources)
+    return "Python" if python else "CUDA C"
+
+
+def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
+    """Return everything as JSON data; lines that no warp executed are there, with counters of 0.
+
+    ``bytes_per_flop`` is null where nothing was computed, ``main_loop`` where there is none.
+    """
+    body = profile.main_loop
+    return {
+        "schema": SCHEMA,
+        "kernel": profile.kernel,
+        "device": "emulator",
+        "arch": profile.target,
+        "grid": list(profile.grid),
+        "block": list(profile.block),
+        "shared": profile.shared,
+        "instructions": profile.totals.executed,
+        "lines": [
+            {
+                "line": line.number,
+                "text": ptx_text(profile, line.number),
+                **_line_json(line),
+                "source": _source_json(line),
+            }
+            for line in profile.lines
+        ],
+        "sources": [
+            {
+                "path": path,
+                "line": line.number,
+                "text": source_text(sources, path, line.number),
+                **_line_json(line),
+            }
+            for path, lines in profile.sources.items()
+            for line in lines
+        ],
+        "mix": profile.mix,
+        "main_loop": {
+            "first_line": body[0].line,
+            "last_line": body[-1].line,
+            **asdict(profile.main_loop_totals),
+        }
+        if body
+        else None,
+        "totals": {
+            **asdict(profile.totals),
+            "barriers": profile.barriers,
+            "ctas": profile.ctas,
+            "launched_threads": profile.threads,
+            "bytes_per_flop": profile.bytes_per_flop,
+        },
+    }
+
+
+def heading(profile: Profile) -> str:
+    """Return what was launched."""
+    return (
+        f"{profile.kernel}<<<{_dim(profile.grid)}, {_dim(profile.block)}>>> counted on the "
+        f"emulator ({profile.target})"
+    )
+
+
+def totals(profile: Profile) -> list[tuple[str, str]]:
+    """Return what was counted in all, named, in words; nothing is said of what did not occur."""
+    counts = profile.totals
+    found = [
+        ("instructions", f"{counts.executed:,} by warps, {counts.threads:,} by threads"),
+        (
+            "lanes",
+            f"{counts.lanes:.1f} of 32 on average, {_share(counts.threads_on, counts.threads)} of "
+            "them predicated on",
+        ),
+    ]
+    if counts.partial or counts.splits:
+        found.append(
+            (
+                "divergence",
+                f"{counts.partial:,} executions by part of a warp, {counts.splits:,} warps split",
+            )
+        )
+    for space, requests, units, what in (
+        ("global", "requests", "sectors", "sectors"),
+        ("shared", "shared_requests", "shared_wavefronts", "wavefronts"),
+        ("local", "local_requests", "local_sectors", "sectors"),
+    ):
+        if getattr(counts, requests):
+            found.append((f"{space} memory", _space(counts, space, requests, units, what)))
+    if counts.collisions:
+        found.append(
+            ("atomics", f"{counts.collisions:,} at an address of a lane before in the warp")
+        )
+    if profile.barriers:
+        each = profile.barriers / profile.ctas
+        found.append(("barriers", f"{profile.barriers:,}, {each:g} a CTA"))
+    found.append(
+        ("arithmetic", f"{counts.flops:,} FLOPs, {counts.integer_ops:,} integer operations")
+    )
+    ratios = [(name, ratio) for name, ratio in (profile.bytes_per_flop or {}).items() if ratio]
+    if ratios:
+        words = ", ".join(f"{name} {ratio:.3g}" for name, ratio in ratios)
+        found.append(("bytes per FLOP", words))
+    if body := profile.main_loop:
+        inside = profile.main_loop_totals
+        found.append(
+            (
+                "main loop",
+                f"lines {body[0].line} to {body[-1].line} of the PTX: "
+                f"{_share(inside.executed, counts.executed)} of the instructions, "
+                f"{_share(inside.flops, counts.flops)} of the FLOPs, "
+                f"{inside.excess:,} sectors and wavefronts beyond the ideal",
+            )
+        )
+    return found
+
+
+def tell(profile: Profile, conflict: Conflict) -> str:
+    """Return in words which lanes are in each other's way."""
+    x, y, z = profile.grid
+    cta = conflict.cta
+    where = str(cta) if y == z == 1 else f"({cta % x}, {cta // x % y}, {cta // (x * y)})"
+    return (
+        f"{conflict.ways} ways in bank {conflict.bank}: lanes {_series(conflict.lanes)} at bytes "
+        f"{_series(conflict.addresses)} (CTA {where}, warp {conflict.warp})"
+    )
+
+
+def _space(counts: Counts, space: str, requests: str, units: str, what: str) -> str:
+    asked, found = getattr(counts, requests), getattr(counts, units)
+    ideal = getattr(counts, IDEAL[units])
+    read, written = getattr(counts, f"{space}_read"), getattr(counts, f"{space}_written")
+    least = (
+        "as few as can be" if found == ideal else f"{found / ideal:.3g} times the ideal {ideal:,}"
+    )
+    return (
+        f"{asked:,} requests of {read:,} bytes read and {written:,} written: "
+        f"{found:,} {what}, {least}"
+    )
+
+
+def _mix(profile: Profile) -> list[str]:
+    executed = profile.totals.executed
+    return fields(
+        [
+            (kind, f"{count:>14,}  {_share(count, executed):>6}")
+            for kind, count in profile.mix.items()
+        ]
+    )
+
+
+def _series(numbers: Sequence[int]) -> str:
+    """Write numbers, more than a few at even steps by their ends."""
+    step = numbers[1] - numbers[0]
+    even = all(b - a == step for a, b in pairwise(numbers))
+    if not even or len(numbers) < EVEN:
+        return ", ".join(map(str, numbers))
+    by = "" if step == 1 else f" in steps of {step}"
+    return f"{numbers[0]} to {numbers[-1]}{by}"
+
+
+def _share(part: int, whole: int) -> str:
+    return f"{100 * part / whole:.1f} %" if whole else "none"
+
+
+def _dim(sizes: tuple[int, int, int]) -> str:
+    shown = [*sizes]
+    while shown[-1] == 1 and len(shown) > 1:
+        shown.pop()
+    return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
+
+
+def _line_json(line: Line) -> dict[str, Any]:
+    conflict = (
+        None if line.conflict is None else {**asdict(line.conflict), "ways": line.conflict.ways}
+    )
+    return {
+        **asdict(line.counts),
+        "lanes": line.counts.lanes,
+        "function": line.instructions[0].function,
+        "kinds": sorted({one.kind for one in line.instructions}),
+        "conflict": conflict,
+    }
+
+
+def _source_json(line: Line) -> dict[str, Any] | None:
+    source = line.instructions[0].source
+    return None if source is None else source._asdict()

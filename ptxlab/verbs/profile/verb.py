@@ -1,0 +1,147 @@
+"""``ptxlab profile``: what every line of a kernel does, counted on the emulator."""
+
+from __future__ import annotations
+
+import argparse
+import shlex
+from collections.abc import Iterable
+from contextlib import closing
+from pathlib import Path
+
+from ptxlab.cli.common import add_common, emit, open_device, wants_colour
+from ptxlab.cli.parser import suggestion
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+NAME = "profile"
+SUMMARY = "count bank conflicts, coalescing, divergence and arithmetic by line"
+EXAMPLE = f"""\
+example:
+  ptxlab profile kernels/naive.cu                          by line of CUDA C, the hottest first
+  ptxlab profile kernels/naive.cu --by ptx --sort sectors --top 5
+  ptxlab profile kernels/naive.cu --format html -o naive.html      the annotated source
+
+Counters are exact, the same on every machine, and defined as Nsight Compute's source metrics:
+sectors of 32 bytes for each global request, wavefronts over the banks for each shared one, and the
+least that the same bytes could do with. Time is not counted: the emulator has none of a GPU's.
+
+{ARGUMENTS}"""
+
+LINE_INFO = "--generate-line-info"
+NCU = (
+    "ncu --target-processes all --section SourceCounters --section MemoryWorkloadAnalysis_Tables "
+    "--section InstructionStats --import-source yes"
+)
+"""The part of Nsight Compute's command line that asks a GPU for what is counted here."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Add the verb's options."""
+    parser.description = EXAMPLE
+    add_launch(parser)
+    parser.add_argument(
+        "--by",
+        choices=("cuda", "ptx"),
+        metavar="cuda|ptx",
+        help="lines of CUDA C (default where there is line info) or of PTX",
+    )
+    parser.add_argument(
+        "--sort",
+        type=key,
+        default="executed",
+        metavar="KEY",
+        help="line, or a counter of --json such as executed (default), excess, sectors, flops",
+    )
+    parser.add_argument(
+        "--top", type=count, default=20, metavar="N", help="lines to show (default 20), 0 for all"
+    )
+    add_common(parser, ("html",))
+    parser.set_defaults(device="emulator", device_options=())
+
+
+def key(text: str) -> str:
+    """Check what lines are to be sorted by."""
+    from ptxlab.verbs.profile.lines import (
+        KEYS,  # here, because it brings numpy, which help can spare
+    )
+
+    if text == "line" or text in KEYS:
+        return text
+    known = ("line", *KEYS)
+    raise argparse.ArgumentTypeError(
+        f"no counter {text!r}, choose from {', '.join(known)}{suggestion(text, known)}"
+    )
+
+
+def count(text: str) -> int:
+    """Read how many lines to show."""
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
+    return int(text)
+
+
+def execute(args: argparse.Namespace) -> int:
+    """Launch the kernel on the emulator, and print what was counted."""
+    from dataclasses import replace
+
+    from ptxlab.observe.profile import count as count_launch
+    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.profile import page as profile_page
+    from ptxlab.verbs.profile import text as view
+    from ptxlab.view import colour
+
+    choose_emulator(args)
+    asked = launching.read_launch(args)
+    if asked.file.endswith(".cu"):
+        asked = replace(asked, options=(*asked.options, LINE_INFO))
+    with closing(open_device(args)) as device:
+        launch = launching.bind_launch(asked, device)
+        profile = count_launch(
+            launch.kernel, launch.grid, launch.block, launch.passed, launch.shared, launch.cluster
+        )
+    if args.by == "cuda" and not profile.sources:
+        raise PtxlabError(
+            f"{args.file} does not say which lines of CUDA C it comes from",
+            hint="compile it with -lineinfo, or leave out --by cuda",
+        )
+    by = args.by or ("cuda" if profile.sources else "ptx")
+    heat = colour.heat_on_terminal() if wants_colour(args) else colour.cold
+    sources = read_sources(profile.sources)
+    emit(
+        args,
+        lambda: view.text(profile, sources, by=by, sort=args.sort, top=args.top, heat=heat),
+        view.as_json(profile, sources),
+        html=lambda: profile_page.page(profile, sources),
+    )
+    return 0
+
+
+def choose_emulator(args: argparse.Namespace) -> None:
+    """Take the emulator for ``auto``; for a GPU raise PtxlabError with the command that counts there."""
+    if not args.device.startswith("cuda"):
+        args.device = "emulator"
+        return
+    words = ["ptxlab", "run", args.file, "--device", args.device]
+    for name in ("kernel", "std"):
+        words += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
+    for name in ("grid", "block", "cluster"):
+        sizes = getattr(args, name)
+        words += [f"--{name}", ",".join(map(str, sizes))] if sizes else []
+    words += ["--shared", str(args.shared)] if args.shared else []
+    for option, values in (("--arg", args.arg), ("-D", args.D), ("-I", args.I)):
+        words += [word for value in values for word in (option, value)]
+    raise PtxlabError(
+        "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
+        hint=f"leave out --device, or run\n{NCU} {shlex.join(words)}",
+    )
+
+
+def read_sources(paths: Iterable[str]) -> dict[str, list[str]]:
+    """Return the lines of the files that are there and are text."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found

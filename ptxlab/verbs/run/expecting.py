@@ -1,0 +1,104 @@
+"""``--expect NAME=WHAT``: what a kernel should leave in an array, and whether it did.
+
+WHAT is a file or an array as ``--arg`` takes them, or a NumPy expression over the arguments as they
+were before the launch. All of it is read and computed before a device is opened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.cli.expression import evaluate
+from ptxlab.cli.parser import suggestion
+from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, Value, is_array, read
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.text import Argument, Difference, Expectation
+
+SHOWN = 5
+"""How many differences are shown of an array that is wrong."""
+
+
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """An array as it should be; ``text`` is what the user wrote for it."""
+
+    name: str
+    text: str
+    array: npt.NDArray[Any]
+
+
+def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> list[Expected]:
+    """Compute what ``--expect`` asks for. Raises PtxlabError for a name that is no array argument."""
+    before = {
+        name: value.array if isinstance(value, ArrayValue) else value
+        for name, value in values.items()
+    }
+    arrays = [name for name, value in values.items() if isinstance(value, ArrayValue)]
+    found = []
+    for name, text in wanted:
+        given = values.get(name)
+        if not isinstance(given, ArrayValue):
+            raise PtxlabError(
+                f"--expect {name}: no array argument has this name{suggestion(name, arrays)}",
+                hint=f"arrays are {', '.join(arrays)}" if arrays else None,
+            )
+        if is_array(text):
+            value = read(name, text, (0,))
+            assert isinstance(value, ArrayValue)
+            array = value.array
+        else:
+            array = np.asarray(evaluate(text, before))
+        found.append(Expected(name, text, _fitted(name, text, array, given)))
+    return found
+
+
+def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]) -> Expectation:
+    """Compare an array element by element: |value - expected| <= atol + rtol |expected|.
+
+    Equal values, infinities and NaNs included, need no tolerance.
+    """
+    value, want = np.asarray(argument.value), wanted.array
+    rtol, atol = tolerance
+    with np.errstate(all="ignore"):
+        got64, want64 = value.astype(np.float64), want.astype(np.float64)
+        error = np.abs(got64 - want64)
+        equal = (value == want) | (np.isnan(got64) & np.isnan(want64))
+        within = np.isfinite(error) & (error <= atol + rtol * np.abs(want64))
+    right = equal | within
+    error[equal] = 0
+    return Expectation(
+        name=wanted.name,
+        text=wanted.text,
+        tolerance=tolerance,
+        elements=value.size,
+        wrong=int(np.count_nonzero(~right)),
+        largest_error=float(np.max(error, initial=0.0)),
+        differences=tuple(
+            Difference(tuple(map(int, place)), value[tuple(place)], want[tuple(place)])
+            for place in np.argwhere(~right)[:SHOWN]
+        ),
+    )
+
+
+def _fitted(name: str, text: str, array: npt.NDArray[Any], given: ArrayValue) -> npt.NDArray[Any]:
+    """Bring an expectation to the shape of its array and, where that holds floats, to its type."""
+    shape = given.array.shape
+    if array.dtype.hasobject or array.dtype.kind in "cSUmM":
+        raise PtxlabError(f"--expect {name}={text}: it is {array.dtype}, and no array of numbers")
+    if array.ndim and array.shape != shape:
+        raise PtxlabError(
+            f"--expect {name}={text}: its shape is {_shape(array.shape)}, {name} is {_shape(shape)}"
+        )
+    if ELEMENT_TYPES[given.dtype].kind == "float":
+        with np.errstate(all="ignore"):
+            array = array.astype(given.array.dtype)
+    return np.broadcast_to(array, shape)
+
+
+def _shape(shape: tuple[int, ...]) -> str:
+    return "x".join(map(str, shape))
