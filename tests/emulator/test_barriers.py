@@ -126,6 +126,75 @@ def test_a_counted_barrier_counts_warps_whose_other_threads_have_ended(run: Any)
     assert run(body, block=40).sum() == 5 * 17
 
 
+# Source: "When the barrier completes, the waiting threads are restarted without delay, and the
+# barrier is reinitialized so that it can be immediately reused."
+
+
+@pytest.mark.parametrize("warps", [1, 2, 3])
+@pytest.mark.parametrize("rounds", [1, 2, 5])
+def test_more_warps_than_a_barrier_is_for_arrive_at_once(
+    emulate: Any, warps: int, rounds: int
+) -> None:
+    # They take turns of so many warps; each turn has a count of its own, of its odd threads.
+    body = f"""
+    and.b32 r4, r0, 1;
+    setp.eq.u32 p1, r4, 1;
+    bar.red.popc.u32 r5, 1, {32 * warps}, p1;
+    st.global.u32 [d1], r5;
+"""
+    assert (emulate(body, grid=2, block=32 * warps * rounds) == 16 * warps).all()
+    if warps > 1:
+        with pytest.raises(LaunchError, match="deadlock: 32 threads wait at the barrier"):
+            emulate(body, block=32 * (warps * rounds + 1))
+
+
+def test_every_cta_uses_a_barrier_in_its_own_way(run: Any) -> None:
+    # Two warps of every CTA wait for the third, which ends, in all CTAs at once.
+    body = """
+ways: .branchtargets plain, every, some;
+    setp.ge.u32 p1, r0, 32;
+    mov.pred p2, p1;
+    setp.ge.u32 p3, r0, 64;
+    @p3 bra last;
+    mov.u32 r4, %ctaid.x;
+    brx.idx r4, ways;
+plain:
+    bar.sync 1;
+    bra done;
+every:
+    bar.red.and.pred p2, 1, p1;
+    bra done;
+some:
+    bar.red.or.pred p2, 1, p1;
+done:
+    selp.u32 r5, 1, 0, p2;
+    st.global.u32 [d1], r5;
+    ret;
+last:
+    st.global.u32 [d1], 7;
+"""
+    found = run(body, grid=3, block=96)[:, 0].reshape(3, 3, 32)
+    assert (found == np.array([[0, 1, 7], [0, 0, 7], [1, 1, 7]])[:, :, None]).all()
+
+
+def test_who_arrives_first_goes_first(emulate: Any) -> None:
+    # Warp 5 has arrived already when the others come, all at once: it goes on with warp 0, then
+    # warps 1 and 2, then 3 and 4. The predicate holds in warp 0 alone.
+    body = """
+    setp.lt.u32 p2, r0, 32;
+    setp.lt.u32 p1, r0, 160;
+    @p1 bra others;
+    bar.red.popc.u32 r5, 1, 64, p2;
+    bra done;
+others:
+    bar.red.popc.u32 r5, 1, 64, p2;
+done:
+    st.global.u32 [d1], r5;
+"""
+    found = emulate(body, block=192).reshape(6, 32)
+    assert (found == np.array([32, 0, 0, 0, 0, 32])[:, None]).all()
+
+
 def test_the_number_of_a_barrier_may_be_in_a_register(run: Any) -> None:
     before = ".shared .b32 cells[4];"
     body = """

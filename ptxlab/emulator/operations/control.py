@@ -222,13 +222,14 @@ class Barrier:
         registers = group.frame.registers
         numbers = self.number.read(registers)
         plain = self.count is None and self.reduction is None
-        if alone and plain and int(group.lanes.pick(numbers).max()) < BARRIERS:
+        here = group.lanes.pick(numbers)
+        if alone and plain and here.min() == here.max() < BARRIERS:
             if machine.wave.watched:
                 machine.wave.watcher.synchronize(group.lanes.mask, group.lanes.mask)
             return group
-        for number, here in by_value(group, numbers):
-            part = group.part(here)
-            counts: list[tuple[int | None, Any]] = [(None, here)]
+        for number, chosen in by_value(group, numbers):
+            part = group.part(chosen)
+            counts: list[tuple[int | None, Any]] = [(None, chosen)]
             if self.count is not None:
                 counts = [*by_value(part, self.count.read(registers))]
             for count, lanes in counts:

@@ -23,6 +23,8 @@ EVERYONE = np.uint32(0xFFFFFFFF)
 
 def whole_warps(frame: Frame, lanes: Lanes, alive: Array) -> Array:
     """Return the lanes whose warp is here as far as it lives: an ``.aligned`` operation's rule."""
+    if lanes.everyone:
+        return lanes.mask
     missing = (alive & ~lanes.mask).reshape(-1, WARP).any(axis=1)
     return lanes.mask & np.repeat(~missing, WARP)
 
@@ -43,6 +45,8 @@ class MemberMask:
 
     def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
         """Return the lanes whose members all stand here, with the same membermask."""
+        if lanes.everyone and self.source.read(frame.registers).shape[0] == 1:
+            return lanes.mask
         living, ready = alive.reshape(-1, WARP), np.zeros((frame.wave.warps, WARP), bool)
         for team, mask in self.teams(frame, lanes):
             named = (mask & LANE_BITS).astype(bool)

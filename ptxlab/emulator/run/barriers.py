@@ -1,7 +1,9 @@
 """Barriers of CTAs: who has arrived, who waits, and what a reducing barrier adds up.
 
 A barrier is complete in a CTA when as many threads have arrived as it is for: the number the
-instruction gives, or all threads of the CTA that have not ended. Source: PTX ISA, "bar, barrier".
+instruction gives, or all threads of the CTA that have not ended. It can then be used again at once,
+so that of more warps than a barrier is for, those left over have arrived at its next use.
+Source: PTX ISA, "bar, barrier".
 """
 
 from __future__ import annotations
@@ -103,27 +105,30 @@ class Barriers:
         """Return the groups that may go on, given the mask of threads that have not ended."""
         freed: list[Group] = []
         for number in sorted({arrival.number for arrival in self.arrivals}):
-            here = [arrival for arrival in self.arrivals if arrival.number == number]
-            done = self._complete(here, alive)
-            if done.any():
+            here = self._at(number)
+            while (done := self._complete(here, alive)).any():
                 self.arrivals = [a for a in self.arrivals if a.number != number]
-                holding = self._holding(here)
+                holding = self._holding(here, done)
                 if self._wave.watched:
                     self._report(here, done)
                 for arrival in here:
                     freed += self._let_go(arrival, done, holding)
+                here = self._at(number)
         return freed
 
+    def _at(self, number: int) -> list[Arrival]:
+        return [arrival for arrival in self.arrivals if arrival.number == number]
+
     def _report(self, here: list[Arrival], done: Array) -> None:
-        """Tell the watcher who has arrived in the CTAs that are ``done``, and who may go on."""
-        nobody = np.zeros(self._wave.width, bool)
-        arrived = np.logical_or.reduce([nobody, *(a.group.lanes.mask for a in here)])
-        waited = np.logical_or.reduce([nobody, *(a.group.lanes.mask for a in here if a.waits)])
-        of_thread = done[self._wave.cta_of]
-        self._wave.watcher.synchronize(arrived & of_thread, waited & of_thread)
+        """Tell the watcher who of those that are ``done`` has arrived, and who may go on."""
+        waited = np.zeros(self._wave.width, bool)
+        for arrival in here:
+            if arrival.waits:
+                waited |= arrival.group.lanes.mask
+        self._wave.watcher.synchronize(done, waited & done)
 
     def _complete(self, here: list[Arrival], alive: Array) -> Array:
-        """Return for every CTA whether the barrier that these have arrived at is complete.
+        """Return the mask of the threads whose barrier is complete, of those that have arrived.
 
         A warp has arrived when all of it that lives has, and then it counts as 32 threads.
         """
@@ -135,43 +140,51 @@ class Barriers:
             if arrival.count is not None:
                 needed[self._in_cta(mask)] = arrival.count
         missing = alive & ~arrived
-        whole = arrived.reshape(-1, WARP).any(axis=1) & ~missing.reshape(-1, WARP).any(axis=1)
-        threads = WARP * whole.reshape(self._wave.ctas, -1).sum(axis=1)
-        done = self._in_cta(arrived)
-        done[self._in_cta(missing)] = False
-        counted = needed > 0
-        done[counted] = threads[counted] >= needed[counted]
+        everyone = ~self._in_cta(missing) & (needed == 0)
+        done: Array = arrived & everyone[self._wave.cta_of]
+        if needed.any():
+            whole = _in_warp(arrived) & ~_in_warp(missing)
+            done |= arrived & np.repeat(self._first(here, whole, needed), WARP)
         return done
 
-    def _let_go(self, arrival: Arrival, done: Array, holding: Holding | None) -> list[Group]:
-        """Return the threads of the complete CTAs; the others' arrival stands."""
-        group, of_thread = arrival.group, done[self._wave.cta_of]
-        held = group.lanes.where(~of_thread)
+    def _first(self, here: list[Arrival], whole: Array, needed: Array) -> Array:
+        """Return the ``whole`` warps that make up the ``needed`` threads of a CTA, where they do.
+
+        They are the first that have arrived, and of those that arrived together the first ones.
+        """
+        since = np.full(whole.shape, len(here))
+        for turn, arrival in enumerate(here):
+            since[_in_warp(arrival.group.lanes.mask)] = turn
+        since[~whole] = len(here)
+        order = since.reshape(self._wave.ctas, -1).argsort(axis=1, kind="stable")
+        wanted = needed[:, None] // WARP
+        enough = whole.reshape(order.shape).sum(axis=1, keepdims=True) >= wanted
+        chosen: Array = enough & (order.argsort(axis=1) < wanted)
+        return chosen.reshape(-1)
+
+    def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> list[Group]:
+        """Return the threads that are ``done``; the others' arrival stands."""
+        group = arrival.group
+        held = group.lanes.where(~done)
         if held is not None:
             self.arrivals.append(replace(arrival, group=group.part(held)))
-        free = group.lanes.where(of_thread)
+        free = group.lanes.where(done)
         if free is None or not arrival.waits:
             return []
         if arrival.reduction is not None:
-            assert holding is not None
             registers, slot = group.frame.registers, arrival.reduction.destination.slot
             result = arrival.reduction.result(*holding)[self._wave.cta_of]
             registers[slot] = free.merge(registers[slot], result)
         return [group.part(free)]
 
-    def _holding(self, here: list[Arrival]) -> Holding | None:
-        """Count per CTA who has arrived at a reducing barrier, and for how many of them it holds."""
-        if here[0].reduction is None:
-            return None
-        arrived = np.zeros(self._wave.ctas, np.int64)
+    def _holding(self, here: list[Arrival], done: Array) -> Holding:
+        """Count per CTA who is ``done``, and for how many of them the predicate they gave holds."""
         holding = np.zeros(self._wave.ctas, np.int64)
         for arrival in here:
-            assert arrival.reduction is not None
-            mask = arrival.group.lanes.mask
-            predicate = arrival.reduction.predicate.read(arrival.group.frame.registers)
-            arrived += self._per_cta(mask)
-            holding += self._per_cta(mask & predicate)
-        return arrived, holding
+            if arrival.reduction is not None:
+                predicate = arrival.reduction.predicate.read(arrival.group.frame.registers)
+                holding += self._per_cta(arrival.group.lanes.mask & done & predicate)
+        return self._per_cta(done), holding
 
     def _in_cta(self, mask: Array) -> Array:
         found: Array = np.logical_or.reduce(mask.reshape(self._wave.ctas, -1), axis=1)
@@ -188,3 +201,8 @@ class Barriers:
             hint="what a GPU does then is undefined",
             kind="barrier",
         )
+
+
+def _in_warp(mask: Array) -> Array:
+    found: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
+    return found

@@ -18,9 +18,9 @@ from ptxlab.emulator.run.lanes import Lanes, union
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 
-# A group that loops while others could run is stopped after this many blocks, and whoever has not
-# had a turn for the longest gets one: a thread that waits for another thread's store must not
-# starve it. A block that looks at what other threads do costs as much as POLL others.
+# When this many blocks have been run while others could run too, whoever has not had a turn for the
+# longest gets one: threads that wait for another thread's store must not starve it, be they one
+# group or several that take turns. A block that looks at what others do costs as much as POLL.
 PATIENCE = 4096
 POLL = 128
 
@@ -36,50 +36,49 @@ class Machine:
         self._parked: list[Group] = []
         self._alive = wave.alive.mask.copy()
         self._turns = 0
+        self._patience = PATIENCE
         self.instructions = 0
 
     def run(self) -> None:
         """Run until every thread has ended. Raise LaunchError for a fault or a deadlock."""
-        fair = False
         while self._ready:
+            fair = self._patience <= 0
+            if fair:
+                self._patience = PATIENCE
             group = min(self._ready, key=_longest_ago if fair else _priority)
             self._ready.remove(group)
             self._turns += 1
             group.ran = self._turns
-            fair = self._run(group, fair)
+            self._run(group, self._met if fair else self._passed)
         if self._barriers.waiting or self._parked:
             raise self._deadlock()
 
-    def _run(self, group: Group, fair: bool) -> bool:
-        """Run ``group`` until it ends, waits, splits, or reaches or passes another group.
-
-        In a ``fair`` turn it may pass others. Return whether it was stopped because it ran for too
-        long while others could.
-        """
+    def _run(self, group: Group, reached: Callable[[Group], bool]) -> None:
+        """Run ``group`` until it ends, waits, splits, has ``reached`` others, or patience is over."""
         current: Group | None = group
-        patience = PATIENCE
         while current is not None:
             try:
                 self._check()
             except TimeoutError as error:
                 raise self._stopped(current, str(error)) from None
             block = current.frame.function.blocks[current.block]
-            if block.participants is not None and not self.alone():
+            if block.participants is not None:
                 current = self._gathered(current, block)
                 if current is None:
-                    return False
+                    return
             current.lanes.full = self.alone()
             for step in block.steps:
                 step.run(current.frame, current.lanes)
             self.instructions += current.lanes.size * block.instructions
             self.wave.clock += block.instructions
+            if self._ready:
+                self._patience -= POLL if block.polls else 1
+            else:
+                self._patience = PATIENCE
             current = block.exit.leave(self, current)
-            if current is not None and self._ready:
-                patience -= POLL if block.polls else 1
-                if patience <= 0 or (self._met(current) if fair else self._passed(current)):
-                    self.resume(current)
-                    return patience <= 0
-        return False
+            if current is not None and self._ready and (self._patience <= 0 or reached(current)):
+                self.resume(current)
+                return
 
     def _passed(self, group: Group) -> bool:
         return min(map(_priority, self._ready)) <= group.priority
@@ -131,9 +130,12 @@ class Machine:
             self._parked.remove(other)
             group = _joined(group, other)
         ready: Array = block.participants(group.frame, group.lanes, self._alive)
-        parked, going = group.lanes.where(~ready), group.lanes.where(ready)
-        if parked is not None:
-            self._parked.append(group.part(parked))
+        going = group.lanes.where(ready)
+        if going is group.lanes:
+            return group
+        parked = group.lanes.where(~ready)
+        assert parked is not None
+        self._parked.append(group.part(parked))
         return None if going is None else group.part(going)
 
     # ---- deadlock, and no end ----
