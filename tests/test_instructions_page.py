@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from itertools import product
 from pathlib import Path
 from types import ModuleType
@@ -10,11 +11,25 @@ from typing import Any
 
 import pytest
 
+from ptxlab.emulator.prepare.forms import forms
 from ptxlab.emulator.prepare.operation import STEPS
 from ptxlab.emulator.prepare.preparation import prepare
+from ptxlab.errors import PtxlabError
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
+
+PROGRAM = """\
+.version 9.1
+.target sm_100a
+.visible .entry k()
+{{
+    .reg .pred %p<9>; .reg .b8 %c<9>; .reg .b16 %h<9>;
+    .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;
+    {}
+    ret;
+}}
+"""
 
 SCRIPTS = Path(__file__).parents[1] / "scripts"
 
@@ -43,6 +58,68 @@ def test_every_opcode_is_on_the_page(script: Any) -> None:
         assert f"`{opcode}." in page or f"`{opcode}[." in page or f"`{opcode}`" in page, opcode
 
 
+def expanded(text: str) -> list[str]:
+    """Write out the alternatives of ``.{a,b}`` and ``[.a]``."""
+    choice = re.search(r"\[([^]]*)\]|\{([^}]*)\}", text)
+    if choice is None:
+        return [text]
+    parts = choice[2].split(",") if choice[1] is None else ["", choice[1]]
+    before, after = text[: choice.start()], text[choice.end() :]
+    return [form for part in parts for form in expanded(before + part + after)]
+
+
+def listed(script: Any) -> dict[tuple[str, int], tuple[str, str]]:
+    """What the page's first table says of (form, sources): what it needs, and how exact it is."""
+    table = script.PAGE.read_text(encoding="utf-8").split("## ")[1]
+    found: dict[tuple[str, int], tuple[str, str]] = {}
+    for row in re.findall(r"^\| (`.*`) \| (\d) \| (.*?) ?\| (\w+) \|$", table, re.MULTILINE):
+        for text in re.findall("`(.*?)`", row[0]):
+            for form in expanded(text):
+                assert (form, int(row[1])) not in found, f"{form} is there twice"
+                found[form, int(row[1])] = row[2], row[3]
+    return found
+
+
+def test_the_page_lists_each_form_of_the_grammar_once(script: Any) -> None:
+    known = {(form.name, form.sources) for opcode in GRAMMAR for form in forms(opcode)}
+    assert listed(script).keys() == known
+
+
+@pytest.mark.parametrize(
+    ("form", "sources", "needs", "fidelity"),
+    [
+        # PTX ISA, "Target ISA Notes" and "PTX ISA Notes" of each; sm_75 and 6.3 are not written.
+        ("add.rz.ftz.sat.f32", 2, "", "exact"),
+        ("add.sat.s32", 2, "", "exact"),
+        ("add.bf16", 2, "sm_90, PTX 7.8", "exact"),
+        ("abs.bf16x2", 1, "sm_80, PTX 7.0", "exact"),
+        ("fma.rn.relu.bf16", 3, "sm_80, PTX 7.0", "exact"),
+        ("min.xorsign.abs.f32", 2, "sm_86, PTX 7.2", "exact"),
+        ("min.NaN.f32", 2, "sm_80, PTX 7.0", "exact"),
+        ("bmsk.clamp.b32", 2, "PTX 7.6", "exact"),
+        ("sin.approx.ftz.f32", 1, "", "model"),
+        ("tanh.approx.f32", 1, "PTX 7.0", "model"),
+        ("tanh.approx.bf16", 1, "sm_90, PTX 7.8", "model"),
+    ],
+)
+def test_what_the_isa_says_of_some(
+    form: str, sources: int, needs: str, fidelity: str, script: Any
+) -> None:
+    assert listed(script)[form, sources] == (needs, fidelity)
+
+
+@pytest.mark.parametrize(
+    "form",
+    ["add.sat.u32", "add.ftz.f64", "and.s32", "shl.u32", "fma.f32", "sin.f32", "min.ftz.f64"],
+)
+def test_what_the_isa_has_not_is_neither_listed_nor_run(form: str, script: Any) -> None:
+    assert form not in {name for name, _ in listed(script)}
+    letter = "d" if form.endswith("64") else "r"
+    operands = ", ".join(f"%{letter}{i}" for i in range({"sin": 2, "fma": 4}.get(form[:3], 3)))
+    with pytest.raises(PtxlabError):
+        prepare(parse(PROGRAM.format(f"{form} {operands};")), TARGETS["sm_100a"])
+
+
 def test_boxes_cover_each_form_once(script: Any) -> None:
     forms = [*product("ab", ("", "x"), "123"), *product("c", ("x",), "12"), ("c", "", "3"), ("z",)]
     covered = [form for box in script.boxes(forms) for form in product(*box)]
@@ -59,9 +136,4 @@ def test_forms_are_written_in_the_order_of_the_grammar(script: Any) -> None:
 def test_everything_listed_prepares() -> None:
     certify = load("certify_operations")
     lines = "\n".join(certify.line(form) for form in certify.all_forms())
-    text = (
-        ".version 9.1\n.target sm_100a\n.visible .entry k()\n{\n.reg .pred %p<9>; .reg .b8 %c<9>; "
-        ".reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; .reg .b128 %q<9>;\n"
-        f"{lines}\nret;\n}}\n"
-    )
-    prepare(parse(text), TARGETS["sm_100a"])
+    prepare(parse(PROGRAM.format(lines)), TARGETS["sm_100a"])

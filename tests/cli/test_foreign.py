@@ -60,13 +60,30 @@ def test_every_verb_looks_into_what_triton_compiles(
     assert checked["verdict"] == "clean"
     # Threads that hold the same sum store it to the same place; nothing else is worth a word.
     assert {(one["kind"], one["severity"]) for one in checked["findings"]} <= {("race", "info")}
-    profiled = answer("profile")
-    assert profiled["totals"]["sectors"] >= profiled["totals"]["sectors_ideal"] > 0
+    totals = answer("profile")["totals"]
+    # By hand: every element of A and B, or of the 250 columns of x, is read once, and one of D or y
+    # written; whole rows are whole sectors, and 250 columns of 1024 bytes a row begin 32 of them.
+    read, written, sectors = {
+        "matmul": (
+            2 * (64 * 96 + 96 * 32),
+            4 * 64 * 32,
+            (2 * (64 * 96 + 96 * 32) + 4 * 64 * 32) // 32,
+        ),
+        "softmax": (3 * 4 * 250, 3 * 4 * 250, 2 * 3 * 32),
+    }[name]
+    assert (totals["global_read"], totals["global_written"]) == (read, written)
+    assert totals["sectors"] == totals["sectors_ideal"] == sectors
+    if name == "matmul":
+        assert totals["flops"] == 2 * 64 * 32 * 96
     assert answer("diff", "--a", "emulator:sm_80", "--b", "emulator:sm_86")["same"]
-    dumped = answer("dump", "--device", "emulator", "--at", at, "--regs", "D")
+    registers = "A,B,D" if name == "matmul" else "D"
+    dumped = answer("dump", "--device", "emulator", "--at", at, "--regs", registers)
     assert all(lane["reached"] for lane in dumped["lanes"])
     if name == "matmul":
-        assert np.array(dumped["matrices"]["D"]).shape == (16, 8)
+        a, b, d = (np.array(dumped["matrices"][operand]) for operand in "ABD")
+        assert (a.shape, b.shape, d.shape) == ((16, 16), (16, 8), (16, 8))
+        np.testing.assert_allclose(d, a @ b, rtol=0, atol=1e-4)  # the first product: C is 0
+        assert abs(d).max() > 1
 
 
 CUDA = """\
@@ -96,7 +113,9 @@ extern "C" __global__ void mixed(const float* a, half* h, float* out, Options op
 
 
 @pytest.mark.parametrize("options", [(), ("-lineinfo",), ("-G",)])
-def test_what_nvrtc_compiles(options: tuple[str, ...], tmp_path: Path) -> None:
+def test_what_nvrtc_compiles(
+    options: tuple[str, ...], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     ptx = compile_cuda(CUDA, path="mixed.cu", arch="sm_80", options=options)
     values = np.random.default_rng(0).integers(-8, 8, 128).astype(np.float32)
     given = np.array((0.5, 100), [("scale", "f4"), ("count", "i4")])
@@ -113,7 +132,14 @@ def test_what_nvrtc_compiles(options: tuple[str, ...], tmp_path: Path) -> None:
         assert halves[i] == (total if i < 100 else 0)
     file = tmp_path / "mixed.ptx"
     file.write_text(ptx)
-    assert main(["sass", str(file), "--arch", "sm_80", "-o", str(tmp_path / "sass.txt")]) == 0
+    assert main(["sass", str(file), "--arch", "sm_80", "--json"]) == 0
+    (program,) = json.loads(capsys.readouterr().out)["programs"]
+    (kernel,) = program["kernels"]
+    assert (kernel["kernel"], kernel["shared"], kernel["barriers"]) == ("mixed", 4 * 64, 1)
+    assert kernel["opcodes"]["BAR"] == 1
+    assert any(function["name"].startswith("_Z5grownfi") for function in program["functions"])
+    # Only for debugging is an array kept in memory that the optimizer has in registers.
+    assert (kernel["stack"] >= 4 * 4) == (options == ("-G",))
 
 
 BY_HAND = """\
@@ -190,6 +216,19 @@ end:
 """
 
 
+BECOMES = {
+    "st.shared.v4.f32": "STS.128",
+    "bar.sync": "BAR.SYNC",
+    "ld.shared.v2.f32": "LDS",
+    "fma.rn.f32": "FFMA",
+    "selp.f32": "FSEL",
+    "st.local.b32": "STL",
+    "prmt.b32": "PRMT",
+    "exit": "EXIT",
+}
+"""The SASS beside it, by the instruction set reference of the CUDA Binary Utilities."""
+
+
 def test_what_people_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = tmp_path / "by_hand.ptx"
     file.write_text(BY_HAND)
@@ -201,7 +240,12 @@ def test_what_people_write(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     for arch in ("sm_75", "sm_90a"):
         command = ["run", str(file), "--device", "emulator", "--arch", arch, *words]
         assert main(command) == 0, capsys.readouterr().out
+        capsys.readouterr()
         assert main(["sass", str(file), "--arch", arch]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        for instruction, opcode in BECOMES.items():
+            (line,) = (line for line in lines if f"  {instruction}" in line)
+            assert opcode in line, (arch, line)
 
 
 @pytest.mark.parametrize(("verb", "cases"), [("run", 250), ("sass", 25)])

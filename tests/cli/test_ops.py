@@ -20,6 +20,7 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA, WGMMA_ORDER
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain.sass import sass
 
 
 def ops(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:
@@ -87,11 +88,50 @@ def test_what_the_emulator_lacks_is_found_by_asking_it(monkeypatch: pytest.Monke
     assert kept == {entry.name for entry in some if entry.family != "ldmatrix"}
 
 
+MACHINE = {
+    "mma": "HMMA",
+    "mma.block_scale": "QMMA",
+    "mma.sp": "HMMA",
+    "mma.sp.block_scale": "QMMA",
+    "wmma": "HMMA",
+    "ldmatrix": "LDSM",
+    "stmatrix": "STSM",
+    "movmatrix": "MOVM",
+    "wgmma": "HGMMA",
+    "wgmma.sp": "HGMMA",
+    "wgmma.fence": "WARPGROUP",
+    "wgmma.commit_group": "WARPGROUP",
+    "wgmma.wait_group": "WARPGROUP",
+    "tcgen05.mma": "UTCHMMA",
+    "tcgen05.mma.sp": "UTCHMMA",
+    "tcgen05.mma.ws": "UTCHMMA",
+    "tcgen05.mma.ws.sp": "UTCHMMA",
+    "tcgen05.mma.block_scale": "UTCQMMA",
+    "tcgen05.mma.sp.block_scale": "UTCQMMA",
+    "tcgen05.cp": "UTCCP",
+    "tcgen05.shift": "UTCSHIFT",
+    "tcgen05.alloc": "UTCATOMSWS",
+    "tcgen05.dealloc": "UTCATOMSWS",
+    "tcgen05.relinquish_alloc_permit": "UVIRTCOUNT",
+    "tcgen05.commit": "UTCBAR",
+    "tcgen05.ld": "LDTM",
+    "tcgen05.st": "STTM",
+    "tcgen05.ld.red": "LDTM",
+}
+"""What executes a family, by the instruction set reference of the CUDA Binary Utilities."""
+
+ORDER = {"tcgen05.wait", "tcgen05.fence"}
+"""These order other instructions, and have none of their own."""
+
+
 @pytest.mark.parametrize("family", FAMILIES)
-def test_a_generated_program_of_each_family_assembles(family: str) -> None:
+def test_a_generated_program_becomes_the_machine_instruction_of_its_family(family: str) -> None:
     entry = next(entry for entry in ENTRIES if entry.family == family)
     target = entry.targets[-1]
-    link_ptx(program(entry, target), arch=target)
+    functions = sass(link_ptx(program(entry, target), arch=target))
+    opcodes = {opcode for function in functions.values() for opcode in function.opcodes()}
+    assert opcodes >= ({MACHINE[family]} if family not in ORDER else set())
+    assert opcodes.isdisjoint({*MACHINE.values()} - {MACHINE.get(family), "HGMMA", "WARPGROUP"})
 
 
 def test_the_text_folds_what_differs_by_n_and_by_where_a_lies(

@@ -171,11 +171,20 @@ def test_the_page_is_whole(
 
 
 @pytest.mark.parametrize(
-    "name", ["kernels/naive.cu", "kernels/tensor_core.cu", "ptx/mma_m16n8k16_bf16_f32.ptx"]
+    ("name", "flops", "written"),
+    [
+        # By hand, of the sizes in their "Run:" lines: k fma and a factor for each element of D;
+        # 2 whole tiles of 128 x 128 with k rounded up to 96, and the factors; two mma.
+        ("kernels/naive.cu", 40 * 24 * (2 * 16 + 1), 4 * 40 * 24),
+        ("kernels/tensor_core.cu", 2 * 2 * 128 * 128 * 96 + 100 * 136, 4 * 100 * 136),
+        ("ptx/mma_m16n8k16_bf16_f32.ptx", 2 * 2 * 16 * 8 * 16, 4 * 16 * 8),
+    ],
 )
-def test_shipped_programs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_shipped_programs(
+    name: str, flops: int, written: int, capsys: pytest.CaptureFixture[str]
+) -> None:
     result = json.loads(run(capsys, name, "--json"))
-    assert result["totals"]["flops"] > 0
+    assert (result["totals"]["flops"], result["totals"]["global_written"]) == (flops, written)
     assert bool(result["sources"]) == name.endswith(".cu")
 
 

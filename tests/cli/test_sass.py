@@ -73,9 +73,20 @@ DEFINES = ["-D", "FACTOR=2.5f", "-D", "BOUNDS="]
 
 def test_the_examples_of_the_help(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
     lines = EXAMPLE.partition("example:\n")[2].splitlines()[:4]
+    shown = []
     for line in (line.partition("       ")[0].replace("mine.cu", scale) for line in lines):
         more = DEFINES if scale in line else []
         assert main([*shlex.split(line)[1:], *more]) == 0, capsys.readouterr().err
+        shown.append(capsys.readouterr().out)
+    one, two, changed, data = shown
+    name = "mma_m16n8k16_bf16_f32"
+    assert one.splitlines()[0] == f"{name} on sm_90a"
+    assert re.findall(rf"^{name} on (\w+)$", two, re.MULTILINE) == ["sm_80", "sm_90a"]
+    assert (one.count("HMMA.16816.F32.BF16"), two.count("HMMA.16816.F32.BF16")) == (1, 2)
+    assert changed.startswith("naive of kernels/naive.cu and coalescing of kernels/coalescing.cu")
+    (program,) = json.loads(data)["programs"]
+    assert program["arch"] == "sm_120a"
+    assert [kernel["occupancy"][0]["threads"] for kernel in program["kernels"]] == [256, 256]
 
 
 def test_ptx_stands_beside_its_sass(ptx: str, capsys: pytest.CaptureFixture[str]) -> None:
