@@ -88,6 +88,27 @@ def test_groups_are_each_threads_own(emulate: Any, emulator: Device) -> None:
     assert (found[1::2] == 7).all()
 
 
+def test_a_second_commit_leaves_the_first_group_as_it_is(emulate: Any, emulator: Device) -> None:
+    # Even lanes commit their copy and then nothing, so it has landed when one group may be pending;
+    # odd lanes commit it with the second group, or never.
+    for commit, wait, landed in (
+        ("@p1 cp.async.commit_group;", 1, False),
+        ("cp.async.commit_group;", 1, False),
+        ("cp.async.commit_group;", 0, True),
+    ):
+        middle = f"""
+    and.b32 r21, r0, 1;
+    setp.eq.u32 p1, r21, 0;
+    {FIRST}
+    @p1 cp.async.commit_group;
+    {commit}
+    cp.async.wait_group {wait};
+"""
+        found = copied(emulate, emulator, middle)[:, 0]
+        assert np.array_equal(found[::2], DATA[::2])
+        assert np.array_equal(found[1::2], DATA[1::2] if landed else [OLD] * 16)
+
+
 def test_waiting_in_one_branch_lands_that_branchs_copies(emulate: Any, emulator: Device) -> None:
     middle = f"""
     {FIRST} cp.async.commit_group;
@@ -123,6 +144,30 @@ def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, devi
     for lane in range(32):
         expected[lane, lane if lane < 8 else 0 :] = 0
     assert np.array_equal(found, expected)
+
+
+@pytest.mark.parametrize("size", [4, 8, 16])
+@pytest.mark.parametrize("given", [3, 4, 5, 8, 9, 16, 17, (1 << 32) - 1])
+def test_a_source_is_not_larger_than_its_copy(
+    emulate: Any, emulator: Device, size: int, given: int
+) -> None:
+    # Source: "src-size ... If src-size is greater than cp-size, then the behavior is undefined."
+    # Lane 9 alone may be wrong.
+    middle = f"""
+    mov.u32 r21, {size};
+    setp.eq.u32 p1, r0, 9;
+    @p1 mov.u32 r21, {given};
+    cp.async.ca.shared.global [r3], [d2], {size}, r21;
+    cp.async.wait_all;
+"""
+    if given > size:
+        what = rf"cp.async of {size} bytes has a source size of {given} in thread \(9, 0, 0\)"
+        with pytest.raises(LaunchError, match=what):
+            copied(emulate, emulator, middle)
+        return
+    found = np.ascontiguousarray(copied(emulate, emulator, middle)[9, 0]).view(np.uint8)
+    expected = [*DATA[9].astype(np.uint32).tobytes()[:given]] + [0] * (size - given)
+    assert found[:size].tolist() == expected
 
 
 def test_a_partial_copy_reads_no_byte_too_many(emulate: Any, emulator: Device) -> None:

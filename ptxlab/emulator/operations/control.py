@@ -15,6 +15,7 @@ from ptxlab.emulator.prepare.program import Array, Program, Source
 from ptxlab.emulator.run.barriers import BARRIERS, Arrival, Reduction
 from ptxlab.emulator.run.group import Group
 from ptxlab.emulator.run.machine import Machine
+from ptxlab.emulator.run.memory import pitched
 from ptxlab.errors import LaunchError
 
 MOST_LOCAL_BYTES = 512 * 1024
@@ -156,7 +157,7 @@ class Call:
         """Move the group into a new activation of the function. Raise LaunchError without a stack."""
         wave, frame = machine.wave, group.frame
         function = wave.program.functions[self.function]
-        base = frame.local_base + frame.function.local_bytes
+        base = pitched(frame.local_base + frame.function.local_bytes)
         if frame.depth >= MOST_CALLS or base + function.local_bytes > _stack_bytes(wave.program):
             raise LaunchError(
                 f"stack overflow: {frame.depth + 1} calls deep and {base} bytes of local memory in "

@@ -75,7 +75,7 @@ def _function(context: Context, function: tree.Function, shared: int, *, watched
         initial=context.initial,
         parameters=argument_slots,
         results=result_slots,
-        local_bytes=-(-body.local_bytes // 16) * 16,
+        local_bytes=body.local_bytes,
         shared_bytes=body.shared_bytes,
         parameter_bytes=parameter_bytes,
     )

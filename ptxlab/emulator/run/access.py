@@ -108,7 +108,8 @@ def _in_space(
         return _by_window(replace(access, offset=0), address, wave, lanes)
     region = wave.regions[space]
     if not _fit(address, access.nbytes, region.size):
-        raise _fault(access, address, wave, lanes, where, region)
+        wrong = _wrong(address, access.nbytes, region.size)
+        raise _fault(access, address, wrong, wave, lanes, where, region)
     start = lanes.pick(region.start)
     if where is not None and start.shape[0] > 1:
         start = start[where]
@@ -141,27 +142,29 @@ def _global(
     return _several_allocations(access, address, wave, lanes, where)
 
 
+def _wrong(offset: Array, nbytes: int, size: int) -> Array:
+    """Return which items are not aligned, or do not end within ``size`` bytes."""
+    end = offset + np.uint64(nbytes)  # of an offset below zero, a large number, it may be small
+    wrong: Array = (offset >= size) | (end > size) | (offset % np.uint64(nbytes) != 0)
+    return wrong
+
+
 def _several_allocations(
     access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
 ) -> list[Part]:
     """Split the threads by allocation; a thread that is in none of them is at fault."""
     found: list[Part] = []
     everyone = np.arange(address.shape[0]) if where is None else where
-    left = np.ones(address.shape[0], bool)
-    while left.any():
-        first = int(np.argmax(left))
-        allocation = wave.memory.find(int(address[first]))
-        if allocation is None or (access.writes and not allocation.writable):
-            raise _fault(access, address[left], wave, lanes, everyone[left], allocation)
-        offset = address - np.uint64(allocation.address)
-        inside = left & (offset + np.uint64(access.nbytes) <= allocation.size)
-        inside &= offset < allocation.size
-        if not inside[first] or _misaligned(offset[inside], access.nbytes):
-            wrong = left & ~inside if not inside[first] else inside
-            raise _fault(access, address[wrong], wave, lanes, everyone[wrong], allocation)
-        shift = np.uint64(access.nbytes.bit_length() - 1)
-        found.append(Part(allocation, (offset[inside] >> shift).view(np.int64), everyone[inside]))
-        left &= ~inside
+    wrong = np.ones(address.shape[0], bool)
+    for allocation, here in wave.memory.split(address):
+        if allocation is not None and (allocation.writable or not access.writes):
+            offset = address[here] - np.uint64(allocation.address)
+            wrong[here] = _wrong(offset, access.nbytes, allocation.size)
+            shift = np.uint64(access.nbytes.bit_length() - 1)
+            found.append(Part(allocation, (offset >> shift).view(np.int64), everyone[here]))
+    if wrong.any():
+        nearest = wave.memory.find(int(address[np.argmax(wrong)]))
+        raise _fault(access, address, wrong, wave, lanes, where, nearest)
     return found
 
 
@@ -186,58 +189,41 @@ def _by_window(access: Access, address: Array, wave: Wave, lanes: Lanes) -> list
     return found
 
 
-def _misaligned(address: Array, nbytes: int) -> bool:
-    return nbytes > 1 and bool(int(np.bitwise_or.reduce(address)) & (nbytes - 1))
-
-
 def _fault(
     access: Access,
     address: Array,
+    wrong: Array,
     wave: Wave,
     lanes: Lanes,
     where: Array | None,
     memory: Allocation | Region | None,
 ) -> LaunchError:
-    """Describe the first thread whose address is wrong."""
-    base, size = _extent(memory)
-    misaligned = (address % np.uint64(access.nbytes)) != 0
-    outside = np.ones_like(misaligned)
-    if memory is not None:
-        offset = address - np.uint64(base)
-        outside = (offset >= size) | (offset + np.uint64(access.nbytes) > size)
-    constant = isinstance(memory, Allocation) and access.writes and not memory.writable
-    wrong = outside | misaligned | constant
+    """Describe the first thread whose address is ``wrong``, and what is wrong with it there."""
     first = int(np.argmax(wrong))
     value = int(address[first])
-    active = first if where is None else int(where[first])
-    thread = (
-        int(lanes.index[active])
-        if address.shape[0] > 1 or where is not None
-        else int(lanes.index[0])
-    )
-    what = f"{access.verb} of {access.nbytes} bytes at {value:#x} by {wave.thread(thread)}"
-    others = int(np.count_nonzero(wrong)) - 1
-    more = f" (and {others} more threads)" if others > 0 else ""
-    kind = "alignment" if misaligned[first] and not (outside | constant)[first] else "bounds"
-    if constant and not outside[first]:
-        assert memory is not None
-        reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
-    elif not outside[first]:
-        reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
-    else:
+    thread = wave.thread(int(lanes.index[first if where is None else int(where[first])]))
+    shared = address.shape[0] == 1 and where is None  # by all lanes
+    others = (lanes.size if shared else int(np.count_nonzero(wrong))) - 1
+    more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
+    kind = "bounds"
+    if memory is None or not _holds(memory, value, access.nbytes):
         reason, hint = _outside(access, value, wave, memory)
+    elif isinstance(memory, Allocation) and access.writes and not memory.writable:
+        reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
+    else:
+        kind = "alignment"
+        reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
     return LaunchError(
-        f"{what}{more} {reason}",
+        f"{access.verb} of {access.nbytes} bytes at {value:#x} by {thread}{more} {reason}",
         location=wave.program.locate(access.line),
         hint=hint,
         kind=kind,
     )
 
 
-def _extent(memory: Allocation | Region | None) -> tuple[int, int]:
-    if memory is None:
-        return 0, 0
-    return (memory.address, memory.size) if isinstance(memory, Allocation) else (0, memory.size)
+def _holds(memory: Allocation | Region, address: int, nbytes: int) -> bool:
+    start = memory.address if isinstance(memory, Allocation) else 0
+    return start <= address <= start + memory.size - nbytes
 
 
 def _outside(

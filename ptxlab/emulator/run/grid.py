@@ -12,7 +12,7 @@ from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.image import symbols
 from ptxlab.emulator.run.machine import Machine
-from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.memory import GlobalMemory, pitched
 from ptxlab.emulator.run.watch import Watcher
 from ptxlab.emulator.run.wave import WARP, Wave
 from ptxlab.errors import LaunchError, PtxlabError
@@ -55,10 +55,11 @@ def launch(
     """
     entry = program.functions[kernel]
     told = watcher or Watcher()
-    dynamic_base = -(-entry.shared_bytes // 16) * 16
-    if dynamic_base + shared > program.target.shared_bytes:
+    dynamic_base = pitched(entry.shared_bytes)
+    shared_bytes = dynamic_base + shared if shared else entry.shared_bytes
+    if shared_bytes > program.target.shared_bytes:
         raise PtxlabError(
-            f"kernel {kernel} needs {dynamic_base + shared} bytes of shared memory, "
+            f"kernel {kernel} needs {shared_bytes} bytes of shared memory, "
             f"{program.target.name} has {program.target.shared_bytes} for a CTA",
             hint="launch it with less dynamic shared memory, or choose another --arch",
         )
@@ -75,13 +76,13 @@ def launch(
     total = prod(grid)
     addresses = symbols(program, memory)
     local = sum(function.local_bytes for function in program.functions.values())
-    size = _wave_size(total, prod(block), dynamic_base + shared, local)
+    size = _wave_size(total, prod(block), shared_bytes, local)
 
     def run(first: int, ctas: int) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
             program, memory, addresses, grid, block, first, ctas, parameters,
-            dynamic_base + shared, dynamic_base, write, told,
+            shared_bytes, dynamic_base, write, told,
         )  # fmt: skip
         machine = Machine(wave, entry, _heartbeat(progress, first, total))
         told.begin(wave)

@@ -7,7 +7,7 @@ so that an access that runs out of its array meets nothing and can be reported.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -122,6 +122,15 @@ class GlobalMemory:
         """Return the allocation that begins at or before ``address``, the nearest one below it."""
         at = bisect_right(self._addresses, address) - 1
         return self._allocations[at] if at >= 0 else None
+
+    def split(
+        self, addresses: npt.NDArray[np.uint64]
+    ) -> Iterator[tuple[Allocation | None, npt.NDArray[np.intp]]]:
+        """Return what ``find`` gives for ``addresses``, each with the positions it is given for."""
+        begins = np.array(self._addresses, np.uint64)
+        number = np.searchsorted(begins, addresses, side="right") - 1
+        for at in np.flatnonzero(np.bincount(number + 1)) - 1:
+            yield self._allocations[at] if at >= 0 else None, np.flatnonzero(number == at)
 
     def nearest(self, address: int) -> Allocation | None:
         """Return the allocation closest to ``address``, on either side of it."""

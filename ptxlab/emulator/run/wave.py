@@ -150,12 +150,14 @@ class Wave:
         return Region("local", nbytes, start, np.zeros(self.width * pitch, np.uint8))
 
     def _reserve_local(self, needed: int) -> None:
+        """Let the deepest call have ``needed`` bytes; there is room for more, to grow into."""
         old = self.regions["local"]
-        if needed > old.size:
-            grown = self._local(max(needed, 2 * old.size))
-            rows = old.data.reshape(self.width, -1)
-            grown.data.reshape(self.width, -1)[:, : rows.shape[1]] = rows
+        room = old.data.size // self.width
+        if needed > room:
+            grown = self._local(max(needed, 2 * room))
+            grown.data.reshape(self.width, -1)[:, :room] = old.data.reshape(self.width, -1)
             self.regions["local"] = grown
+        self.regions["local"].size = max(needed, old.size)
 
 
 class Frame:
