@@ -1,0 +1,164 @@
+"""Put deliberate mistakes into a copy of the project, one at a time, and see whether its tests notice.
+
+scripts/mutants                      all mistakes of the table, tests/mistakes/*.toml
+scripts/mutants isa kernels/ --unseen    those of a room, or of files, that no test is known to notice
+scripts/mutants --record             and keep the results: tests/mistakes/seen_by.json, docs/mistakes.md
+
+A mistake is seen when a test of its room fails with it and passes without it; a hang is one that a time
+limit ended. The test that noticed a mistake last time is tried first. Exit status 1: a mistake went
+unseen, or the text it replaces is no longer there.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import os
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, as_completed
+from pathlib import Path
+
+from scripts import mutants_table
+from scripts.mutants_table import HANG, OUTCOMES, SEEN, STALE, UNSEEN, Mistake, Record, StaleError
+from scripts.mutants_trial import Trial
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def selected(
+    everything: Sequence[Mistake], what: Sequence[str], known: Record, unseen: bool
+) -> list[Mistake]:
+    """Return the mistakes of rooms or files. Raises ValueError for a name that none has."""
+    chosen = list(everything)
+    if what:
+        for name in what:
+            if not any(mistake.room == name or mistake.file.startswith(name) for mistake in chosen):
+                rooms = ", ".join(sorted({mistake.room for mistake in everything}))
+                raise ValueError(f"no room and no file of a mistake: {name} (rooms: {rooms})")
+        chosen = [m for m in chosen if m.room in what or m.file.startswith(tuple(what))]
+    if unseen:
+        noticed = {key for key, result in known.items() if result.outcome in (SEEN, HANG)}
+        chosen = [mistake for mistake in chosen if mistake.key not in noticed]
+    return chosen
+
+
+def likely_tests(mistake: Mistake, known: Record) -> list[str]:
+    """Return the tests that noticed this mistake, then those that noticed others in the same file."""
+    own = known.get(mistake.key)
+    tests = list(own.tests) if own else []
+    for key, result in known.items():
+        if key.startswith(f"{mistake.file} "):
+            tests += result.tests
+    return list(dict.fromkeys(tests))
+
+
+def try_all(
+    root: Path, chosen: Sequence[Mistake], known: Record, workers: int
+) -> Iterator[tuple[Mistake, str, list[str]]]:
+    """Yield each mistake with its outcome and the tests that notice it, in the order they end in."""
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        trial = Trial(root, Path(folder), workers)
+        executor = ThreadPoolExecutor(workers)
+        try:
+            likely = {mistake: likely_tests(mistake, known) for mistake in chosen}
+            sound = set(trial.sound(list(dict.fromkeys(t for own in likely.values() for t in own))))
+            running: dict[Future[tuple[str, list[str]]], Mistake] = {}
+            for mistake, tests in likely.items():
+                tried = [test for test in tests if test in sound]
+                running[executor.submit(trial.result, mistake, tried)] = mistake
+            for future in as_completed(running):
+                yield running[future], *future.result()
+        finally:
+            executor.shutdown(wait=False, cancel_futures=True)
+            trial.close()
+            executor.shutdown()
+
+
+def line_of(root: Path, mistake: Mistake) -> int:
+    """Return the line a mistake is put into. Raises StaleError."""
+    path = root / mistake.file
+    if not path.is_file():
+        raise StaleError(f"there is no file {mistake.file}")
+    return mistake.line(path.read_text(encoding="utf-8"))
+
+
+def described(mistake: Mistake, line: int) -> str:
+    """Return what a reader needs to write the test that is missing."""
+    old, new = (text.rstrip("\n").splitlines() for text in (mistake.old, mistake.new))
+    change = [
+        *(f"    - {part.strip()}" for part in old),
+        *(f"    + {part.strip()}" for part in new),
+    ]
+    return "\n".join([f"unseen: {mistake.file}:{line}: {mistake.why}", *change])
+
+
+def counted(results: Sequence[tuple[Mistake, str]]) -> str:
+    """Return the table of outcomes by room."""
+    rooms = sorted({mistake.room for mistake, _ in results})
+    lines = [f"{'room':14}{''.join(f'{outcome:>8}' for outcome in OUTCOMES)}"]
+    for room in [*rooms, "all"]:
+        own = [outcome for mistake, outcome in results if room in ("all", mistake.room)]
+        lines.append(f"{room:14}{''.join(f'{own.count(outcome):8}' for outcome in OUTCOMES)}")
+    return "\n".join(lines)
+
+
+def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
+    """Try the mistakes that were asked for."""
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="ROOM|FILE", help="(default: all)")
+    parser.add_argument(
+        "--unseen", action="store_true", help="only what no test is known to notice"
+    )
+    parser.add_argument("--record", action="store_true", help="keep the results")
+    parser.add_argument(
+        "--workers",
+        type=int,
+        default=os.cpu_count() or 1,
+        metavar="N",
+        help="how many at a time (default: one a core)",
+    )
+    args = parser.parse_args(words)
+    everything, known = mutants_table.table(root), mutants_table.record(root)
+    try:
+        chosen = selected(everything, args.what, known, args.unseen)
+    except ValueError as error:
+        parser.error(str(error))
+    if args.workers < 1:
+        parser.error("--workers must be at least 1")
+    missing = {test for m in chosen for test in m.tests if not (root / test).exists()}
+    if missing:
+        parser.error(f"tests of a room that do not exist: {', '.join(sorted(missing))}")
+    known = {m.key: known[m.key] for m in everything if m.key in known}
+
+    outcomes: list[tuple[Mistake, str]] = []
+    lines: dict[Mistake, int] = {}
+    for mistake in chosen:
+        try:
+            lines[mistake] = line_of(root, mistake)
+        except StaleError as error:
+            outcomes.append((mistake, STALE))
+            print(f"stale: {error}")
+    for mistake, outcome, tests in try_all(root, list(lines), known, args.workers):
+        outcomes.append((mistake, outcome))
+        place = f"{mistake.file}:{lines[mistake]}"
+        done = f"[{len(outcomes)}/{len(chosen)}] {mistake.room} {place}: {outcome}"
+        print(f"{done} {'by ' * bool(tests)}{' '.join(tests)}".rstrip(), file=sys.stderr)
+        if outcome == UNSEEN:
+            print(described(mistake, lines[mistake]), flush=True)
+        today = datetime.date.today().isoformat()
+        known[mistake.key] = mutants_table.Result(mistake.room, outcome, tests, today)
+        if args.record:
+            mutants_table.keep(root, known)
+    print(counted(outcomes))
+    return int(any(outcome in (UNSEEN, STALE) for _, outcome in outcomes))
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main())
+    except KeyboardInterrupt:
+        sys.exit(130)
