@@ -6,6 +6,8 @@ offending text, what is wrong, and one hint.
 
 from __future__ import annotations
 
+import difflib
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 
@@ -105,3 +107,14 @@ class LaunchError(PtxlabError):
     ) -> None:
         super().__init__(message, location=location, hint=hint)
         self.kind = kind
+
+
+def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:
+    """Return the ``known`` words that look like ``word``, at ``most`` so many, the likest first."""
+    return difflib.get_close_matches(word, list(known), n=most)
+
+
+def did_you_mean(word: str, known: Iterable[str], most: int = 1) -> str | None:
+    """Return the hint ``did you mean X or Y?``, None where no known word looks like ``word``."""
+    found = nearest(word, known, most)
+    return f"did you mean {' or '.join(found)}?" if found else None

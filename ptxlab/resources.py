@@ -18,9 +18,9 @@ def path(name: str) -> Path:
     """
     found = shipped(name)
     if found is None:
-        from ptxlab.errors import PtxlabError
+        from ptxlab.errors import PtxlabError, did_you_mean
 
-        raise PtxlabError(f"ptxlab ships no {name}", hint=near(name, names()))
+        raise PtxlabError(f"ptxlab ships no {name}", hint=did_you_mean(name, names(), most=3))
     return found
 
 
@@ -41,11 +41,3 @@ def names() -> list[str]:
         for file in (_ROOT / folder).rglob("*")
         if file.suffix in (".ptx", ".cu", ".cuh")
     )
-
-
-def near(name: str, known: list[str]) -> str | None:
-    """Return a hint naming the entries of ``known`` that look like ``name``, or None."""
-    from difflib import get_close_matches
-
-    close = get_close_matches(name, known, n=3, cutoff=0.6)
-    return f"did you mean {' or '.join(close)}?" if close else None

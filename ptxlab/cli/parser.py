@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 from collections.abc import Iterable, Sequence
 from typing import Any, NoReturn
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, did_you_mean
 
 
 def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return "; did you mean X?" for the known word nearest to ``word``, or nothing."""
-    near = difflib.get_close_matches(word, list(known), n=1, cutoff=0.6)
-    return f"; did you mean {near[0]!r}?" if near else ""
+    """Return ``; did you mean X?`` for the end of a message, "" where no word looks like ``word``."""
+    hint = did_you_mean(word, known)
+    return f"; {hint}" if hint else ""
 
 
 class Parser(argparse.ArgumentParser):

@@ -9,7 +9,7 @@ from typing import Any, TypeGuard, TypeVar
 
 from ptxlab import resources
 from ptxlab.device.protocol import Source
-from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported
+from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
 from ptxlab.syntax.parser import parse
@@ -111,7 +111,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     if shipped is not None:
         return shipped
     known = [name for name in resources.names() if name.endswith(_SUFFIXES)]
-    hint = resources.near(str(path), sorted({*_beside(path), *known}))
+    hint = did_you_mean(str(path), sorted({*_beside(path), *known}), most=3)
     raise PtxlabError(f"there is no file {path}", hint=hint)
 
 
@@ -135,7 +135,9 @@ def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
         )
     if name not in kernels:
         known = list(kernels)
-        hint = resources.near(name, known) or (f"it has {', '.join(known)}" if known else None)
+        hint = did_you_mean(name, known, most=3) or (
+            f"it has {', '.join(known)}" if known else None
+        )
         raise PtxlabError(f"{path} has no kernel {name}", hint=hint)
     return kernels[name]
 

@@ -7,9 +7,8 @@ from collections.abc import Callable
 from ptxlab.device.emulator import EmulatorDevice, Progress
 from ptxlab.device.protocol import Device
 from ptxlab.emulator import print_text
-from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.errors import DeviceUnavailable, PtxlabError, did_you_mean
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
-from ptxlab.resources import near
 
 
 def open_device(
@@ -52,7 +51,7 @@ def open_device(
 
 def _target(arch: str) -> Target:
     if arch not in TARGETS:
-        close = near(arch, list(TARGETS))
+        close = did_you_mean(arch, TARGETS, most=3)
         known = f"targets are {', '.join(TARGETS)}"
         raise PtxlabError(
             f"there is no target {arch!r}", hint=f"{close} {known}" if close else known

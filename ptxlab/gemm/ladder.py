@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-from difflib import get_close_matches
-
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm
 from ptxlab.gemm.baselines import BASELINES, GpuBaseline, HostBaseline
 
@@ -14,9 +12,8 @@ LADDER: dict[str, Algorithm | HostBaseline | GpuBaseline] = {**BASELINES, **ALGO
 def find_algorithm(name: str) -> Algorithm | HostBaseline | GpuBaseline:
     """Return the kernel or baseline called ``name``; raise PtxlabError naming all of them."""
     if name not in LADDER:
-        close = get_close_matches(name, LADDER, n=1)
         raise PtxlabError(
             f"there is no algorithm {name!r}, there are {', '.join(LADDER)}",
-            hint=f"did you mean {close[0]}?" if close else None,
+            hint=did_you_mean(name, LADDER),
         )
     return LADDER[name]

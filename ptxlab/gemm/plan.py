@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, Rung
 from ptxlab.gemm.ladder import find_algorithm
 from ptxlab.gemm.problem import Problem
@@ -36,10 +35,9 @@ def shapes(text: str) -> tuple[Shape, ...]:
             m, n, k = map(int, sizes * 3 if len(sizes) == 1 else sizes)
             found.append((m, n, k))
         else:
-            near = get_close_matches(part, SHAPES, n=1)
             raise PtxlabError(
                 f"{part!r} is no size such as 4096 or 1024x768x512",
-                hint=f"did you mean {near[0]}?" if near else f"names are {', '.join(SHAPES)}",
+                hint=did_you_mean(part, SHAPES) or f"names are {', '.join(SHAPES)}",
             )
     return tuple(dict.fromkeys(found))
 

@@ -4,13 +4,12 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from difflib import get_close_matches
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.isa.types import TYPES
 
 Array = npt.NDArray[Any]
@@ -78,10 +77,9 @@ class Problem:
         ):
             given = getattr(self, name)
             if given not in known:
-                close = get_close_matches(given, known, n=1)
                 raise PtxlabError(
                     f"{name} is one of {', '.join(known)}, not {given!r}",
-                    hint=f"did you mean {close[0]}?" if close else None,
+                    hint=did_you_mean(given, known),
                 )
         for name in ("alpha", "beta"):
             with np.errstate(over="ignore"):

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from difflib import get_close_matches
 from fnmatch import fnmatchcase
 
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.instrument.sites import (
     Site,
     dumped_type,
@@ -113,8 +112,7 @@ def _near(kernel: Function, at: str) -> str | None:
     labels = [s.name for s in statements(kernel) if isinstance(s, Label)]
     names = {site.instruction.name for site in instructions(kernel)}
     known = [*labels, *sorted(names), *sorted({name.split(".")[0] for name in names})]
-    near = get_close_matches(at, known, n=1, cutoff=0.5)
-    return f"did you mean {near[0]}?" if near else None
+    return did_you_mean(at, known)
 
 
 # ---- registers ------------------------------------------------------------------------------

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from difflib import get_close_matches
 from typing import NamedTuple
 
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
@@ -175,5 +174,4 @@ def _suggestion(declarations: Sequence[Declaration], register: str) -> str | Non
         if declaration.space == "reg"
         for declarator in declaration.names
     }
-    near = get_close_matches(register, sorted(names), n=1, cutoff=0.4)
-    return f"did you mean {near[0]}?" if near else None
+    return did_you_mean(register, sorted(names))

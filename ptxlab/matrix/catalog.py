@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import difflib
-
+from ptxlab.errors import nearest
 from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED
 from ptxlab.matrix.mma_sp import MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
@@ -88,10 +87,10 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
     forms = [instruction for instruction in known if instruction.shape in parts]
     if not forms:
         names = {spelling for i in known for spelling in (i.shape, i.name)}
-        near = difflib.get_close_matches(op, sorted(names), n=3)
+        near = nearest(op, sorted(names), most=3)
         forms = [i for i in known if i.name in near or i.shape in near]
-    nearest = sorted(
+    ranked = sorted(
         forms or INSTRUCTIONS,
         key=lambda i: (not _takes(i, dtype), acc not in (None, i.d_type)),
     )
-    return tuple(dict.fromkeys(instruction.name for instruction in nearest))[:_SUGGESTED]
+    return tuple(dict.fromkeys(instruction.name for instruction in ranked))[:_SUGGESTED]

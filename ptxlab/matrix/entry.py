@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from ptxlab.errors import nearest
 from ptxlab.matrix.asynchronous import AsyncInstruction
 from ptxlab.matrix.catalog import INSTRUCTIONS, UnknownInstruction, in_order
 from ptxlab.matrix.instruction import MatrixInstruction, Needing, Version
@@ -128,7 +128,7 @@ def _shortened(plain: str, wanted: list[str]) -> int:
 def _nearest(parts: list[str]) -> tuple[str, ...]:
     """Return the names with the most of ``parts``, taking for a part nobody has the most alike."""
     known = frozenset().union(*(words for _, _, words in _described()))
-    alike = [difflib.get_close_matches(part, known, n=1) for part in parts]
+    alike = [nearest(part, known) for part in parts]
     wanted = [near[0] for near in alike if near]
     if not wanted:
         return FAMILIES

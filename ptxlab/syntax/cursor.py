@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from difflib import get_close_matches
 from typing import NoReturn
 
-from ptxlab.errors import PtxSyntaxError
+from ptxlab.errors import PtxSyntaxError, did_you_mean
 from ptxlab.syntax.lexer import Kind, Token, locate, tokenize
 from ptxlab.syntax.tree import Position, Source
 
@@ -113,6 +112,4 @@ class Cursor:
 
     def fail_unknown(self, what: str, known: Iterable[str]) -> NoReturn:
         """Raise PtxSyntaxError about the current directive, naming the nearest of ``known``."""
-        near = get_close_matches(self.token.text, known, n=1)
-        hint = f"did you mean {near[0]}?" if near else None
-        self.fail(f"unknown {what} {self.found()}", hint=hint)
+        self.fail(f"unknown {what} {self.found()}", hint=did_you_mean(self.token.text, known))

@@ -157,7 +157,7 @@ def test_json_names_both_lines_of_cuda_c(here: Path, capsys: pytest.CaptureFixtu
 @pytest.mark.parametrize(
     ("arguments", "status", "what"),
     [
-        (("reverse.ptx", "--checks", "races"), 2, "did you mean 'race'?"),
+        (("reverse.ptx", "--checks", "races"), 2, "did you mean race?"),
         (("reverse.ptx", "--device", "cuda"), 2, "leave out --device"),
         (("mistake.ptx",), 4, "mistake.ptx:16:15: missing ';'"),
         (("nothing.ptx",), 2, "there is no file nothing.ptx"),

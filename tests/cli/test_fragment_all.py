@@ -127,7 +127,7 @@ def test_questions_about_what_multiplies_nothing(capsys: pytest.CaptureFixture[s
         (["--all", "--formula"], 2, "shows none"),
         (["--all", "--format", "svg"], 2, "shows none"),
         (["--family", "mma"], 2, "goes with --all"),
-        (["--all", "--family", "mmm"], 2, "did you mean 'mma'"),
+        (["--all", "--family", "mmm"], 2, "did you mean mma?"),
     ],
 )
 def test_wrong_words(

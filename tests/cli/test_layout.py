@@ -230,7 +230,7 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         (("m16n8k16", "--tile", "2x2"), ["--tile says nothing", "fragments"]),
         (("m16n8k16", "--format", "svg"), ["no picture"]),
         (("m16n8k17",), ["no instruction is m16n8k17"]),
-        (("64x64", "--banks", "ldmatrx"), ["did you mean 'ldmatrix'", *ACCESSES]),
+        (("64x64", "--banks", "ldmatrx"), ["did you mean ldmatrix?", *ACCESSES]),
         (("64x64", "--plan", "ldmatrix.x3"), ["did you mean", *FORMS]),
         (("2x6", "--banks", "ldmatrix"), ["8 elements side by side"]),
         (("4096x4096", "--banks", "ldmatrix"), ["33,554,432 bytes"]),
@@ -301,7 +301,7 @@ def test_instruction_descriptors(capsys: pytest.CaptureFixture[str]) -> None:
 @pytest.mark.parametrize(
     ("arguments", "words"),
     [
-        (("128x64", "--descriptor", "wgmm"), ["did you mean 'wgmma'", "kind::mxf4nvf4"]),
+        (("128x64", "--descriptor", "wgmm"), ["did you mean wgmma?", "kind::mxf4nvf4"]),
         (("128x60", "--descriptor", "wgmma", "--swizzle", "128B"), ["k is 60, no multiple of 64"]),
         (("128", "--descriptor", "wgmma"), ["not ROWSxK", "0x"]),
         (("128x64", "--descriptor", "wgmma", "--swizzle", "3,3,3"), ["no swizzle B,M,S", "128B"]),

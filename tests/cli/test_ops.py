@@ -149,7 +149,7 @@ def test_the_text_folds_what_differs_by_n_and_by_where_a_lies(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--family", "mmm"], "no family 'mmm'.*did you mean 'mma'"),
+        (["--family", "mmm"], "no family 'mmm'.*did you mean mma\\?"),
         (["--ptx", "8"], "not a PTX version, such as 8.4"),
         (["--arch", "sm_8"], "no target 'sm_8'"),
     ],

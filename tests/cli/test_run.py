@@ -209,7 +209,7 @@ def test_a_shipped_file_runs_from_anywhere(
     [
         (["--kernel", "sax"], 2, "saxpy"),
         (["--arg", "z=3"], 2, "no parameter 'z'"),
-        (["--arg", "nn=3"], 2, "did you mean 'n'"),
+        (["--arg", "nn=3"], 2, "did you mean n?"),
         (["--arg", "n=many"], 2, "argument n=many: 'many' is not a number"),
         (["--arg", "n=2.5"], 2, "(n) is .u32"),
         (["--arg", "n=4294967296"], 2, "(n) is .u32"),

@@ -5,8 +5,7 @@ Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp".
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -25,7 +24,7 @@ from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import WARP, Frame
-from ptxlab.errors import LaunchError
+from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.catalog import INSTRUCTIONS
 from ptxlab.matrix.instruction import MatrixInstruction
@@ -192,15 +191,9 @@ def named_form(context: Context, name: str) -> MatrixInstruction:
     """Return the instruction called ``name``, which must exist for the target and the version."""
     form = _BY_NAME.get(name)
     if form is None:
-        context.refuse(name, hint=nearest(name, _BY_NAME))
+        context.refuse(name, hint=did_you_mean(name, _BY_NAME, most=3))
     require_form(context, form)
     return form
-
-
-def nearest(name: str, names: Iterable[str]) -> str | None:
-    """Return a hint with the names that look like ``name``, or None."""
-    near = difflib.get_close_matches(name, names, n=3)
-    return f"did you mean {' or '.join(near)}?" if near else None
 
 
 def take_all(modifiers: Modifiers) -> None:

@@ -15,7 +15,6 @@ from ptxlab.emulator.operations.matrix import (
     MatrixMultiply,
     multiply_operands,
     named_form,
-    nearest,
     take_all,
 )
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
@@ -28,7 +27,7 @@ from ptxlab.emulator.run.access import Access
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.errors import LaunchError
+from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
 from ptxlab.syntax.tree import Instruction, Integer
@@ -182,7 +181,7 @@ def _move(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     name = ".".join([instruction.opcode, *names[:-1], "shared", *names[-1:]])
     form = _MOVES.get(name)
     if form is None:
-        context.refuse(instruction.name, hint=nearest(name, _MOVES))
+        context.refuse(instruction.name, hint=did_you_mean(name, _MOVES, most=3))
     require_form(context, form)
     for name in names:
         modifiers.take(name)

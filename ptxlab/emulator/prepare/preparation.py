@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
-
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.control import End, Jump, Return
 from ptxlab.emulator.operations.move import is_pack, move_vector
@@ -19,6 +17,7 @@ from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, si
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.watch import Site, WatchedExit, WatchedStep
+from ptxlab.errors import did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
@@ -207,8 +206,7 @@ def _unguarded(context: Context, modifiers: Modifiers) -> Step:
         operation = ALU[opcode](modifiers)
         modifiers.finish()
         return alu_step(context, instruction, operation)
-    near = difflib.get_close_matches(opcode, [*ALU, *STEPS, *CONTROL], n=1)
-    hint = f"did you mean {near[0]}?" if near else None
+    hint = did_you_mean(opcode, [*ALU, *STEPS, *CONTROL])
     return context.refuse(f"instruction {instruction.name}", hint=hint)
 
 
