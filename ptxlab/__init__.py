@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
+
+from ptxlab.pictured import painted_by
 
 if TYPE_CHECKING:
     from ptxlab.device.opening import open_device
@@ -52,13 +55,15 @@ _HOMES = {
 
 
 def __getattr__(name: str) -> Any:
-    from importlib import import_module
-
     if name not in _HOMES:
         raise AttributeError(f"module 'ptxlab' has no attribute {name!r}")
     value = getattr(import_module(_HOMES[name]), name)
     globals()[name] = value
     return value
+
+
+# A notebook's pictures are drawn by a room of verbs, which is imported with the first of them.
+painted_by(lambda: import_module("ptxlab.verbs.notebook"))
 
 
 def __dir__() -> list[str]:

@@ -17,8 +17,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.layouts.layout import Layout, Mapping
-from ptxlab.layouts.swizzle import IDENTITY, Swizzle
+from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 
 BANKS = 32
 BANK_BYTES = 4

@@ -15,8 +15,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.layouts.layout import Layout
-from ptxlab.layouts.swizzle import ComposedLayout, Swizzle
+from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
 
 UNIT_BYTES = 16
 STEP_BYTES = 32

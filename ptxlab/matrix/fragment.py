@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa.notebook import Pictured
 from ptxlab.matrix import position as formulas
 from ptxlab.matrix.position import (
     LANES,
@@ -21,6 +20,7 @@ from ptxlab.matrix.position import (
     Index,
     elements_per_register,
 )
+from ptxlab.pictured import Pictured
 
 __all__ = ["LANES", "FragmentKind", "FragmentLayout", "Index", "Place"]
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from ptxlab.isa.notebook import Pictured
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
+from ptxlab.pictured import Pictured
 
 Version = tuple[int, int]
 

@@ -14,10 +14,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.isa.notebook import Pictured
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
 from ptxlab.matrix.instruction import SM_10X_TO_12X, Holding, Needing, Version
+from ptxlab.pictured import Pictured
 
 ROWS = 8
 ROW_BYTES = 16

@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from itertools import product
 from typing import cast
 
-from ptxlab.isa.notebook import Pictured
 from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
 from ptxlab.matrix.instruction import Holding, Needing, Version
 from ptxlab.matrix.operand import Operand, tensor_memory
+from ptxlab.pictured import Pictured
 
 LANES = 128
 COLUMNS = 512

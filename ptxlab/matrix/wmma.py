@@ -13,7 +13,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.isa.notebook import Pictured
 from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
 from ptxlab.matrix.instruction import (
     Holding,
@@ -23,6 +22,7 @@ from ptxlab.matrix.instruction import (
     container_bits,
 )
 from ptxlab.matrix.mma import every
+from ptxlab.pictured import Pictured
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8

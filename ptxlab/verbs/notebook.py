@@ -1,4 +1,4 @@
-"""Instructions, fragment layouts and layouts as Jupyter shows them: see ``ptxlab.isa.notebook``."""
+"""Instructions, fragment layouts and layouts as Jupyter shows them: see ``ptxlab.pictured``."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ from html import escape
 
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.layouts.layout import Layout
-from ptxlab.layouts.swizzle import ComposedLayout
+from ptxlab.layouts.layout import ComposedLayout, Layout
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.instruction import Fragmented
 from ptxlab.verbs.fragments import svg as drawing

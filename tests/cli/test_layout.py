@@ -8,9 +8,8 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import PtxlabError
-from ptxlab.layouts.layout import Layout
+from ptxlab.layouts.layout import Layout, Swizzle
 from ptxlab.layouts.shared_memory import ACCESSES
-from ptxlab.layouts.swizzle import Swizzle
 from ptxlab.main import main
 from ptxlab.matrix.matrix_plan import FORMS
 from ptxlab.verbs.layout.notation import parse_layout

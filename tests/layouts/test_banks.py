@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptxlab import resources
-from ptxlab.layouts.layout import Layout, Mapping
+from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import (
     ACCESSES,
     conflicts,
@@ -20,7 +20,6 @@ from ptxlab.layouts.shared_memory import (
     smallest_swizzle,
     wavefronts,
 )
-from ptxlab.layouts.swizzle import IDENTITY, Swizzle
 
 LDMATRIX, ST128, LD32 = (ACCESSES[name] for name in ("ldmatrix", "st128", "ld32"))
 ACROSS = ACCESSES["ld32.across"]

@@ -12,10 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import ptxlab.layouts.layout
-import ptxlab.layouts.swizzle
 import ptxlab.matrix.thread_value
-from ptxlab.layouts.layout import Layout, table
-from ptxlab.layouts.swizzle import IDENTITY, ComposedLayout, Swizzle
+from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle, table
 
 sizes = st.integers(1, 5)
 flat_shapes = st.lists(sizes, min_size=1, max_size=4).map(tuple)
@@ -32,9 +30,7 @@ def test_documented_examples() -> None:
     assert Layout.col_major((2, (2, 2))).stride == (1, (2, 4))
 
 
-@pytest.mark.parametrize(
-    "module", [ptxlab.layouts.layout, ptxlab.layouts.swizzle, ptxlab.matrix.thread_value]
-)
+@pytest.mark.parametrize("module", [ptxlab.layouts.layout, ptxlab.matrix.thread_value])
 def test_examples_in_docstrings(module: ModuleType) -> None:
     result = doctest.testmod(module)
     assert result.attempted > 0

@@ -6,8 +6,7 @@ import numpy as np
 import pytest
 
 from ptxlab.device.protocol import Device
-from ptxlab.layouts.layout import Layout
-from ptxlab.layouts.swizzle import Swizzle
+from ptxlab.layouts.layout import Layout, Swizzle
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.matrix_plan import FORMS, plan
 

@@ -9,8 +9,7 @@ from typing import Any
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.layouts.layout import Layout
-from ptxlab.layouts.swizzle import Swizzle
+from ptxlab.layouts.layout import Layout, Swizzle
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
 from ptxlab.verbs.fragments.svg import operand_svg, svg

@@ -15,8 +15,7 @@ from typing import NoReturn
 
 from ptxlab.errors import Location, PtxlabError
 from ptxlab.layouts.int_tuple import IntTuple, congruent
-from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
-from ptxlab.layouts.swizzle import IDENTITY
+from ptxlab.layouts.layout import IDENTITY, ComposedLayout, Layout, Swizzle
 
 HINT = "layouts look like 2x6, (2,6):(6,1), ((2,2),8):((1,16),2) or Sw<3,3,3> o (8,64):(64,1)"
 _SWIZZLE = re.compile(r"Sw<\s*(\d+)\s*,\s*(\d+)\s*,\s*(-?\d+)\s*>")

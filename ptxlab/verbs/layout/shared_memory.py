@@ -6,9 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import PtxlabError
-from ptxlab.layouts.layout import Layout, Mapping, Swizzle
+from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import BANKS, Conflicts, bank, lines
-from ptxlab.layouts.swizzle import ComposedLayout
 from ptxlab.matrix.matrix_plan import Plan
 from ptxlab.verbs.layout.banks import Cell, picture
 from ptxlab.verbs.layout.text import SCHEMA, layout_json

@@ -9,9 +9,8 @@ import numpy as np
 
 from ptxlab.errors import PtxlabError
 from ptxlab.layouts.int_tuple import product
-from ptxlab.layouts.layout import Layout, Mapping, table
+from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, table
 from ptxlab.layouts.shared_memory import bank
-from ptxlab.layouts.swizzle import ComposedLayout
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.thread_value import Step, steps, thread_value
