@@ -91,9 +91,6 @@ def occupancy(
 
 def _by_registers(registers: int, warps: int) -> int:
     of_warp = _rounded_up(max(registers, 1) * WARP, REGISTER_UNIT)
-    # A launch is checked as if its warps filled all partitions evenly.
-    if of_warp * _rounded_up(warps, PARTITIONS) > PARTITIONS * PARTITION_REGISTERS:
-        return 0
     return PARTITION_REGISTERS // of_warp * PARTITIONS // warps
 
 

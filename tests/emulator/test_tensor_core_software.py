@@ -129,6 +129,13 @@ def test_software_special_values(c_type: str, d_type: str) -> None:
     canonical = 0x7FFF if d_type == "f16" else 0x7FFFFFFF
     assert d.view(FLOATS[d_type])[[0, 2, 4]].tolist() == [4, np.inf, 3]
     assert d[[1, 3]].tolist() == [canonical] * 2
+    infinite, quiet = c.copy(), c.copy()
+    infinite.view(FLOATS[c_type])[:] = -np.inf
+    quiet.view(FLOATS[c_type])[:] = np.nan
+    quiet[0] |= 1  # a NaN with a payload of its own
+    for addend, row in ((infinite, 2), (quiet, 0)):
+        d = multiply_add_m8n8k4(a, b, addend, c_type=c_type, d_type=d_type, rules=None)
+        assert d[row, 0, 0] == canonical
 
 
 @pytest.mark.parametrize("target", ["sm_75", "sm_80", "sm_90"])

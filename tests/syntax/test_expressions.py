@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import operator
 import random
 import struct
 from collections.abc import Callable, Sequence
@@ -32,6 +34,26 @@ FLOATS = (
     "1.0 -1.5 .5 5. 1.e3 1e5 1.5E-3 1.0/3.0 3.0*(2.0+1.0) -(1.5) 1.0-0.9 0d3FF0000000000000/2.0"
 )
 
+OPERATION: dict[str, Callable[[int, int], int]] = {
+    "+": operator.add,
+    "-": operator.sub,
+    "*": operator.mul,
+    "/": operator.floordiv,
+    "%": operator.mod,
+    "<<": operator.lshift,
+    ">>": operator.rshift,
+    "&": operator.and_,
+    "|": operator.or_,
+    "^": operator.xor,
+    "<": operator.lt,
+    ">": operator.gt,
+    "<=": operator.le,
+    ">=": operator.ge,
+    "==": operator.eq,
+    "!=": operator.ne,
+    "&&": lambda a, b: bool(a) and bool(b),
+    "||": lambda a, b: bool(a) or bool(b),
+}
 OPERATORS = ("+", "-", "*", "<<", ">>", "&", "|", "^", "<", ">", "<=", ">=", "==", "!=", "&&", "||")
 
 
@@ -100,6 +122,32 @@ def test_random_expressions(assemble: Assemble) -> None:
     expected = struct.unpack("<400Q", assembled(assemble, expressions, "s64"))
     for expression, ours, theirs in zip(expressions, folded(expressions), expected, strict=True):
         assert (expression, hex(ours)) == (expression, hex(theirs))
+
+
+def undecided(first: str, second: str) -> str | None:
+    """Return ``a first b second c`` that depends on which operator binds tighter, if there is one."""
+    for a, b, c in itertools.product(range(5), repeat=3):
+        try:
+            left = OPERATION[second](OPERATION[first](a, b), c)
+            right = OPERATION[first](a, OPERATION[second](b, c))
+        except (ZeroDivisionError, ValueError):  # ValueError: a shift by a negative number
+            continue
+        if left != right:
+            return f"{a} {first} {b} {second} {c}"
+    return None
+
+
+def test_which_operator_binds_tighter(assemble: Assemble) -> None:
+    """Of every two that it matters for, written in either order."""
+    expressions = [e for pair in itertools.product(OPERATION, repeat=2) if (e := undecided(*pair))]
+    assert "1 | 0 ^ 1" in expressions
+    assert len(expressions) > 300
+    data = assembled(assemble, expressions, "s64")
+    expected = struct.unpack(f"<{len(expressions)}Q", data)
+    ours = folded(expressions)
+    assert dict(zip(expressions, ours, strict=True)) == dict(
+        zip(expressions, expected, strict=True)
+    )
 
 
 def test_single_precision_keeps_its_bits() -> None:

@@ -376,10 +376,9 @@ def test_declaration(text: str, tree: Declaration) -> None:
 
 
 def test_declaration_in_mid_block() -> None:
-    move, declared, ret = body("mov.u32 x, 1; .reg .pred p; ret;")
-    assert isinstance(move, Instruction)
-    assert isinstance(declared, Declaration)
-    assert isinstance(ret, Instruction)
+    before, declared, after = body("mov.u32 x, 1; .reg .pred p; ret;")
+    assert (before, after) == (one("mov.u32 x, 1;"), one("ret;"))
+    assert declared == one(".reg .pred p;")
 
 
 # ---- functions and modules ------------------------------------------------------------------

@@ -135,8 +135,7 @@ def _bmsk(m: Modifiers) -> Alu:
 
     def compute(a: Array, b: Array) -> Array:
         if clamp:
-            limit = np.uint32(32)
-            a, b = np.minimum(a, limit), np.minimum(b, limit)
+            b = np.minimum(b, np.uint32(32))  # from bit 32 up there are no ones anyway
         else:
             a, b = a & np.uint32(31), b & np.uint32(31)
         return _ones_from(a) & ~_ones_from(a + b)

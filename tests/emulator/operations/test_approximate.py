@@ -107,6 +107,10 @@ def test_edges(reference: Any, instruction: str, table: dict[int, int]) -> None:
 
 def test_division_approximations(reference: Any) -> None:
     a, b = reference.floats("f32", 2, 600, 4)
+    border = reference.encode(Fraction(2) ** 126, "f32")
+    near = [border - 1, border, border + 1]
+    a += [0x3F800000, 0x7F7FFFFF, 0xC0400000] * 3
+    b += [*near, *near, *(x | 1 << 31 for x in near)]
     exact = reference.run("div.rn.f32", a, b).tolist()
     assert reference.run("div.full.f32", a, b).tolist() == exact
     approximate = reference.run("div.approx.f32", a, b).tolist()

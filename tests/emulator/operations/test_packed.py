@@ -141,6 +141,7 @@ def test_find_nth_set(reference: Any) -> None:
         return ones[abs(nth) - 1] if abs(nth) <= len(ones) else MASK
 
     reference.matches("fns.b32", expected, mask, base, offset)
+    reference.matches("fns.b32", expected, mask, base, [0] * len(mask))
     assert [expected(0xAAAAAAAA, *x) for x in ((3, 1), (3, MASK), (2, 1), (2, MASK))] == [
         3,
         3,
