@@ -19,8 +19,13 @@ from ptxlab.gemm.storage import uploaded
 
 KERNELS = ("block_tiled", "block_tiled_vectorized", "warp_tiled")
 
-QUICK = {"warp_tiled": {"BM": 64, "BN": 64, "WM": 32, "WN": 32}}
-"""Tiles that are compiled more quickly than the usual ones."""
+QUICK = {
+    "block_tiled": {"BM": 64, "BN": 32, "TM": 8, "TN": 4},
+    "block_tiled_vectorized": {"BM": 64, "BN": 32, "TM": 8, "TN": 4},
+    "warp_tiled": {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
+    "tensor_core": {"BM": 64, "BN": 64, "WM": 32, "WN": 32},
+}
+"""Tiles that are compiled more quickly than the usual ones, and have all that those have."""
 
 Array = npt.NDArray[Any]
 Rewrite = Callable[[str, str, str], None]

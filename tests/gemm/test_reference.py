@@ -39,10 +39,10 @@ EMIN = {"float32": -126, "bfloat16": -126, "float16": -14}
 
 def exponent(value: Fraction, least: int) -> int:
     """The e of value = s * 2^e with 1 <= |s| < 2, or ``least`` for a subnormal."""
-    e = least
-    while abs(value) >= Fraction(2) ** (e + 1):
-        e += 1
-    return e
+    if not value:
+        return least
+    e = value.numerator.bit_length() - value.denominator.bit_length()  # or one more than it is
+    return max(e if abs(value) >= Fraction(2) ** e else e - 1, least)
 
 
 def toward_zero(value: Fraction) -> int:

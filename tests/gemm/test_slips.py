@@ -10,6 +10,7 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem, run
+from tests.gemm.simt import QUICK
 
 GEMM = "kernels/gemm.cuh"
 
@@ -79,7 +80,7 @@ def test_a_slip_is_noticed(
 
     def wrong(problem: Problem) -> bool:
         try:
-            return not run(device, problem, name, {"GROUP": 2}).passed
+            return not run(device, problem, name, {"GROUP": 2, **QUICK.get(name, {})}).passed
         except LaunchError:
             return True
 

@@ -28,9 +28,10 @@ from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
 from ptxlab.toolchain.sass import sass
 from ptxlab.toolchain.sass_loops import SassLoop, main_loop
+from tests.gemm.simt import QUICK
 
 KERNEL = ALGORITHMS["tensor_core"]
-SMALL = {"BM": 64, "BN": 64, "WM": 32, "WN": 32}  # quickly compiled
+SMALL = QUICK["tensor_core"]
 
 Array = npt.NDArray[Any]
 
