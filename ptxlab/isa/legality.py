@@ -51,12 +51,28 @@ class Needs:
     targets: tuple[tuple[str, ...], ...] = ()
     ptx: Version = (0, 0)
 
+    def __add__(self, other: Needs) -> Needs:
+        """Return what needs both, the newest targets first."""
+        targets = sorted({*self.targets, *other.targets}, key=_capability, reverse=True)
+        return Needs(tuple(targets), max(self.ptx, other.ptx))
+
     def missing(self, target: Target) -> tuple[str, ...]:
         """Return the targets one of which ``target`` would have to be; empty where it runs."""
         for alternatives in self.targets:
             if not any(target.runs(name) for name in alternatives):
                 return alternatives
         return ()
+
+
+ANYWHERE = Needs()
+"""What every target and version has."""
+
+
+def parse_needs(text: str) -> Needs:
+    """Read "sm_80 7.0", or "sm_100f sm_120f 8.6" where either target will do."""
+    *targets, version = text.split()
+    major, minor = version.split(".")
+    return Needs((tuple(targets),), (int(major), int(minor)))
 
 
 def _rule(
@@ -158,7 +174,6 @@ _BY_OPCODE: dict[str, tuple[Rule, ...]] = {
     for opcode in rule.opcodes
 }
 _TYPE = re.compile(r"(pred|[busf]\d+(x2)?|b?f16(x2)?|tf32|e\dm\d(x\d)?|ue8m0(x2)?)")
-_ANYWHERE = Needs()
 
 
 def types_of(modifiers: Sequence[str]) -> str:
@@ -171,11 +186,11 @@ def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -
     """Return what an instruction needs, which need not be one that exists."""
     rules = _BY_OPCODE.get(opcode)
     if rules is None:
-        return _ANYWHERE
+        return ANYWHERE
     types = types_of(modifiers)
     fitting = [rule for rule in rules if rule.fits(modifiers, types, sources)]
     if not fitting:
-        return _ANYWHERE
+        return ANYWHERE
     return Needs(tuple(_strictest(fitting)), max(rule.ptx for rule in fitting))
 
 

@@ -13,6 +13,7 @@ import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.device.base import BaseKernel
 from ptxlab.emulator.prepare.exits import CONTROL
 from ptxlab.emulator.prepare.operation import ALU, STEPS
+from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.catalog import INSTRUCTIONS
@@ -221,7 +222,7 @@ def test_matrix_products_compute_2mnk() -> None:
 
 
 def test_every_opcode_has_a_class() -> None:
-    for opcode in (*ALU, *STEPS, *CONTROL):
+    for opcode in (*ROWS, *ALU, *STEPS, *CONTROL):
         assert work(Instruction(opcode, ("sync",), ())).kind != "other", opcode
 
 

@@ -6,8 +6,9 @@ import numpy as np
 
 from ptxlab.emulator.operations.memory import take_space, two_operands
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.lanes import Lanes

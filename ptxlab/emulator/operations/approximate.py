@@ -13,7 +13,8 @@ import numpy as np
 
 from ptxlab.emulator.operations import floating, half
 from ptxlab.emulator.operations.floating import ROUNDINGS, with_flush
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Modifiers, alu
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.numbers.floats import BF16, F16, F32, Array, Format, flush, narrow, settle_f64
 
 _Function = Callable[[Array], Array]

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxlab.emulator.operations import floating, half, integer, packed
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, UnknownForm, alu
+from ptxlab.emulator.operations import floating, half, packed
+from ptxlab.emulator.prepare.operation import Alu, Modifiers, alu
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.isa.types import TYPES
 
 _Family = Callable[[Modifiers], Alu]
@@ -17,7 +18,7 @@ def _family(m: Modifiers) -> str:
         if name in TYPES:
             kind = TYPES[name]
             if kind.kind in ("signed", "unsigned"):
-                return "integer"
+                raise UnknownForm(f"does not take type .{name}")
             if kind.name in ("f32", "f64"):
                 return "mixed" if kind.name == "f32" and packed.is_mixed(m) else "floating"
             if kind.name in packed.TYPES_HERE:
@@ -40,7 +41,6 @@ def _register(opcode: str, **families: _Family) -> None:
 
 _register(
     "add",
-    integer=integer.add,
     floating=floating.add,
     half=half.add,
     packed=packed.add,
@@ -48,28 +48,25 @@ _register(
 )
 _register(
     "sub",
-    integer=integer.sub,
     floating=floating.sub,
     half=half.sub,
     packed=packed.sub,
     mixed=packed.sub_mixed,
 )
-_register("mul", integer=integer.mul, floating=floating.mul, half=half.mul, packed=packed.mul)
-_register("mad", integer=integer.mad, floating=floating.fma)
+_register("mul", floating=floating.mul, half=half.mul, packed=packed.mul)
+_register("mad", floating=floating.fma)
 _register("fma", floating=floating.fma, half=half.fma, packed=packed.fma, mixed=packed.fma_mixed)
-_register("div", integer=integer.div, floating=floating.div)
-_register("neg", integer=integer.neg, floating=floating.neg, half=half.neg)
-_register("abs", integer=integer.absolute, floating=floating.absolute, half=half.absolute)
+_register("div", floating=floating.div)
+_register("neg", floating=floating.neg, half=half.neg)
+_register("abs", floating=floating.absolute, half=half.absolute)
 _register(
     "min",
-    integer=integer.minimum,
     floating=floating.minimum,
     half=half.minimum,
     packed=packed.minimum,
 )
 _register(
     "max",
-    integer=integer.maximum,
     floating=floating.maximum,
     half=half.maximum,
     packed=packed.maximum,

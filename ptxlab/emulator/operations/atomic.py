@@ -17,8 +17,9 @@ import numpy as np
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.operations.qualifiers import SCOPES
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import ALU, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import ALU, Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.run.access import Access, Part, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Region

@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.numbers.floats import BF16, F16, F32, Format, flush
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.floats import F32, Format, by_block, flush, saturate, settle, settle_f64
 

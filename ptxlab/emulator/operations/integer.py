@@ -8,99 +8,98 @@ are all ones, which is what the code that ptxas generates for 32 and 64 bits ret
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, alu
-from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.isa.types import TYPES
 
-INTEGERS = ("u16", "u32", "u64", "s16", "s32", "s64")
-_LOW_32 = np.uint64(0xFFFFFFFF)
-_32 = np.uint64(32)
+INTEGERS = "u16 u32 u64 s16 s32 s64"
+SIGNED = "s16 s32 s64"
+CARRIED = "u32 u64 s32 s64"
+WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
+Binary = Callable[[Array, Array], Array]
 
-def binary(kind: ScalarType, compute: Callable[[Array, Array], Array]) -> Alu:
-    """Return the Alu of ``d = compute(a, b)`` on one type."""
-    return Alu((kind.name,), (kind.name, kind.name), compute)
-
-
-def unary(kind: ScalarType, compute: Callable[[Array], Array]) -> Alu:
-    """Return the Alu of ``d = compute(a)`` on one type."""
-    return Alu((kind.name,), (kind.name,), compute)
+integer = partial(row, mix="integer")
 
 
-def add(m: Modifiers) -> Alu:
-    """``add{.sat}.type``, ``add{.cc}.type``."""
-    return _add_or_sub(m, np.add, _add_carry)
-
-
-def sub(m: Modifiers) -> Alu:
-    """``sub{.sat}.type``, ``sub{.cc}.type``."""
-    return _add_or_sub(m, np.subtract, _sub_borrow)
-
-
-Carry = Callable[[Array, Array, Array], tuple[Array, Array]]
-_NO_CARRY = np.zeros(1, bool)
-
-
-def _add_or_sub(m: Modifiers, compute: np.ufunc, carry: Carry) -> Alu:
-    if m.take("cc"):
-        kind = m.type("u32", "s32", "u64", "s64")
-        return Alu((kind.name, "cc"), (kind.name, kind.name), lambda a, b: carry(a, b, _NO_CARRY))
-    if m.take("sat"):
-        kind = m.type("s32")
-        return binary(kind, lambda a, b: _clamp_s32(compute(a, b, dtype=np.int64)))
-    return binary(m.type(*INTEGERS), compute)
-
-
-def _clamp_s32(wide: Array) -> Array:
+def clamp_s32(wide: Array) -> Array:
+    """Clamp int64 numbers to the range of s32."""
     return np.clip(wide, -(2**31), 2**31 - 1).astype(np.int32)
+
+
+# ---- add, sub -------------------------------------------------------------------------------
+
+
+def add_saturated(a: Array, b: Array) -> Array:
+    """Add s32 to s32, clamped."""
+    return clamp_s32(np.add(a, b, dtype=np.int64))
+
+
+def subtract_saturated(a: Array, b: Array) -> Array:
+    """Subtract s32 from s32, clamped."""
+    return clamp_s32(np.subtract(a, b, dtype=np.int64))
+
+
+integer("add.<T>", "T T -> T", np.add, work=1, T=INTEGERS)
+integer("add.sat.s32", "s32 s32 -> s32", add_saturated, work=1)
+integer("sub.<T>", "T T -> T", np.subtract, work=1, T=INTEGERS)
+integer("sub.sat.s32", "s32 s32 -> s32", subtract_saturated, work=1)
+
+
+# ---- carries --------------------------------------------------------------------------------
+
+_NO_CARRY = np.zeros(1, bool)
 
 
 def _unsigned(x: Array) -> Array:
     return x.view(f"u{x.dtype.itemsize}")
 
 
-def _add_carry(a: Array, b: Array, carry: Array) -> tuple[Array, Array]:
+def add_carry(a: Array, b: Array, carry: Array = _NO_CARRY) -> tuple[Array, Array]:
+    """Return a + b + carry, and the carry out of it."""
     x, y = _unsigned(a), _unsigned(b)
     part = x + y
     total = part + carry
     return total.view(a.dtype), (part < x) | (total < part)
 
 
-def _sub_borrow(a: Array, b: Array, borrow: Array) -> tuple[Array, Array]:
+def subtract_borrow(a: Array, b: Array, borrow: Array = _NO_CARRY) -> tuple[Array, Array]:
+    """Return a - b - borrow, and the borrow it makes."""
     x, y = _unsigned(a), _unsigned(b)
     part = x - y
     return (part - borrow).view(a.dtype), (x < y) | (part < borrow)
 
 
-def _chained(compute: Carry) -> Callable[[Modifiers], Alu]:
-    def build(m: Modifiers) -> Alu:
-        out = m.take("cc")
-        name = m.type("u32", "s32", "u64", "s64").name
-        if out:
-            return Alu((name, "cc"), (name, name, "cc"), compute)
-        return Alu((name,), (name, name, "cc"), lambda a, b, carry: compute(a, b, carry)[0])
-
-    return build
+integer("add.cc.<T>", "T T -> T cc", add_carry, work=1, T=CARRIED)
+integer("sub.cc.<T>", "T T -> T cc", subtract_borrow, work=1, T=CARRIED)
+integer("addc.<T>", "T T cc -> T", lambda a, b, c: add_carry(a, b, c)[0], work=1, T=CARRIED)
+integer("addc.cc.<T>", "T T cc -> T cc", add_carry, work=1, T=CARRIED)
+integer("subc.<T>", "T T cc -> T", lambda a, b, c: subtract_borrow(a, b, c)[0], work=1, T=CARRIED)
+integer("subc.cc.<T>", "T T cc -> T cc", subtract_borrow, work=1, T=CARRIED)
 
 
-alu("addc")(_chained(_add_carry))
-alu("subc")(_chained(_sub_borrow))
+# ---- mul, mad -------------------------------------------------------------------------------
+
+_LOW_32 = np.uint64(0xFFFFFFFF)
+_32 = np.uint64(32)
 
 
-def _wide_dtype(kind: ScalarType) -> np.dtype[np.generic]:
-    return TYPES[f"{kind.name[0]}{2 * kind.bits}"].dtype
+def product_wide(dtype: np.dtype[np.generic], a: Array, b: Array) -> Array:
+    """Return the whole product in ``dtype``, twice as wide as a and b."""
+    return a.astype(dtype) * b
 
 
-def product_high(kind: ScalarType) -> Callable[[Array, Array], Array]:
+def product_high(T: str) -> Binary:
     """Return the function giving the upper half of the double-width product."""
-    if kind.bits < 64:
-        wide, bits = _wide_dtype(kind), kind.bits
+    kind = TYPES[T]
+    if T in WIDER:
+        wide, bits = TYPES[WIDER[T]].dtype, kind.bits
         return lambda a, b: ((a.astype(wide) * b) >> bits).astype(kind.dtype)
-    if kind.kind == "unsigned":
-        return _high_u64
-    return _high_s64
+    return _high_u64 if T == "u64" else _high_s64
 
 
 def _high_u64(a: Array, b: Array) -> Array:
@@ -116,87 +115,55 @@ def _high_s64(a: Array, b: Array) -> Array:
     return high - np.where(a < 0, b, 0) - np.where(b < 0, a, 0)
 
 
-def mul(m: Modifiers) -> Alu:
-    """``mul{.lo, .hi, .wide}.type``."""
-    mode = m.one_of("lo", "hi", "wide")
-    if mode == "wide":
-        kind = m.type("u16", "s16", "u32", "s32")
-        wide = _wide_dtype(kind)
-        return Alu(
-            (f"{kind.name[0]}{2 * kind.bits}",),
-            (kind.name, kind.name),
-            lambda a, b: a.astype(wide) * b,
-        )
-    kind = m.type(*INTEGERS)
-    return binary(kind, np.multiply if mode == "lo" else product_high(kind))
+def _mad_high(T: str) -> Callable[[Array, Array, Array], Array]:
+    high = product_high(T)
+    return lambda a, b, c: high(a, b) + c
 
 
-def mad(m: Modifiers) -> Alu:
-    """``mad{.lo, .hi, .wide}.type``, ``mad.hi.sat.s32`` and ``mad{.lo, .hi}.cc.type``."""
-    mode = m.one_of("lo", "hi", "wide")
-    if m.take("cc"):
-        return _mad_carry(m, mode, carry_in=False, carry_out=True)
-    saturate = m.take("sat")
-    kind = m.type(*(("s32",) if saturate else INTEGERS))
-    operands = (kind.name, kind.name, kind.name)
-    if saturate and mode != "hi":
-        raise UnknownForm("takes .sat only with .hi")
-    if mode == "wide":
-        return _mad_wide(kind)
-    if mode == "lo":
-        return Alu((kind.name,), operands, lambda a, b, c: a * b + c)
-    high = product_high(kind)
-    if saturate:
-        return Alu(
-            (kind.name,), operands, lambda a, b, c: _clamp_s32(high(a, b).astype(np.int64) + c)
-        )
-    return Alu((kind.name,), operands, lambda a, b, c: high(a, b) + c)
+def _mad_wide(dtype: np.dtype[np.generic], a: Array, b: Array, c: Array) -> Array:
+    return product_wide(dtype, a, b) + c
 
 
-def _mad_wide(kind: ScalarType) -> Alu:
-    if kind.bits == 64:
-        raise UnknownForm(f"does not take type .{kind.name} with .wide")
-    wide = TYPES[f"{kind.name[0]}{2 * kind.bits}"]
-    return Alu(
-        (wide.name,),
-        (kind.name, kind.name, wide.name),
-        lambda a, b, c: a.astype(wide.dtype) * b + c,
-    )
+def _mad_high_saturated() -> Callable[[Array, Array, Array], Array]:
+    high = product_high("s32")
+    return lambda a, b, c: clamp_s32(high(a, b).astype(np.int64) + c)
 
 
-def _mad_carry(m: Modifiers, mode: str, *, carry_in: bool, carry_out: bool) -> Alu:
-    kind = m.type("u32", "s32", "u64", "s64")
-    if mode == "wide":
-        raise UnknownForm("takes .lo or .hi with a carry")
-    product = np.multiply if mode == "lo" else product_high(kind)
-    name = kind.name
-    operands = (name, name, name, "cc") if carry_in else (name, name, name)
-
-    def compute(a: Array, b: Array, c: Array, carry: Array = _NO_CARRY) -> object:
-        both = _add_carry(product(a, b), c, carry)
-        return both if carry_out else both[0]
-
-    return Alu((name, "cc") if carry_out else (name,), operands, compute)
+def _mad_carry(half: str, T: str) -> Callable[..., tuple[Array, Array]]:
+    product = _product(half, T)
+    return lambda a, b, c, carry=_NO_CARRY: add_carry(product(a, b), c, carry)
 
 
-@alu("madc")
-def _madc(m: Modifiers) -> Alu:
-    mode = m.one_of("lo", "hi")
-    return _mad_carry(m, mode, carry_in=True, carry_out=m.take("cc"))
+def _mad_carry_in(half: str, T: str) -> Callable[..., Array]:
+    product = _product(half, T)
+    return lambda a, b, c, carry: add_carry(product(a, b), c, carry)[0]
 
 
-def div(m: Modifiers) -> Alu:
-    """``div.type``: truncating; all ones for a zero divisor; INT_MIN / -1 wraps."""
-    kind = m.type(*INTEGERS)
-    return binary(kind, _div_signed if kind.kind == "signed" else _div_unsigned)
+def _product(half: str, T: str) -> Binary:
+    return np.multiply if half == "lo" else product_high(T)
 
 
-def _div_unsigned(a: Array, b: Array) -> Array:
-    return _unless_zero(b, a // b)
+integer("mul.lo.<T>", "T T -> T", np.multiply, work=1, T=INTEGERS)
+integer("mul.hi.<T>", "T T -> T", make=product_high, work=1, T=INTEGERS)
+integer("mad.lo.<T>", "T T T -> T", lambda a, b, c: a * b + c, work=2, T=INTEGERS)
+integer("mad.hi.<T>", "T T T -> T", make=_mad_high, work=2, T=INTEGERS)
+integer("mad.hi.sat.s32", "s32 s32 s32 -> s32", make=_mad_high_saturated, work=2)
+for _T, _W in WIDER.items():
+    _wide = TYPES[_W].dtype
+    integer(f"mul.wide.{_T}", f"{_T} {_T} -> {_W}", partial(product_wide, _wide), work=1)
+    integer(f"mad.wide.{_T}", f"{_T} {_T} {_W} -> {_W}", partial(_mad_wide, _wide), work=2)
+
+carried = partial(integer, work=2, half="lo hi", T=CARRIED)
+carried("mad.<half>.cc.<T>", "T T T -> T cc", make=_mad_carry)
+carried("madc.<half>.<T>", "T T T cc -> T", make=_mad_carry_in)
+carried("madc.<half>.cc.<T>", "T T T cc -> T cc", make=_mad_carry)
+
+for _opcode in ("addc", "subc", "madc.lo", "madc.hi"):
+    for _T in ("u16", "s16"):
+        refuse(f"{_opcode}.{_T}", "not in the PTX ISA, though ptxas takes it")
 
 
-def _div_signed(a: Array, b: Array) -> Array:
-    return _unless_zero(b, (a - np.fmod(a, b)) // b)
+# ---- division -------------------------------------------------------------------------------
 
 
 def _unless_zero(divisor: Array, result: Array) -> Array:
@@ -205,85 +172,66 @@ def _unless_zero(divisor: Array, result: Array) -> Array:
     return np.where(divisor == 0, ~np.zeros(1, result.dtype), result)
 
 
-@alu("rem")
-def _rem(m: Modifiers) -> Alu:
-    """``rem.type``: the sign of the dividend; all ones for a zero divisor."""
-    return binary(m.type(*INTEGERS), lambda a, b: _unless_zero(b, np.fmod(a, b)))
+def quotient(a: Array, b: Array) -> Array:
+    """Divide unsigned numbers; all ones for a zero divisor."""
+    return _unless_zero(b, a // b)
 
 
-def neg(m: Modifiers) -> Alu:
-    """``neg.type``."""
-    return unary(m.type("s16", "s32", "s64"), np.negative)
+def quotient_signed(a: Array, b: Array) -> Array:
+    """Divide and truncate; all ones for a zero divisor; INT_MIN / -1 wraps."""
+    return _unless_zero(b, (a - np.fmod(a, b)) // b)
 
 
-def absolute(m: Modifiers) -> Alu:
-    """``abs.type``; abs of the smallest number is itself."""
-    return unary(m.type("s16", "s32", "s64"), np.abs)
+def remainder(a: Array, b: Array) -> Array:
+    """Return what is left, with the sign of the dividend; all ones for a zero divisor."""
+    return _unless_zero(b, np.fmod(a, b))
 
 
-def minimum(m: Modifiers) -> Alu:
-    """``min{.relu}.type``."""
-    return _extremum(m, np.minimum)
+integer("div.<T>", "T T -> T", quotient, T="u16 u32 u64")
+integer("div.<T>", "T T -> T", quotient_signed, T=SIGNED)
+integer("rem.<T>", "T T -> T", remainder, T=INTEGERS)
 
 
-def maximum(m: Modifiers) -> Alu:
-    """``max{.relu}.type``."""
-    return _extremum(m, np.maximum)
+# ---- neg, abs, min, max, sad ----------------------------------------------------------------
 
 
-def _extremum(m: Modifiers, choose: np.ufunc) -> Alu:
-    if m.take("relu"):
-        return binary(m.type("s32"), lambda a, b: np.maximum(choose(a, b), np.int32(0)))
-    return binary(m.type(*INTEGERS), choose)
+def _not_negative(choose: Binary) -> Binary:
+    return lambda a, b: np.maximum(choose(a, b), np.int32(0))
 
 
-@alu("sad")
-def _sad(m: Modifiers) -> Alu:
-    """``sad.type``: c + |a - b|."""
-    kind = m.type(*INTEGERS)
-    return Alu(
-        (kind.name,),
-        (kind.name, kind.name, kind.name),
-        lambda a, b, c: np.maximum(a, b) - np.minimum(a, b) + c,
-    )
+def _sad(a: Array, b: Array, c: Array) -> Array:
+    """Return c + |a - b|."""
+    return np.maximum(a, b) - np.minimum(a, b) + c
 
 
-@alu("mul24")
-def _mul24(m: Modifiers) -> Alu:
-    """``mul24{.lo, .hi}.type``: bits 31..0 or 47..16 of the 48-bit product of the low 24 bits."""
-    mode = m.one_of("lo", "hi")
-    kind = m.type("u32", "s32")
-    return binary(kind, lambda a, b: _product24(a, b, mode))
+integer("neg.<T>", "T -> T", np.negative, T=SIGNED)
+integer("abs.<T>", "T -> T", np.abs, T=SIGNED)  # of the smallest number: itself
+for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
+    integer(f"{_opcode}.<T>", "T T -> T", _choose, T=INTEGERS)
+    integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", _not_negative(_choose), needs="sm_90 8.0")
+integer("sad.<T>", "T T T -> T", _sad, T=INTEGERS)
 
 
-def _product24(a: Array, b: Array, mode: str) -> Array:
+# ---- 24 bits, dot products ------------------------------------------------------------------
+
+
+def product24(a: Array, b: Array, shift: int) -> Array:
+    """Return 32 bits, from bit ``shift`` on, of the 48-bit product of the low 24 bits."""
     wide = np.int64 if a.dtype == np.int32 else np.uint64
     product = ((a << 8) >> 8).astype(wide) * ((b << 8) >> 8)
-    return (product if mode == "lo" else product >> 16).astype(a.dtype)
+    return (product >> shift).astype(a.dtype)
 
 
-@alu("mad24")
-def _mad24(m: Modifiers) -> Alu:
-    """``mad24{.lo, .hi}.type`` and ``mad24.hi.sat.s32``."""
-    mode = m.one_of("lo", "hi")
-    saturate = mode == "hi" and m.take("sat")
-    kind = m.type(*(("s32",) if saturate else ("u32", "s32")))
-    if saturate:
-        return Alu(
-            ("s32",),
-            ("s32", "s32", "s32"),
-            lambda a, b, c: _clamp_s32(_product24(a, b, mode).astype(np.int64) + c),
-        )
-    return Alu(
-        (kind.name,),
-        (kind.name, kind.name, kind.name),
-        lambda a, b, c: _product24(a, b, mode) + c,
-    )
+def _mad24_saturated(a: Array, b: Array, c: Array) -> Array:
+    return clamp_s32(product24(a, b, 16).astype(np.int64) + c)
 
 
-def _dot_types(m: Modifiers) -> tuple[str, str, str]:
-    a, b = m.type("u32", "s32").name, m.type("u32", "s32").name
-    return a, b, "u32" if (a, b) == ("u32", "u32") else "s32"
+for _half, _shift in (("lo", 0), ("hi", 16)):
+    _times = partial(product24, shift=_shift)
+    _plus = partial(lambda times, a, b, c: times(a, b) + c, _times)
+    integer(f"mul24.{_half}.<T>", "T T -> T", _times, work=1, T="u32 s32")
+    integer(f"mad24.{_half}.<T>", "T T T -> T", _plus, work=2, T="u32 s32")
+integer("mad24.hi.sat.s32", "s32 s32 s32 -> s32", _mad24_saturated, work=2)
 
 
 def _part(word: Array, bits: int, index: int) -> Array:
@@ -291,7 +239,7 @@ def _part(word: Array, bits: int, index: int) -> Array:
     return (word << (32 - bits * (index + 1))) >> (32 - bits)
 
 
-def _dot(a: Array, b: Array, c: Array, parts: Sequence[tuple[int, int]], a_bits: int) -> Array:
+def dot(parts: Sequence[tuple[int, int]], a_bits: int, a: Array, b: Array, c: Array) -> Array:
     """Add the products of the given pairs of parts, bytes of b, to c; everything modulo 2**32."""
     total = c
     for left, right in parts:
@@ -300,17 +248,13 @@ def _dot(a: Array, b: Array, c: Array, parts: Sequence[tuple[int, int]], a_bits:
     return total
 
 
-@alu("dp4a")
-def _dp4a(m: Modifiers) -> Alu:
-    """``dp4a.atype.btype``: the dot product of four bytes, added to c."""
-    a_type, b_type, c_type = _dot_types(m)
-    parts = [(i, i) for i in range(4)]
-    return Alu((c_type,), (a_type, b_type, c_type), lambda a, b, c: _dot(a, b, c, parts, 8))
+# Two 16-bit parts of a go with the lower or the upper bytes of b.
+_PAIRS = {"lo": [(0, 0), (1, 1)], "hi": [(0, 2), (1, 3)]}
 
+_DOTS = (("u32", "u32", "u32"), ("u32", "s32", "s32"), ("s32", "u32", "s32"), ("s32", "s32", "s32"))
 
-@alu("dp2a")
-def _dp2a(m: Modifiers) -> Alu:
-    """``dp2a{.lo, .hi}.atype.btype``: two 16-bit parts of a times the lower or upper bytes of b."""
-    parts = [(0, 0), (1, 1)] if m.one_of("lo", "hi") == "lo" else [(0, 2), (1, 3)]
-    a_type, b_type, c_type = _dot_types(m)
-    return Alu((c_type,), (a_type, b_type, c_type), lambda a, b, c: _dot(a, b, c, parts, 16))
+for _A, _B, _C in _DOTS:
+    _types = f"{_A} {_B} {_C} -> {_C}"
+    integer(f"dp4a.{_A}.{_B}", _types, partial(dot, [(i, i) for i in range(4)], 8), work=8)
+    for _half, _parts in _PAIRS.items():
+        integer(f"dp2a.{_half}.{_A}.{_B}", _types, partial(dot, _parts, 16), work=4)

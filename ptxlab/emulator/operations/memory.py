@@ -9,8 +9,9 @@ import numpy as np
 from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
 from ptxlab.emulator.operations.qualifiers import take_qualifiers
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.run.access import Access, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM

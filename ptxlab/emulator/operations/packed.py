@@ -12,7 +12,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ptxlab.emulator.operations.floating import ROUNDINGS, with_flush, with_saturation
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.isa.types import TYPES
 from ptxlab.numbers import floats
 

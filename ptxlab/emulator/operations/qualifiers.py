@@ -10,7 +10,8 @@ from __future__ import annotations
 from typing import Any
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.row import UnknownForm
 
 SCOPES = ("cta", "cluster", "gpu", "sys")
 ORDERINGS = {

@@ -13,8 +13,9 @@ from dataclasses import replace
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, step
 from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.syntax.tree import Instruction, Name, Negated, Operand
 

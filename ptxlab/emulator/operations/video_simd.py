@@ -20,8 +20,9 @@ from ptxlab.emulator.operations.video import (
     split_selector,
 )
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, step
 from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.syntax.tree import Instruction
 

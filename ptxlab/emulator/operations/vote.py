@@ -11,8 +11,9 @@ import numpy as np
 
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm, step
+from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair

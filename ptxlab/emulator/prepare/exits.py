@@ -18,8 +18,9 @@ from ptxlab.emulator.operations.control import (
 )
 from ptxlab.emulator.operations.parameter import StoreArgument
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
 from ptxlab.emulator.prepare.program import Exit, Source
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.barriers import Reduction

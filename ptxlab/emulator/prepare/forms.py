@@ -12,7 +12,10 @@ from itertools import product
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations import video, video_simd
-from ptxlab.emulator.prepare.operation import ALU, Alu, Modifiers, UnknownForm
+from ptxlab.emulator.prepare import operation as registry
+from ptxlab.emulator.prepare import row
+from ptxlab.emulator.prepare.operation import Alu, Modifiers
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 
@@ -70,7 +73,7 @@ def _built(opcode: str, choice: tuple[str, ...]) -> Iterator[Form]:
         yield Form(opcode, choice, operation.results, operation.operands)
 
 
-def build(opcode: str, modifiers: Modifiers) -> Alu:
+def build(opcode: str, modifiers: Modifiers) -> Alu | row.Form:
     """Build the operation of a register-to-register instruction; of video ones without selectors."""
     plain = ("",) * 4
     if opcode == "vmad":
@@ -79,4 +82,4 @@ def build(opcode: str, modifiers: Modifiers) -> Alu:
         return video_simd.build(opcode, modifiers, plain)
     if opcode in video.OPCODES:
         return video.build(opcode, modifiers, plain)
-    return ALU[opcode](modifiers)
+    return registry.build(opcode, modifiers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.refused import reason
+from ptxlab.emulator.prepare.row import UnknownForm, find
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.isa import legality
 from ptxlab.isa.legality import Needs
@@ -21,7 +22,15 @@ def require(context: Context) -> None:
     if why is not None:
         context.refuse(instruction.name, hint=why)
     sources = max(len(instruction.operands) - 1, 0)
-    _require(context, legality.needs(instruction.opcode, instruction.modifiers, sources))
+    _require(context, needs(instruction.opcode, instruction.modifiers, sources))
+
+
+def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Needs:
+    """Return what an instruction needs, which need not be one that exists."""
+    try:
+        return find(opcode, modifiers, sources).needs
+    except (KeyError, UnknownForm):
+        return legality.needs(opcode, modifiers, sources)
 
 
 def require_form(context: Context, form: Requires) -> None:

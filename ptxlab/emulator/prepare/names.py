@@ -7,8 +7,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import UnknownForm
 from ptxlab.emulator.prepare.program import Array, Deferred, Step
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm, find
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Instruction
@@ -24,10 +25,6 @@ if TYPE_CHECKING:
     from ptxlab.emulator.prepare.context import Context
 
 Array = npt.NDArray[Any]
-
-
-class UnknownForm(Exception):
-    """The opcode is known but not with these modifiers; the text says which part."""
 
 
 class Modifiers:
@@ -40,6 +37,7 @@ class Modifiers:
 
     def __init__(self, names: Sequence[str], target: Target, sources: int | None = None) -> None:
         self._rest = list(names)
+        self._every = tuple(names)
         self.target = target
         self.sources = sources
 
@@ -70,6 +68,11 @@ class Modifiers:
                 return TYPES[name]
         raise UnknownForm("needs a type")
 
+    @property
+    def every(self) -> tuple[str, ...]:
+        """All the modifiers."""
+        return self._every
+
     def rest(self) -> tuple[str, ...]:
         """The modifiers nobody has taken yet."""
         return tuple(self._rest)
@@ -86,8 +89,6 @@ class Alu:
 
     ``compute`` takes one array per operand, viewed as that operand's dtype (see ``isa.types``), and
     returns one array per result (a plain array when there is one), of the result's dtype.
-    A trailing operand may be left out in PTX (``setp`` with no combining predicate) when the builder
-    lists it in ``optional`` with the value that stands for it.
 
     The pseudo type ``"cc"`` among results or operands is the carry flag (a bool array).
     """
@@ -95,7 +96,6 @@ class Alu:
     results: tuple[str, ...]
     operands: tuple[str, ...]
     compute: Callable[..., Any]
-    optional: tuple[Array, ...] = ()
 
 
 Builder = Callable[[Modifiers], Alu]
@@ -114,6 +114,22 @@ def alu(*opcodes: str) -> Callable[[Builder], Builder]:
         return builder
 
     return register
+
+
+def build(opcode: str, modifiers: Modifiers) -> Alu | Form:
+    """Return the row's form, or what a builder makes of it."""
+    try:
+        if opcode in ROWS:
+            form = find(opcode, modifiers.every, modifiers.sources)
+            for name in modifiers.every:
+                modifiers.take(name)
+            return form
+    except UnknownForm:
+        if opcode not in ALU:
+            raise
+    operation = ALU[opcode](modifiers)
+    modifiers.finish()
+    return operation
 
 
 def quiet() -> Any:

@@ -11,8 +11,9 @@ from ptxlab.emulator.prepare.flatten import Body, flatten
 from ptxlab.emulator.prepare.legality import require
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.operation import ALU, COLLECTIVE, STEPS, Modifiers, UnknownForm
+from ptxlab.emulator.prepare.operation import ALU, COLLECTIVE, STEPS, Modifiers, build
 from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Source, Step
+from ptxlab.emulator.prepare.row import ROWS, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, size_of
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.prepare.variables import module_variables
@@ -202,11 +203,9 @@ def _unguarded(context: Context, modifiers: Modifiers) -> Step:
     if opcode in STEPS:
         step: Step = STEPS[opcode](context, instruction, modifiers)
         return step
-    if opcode in ALU:
-        operation = ALU[opcode](modifiers)
-        modifiers.finish()
-        return alu_step(context, instruction, operation)
-    hint = did_you_mean(opcode, [*ALU, *STEPS, *CONTROL])
+    if opcode in ROWS or opcode in ALU:
+        return alu_step(context, instruction, build(opcode, modifiers))
+    hint = did_you_mean(opcode, [*ROWS, *ALU, *STEPS, *CONTROL])
     return context.refuse(f"instruction {instruction.name}", hint=hint)
 
 

@@ -17,8 +17,6 @@ _POLICY = "there is no cache to steer"
 _LAUNCH = "a launch has nothing to wait for: launches run one after the other"
 _RANDOM = "the PTX ISA leaves open how four values share the random bits"
 _UNDOCUMENTED = (
-    *(f"{opcode}.{kind}16" for opcode in ("addc", "subc") for kind in "us"),
-    *(f"madc.{half}.{kind}16" for half in ("lo", "hi") for kind in "us"),
     *(f"rcp.{mode}.ftz.f64" for mode in ("rn", "rz", "rm", "rp")),
     "cvt.f16.bf16",
     "cvt.bf16.f16",
@@ -72,6 +70,11 @@ REFUSED: dict[str, str] = {
     },
     **dict.fromkeys(_UNDOCUMENTED, "not in the PTX ISA, though ptxas takes it"),
 }
+
+
+def refuse(name: str, why: str) -> None:
+    """Refuse the instructions whose name begins so: some forms of an opcode that has others."""
+    REFUSED[name] = why
 
 
 @lru_cache(maxsize=4096)

@@ -10,11 +10,10 @@ import numpy as np
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.operation import Alu
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import CARRY, Form
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
-
-CARRY = "cc"
 
 
 class AluStep:
@@ -99,8 +98,8 @@ class Guarded:
             self._step.run(frame, passing)
 
 
-def alu_step(context: Context, instruction: Instruction, operation: Alu) -> AluStep:
-    """Bind an ``Alu`` to the operands of ``instruction``."""
+def alu_step(context: Context, instruction: Instruction, operation: Alu | Form) -> AluStep:
+    """Bind an operation to the operands of ``instruction``."""
     visible = [name for name in operation.results if name != CARRY]
     first, *rest = instruction.operands or (None,)
     if first is None:
@@ -116,7 +115,7 @@ def alu_step(context: Context, instruction: Instruction, operation: Alu) -> AluS
 
 
 def _destinations(
-    context: Context, operation: Alu, targets: list[Operand | None]
+    context: Context, operation: Alu | Form, targets: list[Operand | None]
 ) -> list[Destination]:
     left = iter(targets)
     found = []
@@ -133,30 +132,21 @@ def _destinations(
 
 
 def _sources(
-    context: Context, instruction: Instruction, operation: Alu, operands: list[Operand]
+    context: Context,
+    instruction: Instruction,
+    operation: Alu | Form,
+    operands: Sequence[Operand],
 ) -> list[Source]:
-    wanted = [name for name in operation.operands if name != CARRY]
-    missing = len(wanted) - len(operands)
-    if not 0 <= missing <= len(operation.optional):
-        context.reject(
-            f"{instruction.name} takes {len(wanted)} source operands, found {len(operands)}"
-        )
+    wanted = sum(name != CARRY for name in operation.operands)
+    if wanted != len(operands):
+        context.reject(f"{instruction.name} takes {wanted} source operands, found {len(operands)}")
     left = iter(operands)
-    given = len(wanted) - missing
-    found = []
-    position = 0
-    for name in operation.operands:
-        if name == CARRY:
-            found.append(Source(carry_slot(context), np.dtype(bool)))
-            continue
-        if position < given:
-            found.append(context.source(next(left), name, wider=_takes_wider(context)))
-        else:
-            default = operation.optional[position - given + len(operation.optional) - missing]
-            slot = context.constant(default, ("default", default.dtype, default.tobytes()))
-            found.append(Source(slot, default.dtype))
-        position += 1
-    return found
+    return [
+        Source(carry_slot(context), np.dtype(bool))
+        if name == CARRY
+        else context.source(next(left), name, wider=_takes_wider(context))
+        for name in operation.operands
+    ]
 
 
 def _takes_wider(context: Context) -> bool:

@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.operation import ALU, Alu, Modifiers, quiet
+from ptxlab.emulator.prepare.operation import Alu, Modifiers, build, quiet
+from ptxlab.emulator.prepare.row import Form
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 
@@ -31,12 +32,10 @@ FIELDS = {
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
-def build_alu(instruction: str, sources: int | None = None) -> Alu:
+def build_alu(instruction: str, sources: int | None = None) -> Alu | Form:
     opcode, *names = instruction.split(".")
     modifiers = Modifiers(names, TARGETS["sm_90a"], sources)
-    operation = ALU[opcode](modifiers)
-    modifiers.finish()
-    return operation
+    return build(opcode, modifiers)
 
 
 def run_alu(instruction: str, *operands: Any) -> Any:
@@ -44,7 +43,7 @@ def run_alu(instruction: str, *operands: Any) -> Any:
     return run_operation(instruction, build_alu(instruction, len(operands)), *operands)
 
 
-def run_operation(instruction: str, operation: Alu, *operands: Any) -> Any:
+def run_operation(instruction: str, operation: Alu | Form, *operands: Any) -> Any:
     """Run what ``build_alu`` or another builder made of ``instruction``, as ``run_alu`` does."""
     assert len(operands) == len(operation.operands)
     inputs = []

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.emulator.prepare.operation import UnknownForm
+from ptxlab.emulator.prepare.row import UnknownForm
 
 INTEGERS = tuple(f"{kind}{bits}" for kind in "us" for bits in (8, 16, 32, 64))
 FLOATS = ("f16", "bf16", "f32", "f64")

@@ -11,7 +11,8 @@ import pytest
 
 from ptxlab.emulator.operations import video, video_simd
 from ptxlab.emulator.prepare.forms import forms
-from ptxlab.emulator.prepare.operation import ALU, UnknownForm
+from ptxlab.emulator.prepare.operation import ALU
+from ptxlab.emulator.prepare.row import ROWS, UnknownForm
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, needs, types_of
 from ptxlab.isa.targets import TARGETS
@@ -30,7 +31,7 @@ def certify() -> ModuleType:
 
 
 def test_every_operation_has_its_grammar() -> None:
-    assert {*ALU, "vmad", *video.OPCODES, *video_simd.OPCODES} == set(GRAMMAR)
+    assert {*ROWS, *ALU, "vmad", *video.OPCODES, *video_simd.OPCODES} == set(GRAMMAR)
 
 
 @pytest.mark.parametrize("opcode", GRAMMAR)

@@ -11,7 +11,7 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.emulator.prepare.forms import Form, build, forms
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, quiet
+from ptxlab.emulator.prepare.operation import Modifiers, quiet
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
@@ -83,7 +83,7 @@ def draw(form: Form, reference: Any, pool: Any, random: np.random.Generator) -> 
     return inputs
 
 
-def run(operation: Alu, inputs: list[Array]) -> Array:
+def run(operation: Any, inputs: list[Array]) -> Array:
     """Return the bytes of all results, [threads, bytes]."""
     with quiet():
         results = operation.compute(*inputs)
@@ -94,7 +94,7 @@ def run(operation: Alu, inputs: list[Array]) -> Array:
     return np.concatenate(columns, axis=1)
 
 
-def alone(operation: Alu, inputs: list[Array]) -> Array:
+def alone(operation: Any, inputs: list[Array]) -> Array:
     """Run one thread after another."""
     rows = [run(operation, [x[i : i + 1] for x in inputs]) for i in range(len(inputs[0]))]
     return np.concatenate(rows)

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.prepare.operation import UnknownForm
+from ptxlab.emulator.prepare.row import UnknownForm
 
 MODES = ("rn", "rz", "rm", "rp")
 ONE = {"f32": 0x3F800000}

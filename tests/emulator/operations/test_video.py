@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ptxlab.emulator.operations import video, video_simd
-from ptxlab.emulator.prepare.operation import Modifiers, UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 
