@@ -125,6 +125,17 @@ def test_the_host_stays_inside_an_allocation(size: int) -> None:
     assert memory.read(address, size).tobytes() == data
 
 
+@pytest.mark.parametrize("past", [0, 16, 496, 512, 4096, 1 << 16, (1 << 20) - 16])
+def test_the_next_allocation_is_far_away(emulator: Device, past: int) -> None:
+    text = TEXT.format(before="", inside="", address="", access="ld.global.u32 r0, [d];", at=AT)
+    kernel = emulator.load(text).kernel("k")
+    with emulator.zeros(16, "u8") as first, emulator.zeros(16, "u8") as second:
+        low, high = sorted((first.address, second.address))
+        kernel.launch(1, 64, [low, high - low])
+        with pytest.raises(LaunchError, match="out of bounds"):
+            kernel.launch(1, 64, [low, 16 + past])
+
+
 # ---- who is blamed ------------------------------------------------------------------------------
 
 # Even threads use their own word of a buffer, odd ones that of a variable.

@@ -207,6 +207,57 @@ done:
         bounded(body.format(store=""), before=before)
 
 
+def test_the_second_turn_at_a_barrier_does_not_wait_for_what_the_first_does(bounded: Any) -> None:
+    # Four warps arrive at once at a barrier for two; the first two wait for what the last store.
+    body = """
+    st.shared.u32 [flag], 0;
+    bar.sync 0;
+    bar.sync 1, 64;
+    setp.ge.u32 p1, r0, 64;
+    @p1 bra set;
+again:
+    ld.volatile.shared.u32 r5, [flag];
+    setp.eq.u32 p2, r5, 0;
+    @p2 bra again;
+    bra done;
+set:
+    mov.u32 r5, 3;
+    st.volatile.shared.u32 [flag], r5;
+done:
+    st.global.u32 [d1], r5;
+"""
+    assert (bounded(body, block=128, before=FLAG) == 3).all()
+
+
+def test_threads_that_meet_again_stay_together_however_long_they_run(emulate: Any) -> None:
+    # The clock counts what is executed, once for all threads that execute it together: every round
+    # costs the same, as long as nobody is given a turn while the others are about to catch up.
+    body = """
+    mov.u32 r4, 0;
+    and.b32 r5, r0, 1;
+    setp.eq.u32 p3, r5, 1;
+    mov.u32 r7, %clock;
+round:
+    @p3 bra odd;
+    call (r6), idle, (r0);
+    bra both;
+odd:
+    call (r6), idle, (r4);
+both:
+    add.u32 r4, r4, 1;
+    setp.lt.u32 p2, r4, {rounds};
+    @p2 bra round;
+    mov.u32 r8, %clock;
+    sub.u32 r8, r8, r7;
+    st.global.u32 [d1], r8;
+"""
+    before = ".func (.reg .b32 out) idle(.reg .b32 a) { mov.u32 out, a; ret; }"
+    one, two, many = (
+        int(emulate(body.format(rounds=rounds), before=before)[0, 0]) for rounds in (1, 2, 3000)
+    )
+    assert many - one == 2999 * (two - one)
+
+
 def test_a_lock_that_is_taken_inside_a_branch_of_the_loop(bounded: Any) -> None:
     # Who has the lock must get on, though the others take turns at trying for it.
     before = ".global .b32 lock; .global .b32 count;"
