@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import ToolchainError
-from ptxlab.fragments.specimen import collection
+from ptxlab.fragments.specimen import KERNEL, collection
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.entry import ENTRIES, Entry
 from ptxlab.toolchain.nvjitlink import link_ptx
@@ -174,7 +174,8 @@ def test_forms_compile_for_their_least_target(target: str) -> None:
     """Each in a program: all warp-level ones, and some of the thousands of the warpgroup."""
     entries = by_least_target()[target]
     some = entries[:: 16 if target == "sm_90a" else 1]
-    link_ptx(collection(some, target), arch=target)
+    cubin = link_ptx(collection(some, target), arch=target)
+    assert cubin.kernels.keys() == {f"{KERNEL}{i}" for i in range(len(some))}
 
 
 def test_the_script_says_what_differs() -> None:
