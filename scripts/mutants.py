@@ -31,17 +31,17 @@ def selected(
     everything: Sequence[Mistake], what: Sequence[str], known: Record, unseen: bool
 ) -> list[Mistake]:
     """Return the mistakes of rooms or files. Raises ValueError for a name that none has."""
-    chosen = list(everything)
-    if what:
-        for name in what:
-            if not any(mistake.room == name or mistake.file.startswith(name) for mistake in chosen):
-                rooms = ", ".join(sorted({mistake.room for mistake in everything}))
-                raise ValueError(f"no room and no file of a mistake: {name} (rooms: {rooms})")
-        chosen = [m for m in chosen if m.room in what or m.file.startswith(tuple(what))]
-    if unseen:
-        noticed = {key for key, result in known.items() if result.outcome in (SEEN, HANG)}
-        chosen = [mistake for mistake in chosen if mistake.key not in noticed]
-    return chosen
+    for name in what:
+        if not any(mistake.room == name or mistake.file.startswith(name) for mistake in everything):
+            rooms = ", ".join(sorted({mistake.room for mistake in everything}))
+            raise ValueError(f"no room and no file of a mistake: {name} (rooms: {rooms})")
+    noticed = {key for key, result in known.items() if result.outcome in (SEEN, HANG)}
+    return [
+        mistake
+        for mistake in everything
+        if (not what or mistake.room in what or mistake.file.startswith(tuple(what)))
+        and not (unseen and mistake.key in noticed)
+    ]
 
 
 def likely_tests(mistake: Mistake, known: Record) -> list[str]:
@@ -106,36 +106,20 @@ def counted(results: Sequence[tuple[Mistake, str]]) -> str:
 
 def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     """Try the mistakes that were asked for."""
-    parser = argparse.ArgumentParser(
-        prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
-    )
-    parser.add_argument("what", nargs="*", metavar="ROOM|FILE", help="(default: all)")
-    parser.add_argument(
-        "--unseen", action="store_true", help="only what no test is known to notice"
-    )
-    parser.add_argument("--record", action="store_true", help="keep the results")
-    parser.add_argument(
-        "--workers",
-        type=int,
-        default=os.cpu_count() or 1,
-        metavar="N",
-        help="how many at a time (default: one a core)",
-    )
+    parser = _parser()
     args = parser.parse_args(words)
     everything, known = mutants_table.table(root), mutants_table.record(root)
+    known = {mistake.key: known[mistake.key] for mistake in everything if mistake.key in known}
     try:
         chosen = selected(everything, args.what, known, args.unseen)
+        absent = sorted({test for m in chosen for test in m.tests if not (root / test).exists()})
+        if absent:
+            raise ValueError(f"a room's tests do not exist: {', '.join(absent)}")
     except ValueError as error:
         parser.error(str(error))
-    if args.workers < 1:
-        parser.error("--workers must be at least 1")
-    missing = {test for m in chosen for test in m.tests if not (root / test).exists()}
-    if missing:
-        parser.error(f"tests of a room that do not exist: {', '.join(sorted(missing))}")
-    known = {m.key: known[m.key] for m in everything if m.key in known}
 
-    outcomes: list[tuple[Mistake, str]] = []
     lines: dict[Mistake, int] = {}
+    outcomes: list[tuple[Mistake, str]] = []
     for mistake in chosen:
         try:
             lines[mistake] = line_of(root, mistake)
@@ -145,8 +129,7 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
     for mistake, outcome, tests in try_all(root, list(lines), known, args.workers):
         outcomes.append((mistake, outcome))
         place = f"{mistake.file}:{lines[mistake]}"
-        done = f"[{len(outcomes)}/{len(chosen)}] {mistake.room} {place}: {outcome}"
-        print(f"{done} {'by ' * bool(tests)}{' '.join(tests)}".rstrip(), file=sys.stderr)
+        print(f"[{len(outcomes)}/{len(chosen)}] {place}: {outcome}", *tests, file=sys.stderr)
         if outcome == UNSEEN:
             print(described(mistake, lines[mistake]), flush=True)
         today = datetime.date.today().isoformat()
@@ -155,6 +138,27 @@ def main(words: Sequence[str] | None = None, root: Path = ROOT) -> int:
             mutants_table.keep(root, known)
     print(counted(outcomes))
     return int(any(outcome in (UNSEEN, STALE) for _, outcome in outcomes))
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="scripts/mutants", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("what", nargs="*", metavar="ROOM|FILE", help="(default: all)")
+    add = parser.add_argument
+    add("--unseen", action="store_true", help="only what no test is known to notice")
+    add("--record", action="store_true", help="keep the results")
+    add(
+        "--workers", type=_count, default=os.cpu_count() or 1, metavar="N",
+        help="how many at a time (default: one a core)",
+    )  # fmt: skip
+    return parser
+
+
+def _count(text: str) -> int:
+    if (value := int(text)) < 1:
+        raise ValueError
+    return value
 
 
 if __name__ == "__main__":

@@ -39,9 +39,9 @@ class Outcome:
 class Copy:
     """A copy of the project in which tests are run; never the project itself.
 
-    Python checks what it compiled by the size of a file and the second it was written in, which a
-    mistake may leave as they were. So nothing that is compiled later is kept, and a file that gets its
-    text back gets its time back.
+    Python knows what it compiled by the size of a file and the second it was written in. So a file with
+    a mistake in it gets another second, nothing compiled of it is kept, and with its text it gets its
+    time back.
     """
 
     def __init__(self, root: Path, folder: Path) -> None:
@@ -61,6 +61,7 @@ class Copy:
         path = self.root / mistake.file
         before, times = path.read_bytes(), path.stat()
         path.write_text(mistake.put_into(before.decode()), encoding="utf-8")
+        os.utime(path, (times.st_atime, times.st_mtime + 2))
         try:
             yield
         finally:
