@@ -18,6 +18,7 @@ if TYPE_CHECKING:
         ToolchainError,
         Unsupported,
     )
+    from ptxlab.launch_config import LaunchConfig
     from ptxlab.layouts.layout import Layout, Swizzle
     from ptxlab.matrix.catalog import find
 
@@ -26,6 +27,7 @@ __version__ = "0.1.0"
 __all__ = [
     "DeviceUnavailable",
     "Dump",
+    "LaunchConfig",
     "LaunchError",
     "Layout",
     "PtxSyntaxError",
@@ -41,6 +43,7 @@ __all__ = [
 # Where each public name lives. They are imported on first use, so that `import ptxlab` costs nothing.
 _HOMES = {
     "Dump": "ptxlab.device.protocol",
+    "LaunchConfig": "ptxlab.launch_config",
     "open_device": "ptxlab.device.opening",
     "find": "ptxlab.matrix.catalog",
     "Layout": "ptxlab.layouts.layout",

@@ -12,20 +12,11 @@ import numpy.typing as npt
 
 from ptxlab.device.arguments import pack
 from ptxlab.device.loading import pick
-from ptxlab.device.protocol import Closing, Dim, Dump, LaunchResult
-from ptxlab.device.shapes import (
-    Dim3,
-    block_of,
-    check_directives,
-    cluster_of,
-    dtype_of,
-    grid_of,
-    host_array,
-    shape_of,
-    shared_of,
-)
+from ptxlab.device.protocol import Closing, Dump, LaunchResult
+from ptxlab.device.shapes import check_directives, dtype_of, host_array, shape_of
 from ptxlab.emulator import Watcher
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax.parameters import Parameter
 from ptxlab.syntax.tree import Function
 
@@ -163,44 +154,39 @@ class BaseKernel(ABC):
         shared: int = 0,
         dump: Dump | None = None,
         cluster: Dim | None = None,
+        cooperative: bool = False,
     ) -> LaunchResult:
         """Run the kernel to its end; see ``ptxlab.device.protocol.Kernel``."""
-        grid3, block3, parameters, shared, cluster3 = self.bound(grid, block, args, shared, cluster)
+        return self.run(LaunchConfig.of(grid, block, shared, cluster, cooperative), args, dump)
+
+    def run(
+        self, config: LaunchConfig, args: Sequence[Any] = (), dump: Dump | None = None
+    ) -> LaunchResult:
+        """Run the kernel to its end; see ``ptxlab.device.protocol.Kernel``."""
+        parameters = self.bound(config, args)
         if dump is None:
-            return self._run(grid3, block3, parameters, shared, cluster3)
+            return self._run(config, parameters)
         if self.function is None:
             raise Unsupported(
                 f"kernel {self.name} is machine code, whose registers cannot be dumped",
                 hint="load its .ptx or .cu",
             )
-        return self._dumped(dump, self.function, grid3, block3, args, shared, cluster3)
+        return self._dumped(dump, self.function, config, args)
 
-    def bound(
-        self, grid: Dim, block: Dim, args: Sequence[Any], shared: int, cluster: Dim | None
-    ) -> tuple[Dim3, Dim3, bytes, int, Dim3 | None]:
-        """Return a launch checked and complete: grid, block, arguments, shared memory, cluster."""
+    def bound(self, config: LaunchConfig, args: Sequence[Any]) -> bytes:
+        """Return the arguments of a launch as a parameter block, and check that it can be made."""
         self.device.require_open()
-        grid3, block3, shared = grid_of(grid), block_of(block), shared_of(shared)
-        cluster3 = None if cluster is None else cluster_of(cluster, grid3)
         if self.function is not None:
-            check_directives(self.function, grid3, block3, cluster3)
+            check_directives(self.function, config)
         for index, value in enumerate(args):
             if isinstance(value, DeviceBuffer) and value.device is not self.device:
                 raise PtxlabError(
                     f"kernel {self.name}: argument {index} lies on another device",
                     hint="upload it to the device that runs the kernel",
                 )
-        parameters = pack(self.name, self.parameters, args)
-        return grid3, block3, parameters, shared, cluster3
+        return pack(self.name, self.parameters, args)
 
-    def prepare(
-        self,
-        grid: Dim,
-        block: Dim,
-        args: Sequence[Any] = (),
-        shared: int = 0,
-        cluster: Dim | None = None,
-    ) -> Callable[[], None]:
+    def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Raise PtxlabError: launches are put on a GPU's stream, no other device has one."""
         raise PtxlabError(
             f"kernel {self.name} is on {self.device.name}, which runs every launch to its end",
@@ -215,20 +201,11 @@ class BaseKernel(ABC):
         )
 
     @abstractmethod
-    def _run(
-        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
-    ) -> LaunchResult: ...
+    def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult: ...
 
     @abstractmethod
     def _dumped(
-        self,
-        dump: Dump,
-        function: Function,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        shared: int,
-        cluster: Dim3 | None,
+        self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
     ) -> LaunchResult: ...
 
 

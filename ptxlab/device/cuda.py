@@ -24,9 +24,10 @@ from ptxlab.device.cuda_module import CudaKernel, CudaModule, KernelArguments
 from ptxlab.device.faults import STICKY, explain
 from ptxlab.device.loading import is_cubin, load_assembled, locate
 from ptxlab.device.protocol import LaunchResult, Source
-from ptxlab.device.shapes import Dim3, declared
+from ptxlab.device.shapes import clusters
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError
 from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.launch_config import LaunchConfig
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
 _PORTABLE_CLUSTER = 8  # larger clusters need the kernel's consent
@@ -169,28 +170,23 @@ class CudaDevice(BaseDevice):
             raise LaunchError(f"cannot {doing}: {message}", hint=hint) from None
 
     def queueing(
-        self,
-        kernel: CudaKernel,
-        grid: Dim3,
-        block: Dim3,
-        parameters: bytes,
-        shared: int,
-        cluster: Dim3 | None = None,
+        self, kernel: CudaKernel, config: LaunchConfig, parameters: bytes
     ) -> Callable[[], None]:
         """Return what puts one launch of a kernel on this GPU's stream, each time it is called."""
         doing = kernel.doing
         handle = self.call(doing, "cuModuleGetFunction", kernel.module.handle, kernel.name.encode())
-        self._allow(kernel, handle, shared, cluster)
+        self._allow(kernel, handle, config)
         arguments = KernelArguments(kernel.parameters, parameters)
 
         def launch() -> None:
             given = (arguments.address, 0)
-            if cluster is None:
-                shape = (*grid, *block, shared, self.stream)
-                self.call(doing, "cuLaunchKernel", handle, *shape, *given)
+            attributes = self._attributes(config)
+            if attributes:
+                described = self._described(config, attributes)
+                self.call(doing, "cuLaunchKernelEx", described, handle, *given)
             else:
-                config = self._clustered(grid, block, shared, cluster)
-                self.call(doing, "cuLaunchKernelEx", config, handle, *given)
+                shape = (*config.grid, *config.block, config.shared, self.stream)
+                self.call(doing, "cuLaunchKernel", handle, *shape, *given)
 
         return launch
 
@@ -208,35 +204,45 @@ class CudaDevice(BaseDevice):
         self.call(f"lend the GPU to {to}", "cuStreamSynchronize", self.stream)
         return int(self.stream)
 
-    def _clustered(self, grid: Dim3, block: Dim3, shared: int, cluster: Dim3) -> Any:
-        """Describe a launch in clusters. The grid counts CTAs here too."""
-        api = self.driver.api
-        attribute = api.CUlaunchAttribute()
-        attribute.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
-        size = attribute.value.clusterDim
-        size.x, size.y, size.z = cluster
-        config = api.CUlaunchConfig()
-        config.gridDimX, config.gridDimY, config.gridDimZ = grid
-        config.blockDimX, config.blockDimY, config.blockDimZ = block
-        config.sharedMemBytes = shared
-        config.hStream = self.stream
-        config.attrs, config.numAttrs = [attribute], 1
-        return config
+    def _attributes(self, config: LaunchConfig) -> list[Any]:
+        """Return what a launch has beside its shape, as the driver takes it."""
+        api, found = self.driver.api, []
+        if config.cluster is not None:
+            cluster = api.CUlaunchAttribute()
+            cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            size = cluster.value.clusterDim
+            size.x, size.y, size.z = config.cluster
+            found.append(cluster)
+        if config.cooperative:
+            cooperative = api.CUlaunchAttribute()
+            cooperative.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            cooperative.value.cooperative = 1
+            found.append(cooperative)
+        return found
 
-    def _allow(self, kernel: CudaKernel, handle: Any, shared: int, cluster: Dim3 | None) -> None:
+    def _described(self, config: LaunchConfig, attributes: list[Any]) -> Any:
+        """Return a launch with attributes as the driver takes it. The grid counts CTAs here too."""
+        described = self.driver.api.CUlaunchConfig()
+        described.gridDimX, described.gridDimY, described.gridDimZ = config.grid
+        described.blockDimX, described.blockDimY, described.blockDimZ = config.block
+        described.sharedMemBytes = config.shared
+        described.hStream = self.stream
+        described.attrs, described.numAttrs = attributes, len(attributes)
+        return described
+
+    def _allow(self, kernel: CudaKernel, handle: Any, config: LaunchConfig) -> None:
         """Ask for what a kernel may not use by default: more shared memory, larger clusters."""
         attribute = self.driver.api.CUfunction_attribute
-        if shared:
+        if config.shared:
             name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            doing = f"give kernel {kernel.name} {shared} bytes of dynamic shared memory"
+            doing = f"give kernel {kernel.name} {config.shared} bytes of dynamic shared memory"
             try:
-                self.call(doing, "cuFuncSetAttribute", handle, name, shared)
+                self.call(doing, "cuFuncSetAttribute", handle, name, config.shared)
             except LaunchError as error:
                 if self.lost:
                     raise
                 raise LaunchError(error.message, hint=self._most_shared()) from None
-        if cluster is None and kernel.function is not None:
-            cluster = declared(kernel.function, "reqnctapercluster")
+        cluster = clusters(kernel.function, config)
         if cluster and prod(cluster) > _PORTABLE_CLUSTER:
             name = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self.call(f"allow the clusters of {kernel.name}", "cuFuncSetAttribute", handle, name, 1)

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.device.base import BaseKernel, BaseModule
 from ptxlab.device.cuda_driver import DriverError
 from ptxlab.device.dump import launch_rewritten
-from ptxlab.device.protocol import Dim, Dump, LaunchResult
-from ptxlab.device.shapes import Dim3
+from ptxlab.device.protocol import Dump, LaunchResult
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parameters import Parameter, parameters
 from ptxlab.syntax.tree import Function, Module
 
@@ -54,37 +54,18 @@ class CudaKernel(BaseKernel):
         """What an error calls the launch."""
         return f"run kernel {self.name} of {self.module.path}"
 
-    def prepare(
-        self,
-        grid: Dim,
-        block: Dim,
-        args: Sequence[Any] = (),
-        shared: int = 0,
-        cluster: Dim | None = None,
-    ) -> Callable[[], None]:
+    def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return what puts one launch on the GPU's stream; see ``ptxlab.device.protocol.Kernel``."""
-        return self.device.queueing(self, *self.bound(grid, block, args, shared, cluster))
+        return self.device.queueing(self, config, self.bound(config, args))
 
-    def _run(
-        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
-    ) -> LaunchResult:
-        launch = self.device.queueing(self, grid, block, parameters, shared, cluster)
-        return self.device.timed(self.doing, launch)
+    def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
+        return self.device.timed(self.doing, self.device.queueing(self, config, parameters))
 
     def _dumped(
-        self,
-        dump: Dump,
-        function: Function,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        shared: int,
-        cluster: Dim3 | None,
+        self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
     ) -> LaunchResult:
         assert self.module.tree is not None
-        return launch_rewritten(
-            self.device, self.module.tree, function, dump, grid, block, args, shared, cluster
-        )
+        return launch_rewritten(self.device, self.module.tree, function, dump, config, args)
 
 
 class CudaModule(BaseModule[CudaKernel]):

@@ -7,18 +7,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
-from ptxlab.device.shapes import Dim3
 from ptxlab.emulator import Site, Watcher
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import Place, find_places
 from ptxlab.instrument.rewrite import Probe, dump_nth
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import locate
 from ptxlab.syntax.tree import Function, Module
 
@@ -66,7 +65,7 @@ class Recorder(Watcher):
             return
         standing = lanes.mask & self._wave.alive.mask
         cta, inside = np.divmod(np.flatnonzero(standing), self._wave.cta_width)
-        threads = (self._wave.first + cta) * self._wave.cta_threads + inside
+        threads = (self._wave.first + cta) * self._wave.config.cta_threads + inside
         self.passes[threads] += np.uint64(1)
         now = self.passes[threads] == self._dump.nth
         if now.any():
@@ -90,11 +89,8 @@ def launch_rewritten(
     module: Module,
     kernel: Function,
     dump: Dump,
-    grid: Dim3,
-    block: Dim3,
+    config: LaunchConfig,
     args: Sequence[Any],
-    shared: int,
-    cluster: Dim3 | None = None,
 ) -> LaunchResult:
     """Launch ``kernel`` of ``module`` rewritten to store what ``dump`` asks for.
 
@@ -110,9 +106,7 @@ def launch_rewritten(
             )
     probes = [Probe(p.instruction.position, p.registers, not dump.before) for p in places]
     rewritten = dump_nth(module, kernel.name, probes, dump.nth)
-    threads = prod(grid) * prod(block)
-    with device.zeros((threads, 1 + len(places[0].registers)), "u64") as buffer:
-        changed = device.load(rewritten).kernel(kernel.name)
-        result = changed.launch(grid, block, [*args, buffer], shared, cluster=cluster)
+    with device.zeros((config.threads, 1 + len(places[0].registers)), "u64") as buffer:
+        result = device.load(rewritten).kernel(kernel.name).run(config, [*args, buffer])
         words = buffer.numpy()
     return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0]))

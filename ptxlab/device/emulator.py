@@ -15,10 +15,11 @@ from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
 from ptxlab.device.dump import Recorder, places_of
 from ptxlab.device.loading import load_ptx
 from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Source
-from ptxlab.device.shapes import Dim3, declared
+from ptxlab.device.shapes import clusters
 from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parameters import parameters
 from ptxlab.syntax.tree import Function, Module
 
@@ -47,25 +48,25 @@ class EmulatorKernel(BaseKernel):
         watched = prepare(self.program.module, self.program.target, watched=True)
         return EmulatorKernel(self.device, watched, self.function, watcher)
 
-    def _run(
-        self, grid: Dim3, block: Dim3, parameters: bytes, shared: int, cluster: Dim3 | None
-    ) -> LaunchResult:
-        assert self.function is not None
-        cluster = cluster or declared(self.function, "reqnctapercluster")
+    def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
+        cluster = clusters(self.function, config)
         if cluster is not None and prod(cluster) > 1:
             raise Unsupported(
                 f"kernel {self.name}: thread block clusters are not emulated, and it is to run in "
                 f"clusters of {cluster}",
                 hint="a GPU from sm_90 on has them: --device cuda",
             )
+        if config.cooperative:
+            raise Unsupported(
+                f"kernel {self.name}: cooperative launches are not emulated",
+                hint="a GPU has them: --device cuda",
+            )
         began = perf_counter()
         counters = launch(
             self.program,
             self.name,
-            grid,
-            block,
+            config,
             parameters,
-            shared,
             self.device.memory,
             self.device.progress,
             self.device.console,
@@ -74,18 +75,11 @@ class EmulatorKernel(BaseKernel):
         return LaunchResult(perf_counter() - began, counters)
 
     def _dumped(
-        self,
-        dump: Dump,
-        function: Function,
-        grid: Dim3,
-        block: Dim3,
-        args: Sequence[Any],
-        shared: int,
-        cluster: Dim3 | None,
+        self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
     ) -> LaunchResult:
         places = places_of(self.program.module, function, dump)
-        recorder = Recorder(dump, places, prod(grid) * prod(block))
-        result = self.watch(recorder).launch(grid, block, args, shared, cluster=cluster)
+        recorder = Recorder(dump, places, config.threads)
+        result = self.watch(recorder).run(config, args)
         return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
 
 

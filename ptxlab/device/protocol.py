@@ -18,10 +18,10 @@ import numpy.typing as npt
 from ptxlab.emulator import Watcher
 from ptxlab.instrument.places import Place
 from ptxlab.isa.targets import Target
+from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax.parameters import Parameter
 from ptxlab.syntax.tree import Module as Tree
 
-Dim = int | Sequence[int]
 Source = str | PathLike[str] | Tree
 """A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
 
@@ -158,28 +158,28 @@ class Kernel(Protocol):
         shared: int = 0,
         dump: Dump | None = None,
         cluster: Dim | None = None,
+        cooperative: bool = False,
     ) -> LaunchResult:
         """Run the kernel to its end.
 
         ``grid`` and ``block`` are ints or up to three of them, ``shared`` is dynamic shared memory
         in bytes, ``args`` are buffers, numpy scalars or Python numbers, bound by the parameter list.
         ``dump`` asks for registers on the way, which the result then holds. ``cluster`` is the shape
-        of a thread block cluster in CTAs, which divides the grid.
+        of a thread block cluster in CTAs, which divides the grid; the CTAs of a ``cooperative``
+        launch are on the GPU all at the same time.
         """
         ...
 
-    def prepare(
-        self,
-        grid: Dim,
-        block: Dim,
-        args: Sequence[Any] = (),
-        shared: int = 0,
-        cluster: Dim | None = None,
-    ) -> Callable[[], None]:
+    def run(
+        self, config: LaunchConfig, args: Sequence[Any] = (), dump: Dump | None = None
+    ) -> LaunchResult:
+        """Run the kernel to its end, as ``launch`` does."""
+        ...
+
+    def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return a function that puts one launch on a GPU's stream and does not wait for it.
 
-        The arguments are those of ``launch``, checked and bound once; buffers among them must stay.
-        Raises PtxlabError on the emulator, where a launch has ended when it returns.
+        The arguments are checked and bound once; buffers among them must stay. Raises PtxlabError on the emulator, where a launch has ended when it returns.
         """
         ...
 

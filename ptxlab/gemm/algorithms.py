@@ -14,7 +14,6 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
 from ptxlab.gemm.published import Figure, metal, recipe
 from ptxlab.gemm.tile import (
-    Launch,
     Tile,
     by_column,
     by_row,
@@ -24,6 +23,7 @@ from ptxlab.gemm.tile import (
     unshared,
 )
 from ptxlab.isa.targets import Target
+from ptxlab.launch_config import LaunchConfig, three
 
 Method = Literal["fma", "mma", "any"]
 """How a kernel adds up: a chain of fma in f32, or a tensor core's steps, both in increasing k; or in
@@ -122,11 +122,11 @@ class Algorithm(Rung):
                 return tile
         return self.tile
 
-    def launch(self, problem: Problem, tile: Tile) -> Launch:
+    def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
         """Return the shape of the launch that covers D."""
         size = memory_type(problem.dtype).itemsize
-        grid = (tile.count(problem.m, problem.n),)
-        return Launch(grid, self.block(tile), self.shared(tile, size))
+        ctas, block = tile.count(problem.m, problem.n), three(self.block(tile))
+        return LaunchConfig((ctas, 1, 1), block, self.shared(tile, size))
 
 
 F32: Types = (("f32", "f32"),)

@@ -8,7 +8,6 @@ what ptxas makes of the same program, as a GPU would run it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from math import prod
 
 from ptxlab import resources
 from ptxlab.device.loading import load_assembled
@@ -80,13 +79,12 @@ def facts(device: Device, problem: Problem, algorithm: str, sizes: Sizes = AS_IT
     inputs = problem.inputs()
     with uploaded(device, problem, inputs) as operands:
         ready = prepare(device, problem, chosen, operands, tile)
-        shape = ready.shape
-        profile = count(ready.kernel, shape.grid, shape.block, ready.arguments, shape.shared)
+        profile = count(ready.kernel, ready.config, ready.arguments)
         d, _ = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
     verification = Verification(problem, inputs)
     file, options = resources.path(chosen.file), chosen.options(problem, tile)
     _, cubin = load_assembled(file, device.target, options)
-    used, threads = cubin.kernels[chosen.entry], prod(shape.block)
+    used, threads = cubin.kernels[chosen.entry], ready.config.cta_threads
     opcode = ARITHMETIC[chosen.method]
     loop = main_loop(sass(cubin)[chosen.entry], opcode)
     return KernelFacts(
@@ -97,7 +95,7 @@ def facts(device: Device, problem: Problem, algorithm: str, sizes: Sizes = AS_IT
         verdict=verification.verdict(d, chosen.method, device.target.dot16),
         ctas=profile.ctas,
         threads=threads,
-        shared=shape.shared,
+        shared=ready.config.shared,
         counts=profile.totals,
         copies=total(one.counts for one in profile.instructions if one.kind == COPY),
         products=sum(
@@ -112,7 +110,7 @@ def facts(device: Device, problem: Problem, algorithm: str, sizes: Sizes = AS_IT
             device.target,
             threads,
             registers=used.registers,
-            shared=used.shared + shape.shared,
+            shared=used.shared + ready.config.shared,
             barriers=used.barriers,
         ),
         opcode=opcode,

@@ -26,8 +26,9 @@ from ptxlab.gemm.reference import (
     factors_of,
 )
 from ptxlab.gemm.storage import Operands, gathered, uploaded
-from ptxlab.gemm.tile import Launch, Tile
+from ptxlab.gemm.tile import Tile, require
 from ptxlab.gemm.tile_file import tile_for
+from ptxlab.launch_config import LaunchConfig
 
 Sizes = Mapping[str, int]
 """The macros of a tile that are to be other than usual, by name: ``{"BM": 64}``."""
@@ -180,9 +181,7 @@ def launch(
     if problem.m == 0 or problem.n == 0:
         return LaunchResult(0.0)
     ready = prepare(device, problem, algorithm, operands, tile or algorithm.tile)
-    return ready.kernel.launch(
-        ready.shape.grid, ready.shape.block, ready.arguments, ready.shape.shared
-    )
+    return ready.kernel.run(ready.config, ready.arguments)
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,27 +189,25 @@ class Ready:
     """A kernel compiled for a problem, and what it is launched with."""
 
     kernel: Kernel
-    shape: Launch
+    config: LaunchConfig
     arguments: list[Any]
 
     def queue(self) -> Work:
         """Return what puts one launch on a GPU's stream."""
-        return self.kernel.prepare(
-            self.shape.grid, self.shape.block, self.arguments, self.shape.shared
-        )
+        return self.kernel.prepare(self.config, self.arguments)
 
 
 def prepare(
     device: Device, problem: Problem, algorithm: Algorithm, operands: Operands, tile: Tile
 ) -> Ready:
     """Compile the algorithm for a problem whose D is not empty."""
-    shape = algorithm.launch(problem, tile)
-    shape.require(device.target)
+    config = algorithm.launch(problem, tile)
+    require(config, device.target)
     kernel = _load(device, problem, algorithm, tile).kernel(algorithm.entry)
     x = operands
     sizes_and_matrices = [problem.m, problem.n, problem.k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
     arguments = [*sizes_and_matrices, problem.alpha, problem.beta, x.bias or 0]
-    return Ready(kernel, shape, arguments)
+    return Ready(kernel, config, arguments)
 
 
 def _load(device: Device, problem: Problem, algorithm: Algorithm, tile: Tile) -> Module:

@@ -4,33 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
-from math import prod
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
-
-MOST_THREADS = 1024
-"""Threads of a CTA: CUDA C++ Programming Guide, "Technical Specifications per Compute Capability"."""
+from ptxlab.launch_config import CTA_THREADS, LaunchConfig
 
 
-@dataclass(frozen=True, slots=True)
-class Launch:
-    """The shape of a launch: CTAs, threads of a CTA, and dynamic shared memory in bytes."""
-
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared: int
-
-    def require(self, target: Target) -> None:
-        """Raise PtxlabError unless ``target`` has so many threads and so much shared memory."""
-        threads = prod(self.block)
-        if not 1 <= threads <= MOST_THREADS:
-            raise PtxlabError(f"a CTA of this tile has {threads} threads, it can be 1 to 1024")
-        if self.shared > target.shared_bytes:
-            raise PtxlabError(
-                f"a CTA of this tile needs {self.shared} bytes of shared memory, and {target.name} "
-                f"has {target.shared_bytes}"
-            )
+def require(config: LaunchConfig, target: Target) -> None:
+    """Raise PtxlabError unless ``target`` has the threads and the shared memory that a tile asks for."""
+    threads = config.cta_threads
+    if not 1 <= threads <= CTA_THREADS:
+        raise PtxlabError(f"a CTA of this tile has {threads} threads, it can be 1 to {CTA_THREADS}")
+    if config.shared > target.shared_bytes:
+        raise PtxlabError(
+            f"a CTA of this tile needs {config.shared} bytes of shared memory, and {target.name} "
+            f"has {target.shared_bytes}"
+        )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Dim, Kernel
+from ptxlab.device.protocol import Kernel
 from ptxlab.emulator import Program, Site, Watcher
 from ptxlab.emulator.run.access import Access, Part
 from ptxlab.emulator.run.lanes import Lanes
@@ -21,6 +21,7 @@ from ptxlab.emulator.run.memory import Allocation, Region
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.instrument.sites import instructions
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.async_copies import Copies
 from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
@@ -41,23 +42,20 @@ _ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
 
 def check(
     kernel: Kernel,
-    grid: Dim,
-    block: Dim,
+    config: LaunchConfig,
     args: Sequence[Any] = (),
-    shared: int = 0,
-    cluster: Dim | None = None,
     checks: Sequence[str] = CHECKS,
 ) -> CheckReport:
     """Launch ``kernel`` of the emulator and return what is wrong with the launch.
 
-    The arguments are those of ``kernel.launch``; buffers hold afterwards what the kernel left. A fault
+    The ``args`` are those of ``kernel.launch``; buffers hold afterwards what the kernel left. A fault
     stops the launch, as it does on a GPU, and what would have followed is not checked. Raises
     PtxlabError for arguments that do not fit, and for a kernel that is on a GPU.
     """
     checker = Checker(checks)
     fault: LaunchError | Unsupported | None = None
     try:
-        kernel.watch(checker).launch(grid, block, args, shared, cluster=cluster)
+        kernel.watch(checker).run(config, args)
     except (LaunchError, Unsupported) as error:
         fault = error
     return checker.report(kernel.name, fault)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Buffer, Device, Kernel
-from ptxlab.device.shapes import block_of, grid_of
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import (
     Site,
@@ -28,6 +26,7 @@ from ptxlab.instrument.sites import (
 )
 from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
 from ptxlab.isa.types import TYPES
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.rounding import Step, Verdict, judge
 from ptxlab.syntax.tree import Instruction, Module
 
@@ -49,21 +48,9 @@ class Work:
 
     module: Module
     kernel: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    shared: int
+    config: LaunchConfig
     names: tuple[str, ...]
     bound: Callable[[Device], tuple[Kernel, Sequence[Any]]]
-    cluster: tuple[int, ...] | None = None
-
-    @property
-    def threads(self) -> int:
-        """How many threads the grid has."""
-        return prod(grid_of(self.grid)) * prod(block_of(self.block))
-
-    def launch(self, kernel: Kernel, args: Sequence[Any]) -> None:
-        """Launch ``kernel``, the program's own or a rewritten one."""
-        kernel.launch(self.grid, self.block, args, self.shared, cluster=self.cluster)
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,7 +124,7 @@ def diff(work: Work, a: Device, b: Device) -> DiffReport:
 def _arrays(work: Work, device: Device) -> list[Array | None]:
     """Launch the program as it is and return what is in every array after it, None for scalars."""
     kernel, args = work.bound(device)
-    work.launch(kernel, args)
+    kernel.run(work.config, args)
     return [arg.numpy() if isinstance(arg, Buffer) else None for arg in args]
 
 
@@ -198,9 +185,11 @@ def _first_parting(
     work: Work, sites: Sequence[Traced], a: Device, b: Device
 ) -> tuple[_Parting | None, int]:
     """Compare the traces window by window; return also how many steps were the same or compared."""
-    steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * work.threads)))
+    steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * work.config.threads)))
     first = made = 0
-    last = np.zeros(work.threads, np.int64)  # the site of each thread's last step before the window
+    last = np.zeros(
+        work.config.threads, np.int64
+    )  # the site of each thread's last step before the window
     while True:
         one, other = (_traced(work, sites, device, first, steps) for device in (a, b))
         counts = np.stack([one[:, 0], other[:, 0]]).astype(np.int64) - first
@@ -220,9 +209,9 @@ def _traced(work: Work, sites: Sequence[Traced], device: Device, first: int, ste
 
 def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:
     """Launch the rewritten program and return its buffer."""
-    with device.zeros((work.threads, slots), "u64") as buffer:
+    with device.zeros((work.config.threads, slots), "u64") as buffer:
         _, args = work.bound(device)
-        work.launch(device.load(module).kernel(work.kernel), [*args, buffer])
+        device.load(module).kernel(work.kernel).run(work.config, [*args, buffer])
         return np.asarray(buffer.numpy(), np.uint64)
 
 
@@ -308,12 +297,12 @@ def _another_way(work: Work, last: Traced, parting: _Parting) -> FirstDifference
 
 
 def _lane(work: Work, thread: int) -> int:
-    return thread % prod(block_of(work.block)) % WARP
+    return thread % work.config.cta_threads % WARP
 
 
 def _warp(work: Work, thread: int, rows: Words) -> Words:
     """Return the rows of the thread's warp."""
-    size = prod(block_of(work.block))
+    size = work.config.cta_threads
     cta, inside = divmod(thread, size)
     first = inside - inside % WARP
     return rows[cta * size + first : cta * size + min(first + WARP, size)]

@@ -6,13 +6,12 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from math import prod
 from typing import Any, TypeVar
 
-from ptxlab.device.protocol import Dim, Kernel
-from ptxlab.device.shapes import Dim3, block_of, grid_of
+from ptxlab.device.protocol import Kernel
 from ptxlab.emulator import Program
 from ptxlab.instrument.sites import instructions
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.loops import Loop, loops
@@ -55,7 +54,7 @@ class Line:
 
 @dataclass(frozen=True)
 class Profile:
-    """What a launch of ``kernel`` over ``grid`` x ``block`` threads did on ``target``.
+    """What a launch of ``kernel`` did on ``target``.
 
     ``instructions`` are all those of the functions it entered, executed or not, in text order.
     ``barriers`` counts every barrier once for each CTA. ``path`` and ``text`` are the PTX.
@@ -63,9 +62,7 @@ class Profile:
 
     kernel: str
     target: str
-    grid: Dim3
-    block: Dim3
-    shared: int
+    config: LaunchConfig
     path: str
     text: tuple[str, ...]
     instructions: tuple[Counted, ...]
@@ -75,12 +72,12 @@ class Profile:
     @property
     def ctas(self) -> int:
         """How many CTAs ran."""
-        return prod(self.grid)
+        return self.config.ctas
 
     @property
     def threads(self) -> int:
         """How many threads ran."""
-        return self.ctas * prod(self.block)
+        return self.config.threads
 
     @cached_property
     def totals(self) -> Counts:
@@ -147,27 +144,20 @@ class Profile:
         return {name: nbytes / counts.flops for name, nbytes in moved.items()}
 
 
-def count(
-    kernel: Kernel,
-    grid: Dim,
-    block: Dim,
-    args: Sequence[Any] = (),
-    shared: int = 0,
-    cluster: Dim | None = None,
-) -> Profile:
+def count(kernel: Kernel, config: LaunchConfig, args: Sequence[Any] = ()) -> Profile:
     """Launch ``kernel`` of the emulator and return what every instruction of it did.
 
-    The arguments are those of ``kernel.launch``; buffers hold afterwards what the kernel left. Counters
+    The ``args`` are those of ``kernel.launch``; buffers hold afterwards what the kernel left. Counters
     are exact and depend on the program and its data alone; see ``ptxlab.observe.counters`` for what
     each of them counts, and in which unit. Raises what ``launch`` raises, and PtxlabError for a
     kernel that is on a GPU, which counts with Nsight Compute.
     """
     counting = Counting()
-    kernel.watch(counting).launch(grid, block, args, shared, cluster=cluster)
-    return _profile(counting, kernel.name, grid_of(grid), block_of(block), shared)
+    kernel.watch(counting).run(config, args)
+    return _profile(counting, kernel.name, config)
 
 
-def _profile(counting: Counting, kernel: str, grid: Dim3, block: Dim3, shared: int) -> Profile:
+def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
     program = counting.program
     tallies = {(t.site.function, t.site.number): t for t in counting.tallies.values()}
     entered = {function for function, _ in tallies}
@@ -175,9 +165,7 @@ def _profile(counting: Counting, kernel: str, grid: Dim3, block: Dim3, shared: i
     return Profile(
         kernel,
         program.target.name,
-        grid,
-        block,
-        shared,
+        config,
         program.module.source.path,
         tuple(program.module.source.text.split("\n")),
         tuple(one for function in bodies for one in _counted(program, function, tallies)),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptxlab.device.protocol import Dim, Kernel
+from ptxlab.device.protocol import Kernel
+from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.verbs.check.text import text
 
@@ -20,6 +21,6 @@ def assert_clean(
     of a GPU.
     """
     __tracebackhide__ = True
-    report = check(kernel, grid, block, args, shared)
+    report = check(kernel, LaunchConfig.of(grid, block, shared), args)
     if report.verdict != "clean":
         raise AssertionError(text(report))

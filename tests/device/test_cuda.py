@@ -308,6 +308,20 @@ def test_a_launch_in_clusters_describes_them(gpu: CudaDevice, driver: Any) -> No
             kernel.launch((32, 6), 64, [0, 0, 0.0, 0], cluster=cluster)
 
 
+def test_a_cooperative_launch_says_so(gpu: CudaDevice, driver: Any) -> None:
+    kernel = gpu.load(PTX).kernel()
+    kernel.launch(4, 64, [0, 0, 0.0, 0], cooperative=True)
+    ((config, *_),) = driver.named("cuLaunchKernelEx")
+    (attribute,) = config.attrs
+    assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
+    assert (attribute.value.cooperative, config.numAttrs) == (1, 1)
+    with (
+        open_device("emulator") as emulator,
+        pytest.raises(Unsupported, match="cooperative launches are not emulated"),
+    ):
+        emulator.load(PTX).kernel().launch(4, 64, [0, 0, 0.0, 0], cooperative=True)
+
+
 def test_a_kernel_with_clusters_of_its_own_has_no_others(gpu: CudaDevice) -> None:
     text = PTX.replace("sm_80", "sm_90").replace(")\n{", ")\n.reqnctapercluster 2, 1, 1\n{")
     kernel = gpu.load(text).kernel()

@@ -19,6 +19,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.sensors import Sensors, open_sensors, sampled
 from ptxlab.device.stopwatch import Reading
 from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.launch_config import LaunchConfig
 from tests.device.fake_driver import FakeDriver
 
 PTX = """.version 8.0
@@ -54,7 +55,7 @@ def names(gpu: CudaDevice, *wanted: str) -> list[str]:
 
 def test_a_prepared_launch_can_be_put_on_the_stream_again_and_again(gpu: CudaDevice) -> None:
     out = gpu.zeros(4, "f32")
-    work = gpu.load(PTX).kernel().prepare((2, 3), 64, [out, 7], shared=50_000)
+    work = gpu.load(PTX).kernel().prepare(LaunchConfig.of((2, 3), 64, 50_000), [out, 7])
     driver = gpu.driver.api
     assert driver.named("cuLaunchKernel") == []
     assert len(driver.named("cuFuncSetAttribute")) == 1
@@ -71,9 +72,9 @@ def test_a_prepared_launch_is_checked_like_any(gpu: CudaDevice) -> None:
     kernel = gpu.load(PTX).kernel()
     for grid, args in ((0, [0, 1]), (1, [0]), (1, [0, "x"])):
         with pytest.raises(PtxlabError):
-            kernel.prepare(grid, 32, args)
+            kernel.prepare(LaunchConfig.of(grid, 32), args)
     with open_device("emulator") as emulator, pytest.raises(PtxlabError, match="runs every launch"):
-        emulator.load(PTX).kernel().prepare(1, 32, [0, 1])
+        emulator.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
 
 
 # ---- batches ---------------------------------------------------------------------------------
@@ -85,7 +86,7 @@ def test_a_batch_is_recorded_once_and_runs_without_the_cpu(
     driver = gpu.driver.api
     ran: list[int] = []
     driver.on_launch = ran.append
-    work = gpu.load(PTX).kernel().prepare(1, 32, [0, 1])
+    work = gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
     with stopwatch.batch(work, 5) as batch:
         assert ran == []
         driver.calls.clear()
@@ -103,7 +104,9 @@ def test_a_batch_is_recorded_once_and_runs_without_the_cpu(
 
 def test_names_of_kernels_that_are_known(gpu: CudaDevice, stopwatch: CudaStopwatch) -> None:
     driver = gpu.driver.api
-    first, second = (gpu.load(PTX).kernel().prepare(1, 32, [0, 1]) for _ in range(2))
+    first, second = (
+        gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1]) for _ in range(2)
+    )
 
     def both() -> None:
         first()
@@ -121,7 +124,7 @@ def test_work_that_fails_leaves_the_stream_as_it_was(
     gpu: CudaDevice, stopwatch: CudaStopwatch
 ) -> None:
     driver = gpu.driver.api
-    work = gpu.load(PTX).kernel().prepare(1, 32, [0, 1])
+    work = gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
     driver.fail["cuLaunchKernel"] = 701
     with pytest.raises(LaunchError, match="more registers"):
         stopwatch.batch(work, 3)
@@ -134,7 +137,7 @@ def test_a_cold_launch_comes_right_after_the_flush(
     gpu: CudaDevice, stopwatch: CudaStopwatch
 ) -> None:
     driver = gpu.driver.api
-    work = gpu.load(PTX).kernel().prepare(1, 32, [0, 1])
+    work = gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
     driver.calls.clear()
     assert stopwatch.cold(work) == pytest.approx(2.5e-3)
     order = ["cuMemsetD8Async", "cuEventRecord", "cuLaunchKernel", "cuEventRecord"]

@@ -10,6 +10,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device, Dump, Dumped
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import parse
 
 TEXT = """\
@@ -119,9 +120,10 @@ def test_both_ways_find_the_same(asked: Dump) -> None:
     module = parse(TEXT)
     out = device.zeros(80, "u32")
     args = [out, 3]
-    direct = device.load(TEXT).kernel("k").launch((2, 2), (5, 3, 2), args, dump=asked).dump
+    config = LaunchConfig.of((2, 2), (5, 3, 2))
+    direct = device.load(TEXT).kernel("k").run(config, args, asked).dump
     [kernel] = module.entries
-    stored = launch_rewritten(device, module, kernel, asked, (2, 2, 1), (5, 3, 2), args, 0).dump
+    stored = launch_rewritten(device, module, kernel, asked, config, args).dump
     assert direct is not None
     assert stored is not None
     assert direct.words.shape == (120, len(direct.registers))
@@ -156,5 +158,5 @@ def test_no_device_function_on_a_gpu() -> None:
     module = parse(TEXT)
     with pytest.raises(Unsupported, match="device function twice on a GPU"):
         launch_rewritten(
-            device, module, module.entries[0], Dump(line("add.u32 y")), (1, 1, 1), (32, 1, 1), [], 0
+            device, module, module.entries[0], Dump(line("add.u32 y")), LaunchConfig.of(1, 32), []
         )

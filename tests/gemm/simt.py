@@ -76,11 +76,9 @@ def observed(
     algorithm = ALGORITHMS[name]
     tile = algorithm.cut(sizes)
     options = algorithm.options(problem, tile)
-    shape = algorithm.launch(problem, tile)
+    config = algorithm.launch(problem, tile)
     with uploaded(device, problem, whole_numbers(problem)) as x:
         module = device.load(resources.path(algorithm.file), options=options)
         sizes_and_matrices = [problem.m, problem.n, problem.k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
         arguments = [*sizes_and_matrices, 1.0, 0.0, 0]
-        return observe(
-            module.kernel(algorithm.entry), shape.grid, shape.block, arguments, shape.shared
-        )
+        return observe(module.kernel(algorithm.entry), config, arguments)

@@ -13,6 +13,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algorithm, run
 from ptxlab.gemm.problem import memory_type
+from ptxlab.gemm.tile import require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
 
@@ -45,9 +46,9 @@ def test_compiles_without_spills(name: str, choice: int) -> None:
     )
     used = resources_of(algorithm, problem, algorithm.tile, arch)
     assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
-    shape = algorithm.launch(problem, algorithm.tile)
-    shape.require(TARGETS[arch])
-    assert used.registers * np.prod(shape.block) <= 65536
+    config = algorithm.launch(problem, algorithm.tile)
+    require(config, TARGETS[arch])
+    assert used.registers * np.prod(config.block) <= 65536
 
 
 SIZES = [(1, 1), (128, 128), (129, 127), (1000, 3000)]
@@ -57,9 +58,9 @@ SIZES = [(1, 1), (128, 128), (129, 127), (1000, 3000)]
 @pytest.mark.parametrize("name", ALGORITHMS)
 def test_the_grid_covers_d_and_no_more(name: str, m: int, n: int) -> None:
     algorithm = ALGORITHMS[name]
-    (ctas,) = algorithm.launch(Problem(m, n, 1, *algorithm.types[0]), algorithm.tile).grid
+    grid = algorithm.launch(Problem(m, n, 1, *algorithm.types[0]), algorithm.tile).grid
     rows, columns = range(0, m, algorithm.tile.bm), range(0, n, algorithm.tile.bn)
-    assert ctas == len(rows) * len(columns)
+    assert grid == (len(rows) * len(columns), 1, 1)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

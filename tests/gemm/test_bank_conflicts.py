@@ -34,12 +34,12 @@ def counted(device: Device) -> Count:
         pytest.skip("a GPU counts with Nsight Compute")
 
     def run(file: Path, problem: Problem) -> Profile:
-        shape = KERNEL.launch(problem, TILE)
+        config = KERNEL.launch(problem, TILE)
         with uploaded(device, problem, problem.inputs()) as x:
             kernel = device.load(file, options=KERNEL.options(problem, TILE)).kernel()
             m, n, k = problem.m, problem.n, problem.k
             arguments = [m, n, k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd, 1.0, 0.0, 0]
-            return count(kernel, shape.grid, shape.block, arguments, shape.shared)
+            return count(kernel, config, arguments)
 
     return run
 

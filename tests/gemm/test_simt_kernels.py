@@ -50,7 +50,7 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
     tile = algorithm.cut(QUICK.get(name, {}))
     options = algorithm.options(problem, tile)
     kernel = keeping.load(resources.path(algorithm.file), options=options).kernel(algorithm.entry)
-    shape = algorithm.launch(problem, tile)
+    config = algorithm.launch(problem, tile)
     arrays = [np.ascontiguousarray(inputs.a.T), inputs.b, inputs.d, inputs.bias]
     for skipped in (1, 2, 3):
         buffers = [
@@ -59,7 +59,7 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
         ]
         a, b, d, bias = (buffer.address + 4 * skipped for buffer in buffers)
         arguments = [m, n, k, a, m, b, n, d, n, 2.0, -1.0, bias]
-        kernel.launch(shape.grid, shape.block, arguments, shape.shared)
+        kernel.run(config, arguments)
         found = buffers[2].numpy()
         assert np.isnan(found[:skipped]).all()
         expected = 2 * (inputs.a @ inputs.b) - inputs.d + inputs.bias

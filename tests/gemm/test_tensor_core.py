@@ -21,7 +21,7 @@ from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type
 from ptxlab.gemm.run import compute
 from ptxlab.gemm.storage import Operands, gathered, uploaded
-from ptxlab.gemm.tile import Tile
+from ptxlab.gemm.tile import Tile, require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
@@ -76,7 +76,7 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
     m, n, k = 72, 80, 40
     algorithm, problem = ALGORITHMS[name], Problem(m, n, k, beta=-1)
     inputs, tile = whole_numbers(problem), ALGORITHMS[name].tile
-    options, shape = algorithm.options(problem, tile), algorithm.launch(problem, tile)
+    options, config = algorithm.options(problem, tile), algorithm.launch(problem, tile)
     kernel = keeping.load(resources.path(algorithm.file), options=options).kernel(algorithm.entry)
     for skipped in (1, 2, 3, 4):
         buffers = [
@@ -88,7 +88,7 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
         ]
         a, b, d = places
         arguments = [m, n, k, a, k, b, n, d, n, 2.0, -1.0, 0]
-        kernel.launch(shape.grid, shape.block, arguments, shape.shared)
+        kernel.run(config, arguments)
         found = buffers[2].numpy()
         assert np.isnan(found[:skipped]).all()
         np.testing.assert_array_equal(found[skipped:].reshape(m, n), 2 * product(inputs) - inputs.d)
@@ -184,7 +184,7 @@ def test_larger_problems_have_larger_tiles(
     problem = Problem(size, size, size, dtype)
     tile = KERNEL.tile_for(problem, TARGETS[arch])
     assert (tile.bm, tile.bn) == (bm, bn)
-    KERNEL.launch(problem, tile).require(TARGETS[arch])
+    require(KERNEL.launch(problem, tile), TARGETS[arch])
 
 
 @pytest.mark.parametrize(
@@ -226,11 +226,11 @@ def works(device: Device) -> Callable[[Path, Problem], bool]:
 
     def check(file: Path, problem: Problem) -> bool:
         tile, inputs = KERNEL.cut(SLIPPERY), whole_numbers(problem)
-        shape = KERNEL.launch(problem, tile)
+        config = KERNEL.launch(problem, tile)
         kernel = device.load(file, options=KERNEL.options(problem, tile)).kernel()
         with uploaded(device, problem, inputs) as x:
             try:
-                kernel.launch(shape.grid, shape.block, arguments(problem, x), shape.shared)
+                kernel.run(config, arguments(problem, x))
             except LaunchError:
                 return False
             found, strays = gathered(x.d.numpy(), problem.m, problem.n, x.ldd)
@@ -278,10 +278,10 @@ def checked(device: Device) -> Callable[[Path, Problem, int], CheckReport]:
 
     def run(file: Path, problem: Problem, stages: int) -> CheckReport:
         tile = KERNEL.cut({**SMALL, "STAGES": stages})
-        shape = KERNEL.launch(problem, tile)
+        config = KERNEL.launch(problem, tile)
         kernel = device.load(file, options=KERNEL.options(problem, tile)).kernel()
         with uploaded(device, problem, whole_numbers(problem)) as x:
-            return check(kernel, shape.grid, shape.block, arguments(problem, x), shape.shared)
+            return check(kernel, config, arguments(problem, x))
 
     return run
 

@@ -10,6 +10,7 @@ import numpy as np
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts
 from ptxlab.observe.profile import Line, Profile, count
 
@@ -69,7 +70,9 @@ def probe(
     counts = np.ones_like(given) if sizes is None else np.asarray(sizes, np.uint32)
     text = PROBE.format(target=target, body=body.replace("\n", "\n    "))
     arguments = [on.upload(given), on.upload(counts), on.zeros(1 << 14, "u8")]
-    return count(on.load(text).kernel("probe"), grid, len(given) // grid, arguments)
+    return count(
+        on.load(text).kernel("probe"), LaunchConfig.of(grid, len(given) // grid), arguments
+    )
 
 
 def marked(profile: Profile) -> list[Line]:

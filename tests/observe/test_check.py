@@ -11,6 +11,7 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CHECKS, CheckReport
 
@@ -53,7 +54,7 @@ def checked(body: str, block: int = 64, **options: Any) -> CheckReport:
     """Check a kernel whose ``data`` are 256 words."""
     text = HEAD + "\n".join(f"    {one}" for one in body.strip().splitlines()) + "\n    ret;\n}\n"
     data = device().upload(np.arange(256, dtype=np.uint32))
-    return check(device().load(text).kernel("k"), 1, block, [data], **options)
+    return check(device().load(text).kernel("k"), LaunchConfig.of(1, block), [data], **options)
 
 
 def line(report: CheckReport, number: int) -> str:
@@ -377,7 +378,7 @@ CALLS = """\
 @pytest.mark.parametrize(("limit", "count"), [(9999, 0), (1000, 64), (0, 2 * 64)])
 def test_local_memory_is_new_in_each_call(limit: int, count: int) -> None:
     kernel = device().load(CALLS.format(limit=limit)).kernel("k")
-    report = check(kernel, 1, 64, [device().zeros(1, "u32")])
+    report = check(kernel, LaunchConfig.of(1, 64), [device().zeros(1, "u32")])
     assert sum(finding.count for finding in report.findings) == count
     assert {finding.rule for finding in report.findings} <= {"result"}
 
@@ -392,7 +393,7 @@ def test_what_a_flag_orders_is_said_not_to_be_followed() -> None:
 def test_counts_are_bytes_of_accesses_in_all_ctas() -> None:
     text = f"{HEAD}    {STORE};\n    {LOAD};\n    ret;\n}}\n"
     data = device().zeros(256, "u32")
-    report = check(device().load(text).kernel("k"), 300, 64, [data])
+    report = check(device().load(text).kernel("k"), LaunchConfig.of(300, 64), [data])
     assert [finding.count for finding in report.findings] == [300 * 64 * 4]
     assert "tile+0x80 in shared memory" in report.findings[0].message
 
@@ -424,7 +425,7 @@ def test_checking_changes_nothing() -> None:
         kernel = device().load(text).kernel("k")
         data = device().upload(np.arange(256, dtype=np.uint32))
         if watched:
-            assert check(kernel, 1, 64, [data]).verdict == "clean"
+            assert check(kernel, LaunchConfig.of(1, 64), [data]).verdict == "clean"
         else:
             kernel.launch(1, 64, [data])
         results.append(data.numpy())

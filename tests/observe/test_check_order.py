@@ -17,6 +17,7 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import check
 from ptxlab.observe.history import History
 
@@ -228,7 +229,9 @@ def checked(steps: list[Step]) -> Rules:
     """Count what the checker finds."""
     text, of_line, table = program(steps)
     device = EmulatorDevice(TARGETS["sm_90a"])
-    report = check(device.load(text).kernel("k"), 1, len(EVERYONE), [device.upload(table)])
+    report = check(
+        device.load(text).kernel("k"), LaunchConfig.of(1, len(EVERYONE)), [device.upload(table)]
+    )
     assert not report.unchecked, report.unchecked
     found: Rules = Counter()
     for finding in report.findings:

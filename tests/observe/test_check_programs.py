@@ -21,6 +21,7 @@ from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.gemm import Problem, run
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import Checker, check
 from ptxlab.observe.check_report import CHECKS, CheckReport
 from ptxlab.syntax.header import read_header
@@ -41,7 +42,7 @@ def run_line(path: str, kernel: str) -> CheckReport:
     configure(parser)
     asked = read_launch(parser.parse_args([path, "--kernel", kernel]))
     launch = bind_launch(asked, EmulatorDevice(TARGETS["sm_90a"]))
-    return check(launch.kernel, launch.grid, launch.block, launch.passed, launch.shared)
+    return check(launch.kernel, launch.config, launch.passed)
 
 
 @pytest.mark.parametrize(("name", "kernel"), PROGRAMS)
@@ -82,18 +83,18 @@ MOST = 10
 @pytest.mark.parametrize("algorithm", ["tensor_core", "naive"])
 def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.MonkeyPatch) -> None:
     seconds: dict[bool, list[float]] = {False: [], True: []}
-    launch = EmulatorKernel.launch
+    plain = EmulatorKernel.run
 
     def timed(self: EmulatorKernel, *args: Any, **options: Any) -> LaunchResult:
         if self.watcher is not None:
-            return launch(self, *args, **options)
+            return plain(self, *args, **options)
         for checked in (False, True) * 2:
             kernel = self.watch(Checker(CHECKS)) if checked else self
-            result = launch(kernel, *args, **options)
+            result = plain(kernel, *args, **options)
             seconds[checked].append(result.seconds)
         return result
 
-    monkeypatch.setattr(EmulatorKernel, "launch", timed)
+    monkeypatch.setattr(EmulatorKernel, "run", timed)
     dtype = "bf16" if algorithm == "tensor_core" else "f32"
     run(EmulatorDevice(TARGETS["sm_90a"]), Problem(256, 256, 256, dtype, "f32", 0), algorithm)
     assert min(seconds[True]) < MOST * min(seconds[False])
@@ -211,7 +212,7 @@ def checked(source: str, path: Path, threads: int) -> CheckReport:
     device = EmulatorDevice(TARGETS["sm_90a"])
     module = device.load(path, options=["--generate-line-info"])
     given: Sequence[Any] = [device.upload(np.arange(1024, dtype=np.int32)), device.zeros(2, "s32")]
-    return check(module.kernel("sum"), 1, threads, given, shared=256)
+    return check(module.kernel("sum"), LaunchConfig.of(1, threads, 256), given)
 
 
 @pytest.mark.parametrize("name", SAMPLES)

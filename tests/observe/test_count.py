@@ -16,6 +16,7 @@ from ptxlab.emulator.prepare.operation import ALU, STEPS
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix.catalog import INSTRUCTIONS
 from ptxlab.observe.counters import COUNTERS, Counts, total
 from ptxlab.observe.profile import Profile, count
@@ -100,7 +101,9 @@ def test_printf_reads_no_memory() -> None:
     said: list[str] = []
     emulator.console, before = said.append, emulator.console
     try:
-        profile = count(emulator.load(text).kernel(), 1, 32, [emulator.zeros(1, "u32")])
+        profile = count(
+            emulator.load(text).kernel(), LaunchConfig.of(1, 32), [emulator.zeros(1, "u32")]
+        )
     finally:
         emulator.console = before
     assert said == ["hi"] * 32
@@ -257,7 +260,7 @@ def test_naive_gemm_by_line(tmp_path: Path) -> None:
     kernel = emulator.load(file, options=["--generate-line-info"]).kernel()
     a, b = emulator.zeros((m, k), "f32"), emulator.zeros((k, n), "f32")
     d = emulator.zeros((m, n), "f32")
-    profile = count(kernel, (2, 2), (32, 32), [a, b, d, n, k])
+    profile = count(kernel, LaunchConfig.of((2, 2), (32, 32)), [a, b, d, n, k])
     warps = m * n // 32
     assert profile.totals.flops == 2 * m * n * k
     assert profile.totals.requests == warps * (2 * k + 1)
@@ -291,4 +294,4 @@ def test_a_gpu_says_that_nobody_can_watch(monkeypatch: pytest.MonkeyPatch) -> No
     kernel = device().load(PROBE.format(target="sm_90a", body="")).kernel()
     monkeypatch.setattr(type(kernel), "watch", BaseKernel.watch)
     with pytest.raises(PtxlabError, match="nobody can watch"):
-        count(kernel, 1, 1)
+        count(kernel, LaunchConfig.of(1, 1))

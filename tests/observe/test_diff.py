@@ -14,6 +14,7 @@ from ptxlab.device.protocol import Device, Kernel, Source
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
 from ptxlab.observe.diff import DiffReport, Work, diff
 from ptxlab.observe.rounding import Step, judge
@@ -75,7 +76,7 @@ def work(threads: int = 70) -> Work:
     def bound(device: Device) -> tuple[Kernel, list[Any]]:
         return device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5]
 
-    return Work(module, "k", (2,), (threads,), 0, ("out", "n"), bound)
+    return Work(module, "k", LaunchConfig.of(2, threads), ("out", "n"), bound)
 
 
 def part(right: str, wrong: str, threads: int = 70) -> DiffReport:

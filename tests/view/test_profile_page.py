@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.profile import count
 from ptxlab.verbs.profile import page as profile_page
 from tests.observe.programs import device
@@ -33,7 +34,9 @@ def test_choosing_a_counter_and_following_a_line(tmp_path: Path) -> None:
     file.write_text(SOURCE)
     emulator = device()
     kernel = emulator.load(file, options=["--generate-line-info"]).kernel()
-    profile = count(kernel, 1, (32, 32), [emulator.upload(np.zeros(1024, np.float32))])
+    profile = count(
+        kernel, LaunchConfig.of(1, (32, 32)), [emulator.upload(np.zeros(1024, np.float32))]
+    )
     page = tmp_path / "turn.html"
     page.write_text(profile_page.page(profile, {str(file): SOURCE.splitlines()}))
     row = f'tr[data-here="{file}:5"]'

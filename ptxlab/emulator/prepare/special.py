@@ -33,18 +33,18 @@ def _split(index: Array, shape: tuple[int, int, int], axis: int) -> Array:
 
 def _tid(axis: int) -> Callable[[Wave], Array]:
     def value(wave: Wave) -> Array:
-        if wave.block[axis] == 1:
+        if wave.config.block[axis] == 1:
             return _u32(0)
-        return _split(_thread(wave), wave.block, axis)
+        return _split(_thread(wave), wave.config.block, axis)
 
     return value
 
 
 def _ctaid(axis: int) -> Callable[[Wave], Array]:
     def value(wave: Wave) -> Array:
-        if wave.grid[axis] == 1:
+        if wave.config.grid[axis] == 1:
             return _u32(0)
-        index = _split(wave.first + np.arange(wave.ctas), wave.grid, axis)
+        index = _split(wave.first + np.arange(wave.ctas), wave.config.grid, axis)
         return index if wave.ctas == 1 else np.repeat(index, wave.cta_width)
 
     return value
@@ -90,8 +90,8 @@ TABLE: dict[str, Callable[[Wave], Array]] = {
 for _axis, _name in enumerate("xyz"):
     TABLE[f"%tid.{_name}"] = _tid(_axis)
     TABLE[f"%ctaid.{_name}"] = _ctaid(_axis)
-    TABLE[f"%ntid.{_name}"] = lambda wave, axis=_axis: _u32(wave.block[axis])  # type: ignore[misc]
-    TABLE[f"%nctaid.{_name}"] = lambda wave, axis=_axis: _u32(wave.grid[axis])  # type: ignore[misc]
+    TABLE[f"%ntid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.block[axis])  # type: ignore[misc]
+    TABLE[f"%nctaid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.grid[axis])  # type: ignore[misc]
 
     TABLE[f"%clusterid.{_name}"] = _ctaid(_axis)
     TABLE[f"%nclusterid.{_name}"] = TABLE[f"%nctaid.{_name}"]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from math import prod
 
 import numpy as np
 
@@ -16,6 +15,7 @@ from ptxlab.emulator.run.memory import GlobalMemory, pitched
 from ptxlab.emulator.run.watch import Watcher
 from ptxlab.emulator.run.wave import WARP, Wave
 from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.launch_config import LaunchConfig
 
 WAVE_THREADS = 16384
 """Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
@@ -30,33 +30,30 @@ def print_text(text: str) -> None:
     sys.stdout.flush()
 
 
-Dims = tuple[int, int, int]
 Progress = Callable[[int, int], None]
 
 
 def launch(
     program: Program,
     kernel: str,
-    grid: Dims,
-    block: Dims,
+    config: LaunchConfig,
     parameters: bytes,
-    shared: int,
     memory: GlobalMemory,
     progress: Progress | None = None,
     write: Callable[[str], None] = print_text,
     watcher: Watcher | None = None,
 ) -> dict[str, int]:
-    """Run ``kernel`` over ``grid`` x ``block`` threads with ``shared`` bytes of dynamic memory.
+    """Run ``kernel`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` all that a watched program does.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
-    local memory than there is. The shape of the launch is the caller's to check.
+    local memory than there is.
     """
     entry = program.functions[kernel]
     told = watcher or Watcher()
     dynamic_base = pitched(entry.shared_bytes)
-    shared_bytes = dynamic_base + shared if shared else entry.shared_bytes
+    shared_bytes = dynamic_base + config.shared if config.shared else entry.shared_bytes
     if shared_bytes > program.target.shared_bytes:
         raise PtxlabError(
             f"kernel {kernel} needs {shared_bytes} bytes of shared memory, "
@@ -73,15 +70,15 @@ def launch(
             f"kernel {kernel} needs {entry.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
-    total = prod(grid)
+    total = config.ctas
     addresses = symbols(program, memory)
     local = sum(function.local_bytes for function in program.functions.values())
-    size = _wave_size(total, prod(block), shared_bytes, local)
+    size = _wave_size(total, config.cta_threads, shared_bytes, local)
 
     def run(first: int, ctas: int) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
-            program, memory, addresses, grid, block, first, ctas, parameters,
+            program, memory, addresses, config, first, ctas, parameters,
             shared_bytes, dynamic_base, write, told,
         )  # fmt: skip
         machine = Machine(wave, entry, _heartbeat(progress, first, total))
@@ -96,7 +93,7 @@ def launch(
             ctas = min(size, total - first)
             instructions += run(first, ctas)
             _tell(progress, first + ctas, total)
-    return {"threads": total * prod(block), "thread_instructions": instructions}
+    return {"threads": config.threads, "thread_instructions": instructions}
 
 
 def _tell(progress: Progress | None, done: int, total: int) -> None:

@@ -17,6 +17,7 @@ from ptxlab.emulator.prepare.program import Deferred, Function, Program
 from ptxlab.emulator.run.copies import AsyncCopies
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import GlobalMemory, Region, pitched
+from ptxlab.launch_config import Dim3, LaunchConfig
 
 if TYPE_CHECKING:
     from ptxlab.emulator.operations.control import Call
@@ -41,8 +42,7 @@ class Wave:
         program: Program,
         memory: GlobalMemory,
         symbols: dict[str, int],
-        grid: tuple[int, int, int],
-        block: tuple[int, int, int],
+        config: LaunchConfig,
         first: int,
         ctas: int,
         parameters: bytes,
@@ -54,12 +54,10 @@ class Wave:
         self.program = program
         self.memory = memory
         self.symbols = symbols
-        self.grid = grid
-        self.block = block
+        self.config = config
         self.first = first
         self.ctas = ctas
-        self.cta_threads = block[0] * block[1] * block[2]
-        self.cta_width: int = -(-self.cta_threads // WARP) * WARP
+        self.cta_width: int = -(-config.cta_threads // WARP) * WARP
         self.width = ctas * self.cta_width
         self.parameters = parameters
         self.shared_bytes: int = shared_bytes
@@ -92,9 +90,10 @@ class Wave:
         self._templates: dict[str, list[Array | Deferred]] = {}
 
     def _existing(self) -> Lanes:
-        if self.cta_width == self.cta_threads:
+        threads = self.config.cta_threads
+        if self.cta_width == threads:
             return Lanes(self.width)
-        return Lanes(self.width, mask=np.arange(self.width) % self.cta_width < self.cta_threads)
+        return Lanes(self.width, mask=np.arange(self.width) % self.cta_width < threads)
 
     @property
     def warps(self) -> int:
@@ -111,7 +110,7 @@ class Wave:
     def thread(self, lane: int) -> str:
         """Name the thread at position ``lane`` of the wave by its CTA and thread index."""
         cta, inside = divmod(lane, self.cta_width)
-        return f"thread {unravel(inside, self.block)} of CTA {unravel(self.first + cta, self.grid)}"
+        return f"thread {unravel(inside, self.config.block)} of CTA {unravel(self.first + cta, self.config.grid)}"
 
     def frame(self, function: Function, parent: Frame | None, local_base: int) -> Frame:
         """Start an activation of ``function`` with its constants and addresses in place."""
@@ -188,7 +187,7 @@ def _local_address(value: Deferred, base: int) -> Array:
     return np.array([base + value.offset], value.dtype)
 
 
-def unravel(index: int, shape: tuple[int, int, int]) -> tuple[int, int, int]:
+def unravel(index: int, shape: Dim3) -> Dim3:
     """Return (x, y, z) of a linear index, x running fastest."""
     x, rest = index % shape[0], index // shape[0]
     return x, rest % shape[1], rest // shape[1]

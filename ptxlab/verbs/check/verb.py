@@ -106,12 +106,4 @@ def _checked(args: argparse.Namespace, asked: Asked, device: Device) -> CheckRep
         launch = launching.bind_launch(asked, device)
     except Unsupported as error:
         return incomplete(asked.file, checks, error)
-    return check(
-        launch.kernel,
-        launch.grid,
-        launch.block,
-        launch.passed,
-        launch.shared,
-        launch.cluster,
-        checks,
-    )
+    return check(launch.kernel, launch.config, launch.passed, checks)

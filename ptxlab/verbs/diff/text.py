@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,7 +107,7 @@ def _first(shown: Shown, first: FirstDifference) -> list[str]:
 
 
 def _thread(work: Work, first: FirstDifference) -> str:
-    cta, inside = divmod(first.thread, math.prod(work.block))
+    cta, inside = divmod(first.thread, work.config.cta_threads)
     return f"lane {inside % WARP} of warp {inside // WARP} of CTA {cta}"
 
 
@@ -118,7 +117,7 @@ def _hex(bits: int, first: FirstDifference) -> str:
 
 
 def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
-    cta, inside = divmod(first.thread, math.prod(shown.work.block))
+    cta, inside = divmod(first.thread, shown.work.config.cta_threads)
     return {
         "line": first.instruction.position.line,
         "instruction": first.instruction.name,

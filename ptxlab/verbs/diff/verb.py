@@ -87,12 +87,9 @@ def execute(args: argparse.Namespace) -> int:
         work = Work(
             module=module,
             kernel=first.kernel.name,
-            grid=first.grid,
-            block=first.block,
-            shared=first.shared,
+            config=first.config,
             names=tuple(first.values),
             bound=bound,
-            cluster=first.cluster,
         )
         report = diff(work, a, b)
         shown = view.Shown(args.file, (label(a), label(b)), work, report)

@@ -3,11 +3,11 @@
     asked = launching.read_launch(args)                what the command line and the file's header say
     with open_device(args) as device:
         launch = launching.bind_launch(asked, device)  load, choose the kernel, upload the arrays
-        result = launch.run()                          or launch.kernel.launch(launch.grid, ...)
+        result = launch.run()                          or launch.kernel.run(launch.config, ...)
         arguments = launch.arguments()                 what every array holds now
 
-A ``Launch`` also has what a verb needs to launch in its own way: ``kernel``, ``grid``, ``block``,
-``shared``, ``cluster`` and ``passed``, the arguments as ``Kernel.launch`` takes them.
+A ``Launch`` also has what a verb needs to launch in its own way: ``kernel``, ``config`` and
+``passed``, the arguments as ``Kernel.run`` takes them.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from ptxlab.device.loading import locate
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.header import read_header
 from ptxlab.syntax.tree import Function
 from ptxlab.verbs.launching.options import compilation
@@ -55,7 +56,8 @@ class Launch:
     """A kernel of ``device`` and all that a launch of it takes.
 
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
-    scalars, buffers, and host arrays where a struct or array is passed by value.
+    scalars, buffers, and host arrays where a struct or array is passed by value. ``grid`` and ``block``
+    are those of ``config`` with as many sizes as were given.
     """
 
     asked: Asked
@@ -63,8 +65,7 @@ class Launch:
     kernel: Kernel
     grid: tuple[int, ...]
     block: tuple[int, ...]
-    cluster: tuple[int, ...] | None
-    shared: int
+    config: LaunchConfig
     values: dict[str, Value]
     passed: tuple[Any, ...]
 
@@ -73,9 +74,7 @@ class Launch:
         timed = self.device.kind == "cuda"  # the emulator's progress has a limit of its own
         name, file, timeout = self.kernel.name, self.asked.file, self.asked.timeout
         with limited(name, file, timeout) if timed else nullcontext():
-            return self.kernel.launch(
-                self.grid, self.block, self.passed, self.shared, dump, self.cluster
-            )
+            return self.kernel.run(self.config, self.passed, dump)
 
     def arguments(self) -> tuple[Argument, ...]:
         """Return every argument with what it holds now, arrays read back."""
@@ -123,6 +122,7 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
     block = asked.block or _required_block(kernel)
     if block is None:
         raise PtxlabError(f"how many threads has a CTA of {kernel.name}?", hint="give --block")
+    config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster)
     passed: list[Any] = []
     for parameter, value in zip(kernel.parameters, bound.values(), strict=True):
         if not isinstance(value, ArrayValue):
@@ -131,10 +131,7 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
             passed.append(value.array)
         else:
             passed.append(device.upload(value.array))
-    return Launch(
-        asked, device, kernel, asked.grid, block, asked.cluster, asked.shared, bound,
-        tuple(passed),
-    )  # fmt: skip
+    return Launch(asked, device, kernel, asked.grid, block, config, bound, tuple(passed))
 
 
 def _required_block(kernel: Kernel) -> tuple[int, ...] | None:

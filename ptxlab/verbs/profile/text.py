@@ -73,9 +73,9 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         "kernel": profile.kernel,
         "device": "emulator",
         "arch": profile.target,
-        "grid": list(profile.grid),
-        "block": list(profile.block),
-        "shared": profile.shared,
+        "grid": list(profile.config.grid),
+        "block": list(profile.config.block),
+        "shared": profile.config.shared,
         "instructions": profile.totals.executed,
         "lines": [
             {
@@ -117,7 +117,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 def heading(profile: Profile) -> str:
     """Return what was launched."""
     return (
-        f"{profile.kernel}<<<{_dim(profile.grid)}, {_dim(profile.block)}>>> counted on the "
+        f"{profile.kernel}<<<{_dim(profile.config.grid)}, {_dim(profile.config.block)}>>> counted on the "
         f"emulator ({profile.target})"
     )
 
@@ -177,7 +177,7 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
 
 def tell(profile: Profile, conflict: Conflict) -> str:
     """Return in words which lanes are in each other's way."""
-    x, y, z = profile.grid
+    x, y, z = profile.config.grid
     cta = conflict.cta
     where = str(cta) if y == z == 1 else f"({cta % x}, {cta // x % y}, {cta // (x * y)})"
     return (

@@ -96,9 +96,7 @@ def execute(args: argparse.Namespace) -> int:
         asked = replace(asked, options=(*asked.options, LINE_INFO))
     with closing(open_device(args)) as device:
         launch = launching.bind_launch(asked, device)
-        profile = count_launch(
-            launch.kernel, launch.grid, launch.block, launch.passed, launch.shared, launch.cluster
-        )
+        profile = count_launch(launch.kernel, launch.config, launch.passed)
     if args.by == "cuda" and not profile.sources:
         raise PtxlabError(
             f"{args.file} does not say which lines of CUDA C it comes from",
