@@ -15,7 +15,8 @@ from collections.abc import Callable, Sequence
 
 from ptxlab import __version__
 from ptxlab.cli import isolation
-from ptxlab.cli.parser import Parser, suggestion
+from ptxlab.cli.parser import Parser
+from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 
 VERBS: tuple[tuple[str, str], ...] = (

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -28,14 +27,14 @@ def add_common(
     group = parser.add_argument_group("options of every verb")
     group.add_argument(
         "--device",
-        type=device_name,
+        type=readers.device,
         default="auto",
         metavar="auto|cuda[:N]|emulator",
         help="where to run; auto takes the first GPU, or the emulator where there is none",
     )
     group.add_argument(
         "--arch",
-        type=target_name,
+        type=readers.target,
         action="append" if many_targets else "store",
         default=[] if many_targets else None,
         metavar="NAME",
@@ -56,63 +55,17 @@ def add_common(
     group.add_argument(
         "-o",
         "--output",
-        type=output_path,
+        type=readers.output_path,
         metavar="FILE",
         help="write the result to FILE instead of stdout, whole or not at all",
     )
     group.add_argument(
-        "--seed", type=seed, default=0, metavar="N", help="seed of all random data (default 0)"
+        "--seed",
+        type=readers.count,
+        default=0,
+        metavar="N",
+        help="seed of all random data (default 0)",
     )
-
-
-def device_name(text: str) -> str:
-    """Check the spelling of ``--device``."""
-    kind, colon, number = text.partition(":")
-    if text in ("auto", "cuda", "emulator") or (kind == "cuda" and colon and number.isdecimal()):
-        return text
-    raise argparse.ArgumentTypeError(
-        f"no device {text!r}, it is auto, cuda, cuda:N or emulator"
-        f"{suggestion(text, ('auto', 'cuda', 'emulator'))}"
-    )
-
-
-def target_name(text: str) -> str:
-    """Check that ``--arch`` names a target ptxlab knows."""
-    from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
-
-    if text not in TARGETS:
-        raise argparse.ArgumentTypeError(
-            f"no target {text!r}, choose from {', '.join(TARGETS)}{suggestion(text, TARGETS)}"
-        )
-    return text
-
-
-def family_name(text: str) -> str:
-    """Check that ``--family`` names one of matrix instructions."""
-    from ptxlab.matrix.entry import FAMILIES  # here, because it brings numpy, which help can spare
-
-    if text not in FAMILIES:
-        raise argparse.ArgumentTypeError(
-            f"no family {text!r}, choose from {', '.join(FAMILIES)}{suggestion(text, FAMILIES)}"
-        )
-    return text
-
-
-def seed(text: str) -> int:
-    """Read a seed: an integer that is not negative."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
-    return int(text)
-
-
-def output_path(text: str) -> str:
-    """Check, before any work is done, that ``text`` can become a file."""
-    folder = os.path.dirname(os.path.realpath(text))
-    if os.path.isdir(text):
-        raise argparse.ArgumentTypeError(f"{text} is a folder")
-    if not os.path.isdir(folder):
-        raise argparse.ArgumentTypeError(f"there is no folder {folder}")
-    return text
 
 
 def open_device(args: argparse.Namespace) -> Device:
@@ -145,8 +98,9 @@ def emit(
     so that only the one that is wanted is made.
     """
     if args.format == "json":
-        # allow_nan=False: "NaN" is not JSON, so a result that would print it is a mistake here.
-        chosen: Text = json.dumps(json_object, allow_nan=False)
+        from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
+
+        chosen: Text = write(json_object)
     else:
         chosen = {"text": text, **others}[args.format]
     body = chosen if isinstance(chosen, str) else chosen()

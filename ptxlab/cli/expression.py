@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import suggestion
 from ptxlab.cli.values import ELEMENT_TYPES
 from ptxlab.errors import PtxlabError
 

@@ -23,10 +23,3 @@ def add_product(parser: argparse.ArgumentParser) -> None:
         default="none",
         help="what is done to a sum: a bias of its column added, negative made zero (default none)",
     )
-
-
-def positive(text: str) -> int:
-    """Read a number of at least 1."""
-    if not (text.isascii() and text.isdecimal() and int(text)):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)

@@ -3,16 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
-from ptxlab.errors import PtxlabError, did_you_mean
-
-
-def suggestion(word: str, known: Iterable[str]) -> str:
-    """Return ``; did you mean X?`` for the end of a message, "" where no word looks like ``word``."""
-    hint = did_you_mean(word, known)
-    return f"; {hint}" if hint else ""
+from ptxlab.cli.readers import suggestion
+from ptxlab.errors import PtxlabError
 
 
 class Parser(argparse.ArgumentParser):
@@ -39,6 +34,14 @@ class Parser(argparse.ArgumentParser):
             near = suggestion(word, self._option_string_actions) if word.startswith("-") else ""
             self.error(f"unrecognized arguments: {' '.join(unknown)}{near}")
         return parsed
+
+    def _get_value(self, action: argparse.Action, text: str) -> Any:
+        """Read an option; what is wrong with it is said by the ValueError of its reader."""
+        read: Callable[[str], Any] = self._registry_get("type", action.type, action.type)
+        try:
+            return read(text)
+        except ValueError as error:
+            raise argparse.ArgumentError(action, str(error)) from None
 
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is not None and value not in action.choices:

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import count, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.types import STORED, TYPES, ScalarType
 
@@ -136,10 +136,7 @@ def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
         raise ValueError(f"no {maker}(), there are {', '.join(MAKERS)}{suggestion(maker, MAKERS)}")
     fields = [field.strip() for field in inside.split(",")]
     if maker == "randn" and len(fields) == 3 and fields[2].startswith("seed="):
-        number = fields.pop().removeprefix("seed=")
-        if not number.isdecimal():
-            raise ValueError(f"seed {number!r} is not an integer of 0 or more")
-        seed = (int(number),)
+        seed = (count(fields.pop().removeprefix("seed=")),)
     if len(fields) != 2:
         more = ", and seed=N if it likes" if maker == "randn" else ""
         raise ValueError(f"{maker} takes a shape and a type{more}")

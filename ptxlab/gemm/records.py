@@ -1,7 +1,7 @@
 """Results that are kept: a file for each GPU and day, to which every benchmark adds what it found.
 
 benchmarks/nvidia-h200-2026-11-21.json
-{"schema": "ptxlab.benchmark.gpu/1", "runs": [an object of ptxlab.bench/1, ...]}
+{"schema": "ptxlab.benchmark.gpu/1", "runs": [an object of ptxlab.bench/2, ...]}
 """
 
 from __future__ import annotations

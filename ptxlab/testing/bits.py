@@ -8,6 +8,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Buffer
+from ptxlab.view.text import hexadecimal
 
 Array = npt.NDArray[Any]
 
@@ -50,4 +51,4 @@ def _bits(array: Array) -> Array:
 
 
 def _hex(bits: Any) -> str:
-    return f"0x{int(bits):0{2 * bits.dtype.itemsize}x}"
+    return hexadecimal(int(bits), 8 * bits.dtype.itemsize)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import csv as csv_format
 import io
-import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -33,11 +32,6 @@ def left_out(several: Sequence[Absent]) -> list[str]:
     """Return a line for everyone that is missing, after an empty one if there are any."""
     lines = dict.fromkeys(f"{one.algorithm} is left out: {one.reason}" for one in several)
     return ["", *lines] if lines else []
-
-
-def finite(value: float) -> float | None:
-    """Return what JSON has for a number: null if it is none."""
-    return float(value) if math.isfinite(value) else None
 
 
 def csv(results: Sequence[Mapping[str, Any]]) -> str:

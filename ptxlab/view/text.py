@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -47,14 +46,11 @@ def number(value: Any) -> str:
     return repr(real) if isinstance(value, float) else str(value)
 
 
-def json_number(value: Any) -> int | float | str:
-    """Return a number as JSON has it: integers stay integers, infinities and NaN become strings."""
-    if isinstance(value, (int, np.integer, np.bool_)):
-        return int(value)
-    real = float(value)
-    return real if math.isfinite(real) else str(real)
-
-
 def values(bits: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
     """Return unsigned bit patterns, of whatever width they are held in, as values of ``dtype``."""
     return bits.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def hexadecimal(word: int, bits: int) -> str:
+    """Write a word of so many bits, with all its digits."""
+    return f"0x{word:0{(bits + 3) // 4}x}"

@@ -33,7 +33,7 @@ def test_the_emulator_counts_and_invents_no_speed(capsys: pytest.CaptureFixture[
     assert main([*EMULATOR, *TWO, "--sizes", "64", "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
     assert (data["schema"], data["device"], data["arch"]) == (
-        "ptxlab.bench/1",
+        "ptxlab.bench/2",
         "emulator",
         "sm_90a",
     )

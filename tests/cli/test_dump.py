@@ -154,7 +154,7 @@ def test_a_place_nobody_reached(capsys: pytest.CaptureFixture[str], loop: str) -
         (["--at", "add", "--warp", "2"], 2, "no warp 2"),
         (["--at", "add", "--warp", "1", "--lane", "16"], 2, "no lane 16"),
         (["--at", "add", "--as", "f16x2"], 2, "not read as 'f16x2'"),
-        (["--at", "add", "--nth", "0"], 2, "the first time is 1"),
+        (["--at", "add", "--nth", "0"], 2, "'0' is not an integer of 1 or more"),
         (["--at", "add", "--regs", "x,,i"], 2, "not a list"),
         ([], 2, "--at"),
     ],

@@ -25,7 +25,7 @@ def test_a_right_result(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["--algorithm", "tensor_core", "--m", "40", "--n", "24", "--size", "32", "--json"]
     assert main(["gemm", *EMULATOR, *words]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.gemm/1"
+    assert found["schema"] == "ptxlab.gemm/2"
     assert (found["m"], found["n"], found["k"]) == (40, 24, 32)
     assert (found["dtype"], found["acc"], found["passed"]) == ("bf16", "f32", True)
     assert 0 < found["max_error"] <= found["tolerance"]
@@ -70,7 +70,7 @@ def test_a_wrong_result_is_exit_status_1(
         (["--layout", "nx"], "nn, nt, tn, tt"),
         (["--alpha", "one"], "one"),
         (["--lda", "3", "--size", "8"], "lda = 3 is not between 8"),
-        (["--tile", "BM"], "'BM' is not like BM=64"),
+        (["--tile", "BM"], "'BM' is not NAME=VALUE"),
         (["--tile", "BM=65", "--size", "8"], "BM = 65 is not a multiple of WM = 64"),
         (["--group", "0", "--size", "8"], "GROUP = 0 is not at least 1"),
         (["--all", "--tile", "BM=64"], "for one --algorithm"),
@@ -153,10 +153,10 @@ def test_all_of_it(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.Monke
 
     assert main([*words, "--json", "--dtype", "bf16"]) == 0
     found = json.loads(capsys.readouterr().out)
-    assert found["schema"] == "ptxlab.gemm.all/1"
+    assert found["schema"] == "ptxlab.gemm.all/2"
     assert (found["passed"], found["device"], found["arch"]) == (True, "emulator", "sm_90a")
     assert [each["algorithm"] for each in found["results"]] == ["cpu_naive", "numpy", "naive"]
-    assert {each["schema"] for each in found["results"]} == {"ptxlab.gemm/1"}
+    assert {each["schema"] for each in found["results"]} == {"ptxlab.gemm/2"}
     assert [each["device"] for each in found["results"]] == ["cpu", "cpu", "emulator"]
     assert found["absent"][0]["algorithm"] == "cublas"
     (agreement,) = found["agreements"]

@@ -28,7 +28,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, *TWO)
-    assert found["schema"] == "ptxlab.gemm-explain/1"
+    assert found["schema"] == "ptxlab.gemm-explain/2"
     assert (found["device"], found["arch"], found["gpu"]["name"]) == (
         "emulator",
         "sm_90a",

@@ -18,7 +18,7 @@ def test_turns_on_a_gpu(
     driver = installed(monkeypatch)
     assert main([*GPU, "--json"]) == 0
     data = json.loads(capsys.readouterr().out)
-    assert (data["schema"], data["passed"]) == ("ptxlab.interleave/1", True)
+    assert (data["schema"], data["passed"]) == ("ptxlab.interleave/2", True)
     assert [result["size"] for result in data["results"]] == [16, 24]
     for result in data["results"]:
         assert [kind["kind"] for kind in result["kinds"]] == ["copied", "mapped", "managed"]

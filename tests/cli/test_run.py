@@ -421,7 +421,7 @@ def test_nothing_is_saved_of_a_launch_that_failed(
     [
         (["--expect", "z=1"], 2, "--expect z: no array argument"),
         (["--expect", "n=1"], 2, "--expect n: no array argument"),
-        (["--expect", "y"], 2, "'y' is not NAME=@FILE or NAME=EXPRESSION"),
+        (["--expect", "y"], 2, "'y' is not NAME=VALUE"),
         (["--expect", "y=x[:3]"], 2, "its shape is 3, y is 50"),
         (["--expect", "y=a*z"], 2, "there is no 'z'"),
         (["--expect", "y=open(x)"], 2, "there is no open()"),

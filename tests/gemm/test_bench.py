@@ -301,7 +301,7 @@ def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
     found = told(gpu)
     data = view.as_json(found)
     assert json.loads(json.dumps(data, allow_nan=False)) == data
-    assert (data["schema"], data["device"], data["arch"]) == ("ptxlab.bench/1", "cuda", "sm_90a")
+    assert (data["schema"], data["device"], data["arch"]) == ("ptxlab.bench/2", "cuda", "sm_90a")
     assert data["machine"]["multiprocessors"] == 132
     results = {result["algorithm"]: result for result in data["results"]}
     assert results["coalescing"]["passed"] is False

@@ -1,6 +1,6 @@
 """What is counted of the ladder, side by side: a table, JSON and a chart.
 
-Where nothing is timed, this is what ``ptxlab bench`` says: its JSON has the schema ``ptxlab.bench/1``,
+Where nothing is timed, this is what ``ptxlab bench`` says: its JSON has the schema ``ptxlab.bench/2``,
 with ``seconds`` and ``tflops`` null.
 """
 
@@ -16,7 +16,7 @@ from ptxlab.gemm.survey import Absent
 from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import finite, left_out, problem_as_json, title
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title
 from ptxlab.view.text import aligned
 
 HEAD = (
@@ -66,7 +66,7 @@ def bench_as_json(
                 **problem_as_json(facts.problem),
                 "tile": facts.tile,
                 "passed": facts.verdict.passed,
-                "max_error": finite(facts.verdict.error),
+                "max_error": facts.verdict.error,
                 "tolerance": facts.verdict.tolerance,
                 **untimed,
                 "facts": as_json(facts),

@@ -1,6 +1,6 @@
 """The ladder timed on a GPU: a table, JSON and a chart.
 
-Schema ``ptxlab.bench/1``. ``seconds`` and ``tflops`` are the sustained ones, null for a wrong result.
+Schema ``ptxlab.bench/2``. ``seconds`` and ``tflops`` are the sustained ones, null for a wrong result.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
-from ptxlab.view.gemm_parts import finite, left_out, problem_as_json, title
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title
 from ptxlab.view.text import aligned, fields
 
-SCHEMA = "ptxlab.bench/1"
+SCHEMA = "ptxlab.bench/2"
 
 
 def text(bench: Bench) -> str:
@@ -164,7 +164,7 @@ def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
         **problem_as_json(result.problem),
         "tile": result.tile,
         "passed": result.verdict.passed,
-        "max_error": finite(result.verdict.error),
+        "max_error": result.verdict.error,
         "tolerance": result.verdict.tolerance,
         "seconds": speed and speed.sustained.median,
         "tflops": speed and result.tflops(speed.sustained),

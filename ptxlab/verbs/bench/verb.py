@@ -8,9 +8,9 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import add_common, emit, open_device, write_whole
-from ptxlab.cli.gemm_options import add_product, positive
+from ptxlab.cli.gemm_options import add_product
+from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.options import seconds
 
 if TYPE_CHECKING:
     from ptxlab.cli.progress import Progress
@@ -101,11 +101,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def words(text: str) -> tuple[str, ...]:
-    """Read words by commas."""
-    return tuple(text.split(","))
-
-
 def execute(args: argparse.Namespace) -> int:
     """Plan, measure, print; 0 when every result is right, 1 when not."""
     if args.profile:
@@ -175,8 +170,9 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
 def record(folder: str, data: dict[str, Any]) -> None:
     """Add the results to the file of this GPU and day."""
     from ptxlab.gemm import records
+    from ptxlab.view.json import plain
 
-    path, content = records.added(folder, data)
+    path, content = records.added(folder, plain(data))
     write_whole(str(path), content)
     print(f"ptxlab: results are in {path}", file=sys.stderr)
 

@@ -7,7 +7,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import one_of, words
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
@@ -50,7 +50,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument(
-        "--checks", type=names, metavar="NAME,...", help="what to check (default all of the above)"
+        "--checks", type=checks, metavar="NAME,...", help="what to check (default all of the above)"
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 for a warning, as for an error"
@@ -58,17 +58,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
-def names(text: str) -> tuple[str, ...]:
+def checks(text: str) -> tuple[str, ...]:
     """Read the names of checks."""
     from ptxlab.observe.check_report import CHECKS
 
-    chosen = tuple(text.split(","))
-    for name in chosen:
-        if name not in CHECKS:
-            raise argparse.ArgumentTypeError(
-                f"no check {name!r}, choose from {', '.join(CHECKS)}{suggestion(name, CHECKS)}"
-            )
-    return chosen
+    return tuple(one_of("check", name, CHECKS) for name in words(text))
 
 
 def execute(args: argparse.Namespace) -> int:

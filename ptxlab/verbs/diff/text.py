@@ -8,7 +8,7 @@ from typing import Any
 from ptxlab.isa.types import TYPES
 from ptxlab.observe.diff import WARP, DiffReport, FirstDifference, Output, Work
 from ptxlab.syntax import locate
-from ptxlab.view.text import aligned, fields, json_number, number
+from ptxlab.view.text import aligned, fields, hexadecimal, number
 
 SCHEMA = "ptxlab.diff/1"
 
@@ -37,7 +37,7 @@ def text(shown: Shown) -> str:
 
 
 def as_json(shown: Shown) -> dict[str, Any]:
-    """Return the report as plain data; infinities and NaN, which JSON lacks, are strings."""
+    """Return the report as data."""
     report = shown.report
     return {
         "schema": SCHEMA,
@@ -53,8 +53,8 @@ def as_json(shown: Shown) -> dict[str, Any]:
                 "differing": output.differing,
                 "total": output.total,
                 "place": None if output.place is None else list(output.place),
-                "a": json_number(output.a) if output.differing else None,
-                "b": json_number(output.b) if output.differing else None,
+                "a": output.a if output.differing else None,
+                "b": output.b if output.differing else None,
             }
             for output in report.outputs
         ],
@@ -113,7 +113,7 @@ def _thread(work: Work, first: FirstDifference) -> str:
 
 def _hex(bits: int, first: FirstDifference) -> str:
     width = TYPES[first.type].bits if first.type in TYPES else 32
-    return f"0x{bits:0{max(width, 32 if len(first.values[0]) > 1 else width) // 4}x}"
+    return hexadecimal(bits, max(width, 32) if len(first.values[0]) > 1 else width)
 
 
 def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
@@ -129,7 +129,7 @@ def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
         "register": first.register,
         "type": first.type,
         "bits": [_hex(bits, first) for bits in first.bits] if first.register else [],
-        "values": [[json_number(value) for value in values] for values in first.values],
+        "values": first.values,
         "lanes": first.lanes,
         "verdict": first.verdict,
         "reason": first.reason,

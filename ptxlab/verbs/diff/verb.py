@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from contextlib import ExitStack, closing
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import add_common, device_name, emit, target_name
+from ptxlab.cli import readers
+from ptxlab.cli.common import add_common, emit
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
@@ -48,9 +49,9 @@ def side(text: str) -> str:
     """Check the spelling of a device: as ``--device``, with the target of an emulator behind it."""
     kind, _, arch = text.partition(":")
     if kind == "emulator" and arch:
-        target_name(arch)
+        readers.target(arch)
     else:
-        device_name(text)
+        readers.device(text)
     return text
 
 

@@ -18,7 +18,7 @@ from ptxlab.matrix.entry import matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.signature import signature
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.text import aligned, fields, json_number, number, values
+from ptxlab.view.text import aligned, fields, hexadecimal, number, values
 
 Array = npt.NDArray[Any]
 
@@ -92,7 +92,7 @@ def text(shown: Shown, paint: Paint = plain) -> str:
 
 
 def as_json(shown: Shown) -> dict[str, Any]:
-    """Return the warp as plain data; infinities and NaN, which JSON lacks, are strings."""
+    """Return the warp as data."""
     found = shown.dumped
     threads = shown.numbers
     return {
@@ -128,17 +128,11 @@ def as_json(shown: Shown) -> dict[str, Any]:
                     _hex(int(word), _bits(kind))
                     for word, kind in zip(found.words[threads[lane]], found.types, strict=True)
                 ],
-                "values": [
-                    [json_number(value) for value in _values(shown, lane, column)]
-                    for column in range(len(found.registers))
-                ],
+                "values": [_values(shown, lane, column) for column in range(len(found.registers))],
             }
             for lane in shown.lanes
         ],
-        "matrices": {
-            layout.operand: [[json_number(value) for value in row] for row in matrix]
-            for layout, matrix in _fragments(shown)
-        },
+        "matrices": {layout.operand: matrix for layout, matrix in _fragments(shown)},
     }
 
 
@@ -227,7 +221,7 @@ def _bits(type_name: str) -> int:
 
 
 def _hex(word: int, bits: int) -> str:
-    return str(word) if bits == 1 else f"0x{word:0{bits // 4}x}"
+    return str(word) if bits == 1 else hexadecimal(word, bits)
 
 
 # ---- as matrices ----------------------------------------------------------------------------

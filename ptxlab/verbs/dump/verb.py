@@ -7,7 +7,8 @@ import io
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, output_path, wants_colour, write_whole
+from ptxlab.cli.common import add_common, emit, open_device, wants_colour, write_whole
+from ptxlab.cli.readers import count, index, output_path, positive, words
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--at", required=True, metavar="PLACE", help="a line, label or instruction")
     parser.add_argument(
         "--regs",
-        type=names,
+        type=words,
         default=(),
         metavar="LIST",
         help="registers or operands, with commas between (default: all the instruction names)",
@@ -72,36 +73,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="write the words of all threads to a .npz file: words [thread, register], passes, registers",
     )
     add_common(parser)
-
-
-def names(text: str) -> tuple[str, ...]:
-    """Read a list of registers."""
-    found = tuple(part.strip() for part in text.split(","))
-    if not all(found):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a list such as %r1,%r2")
-    return found
-
-
-def count(text: str) -> int:
-    """Read a number of 0 or more."""
-    if not (text.isascii() and text.isdecimal() and len(text) < 10):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
-    return int(text)
-
-
-def positive(text: str) -> int:
-    """Read a number of 1 or more."""
-    if count(text) == 0:
-        raise argparse.ArgumentTypeError("the first time is 1")
-    return count(text)
-
-
-def index(text: str) -> tuple[int, ...]:
-    """Read the place of a CTA in its grid."""
-    found = tuple(count(part) for part in text.split(","))
-    if len(found) > 3:
-        raise argparse.ArgumentTypeError(f"{text!r} is not one to three numbers such as 2,1")
-    return found
 
 
 def execute(args: argparse.Namespace) -> int:

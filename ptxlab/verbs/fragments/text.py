@@ -18,7 +18,7 @@ from ptxlab.matrix.register_bits import slots
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.runs import register_name
 from ptxlab.view.tables import by_register
-from ptxlab.view.text import OPEN, aligned, fields, number
+from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
 
 Array = npt.NDArray[Any]
 
@@ -64,7 +64,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
                 "registers": layout.registers_per_lane,
                 "map": layout.table().tolist(),
                 "dump": [
-                    [_hex(int(word), layout.register_bits) for word in lane]
+                    [hexadecimal(int(word), layout.register_bits) for word in lane]
                     for lane in report.shown.registers[layout.operand]
                 ],
             }
@@ -162,7 +162,7 @@ def _contents(layout: FragmentLayout, word: int) -> list[str]:
     """Return the values of a register, low bits first; of many small ones the bits of all."""
     packed = layout.elements_per_register
     if packed > _VALUES:
-        return [_hex(word, layout.register_bits)]
+        return [hexadecimal(word, layout.register_bits)]
     return [_value(layout, element_bits(layout, word, i)) for i in range(packed)]
 
 
@@ -232,7 +232,7 @@ def _places(layout: FragmentLayout) -> Iterator[tuple[Place, tuple[int, int]]]:
 
 
 def _sentence(held: Held) -> str:
-    value = f"{_value(held.layout, held.bits)} ({_hex(held.bits, held.layout.bits)})"
+    value = f"{_value(held.layout, held.bits)} ({hexadecimal(held.bits, held.layout.bits)})"
     return f"{where(held.layout, held.place)} and holds {value}"
 
 
@@ -260,15 +260,11 @@ def _value(layout: FragmentLayout, bits: int) -> str:
     return number(decode(layout, np.array([bits]))[0])
 
 
-def _hex(bits: int, width: int) -> str:
-    return f"0x{bits:0{(width + 3) // 4}x}"
-
-
 def _held_json(held: Held) -> dict[str, Any]:
     return {
         "operand": held.layout.operand,
         **place_json(held.layout, held.place),
-        "bits": _hex(held.bits, held.layout.bits),
+        "bits": hexadecimal(held.bits, held.layout.bits),
     }
 
 
@@ -294,6 +290,6 @@ def mismatch_json(instruction: Fragmented, mismatch: Mismatch) -> dict[str, Any]
         "high_bit": mismatch.high_bit,
         "row": mismatch.row,
         "col": mismatch.col,
-        "expected": _hex(mismatch.expected, bits),
-        "found": _hex(mismatch.found, bits),
+        "expected": hexadecimal(mismatch.expected, bits),
+        "found": hexadecimal(mismatch.found, bits),
     }

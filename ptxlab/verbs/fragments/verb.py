@@ -6,7 +6,8 @@ import argparse
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, family_name, open_device, wants_colour
+from ptxlab.cli import readers
+from ptxlab.cli.common import add_common, emit, open_device, wants_colour
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.fragments.questions import add_questions, answer, asked, describe
 
@@ -53,7 +54,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--acc", metavar="TYPE", help="type of C and D, such as f32")
     parser.add_argument("--all", action="store_true", help="verify every instruction")
     parser.add_argument(
-        "--family", type=family_name, metavar="NAME", help="of --all only this family, such as mma"
+        "--family",
+        type=readers.family,
+        metavar="NAME",
+        help="of --all only this family, such as mma",
     )
     parser.add_argument(
         "--fill",
@@ -62,9 +66,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="what A and B hold: row * columns + column (default), or ones",
     )
     narrow = parser.add_mutually_exclusive_group()
-    narrow.add_argument("--lane", type=int, metavar="L", help="show this lane only")
+    narrow.add_argument("--lane", type=readers.count, metavar="L", help="show this lane only")
     narrow.add_argument(
-        "--element", type=element, metavar="ROW,COL", help="say who holds this element"
+        "--element", type=readers.element, metavar="ROW,COL", help="say who holds this element"
     )
     parser.add_argument(
         "--ptx",
@@ -77,14 +81,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--html", dest="format", action="store_const", const="html", help="same as --format html"
     )
-
-
-def element(text: str) -> tuple[int, int]:
-    """Read ``ROW,COL``."""
-    row, comma, col = text.partition(",")
-    if not (comma and row.strip().isdecimal() and col.strip().isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not ROW,COL, such as 3,9")
-    return int(row), int(col)
 
 
 def execute(args: argparse.Namespace) -> int:

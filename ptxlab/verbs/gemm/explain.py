@@ -8,7 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import emit, open_device
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:

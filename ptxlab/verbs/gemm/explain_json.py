@@ -1,8 +1,7 @@
-"""The ladder's story as JSON (schema ``ptxlab.gemm-explain/1``)."""
+"""The ladder's story as JSON (schema ``ptxlab.gemm-explain/2``)."""
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict
 from typing import Any
 
@@ -12,7 +11,7 @@ from ptxlab.gemm.explain_measures import Change
 from ptxlab.isa.gpus import Gpu
 from ptxlab.verbs.gemm.explain_text import launched, levels_of
 
-SCHEMA = "ptxlab.gemm-explain/1"
+SCHEMA = "ptxlab.gemm-explain/2"
 
 
 def as_json(explanation: Explanation) -> dict[str, Any]:
@@ -20,8 +19,8 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
     ``counts`` are the counters of the whole launch, ``copies`` the part of asynchronous copies in them.
     Of ``bounds``, ``limits`` are FLOP a clock and SM, and ``intensity`` is FLOP a byte. ``share`` is
-    null where no loop of the machine code computes, ``factor`` where nothing is left of what changed,
-    and ``after`` for a rung that none comes before.
+    null where no loop of the machine code computes, and ``after`` for a rung that none comes before;
+    ``factor`` is inf where nothing is left of what changed.
     """
     facts = explanation.steps[0].facts
     return {
@@ -96,6 +95,6 @@ def _change_json(change: Change) -> dict[str, Any]:
         "measure": change.measure.name,
         "before": change.before,
         "after": change.after,
-        "factor": change.factor if math.isfinite(change.factor) else None,
+        "factor": change.factor,
         "text": change.text,
     }

@@ -1,11 +1,10 @@
 """GEMM results as text and as JSON: of one algorithm, of the whole ladder, and the ladder itself.
 
-Schemas ``ptxlab.gemm/1``, ``ptxlab.gemm.all/1`` and ``ptxlab.gemm.list/1``.
+Schemas ``ptxlab.gemm/2``, ``ptxlab.gemm.all/2`` and ``ptxlab.gemm.list/1``.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -16,8 +15,8 @@ from ptxlab.gemm.survey import Survey
 from ptxlab.gemm.tile import Tile
 from ptxlab.view.text import aligned, fields
 
-SCHEMA = "ptxlab.gemm/1"
-SCHEMA_ALL = "ptxlab.gemm.all/1"
+SCHEMA = "ptxlab.gemm/2"
+SCHEMA_ALL = "ptxlab.gemm.all/2"
 SCHEMA_LIST = "ptxlab.gemm.list/1"
 
 
@@ -90,7 +89,7 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
 
 
 def as_json(result: GemmResult) -> dict[str, Any]:
-    """Return the result as JSON data; a number that is infinite or not a number becomes null.
+    """Return the result as JSON data.
 
     ``worst`` is the element furthest from its reference, null when D has none. ``strays`` counts
     elements written between the rows of D.
@@ -98,7 +97,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     worst = None
     if result.worst is not None:
         row, col = result.worst
-        found = {"expected": _finite(result.expected), "found": _finite(result.found)}
+        found = {"expected": result.expected, "found": result.found}
         worst = {"row": row, "col": col, **found}
     return {
         "schema": SCHEMA,
@@ -119,8 +118,8 @@ def as_json(result: GemmResult) -> dict[str, Any]:
         "ldd": result.ldd,
         "tile": result.tile,
         "passed": result.passed,
-        "max_error": _finite(result.max_error),
-        "tolerance": _finite(result.tolerance),
+        "max_error": result.max_error,
+        "tolerance": result.tolerance,
         "worst": worst,
         "strays": result.strays,
         "seconds": result.seconds,
@@ -131,7 +130,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
 
 
 def all_as_json(survey: Survey) -> dict[str, Any]:
-    """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/1``."""
+    """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/2``."""
     return {
         "schema": SCHEMA_ALL,
         "device": survey.device,
@@ -153,8 +152,8 @@ def all_as_json(survey: Survey) -> dict[str, Any]:
                 "acc": agreement.acc,
                 "algorithms": list(agreement.algorithms),
                 "passed": agreement.passed,
-                "spread": _finite(agreement.spread),
-                "tolerance": _finite(agreement.tolerance),
+                "spread": agreement.spread,
+                "tolerance": agreement.tolerance,
             }
             for agreement in survey.agreements
         ],
@@ -267,7 +266,3 @@ def _speed(result: GemmResult) -> str:
     if result.tflops is None:
         return "of emulation" if result.device == "emulator" else ""
     return f"{result.tflops * 1e3:,.3g} GFLOP/s" + (" (CPU)" if result.device == "cpu" else "")
-
-
-def _finite(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else float(value)

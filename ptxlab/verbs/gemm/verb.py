@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.gemm_options import add_product
+from ptxlab.cli.readers import count, name_value, real
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.gemm import explain as gemm_explain
 
@@ -73,11 +74,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     add_product(parser)
     parser.add_argument(
-        "--alpha", type=float, default=1.0, metavar="X", help="factor of A * B (default 1)"
+        "--alpha", type=real, default=1.0, metavar="X", help="factor of A * B (default 1)"
     )
     parser.add_argument(
         "--beta",
-        type=float,
+        type=real,
         default=0.0,
         metavar="X",
         help="factor of what D was (default 0: D is not read)",
@@ -102,22 +103,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser, gemm_explain.FORMATS)
 
 
-def count(text: str) -> int:
-    """Read a size."""
-    if not (text.isascii() and text.isdecimal()):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
-    return int(text)
-
-
 def tile(text: str) -> dict[str, int]:
     """Read ``BM=64,BN=64``."""
-    sizes = {}
-    for part in text.split(","):
-        name, _, size = part.partition("=")
-        if not (name.isidentifier() and size.isascii() and size.isdecimal()):
-            raise argparse.ArgumentTypeError(f"{part!r} is not like BM=64")
-        sizes[name.upper()] = int(size)
-    return sizes
+    pairs = (name_value(part) for part in text.split(","))
+    return {name.upper(): count(size) for name, size in pairs}
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""A GPU and a CPU taking turns: a table, JSON and a chart. Schema ``ptxlab.interleave/1``."""
+"""A GPU and a CPU taking turns: a table, JSON and a chart. Schema ``ptxlab.interleave/2``."""
 
 from __future__ import annotations
 
@@ -7,10 +7,9 @@ from typing import Any
 
 from ptxlab.gemm.interleave import Interleaving, Turns
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import finite
 from ptxlab.view.text import aligned
 
-SCHEMA = "ptxlab.interleave/1"
+SCHEMA = "ptxlab.interleave/2"
 
 PARTS = ("GPU", "CPU", "copies", "changing over")
 
@@ -46,7 +45,7 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
                 "size": found.problem.n,
                 "turns": found.turns,
                 "passed": found.passed,
-                "max_error": finite(found.verdict.error),
+                "max_error": found.verdict.error,
                 "tolerance": found.verdict.tolerance,
                 "kinds": [_as_json(turns) for turns in found.kinds if found.passed],
             }

@@ -6,7 +6,7 @@ import argparse
 from contextlib import closing
 
 from ptxlab.cli.common import add_common, emit, open_device
-from ptxlab.cli.gemm_options import positive
+from ptxlab.cli.readers import positive, several
 from ptxlab.errors import DeviceUnavailable
 
 NAME = "interleave"
@@ -38,18 +38,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sizes",
-        type=sizes,
+        type=several(positive, "sizes of 1 or more, such as 512,8192", range(1, 100)),
         default=(1024, 2048, 4096),
         metavar="N[,...]",
         help="rows and columns of the matrices (default 1024,2048,4096)",
     )
     parser.add_argument("--turns", type=positive, default=20, metavar="N", help="(default 20)")
     add_common(parser, ("svg",))
-
-
-def sizes(text: str) -> tuple[int, ...]:
-    """Read sizes by commas."""
-    return tuple(positive(part) for part in text.split(","))
 
 
 def execute(args: argparse.Namespace) -> int:

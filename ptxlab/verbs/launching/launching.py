@@ -20,7 +20,8 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.cli.isolation import limited
-from ptxlab.cli.parser import Parser, suggestion
+from ptxlab.cli.parser import Parser
+from ptxlab.cli.readers import suggestion
 from ptxlab.cli.values import ArrayValue, Value, read, split
 from ptxlab.device.loading import locate
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module

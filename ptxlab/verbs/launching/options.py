@@ -10,6 +10,8 @@ from __future__ import annotations
 
 import argparse
 
+from ptxlab.cli.readers import count, dimensions, seconds
+
 ARGUMENTS = """\
 What is not given comes from the "Run:" line in the header of the file. Arguments are bound by the
 names of the kernel's parameters or, if none of the names is one of those, in order.
@@ -40,7 +42,7 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         "--cluster", type=dimensions, metavar="X[,Y[,Z]]", help="CTAs of a cluster (default none)"
     )
     group.add_argument(
-        "--shared", type=size, metavar="BYTES", help="dynamic shared memory (default 0)"
+        "--shared", type=count, metavar="BYTES", help="dynamic shared memory (default 0)"
     )
     group.add_argument(
         "--arg", action="append", default=[], metavar="NAME=VALUE", help="a kernel argument"
@@ -73,34 +75,3 @@ def compilation(args: argparse.Namespace) -> tuple[str, ...]:
         *(f"--include-path={folder}" for folder in args.I),
         *((f"--std={args.std}",) if args.std else ()),
     )
-
-
-def dimensions(text: str) -> tuple[int, ...]:
-    """Read a grid, block or cluster: one to three positive integers."""
-    sizes = text.split(",")
-    if len(sizes) > 3 or not all(_decimal(part) and int(part) for part in sizes):
-        raise argparse.ArgumentTypeError(f"{text!r} is not one to three sizes such as 32 or 2,3,1")
-    return tuple(map(int, sizes))
-
-
-def size(text: str) -> int:
-    """Read a number of bytes."""
-    if not _decimal(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a number of bytes")
-    return int(text)
-
-
-def seconds(text: str) -> float:
-    """Read a time in seconds."""
-    try:
-        found = float(text)
-    except ValueError:
-        found = -1.0
-    if not 0 <= found < 1e9:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a time in seconds")
-    return found
-
-
-def _decimal(text: str) -> bool:
-    """Say whether ``text`` is plain digits, few enough for any size there is."""
-    return text.isascii() and text.isdecimal() and len(text) <= 18

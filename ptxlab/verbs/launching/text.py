@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -118,7 +117,7 @@ def text(launch: Launch) -> str:
 
 
 def as_json(launch: Launch) -> dict[str, Any]:
-    """Return the launch as plain data; infinities and NaN, which JSON lacks, are strings."""
+    """Return the launch as data."""
     return {
         "schema": SCHEMA,
         "file": launch.file,
@@ -192,41 +191,26 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
         "atol": atol,
         "elements": expectation.elements,
         "wrong": expectation.wrong,
-        "largest_error": _plain(expectation.largest_error),
+        "largest_error": expectation.largest_error,
         "differences": [
             {
                 "index": list(d.index),
-                "value": _scalar(d.value),
-                "expected": _scalar(d.expected),
+                "value": d.value,
+                "expected": d.expected,
             }
             for d in expectation.differences
         ],
     }
 
 
-def _scalar(value: Any) -> Any:
-    """Return a scalar of numpy as a number of Python's, or what stands for it in JSON."""
-    return value.item() if value.dtype.kind in "iub" else _plain(float(value))
-
-
 def _argument(argument: Argument) -> dict[str, Any]:
     common = {"name": argument.name, "dtype": argument.dtype}
     if not isinstance(argument.value, np.ndarray):
-        return {**common, "value": _plain(argument.value)}
+        return {**common, "value": argument.value}
     values = argument.value
-    if values.dtype.kind not in "iu":
-        values = values.astype(np.float64)
     return {
         **common,
         "shape": list(values.shape),
         "changed": argument.changed,
-        "values": _plain(values.tolist()),
+        "values": values,
     }
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, list):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)
-    return value

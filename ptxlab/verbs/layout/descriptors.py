@@ -6,7 +6,7 @@ import argparse
 import re
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         help="along which direction a tile is contiguous (default k); A.B for an instruction",
     )
     group.add_argument(
-        "--address", type=number, metavar="N", help="where the tile starts (default 0)"
+        "--address", type=readers.word, metavar="N", help="where the tile starts (default 0)"
     )
     group.add_argument(
         "--field",
@@ -42,20 +42,6 @@ def add_descriptors(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=VALUE",
         help='any other field by its name, such as "negate a=yes"',
     )
-
-
-def number(text: str) -> int:
-    """Read an option's integer of 0 or more, decimal or hexadecimal."""
-    try:
-        return _integer(text)
-    except ValueError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-
-
-def _integer(text: str) -> int:
-    if not re.fullmatch(r"\d+|0[xX][0-9a-fA-F]+", text):
-        raise ValueError(f"{text!r} is not an integer such as 1024 or 0x400")
-    return int(text, 16 if text.lower().startswith("0x") else 10)
 
 
 def describe(args: argparse.Namespace) -> Descriptor:
@@ -68,7 +54,8 @@ def describe(args: argparse.Namespace) -> Descriptor:
     known = [*READERS, *(f"{KIND}{kind}" for kind in INSTRUCTION_DESCRIPTORS)]
     if name not in known:
         raise PtxlabError(
-            f"no descriptor {name!r}{suggestion(name, known)}", hint=f"there are {', '.join(known)}"
+            f"no descriptor {name!r}{readers.suggestion(name, known)}",
+            hint=f"there are {', '.join(known)}",
         )
     written = args.layout.lower().startswith("0x")
     if name in READERS:
@@ -128,7 +115,7 @@ def _read(args: argparse.Namespace, record: BitRecord) -> Descriptor:
             f"--{idle[0]} says nothing about a descriptor that is given",
             hint="a number 0x... is read back as it is",
         )
-    word = _integer(args.layout)
+    word = readers.word(args.layout)
     record.decode(word)
     return Descriptor(record, word)
 
@@ -142,7 +129,7 @@ def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, Value]:
                 f"--field {text!r} is not NAME=VALUE", hint="for example --field 'sparse=yes'"
             )
         coded = record.field(name).codes is not None
-        found[name] = value if coded else _integer(value)
+        found[name] = value if coded else readers.word(value)
     return found
 
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ptxlab.cli.common import add_common, emit
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import element, integer, one_of, positive, several, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.layout import descriptors
 
@@ -56,7 +56,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--compose", metavar="LAYOUT", help="take the layout after this one")
     question = parser.add_mutually_exclusive_group()
-    question.add_argument("--tile", type=sizes, metavar="RxC", help="cut it into tiles")
+    question.add_argument(
+        "--tile",
+        type=several(positive, "ROWSxCOLUMNS, such as 2x2", range(1, 100), "x"),
+        metavar="RxC",
+        help="cut it into tiles",
+    )
     question.add_argument("--vectorize", type=positive, metavar="N", help="cut it into vectors")
     question.add_argument("--inverse", action="store_true", help="go from offset to linear index")
     question.add_argument(
@@ -72,7 +77,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--at",
-        type=numbers(2),
+        type=element,
         metavar="I,J",
         help="which tile, for --tile; row and column of the first element, for --plan",
     )
@@ -90,49 +95,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser, formats=("svg",))
 
 
-def numbers(count: int) -> Callable[[str], tuple[int, ...]]:
-    """Return the reader of ``count`` integers between commas."""
-
-    def read(text: str) -> tuple[int, ...]:
-        try:
-            found = tuple(map(int, text.split(",")))
-        except ValueError:
-            found = ()
-        if len(found) != count:
-            example = ",".join("310"[:count])
-            raise argparse.ArgumentTypeError(f"{text!r} is not {count} integers, such as {example}")
-        return found
-
-    return read
-
-
 def swizzle(text: str) -> str | tuple[int, ...]:
     """Read ``B,M,S`` or the name of a mode."""
     from ptxlab.matrix.canonical import MODES  # here, because it brings numpy, which help can spare
 
-    if text in MODES:
-        return text
-    if "," not in text:
-        near = suggestion(text, MODES)
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is neither 3 integers B,M,S nor one of {', '.join(MODES)}{near}"
-        )
-    return numbers(3)(text)
-
-
-def sizes(text: str) -> tuple[int, ...]:
-    """Read ``RxC``."""
-    parts = text.split("x")
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise argparse.ArgumentTypeError(f"{text!r} is not ROWSxCOLUMNS, such as 2x2")
-    return tuple(map(int, parts))
-
-
-def positive(text: str) -> int:
-    """Read an integer of 1 or more."""
-    if not text.isdecimal() or int(text) == 0:
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)
+    if "," in text:
+        return several(integer, "3 integers B,M,S, such as 3,1,3", (3,))(text)
+    return one_of("swizzle B,M,S or mode", text, MODES)
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
@@ -21,7 +20,7 @@ from ptxlab.numerics.products import DotProducts
 from ptxlab.numerics.study import Result, Study
 from ptxlab.numerics.survey import Survey
 from ptxlab.verbs.numerics.bits import Ruler, floor_log2, power
-from ptxlab.view.text import aligned, number
+from ptxlab.view.text import aligned, hexadecimal, number
 
 SCHEMA = "ptxlab.numerics/1"
 
@@ -191,7 +190,7 @@ def _value(word: int, form: AnyFormat) -> str:
 
 
 def _hex(word: int, form: AnyFormat) -> str:
-    return f"0x{word:0{form.word_bits // 4}x}"
+    return hexadecimal(word, form.word_bits)
 
 
 # ---- many dot products as text --------------------------------------------------------------
@@ -285,7 +284,7 @@ def _word_json(word: int, study: Study) -> dict[str, Any]:
     form = study.products.accumulator
     return {
         "bits": _hex(word, form),
-        "value": _json(float(decode(np.array([word], form.word), form)[0])),
+        "value": float(decode(np.array([word], form.word), form)[0]),
         "ulps": ulps(word, study.rounded, form),
     }
 
@@ -307,7 +306,7 @@ def _step_json(step: Step, form: Format) -> dict[str, Any]:
         ],
         "total": _ratio(step.total),
         "bits": _hex(step.word, form),
-        "value": _json(float(step.value)),
+        "value": float(step.value),
     }
 
 
@@ -325,7 +324,3 @@ def _measured_json(measured: Measured | None, form: Format) -> dict[str, Any] | 
 def _ratio(exact: Number) -> str:
     """Return an exact value as ``numerator/denominator``, or nan, inf or -inf."""
     return str(exact)
-
-
-def _json(value: float) -> float | str:
-    return value if math.isfinite(value) else str(value)

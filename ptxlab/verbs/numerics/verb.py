@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.readers import positive
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -58,25 +59,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         )
     numbers.add_argument("--c", metavar="NUMBER", help="c (default 0 if a and b are given)")
     drawn = parser.add_argument_group("numbers drawn with --seed")
-    drawn.add_argument("--k", type=count, metavar="N", help=f"how many products (default {K})")
+    drawn.add_argument("--k", type=positive, metavar="N", help=f"how many products (default {K})")
     drawn.add_argument(
         "--spread",
-        type=count,
+        type=positive,
         metavar="N",
         help="exponents from -N to 0, all as likely (default: standard normal numbers)",
     )
     drawn.add_argument(
-        "--count", type=count, metavar="N", help="draw N dot products and count differences"
+        "--count", type=positive, metavar="N", help="draw N dot products and count differences"
     )
     add_common(parser, many_targets=True)
     parser.set_defaults(device="emulator")
-
-
-def count(text: str) -> int:
-    """Read a positive integer."""
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 1 or more")
-    return int(text)
 
 
 def execute(args: argparse.Namespace) -> int:

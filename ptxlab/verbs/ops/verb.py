@@ -5,7 +5,8 @@ from __future__ import annotations
 import argparse
 import re
 
-from ptxlab.cli.common import add_common, emit, family_name
+from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.readers import family
 
 NAME = "ops"
 SUMMARY = "list the matrix instructions, and which of them run on a target"
@@ -28,7 +29,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--family",
-        type=family_name,
+        type=family,
         metavar="NAME",
         help="only this family, such as mma or ldmatrix",
     )
@@ -38,7 +39,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def version(text: str) -> tuple[int, int]:
     """Read a PTX version, ``8.4``."""
     if not re.fullmatch(r"\d+\.\d+", text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a PTX version, such as 8.4")
+        raise ValueError(f"{text!r} is not a PTX version, such as 8.4")
     major, minor = text.split(".")
     return int(major), int(minor)
 

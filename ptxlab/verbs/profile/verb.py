@@ -9,7 +9,7 @@ from contextlib import closing
 from pathlib import Path
 
 from ptxlab.cli.common import add_common, emit, open_device, wants_colour
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
@@ -61,23 +61,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def key(text: str) -> str:
     """Check what lines are to be sorted by."""
-    from ptxlab.verbs.profile.lines import (
-        KEYS,  # here, because it brings numpy, which help can spare
-    )
+    from ptxlab.verbs.profile.lines import KEYS  # here: it brings numpy, which help can spare
 
-    if text == "line" or text in KEYS:
-        return text
-    known = ("line", *KEYS)
-    raise argparse.ArgumentTypeError(
-        f"no counter {text!r}, choose from {', '.join(known)}{suggestion(text, known)}"
-    )
-
-
-def count(text: str) -> int:
-    """Read how many lines to show."""
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not an integer of 0 or more")
-    return int(text)
+    return one_of("counter", text, ("line", *KEYS))
 
 
 def execute(args: argparse.Namespace) -> int:

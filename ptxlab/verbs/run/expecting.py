@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.cli.expression import evaluate
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.readers import suggestion
 from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, Value, is_array, read
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.text import Argument, Difference, Expectation

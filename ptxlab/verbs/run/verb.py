@@ -7,8 +7,8 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, output_path, write_whole
-from ptxlab.cli.parser import suggestion
+from ptxlab.cli.common import add_common, emit, open_device, write_whole
+from ptxlab.cli.readers import name_value, output_path, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
@@ -54,7 +54,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--expect",
         action="append",
         default=[],
-        type=named,
+        type=name_value,
         metavar="NAME=WHAT",
         help="what an array should hold after the launch",
     )
@@ -75,18 +75,8 @@ def saved(text: str) -> tuple[str, str]:
     """Read ``NAME=FILE`` or ``FILE.npz`` of ``--save``; all arrays have the name ""."""
     name, equals, path = text.partition("=") if "=" in text else ("", "", text)
     if not path or bool(name) != bool(equals) or not (name or path.endswith(".npz")):
-        raise argparse.ArgumentTypeError(
-            f"{text!r} is not NAME=FILE.npy, NAME=FILE.npz or FILE.npz"
-        )
+        raise ValueError(f"{text!r} is not NAME=FILE.npy, NAME=FILE.npz or FILE.npz")
     return name, output_path(path)
-
-
-def named(text: str) -> tuple[str, str]:
-    """Read ``NAME=WHAT`` of ``--expect``."""
-    name, equals, what = (part.strip() for part in text.partition("="))
-    if not (name and equals and what):
-        raise argparse.ArgumentTypeError(f"{text!r} is not NAME=@FILE or NAME=EXPRESSION")
-    return name, what
 
 
 def tolerance(text: str) -> tuple[float, float]:
@@ -96,7 +86,7 @@ def tolerance(text: str) -> tuple[float, float]:
         if not (0 <= rtol < float("inf") and 0 <= atol < float("inf")) or text.count(",") > 1:
             raise ValueError
     except ValueError:
-        raise argparse.ArgumentTypeError(f"{text!r} is not RTOL or RTOL,ATOL") from None
+        raise ValueError(f"{text!r} is not RTOL or RTOL,ATOL") from None
     return rtol, atol
 
 

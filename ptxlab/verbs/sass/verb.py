@@ -8,8 +8,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.readers import count, dimensions
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.options import add_compilation, compilation, dimensions, size
+from ptxlab.verbs.launching.options import add_compilation, compilation
 
 if TYPE_CHECKING:
     from ptxlab.isa.occupancy import Occupancy
@@ -40,7 +41,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--kernel", metavar="NAME", help="one kernel of the file (default all)")
     parser.add_argument("--diff", metavar="FILE", help="compare with the SASS of another file")
     parser.add_argument("--block", type=dimensions, metavar="X[,Y[,Z]]", help="threads of a CTA")
-    parser.add_argument("--shared", type=size, metavar="BYTES", help="dynamic shared memory")
+    parser.add_argument("--shared", type=count, metavar="BYTES", help="dynamic shared memory")
     add_compilation(parser)
     add_common(parser, many_targets=True)
 

@@ -1,0 +1,158 @@
+"""What the text of an option stands for: a reader, and one wording, for every kind of value.
+
+A reader raises ValueError that says what is wrong, which the parser makes a usage error. Nothing heavy
+is imported here, so that a verb's help answers at once.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Container, Iterable
+
+from ptxlab.errors import did_you_mean
+
+_MOST = 2**64 - 1
+"""Of any integer: what is larger fits into no word and no size."""
+
+
+def count(text: str) -> int:
+    """Read an integer from 0 to 2^64 - 1."""
+    return _integer(text, 0)
+
+
+def positive(text: str) -> int:
+    """Read an integer from 1 to 2^64 - 1."""
+    return _integer(text, 1)
+
+
+def _integer(text: str, least: int) -> int:
+    if re.fullmatch(r"[0-9]{1,20}", text) and least <= int(text) <= _MOST:
+        return int(text)
+    raise ValueError(f"{text!r} is not an integer of {least} or more")
+
+
+def word(text: str) -> int:
+    """Read a word of up to 64 bits, decimal or, after ``0x``, hexadecimal."""
+    if re.fullmatch(r"0[xX][0-9a-fA-F]{1,16}", text):
+        return int(text, 16)
+    return count(text)
+
+
+def integer(text: str) -> int:
+    """Read an integer of either sign."""
+    return -count(text[1:]) if text.startswith("-") else count(text)
+
+
+def real(text: str) -> float:
+    """Read a number as Python writes them: ``0.5``, ``1e-3``, ``inf``."""
+    try:
+        return float(text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not a number") from None
+
+
+def seconds(text: str) -> float:
+    """Read a time in seconds."""
+    try:
+        found = float(text)
+    except ValueError:
+        found = -1.0
+    if 0 <= found < 1e9:
+        return found
+    raise ValueError(f"{text!r} is not a time in seconds")
+
+
+def several(
+    read: Callable[[str], int], form: str, counts: Container[int], separator: str = ","
+) -> Callable[[str], tuple[int, ...]]:
+    """Return the reader of as many numbers as ``counts`` has, each by ``read``.
+
+    ``form`` is what they look like, with an example: ``ROW,COL, such as 3,9``.
+    """
+
+    def read_all(text: str) -> tuple[int, ...]:
+        parts = text.split(separator)
+        try:
+            found = tuple(read(part.strip()) for part in parts)
+        except ValueError:
+            found = ()
+        if len(found) != len(parts) or len(found) not in counts:
+            raise ValueError(f"{text!r} is not {form}")
+        return found
+
+    return read_all
+
+
+dimensions = several(positive, "one to three sizes such as 32 or 2,3,1", (1, 2, 3))
+"""Reads a grid, block or cluster."""
+
+index = several(count, "one to three numbers such as 2,1", (1, 2, 3))
+"""Reads the place of a CTA in its grid."""
+
+element = several(count, "ROW,COL, such as 3,9", (2,))
+"""Reads the place of an element in its matrix."""
+
+
+def words(text: str) -> tuple[str, ...]:
+    """Read words between commas."""
+    found = tuple(part.strip() for part in text.split(","))
+    if all(found):
+        return found
+    raise ValueError(f"{text!r} is not a list, such as NAME,NAME")
+
+
+def name_value(text: str) -> tuple[str, str]:
+    """Read ``NAME=VALUE``."""
+    name, _, value = (part.strip() for part in text.partition("="))
+    if name and value:
+        return name, value
+    raise ValueError(f"{text!r} is not NAME=VALUE")
+
+
+def one_of(what: str, text: str, known: Iterable[str]) -> str:
+    """Return ``text``, or raise ValueError with the ``known`` names of ``what`` and the nearest."""
+    names = list(known)
+    if text in names:
+        return text
+    raise ValueError(f"no {what} {text!r}, choose from {', '.join(names)}{suggestion(text, names)}")
+
+
+def suggestion(word: str, known: Iterable[str]) -> str:
+    """Return ``; did you mean X?`` for the end of a message, "" where no word looks like ``word``."""
+    hint = did_you_mean(word, known)
+    return f"; {hint}" if hint else ""
+
+
+def device(text: str) -> str:
+    """Check the spelling of ``--device``."""
+    kinds = ("auto", "cuda", "emulator")
+    if text in kinds or re.fullmatch(r"cuda:[0-9]+", text):
+        return text
+    raise ValueError(
+        f"no device {text!r}, it is auto, cuda, cuda:N or emulator{suggestion(text, kinds)}"
+    )
+
+
+def target(text: str) -> str:
+    """Check that ``--arch`` names a target ptxlab knows."""
+    from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
+
+    return one_of("target", text, TARGETS)
+
+
+def family(text: str) -> str:
+    """Check that ``--family`` names one of matrix instructions."""
+    from ptxlab.matrix.entry import FAMILIES  # here, because it brings numpy, which help can spare
+
+    return one_of("family", text, FAMILIES)
+
+
+def output_path(text: str) -> str:
+    """Check, before any work is done, that ``text`` can become a file."""
+    folder = os.path.dirname(os.path.realpath(text))
+    if os.path.isdir(text):
+        raise ValueError(f"{text} is a folder")
+    if not os.path.isdir(folder):
+        raise ValueError(f"there is no folder {folder}")
+    return text
