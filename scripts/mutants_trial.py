@@ -163,7 +163,7 @@ class Trial:
 
     def _noticing(self, copy: Copy, tests: Sequence[str]) -> Outcome | None:
         """Return how the first test failed that fails because of the mistake."""
-        skipped: list[str] = []
+        skipped = [test for group, passed in self._passing.items() if not passed for test in group]
         while tests:
             outcome = copy.run(tests, "-x", *(f"--deselect={test}" for test in skipped))
             if not outcome.noticed:
