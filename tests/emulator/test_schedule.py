@@ -11,7 +11,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError
 
-MOST_BLOCKS = 100_000
+MOST_BLOCKS = 40_000
 
 
 @pytest.fixture
@@ -166,6 +166,13 @@ odd:
 }
 SETTING = {
     "at once": "",
+    "after a while": """
+    mov.u32 r4, 0;
+long:
+    add.u32 r4, r4, 1;
+    setp.lt.u32 p1, r4, 5000;
+    @p1 bra long;
+""",
     "after they have met": """
     setp.lt.u32 p1, r0, 24;
     @p1 bra meet;

@@ -125,7 +125,7 @@ class Return:
         for result, mine in zip(call.results, frame.function.results, strict=True):
             slot, value = result.slot, result.value(frame.registers[mine])
             parent.registers[slot] = lanes.merge(parent.registers[slot], value)
-        return Group(parent, call.following, lanes)
+        return Group(parent, call.following, lanes, group.ran)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,7 +169,7 @@ class Call:
         inner.call = self
         for mine, theirs in zip(function.parameters, self.arguments, strict=True):
             inner.registers[mine] = frame.registers[theirs]
-        return Group(inner, 0, group.lanes)
+        return Group(inner, 0, group.lanes, group.ran)
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,7 +14,7 @@ class Group:
 
     __slots__ = ("block", "frame", "lanes", "ran")
 
-    def __init__(self, frame: Frame, block: int, lanes: Lanes, ran: int = 0) -> None:
+    def __init__(self, frame: Frame, block: int, lanes: Lanes, ran: int) -> None:
         self.frame = frame
         self.block = block
         self.lanes = lanes

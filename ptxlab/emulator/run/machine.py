@@ -31,7 +31,7 @@ class Machine:
     def __init__(self, wave: Wave, entry: Function, check: Callable[[], None]) -> None:
         self.wave = wave
         self._check = check
-        self._ready = [Group(wave.frame(entry, None, 0), 0, wave.alive)]
+        self._ready = [Group(wave.frame(entry, None, 0), 0, wave.alive, ran=0)]
         self._barriers = Barriers(wave)
         self._parked: list[Group] = []
         self._alive = wave.alive.mask.copy()
