@@ -105,6 +105,16 @@ def test_local_memory_ends_with_the_deepest_call(emulate: Any, mine: int, size: 
             emulate(body.replace("%d", str(size)), before=before)
 
 
+@pytest.mark.parametrize("mine", [1, 4, 12, 20])
+def test_the_variables_of_a_called_function_are_aligned(run: Any, mine: int) -> None:
+    before = """
+.func f(.reg .b64 out) { .local .align 16 .b8 v[16]; .reg .b32 a, b, c, e; .reg .b64 d; mov.u64 d, v;
+    st.local.v4.u32 [d], {5, 6, 7, 8}; ld.local.v4.u32 {a, b, c, e}, [d]; st.global.u32 [out], e; ret; }
+"""
+    body = f".local .align 1 .b8 w[{mine}]; st.local.u8 [w+{mine - 1}], 1; call f, (d1);"
+    assert (run(body, before=before) == 8).all()
+
+
 @pytest.mark.parametrize("size", [0, 1, 6, 15, 16, 17, 100])
 def test_the_host_stays_inside_an_allocation(size: int) -> None:
     memory = GlobalMemory()
