@@ -66,7 +66,7 @@ def test_help_imports_nothing_heavy() -> None:
         "assert not {'numpy', 'rich', 'cuda', 'ptxlab.view'} & set(sys.modules)"
     )
     done = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[2]
+        [sys.executable, "-c", code], capture_output=True, text=True, cwd=Path(__file__).parents[3]
     )
     assert done.returncode == 0, done.stderr
     assert "--format text|json|csv|markdown|svg|latex|html" in done.stdout

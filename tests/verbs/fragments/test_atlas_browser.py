@@ -20,7 +20,7 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.trace import SharedPlace, trace
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.verbs.fragments import atlas
-from tests.view.browser import Browser, missing
+from tests.verbs.browser import Browser, missing
 
 MISSING = missing()
 # Where a browser is promised its absence is a failure, not a reason to skip.

@@ -16,7 +16,7 @@ from ptxlab.toolchain import nvrtc
 from ptxlab.verbs.doctor import verb as doctor
 
 _spec = importlib.util.spec_from_file_location(
-    "fake_driver", Path(__file__).parents[1] / "device" / "fake_driver.py"
+    "fake_driver", Path(__file__).parents[2] / "device" / "fake_driver.py"
 )
 assert _spec is not None
 assert _spec.loader is not None

@@ -17,7 +17,7 @@ from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
 from ptxlab.view.palette import INK, PAPER
 from tests.gemm.rungs import counting, made, on_tensor_cores
-from tests.view.browser import Browser, missing
+from tests.verbs.browser import Browser, missing
 
 SVG = "{http://www.w3.org/2000/svg}"
 BY_NAME = {gpu.name: gpu for gpu in GPUS}

@@ -12,7 +12,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.profile import count
 from ptxlab.verbs.profile import page as profile_page
 from tests.observe.programs import device
-from tests.view.browser import Browser, missing
+from tests.verbs.browser import Browser, missing
 
 MISSING = missing()
 pytestmark = pytest.mark.skipif(

@@ -17,7 +17,7 @@ from ptxlab.gemm.baselines import HostBaseline
 from ptxlab.gemm.reference import Bound
 from ptxlab.main import main
 
-ROOT = Path(__file__).parents[2]
+ROOT = Path(__file__).parents[3]
 EMULATOR = ("--device", "emulator")
 
 
