@@ -17,8 +17,8 @@ from itertools import accumulate
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.fragments.specimen import KERNEL, collection
 from ptxlab.isa.targets import TARGETS, Target
-from ptxlab.matrix.entry import ENTRIES, Entry
-from ptxlab.matrix.instruction import Version
+from ptxlab.matrix.catalog import forms
+from ptxlab.matrix.form import Form, Version
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)
@@ -51,14 +51,14 @@ EARLIER = re.compile(r"tcgen05\.mma.*\.block_scale(\.block\d+)?\.[st]s")
 _REJECTED = re.compile(r"input, line (\d+); error")
 
 
-def least(entry: Entry) -> tuple[str, Version]:
+def least(entry: Form) -> tuple[str, Version]:
     """Return the lowest target and version at which nvJitLink can try a form."""
     first = entry.minimum_targets[0]
     target = LINKED.get(first, f"{first[:-1]}a" if first.endswith("f") else first)
     return target, max(entry.minimum_ptx, FIRST_VERSION[target])
 
 
-def rejected(entries: Sequence[Entry], target: str, version: Version = NEWEST) -> set[str]:
+def rejected(entries: Sequence[Form], target: str, version: Version = NEWEST) -> set[str]:
     """Return the keys of those that ptxas does not take, each in a kernel of its own.
 
     ptxas reads a whole module before it gives up, and makes machine code where nothing is wrong.
@@ -76,7 +76,7 @@ def rejected(entries: Sequence[Entry], target: str, version: Version = NEWEST) -
 
 
 def differences(
-    entries: Sequence[Entry], target: str, version: Version, legal: Iterable[Entry]
+    entries: Sequence[Form], target: str, version: Version, legal: Iterable[Form]
 ) -> Iterator[str]:
     """Say where ptxas and the table differ for ``target``, of which ``legal`` are the forms it has."""
     without = rejected(entries, target, version)
@@ -110,18 +110,18 @@ def _check_targets() -> list[str]:
     wrong: list[str] = []
     for target in _targets():
         version = _version(target.capability)
-        legal = [entry for entry in ENTRIES if entry.runs_on(target)]
-        wrong += differences(ENTRIES, target.name, version, legal)
+        legal = [entry for entry in forms() if entry.runs_on(target)]
+        wrong += differences(forms(), target.name, version, legal)
         failed = rejected(legal, target.name, version)
         wrong += [f"{target.name} does not compile {key}" for key in sorted(failed)]
-        print(f"{target.name}: {len(legal)} forms, {len(ENTRIES) - len(legal)} refused")
+        print(f"{target.name}: {len(legal)} forms, {len(forms()) - len(legal)} refused")
     return wrong
 
 
 def _check_versions() -> list[str]:
     wrong: list[str] = []
     for target, first in FIRST_VERSION.items():
-        entries = [entry for entry in ENTRIES if least(entry)[0] == target]
+        entries = [entry for entry in forms() if least(entry)[0] == target]
         newest = max(entry.minimum_ptx for entry in entries)
         for version in VERSIONS:
             if first <= version <= newest:
@@ -144,7 +144,7 @@ def main() -> int:
     except PtxlabError as error:
         print(error, file=sys.stderr)
         return error.exit_status
-    print("\n".join(wrong) or f"{len(ENTRIES)} forms are as the tables say")
+    print("\n".join(wrong) or f"{len(forms())} forms are as the tables say")
     return 1 if wrong else 0
 
 

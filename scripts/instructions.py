@@ -18,8 +18,9 @@ from ptxlab.emulator.prepare.operation import STEPS
 from ptxlab.emulator.prepare.refused import REFUSED
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES, Rule, Version, needs
-from ptxlab.matrix.catalog import INSTRUCTIONS
-from ptxlab.matrix.instruction import Requires, alternatives
+from ptxlab.matrix.catalog import MULTIPLICATIONS
+from ptxlab.matrix.form import Form as MatrixForm
+from ptxlab.matrix.form import alternatives
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.wmma import WMMA_MOVES
 
@@ -30,7 +31,7 @@ Box = tuple[frozenset[str], ...]
 """A set of forms as a product: what may stand in each slot."""
 
 
-_MATRIX: tuple[Requires, ...] = (*INSTRUCTIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
+_MATRIX: tuple[MatrixForm, ...] = (*MULTIPLICATIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 _MATRIX_OPCODES = tuple(dict.fromkeys(form.name.partition(".")[0] for form in _MATRIX))
 _ORDERING = ("fence", "membar", "prefetch", "prefetchu", "pmevent")
 _OPEN = ("approx", "full", "rs")

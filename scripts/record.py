@@ -17,7 +17,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.campaign import campaign
 from ptxlab.fragments.trials import tried
-from ptxlab.matrix.entry import ENTRIES
+from ptxlab.matrix.catalog import forms
 from ptxlab.numerics import receipts as arithmetic
 from ptxlab.verbs.fragments import campaign as view
 
@@ -25,7 +25,7 @@ from ptxlab.verbs.fragments import campaign as view
 def record_receipts(device: Device) -> bool:
     """Run the trials of every instruction the GPU has, and say whether all layouts are as predicted."""
     recorder = receipts.Recorder()
-    entries = [entry for entry in ENTRIES if tried(entry.form)]
+    entries = [entry for entry in forms() if tried(entry)]
     outcomes = campaign(device, entries, everywhere=False, keep=recorder)
     print(view.text(outcomes, device.target.name), end="")
     for path in recorder.write(device, {"driver": driver()}):

@@ -143,9 +143,9 @@ def target(text: str) -> str:
 
 def family(text: str) -> str:
     """Check that ``--family`` names one of matrix instructions."""
-    from ptxlab.matrix.entry import FAMILIES  # here, because it brings numpy, which help can spare
+    from ptxlab.matrix.catalog import families  # here: it brings numpy, which help can spare
 
-    return one_of("family", text, FAMILIES)
+    return one_of("family", text, families())
 
 
 def output_path(text: str) -> str:

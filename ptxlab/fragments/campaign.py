@@ -25,7 +25,7 @@ from ptxlab.fragments.support import emulated
 from ptxlab.fragments.trials import Trial, trials, tried
 from ptxlab.fragments.trials.run import launch, module
 from ptxlab.fragments.verify import leaves_open
-from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.form import Form
 from ptxlab.toolchain import link_ptx
 from ptxlab.toolchain.absent import ToolAbsent
 
@@ -50,7 +50,7 @@ class Outcome:
     ``mismatches`` first of all, or else ``note`` says what is the matter.
     """
 
-    entry: Entry
+    form: Form
     status: Status
     targets: tuple[str, ...]
     probes: int = 0
@@ -62,13 +62,13 @@ class Outcome:
 
 def campaign(
     device: Device,
-    entries: Sequence[Entry],
+    forms: Sequence[Form],
     *,
     everywhere: bool,
     progress: Progress = lambda done, total: None,
     keep: Keep = lambda trial, found: None,
 ) -> tuple[Outcome, ...]:
-    """Verify ``entries`` and return what came of each, in their order.
+    """Verify ``forms`` and return what came of each, in their order.
 
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
     target that has each. ``progress`` is called with instructions done and their total, ``keep`` with
@@ -78,14 +78,14 @@ def campaign(
     assembler = ThreadPoolExecutor(1)
     work = _Campaign(device, everywhere, keep, assembler)
     try:
-        for outcome in work.outcomes(entries):
-            found[outcome.entry.key] = outcome
-            progress(len(found), len(entries))
+        for outcome in work.outcomes(forms):
+            found[outcome.form.key] = outcome
+            progress(len(found), len(forms))
         for key, message in work.rejected():
             found[key] = replace(found[key], status="failed", hardware=None, note=message)
     finally:
         assembler.shutdown(cancel_futures=True)  # after an interrupt there are some left
-    return tuple(found[entry.key] for entry in entries)
+    return tuple(found[form.key] for form in forms)
 
 
 class _Campaign:
@@ -101,20 +101,20 @@ class _Campaign:
         self.jobs: list[Future[dict[str, str]]] = []
         self.proven = receipts.proven()
 
-    def outcomes(self, entries: Sequence[Entry]) -> Iterator[Outcome]:
+    def outcomes(self, forms: Sequence[Form]) -> Iterator[Outcome]:
         """Yield what comes of each, as if all of it assembled."""
-        running: dict[str, list[Entry]] = {}
-        others: dict[str, list[Entry]] = {}
-        able = self._able(entries)
-        for entry in entries:
-            targets = self._targets(entry)
+        running: dict[str, list[Form]] = {}
+        others: dict[str, list[Form]] = {}
+        able = self._able(forms)
+        for form in forms:
+            targets = self._targets(form)
             if not targets:
-                yield Outcome(entry, "absent", ())
-            elif entry.key in able:
-                running.setdefault(targets[0], []).append(entry)
+                yield Outcome(form, "absent", ())
+            elif form.key in able:
+                running.setdefault(targets[0], []).append(form)
             else:
                 for target in targets:
-                    others.setdefault(target, []).append(entry)
+                    others.setdefault(target, []).append(form)
         assembling = [
             (some, self._assemble(some, target, partial(collection, target=target)))
             for target, group in others.items()
@@ -126,27 +126,27 @@ class _Campaign:
                     yield from self._run(runner, some)
         for some, job in assembling:
             wait([job])
-            yield from (Outcome(entry, "assembled", self._targets(entry)) for entry in some)
+            yield from (Outcome(form, "assembled", self._targets(form)) for form in some)
 
     def rejected(self) -> Iterator[tuple[str, str]]:
         """Yield the keys of what ptxas rejects, each with what it says."""
         for job in self.jobs:
             yield from job.result().items()
 
-    def _able(self, entries: Sequence[Entry]) -> set[str]:
+    def _able(self, forms: Sequence[Form]) -> set[str]:
         """Return the keys of what the device, or one of its kind, can run."""
-        some = [entry for entry in entries if tried(entry.form)]
+        some = [form for form in forms if tried(form)]
         if self.device.kind == "emulator":
             names = emulated(some)
-            some = [entry for entry in some if entry.name in names]
-        return {entry.key for entry in some}
+            some = [form for form in some if form.name in names]
+        return {form.key for form in some}
 
-    def _targets(self, entry: Entry) -> tuple[str, ...]:
+    def _targets(self, form: Form) -> tuple[str, ...]:
         """Return the targets of an instruction that were asked for."""
         if self.everywhere:
-            return entry.targets
+            return form.targets
         target = self.device.target
-        return (target.name,) if entry.runs_on(target) else ()
+        return (target.name,) if form.runs_on(target) else ()
 
     def _runner(self, target: str) -> AbstractContextManager[Device]:
         """Return the device, or else an emulator that is closed after use."""
@@ -154,40 +154,40 @@ class _Campaign:
             return nullcontext(self.device)
         return closing(open_device("emulator", arch=target))
 
-    def _run(self, runner: Device, entries: Sequence[Entry]) -> Iterator[Outcome]:
+    def _run(self, runner: Device, forms: Sequence[Form]) -> Iterator[Outcome]:
         """Run the trials of a few instructions, in one module if it loads."""
         target = runner.target.name
-        every = [list(trials(entry)) for entry in entries]
+        every = [list(trials(form)) for form in forms]
         bodies = {
-            entry.key: [(entry, trial.body) for trial in own]
-            for entry, own in zip(entries, every, strict=True)
+            form.key: [(form, trial.body) for trial in own]
+            for form, own in zip(forms, every, strict=True)
         }
 
-        def text(some: Sequence[Entry]) -> str:
-            return module([kernel for entry in some for kernel in bodies[entry.key]], target)
+        def text(some: Sequence[Form]) -> str:
+            return module([kernel for form in some for kernel in bodies[form.key]], target)
 
         try:
-            kernels = iter(runner.load(text(entries)).kernels.values())
+            kernels = iter(runner.load(text(forms)).kernels.values())
         except (ToolchainError, PtxSyntaxError, Unsupported) as error:
-            if len(entries) == 1:
-                yield Outcome(entries[0], "failed", (target,), note=error.message)
+            if len(forms) == 1:
+                yield Outcome(forms[0], "failed", (target,), note=error.message)
             else:
-                for entry in entries:
-                    yield from self._run(runner, [entry])
+                for form in forms:
+                    yield from self._run(runner, [form])
             return
         if runner.kind == "emulator":  # elsewhere loading has assembled it
-            self._assemble(entries, target, text)
-        for entry, own in zip(entries, every, strict=True):
-            yield self._tried(runner, entry, own, list(islice(kernels, len(own))))
+            self._assemble(forms, target, text)
+        for form, own in zip(forms, every, strict=True):
+            yield self._tried(runner, form, own, list(islice(kernels, len(own))))
 
     def _tried(
-        self, runner: Device, entry: Entry, own: Sequence[Trial], kernels: Sequence[Kernel]
+        self, runner: Device, form: Form, own: Sequence[Trial], kernels: Sequence[Kernel]
     ) -> Outcome:
         """Launch the trials of one instruction and compare."""
-        gpu = self.proven.get(entry.name) if runner.kind == "emulator" else runner.name
+        gpu = self.proven.get(form.name) if runner.kind == "emulator" else runner.name
         status: Status = "hardware" if gpu else "emulator"
         probes = sum(trial.count for trial in own)
-        outcome = Outcome(entry, status, (runner.target.name,), probes, hardware=gpu)
+        outcome = Outcome(form, status, (runner.target.name,), probes, hardware=gpu)
         count = 0
         named: dict[str, list[Mismatch]] = {}
         for trial, kernel in zip(own, kernels, strict=True):
@@ -206,25 +206,25 @@ class _Campaign:
         return replace(outcome, status="failed", hardware=None, wrong=count, mismatches=first)
 
     def _assemble(
-        self, entries: Sequence[Entry], target: str, text: Callable[[Sequence[Entry]], str]
+        self, forms: Sequence[Form], target: str, text: Callable[[Sequence[Form]], str]
     ) -> Future[dict[str, str]]:
-        """Have ``entries`` assembled for ``target``, in the PTX that ``text`` gives."""
-        self.jobs.append(self.assembler.submit(_rejected, entries, target, text))
+        """Have ``forms`` assembled for ``target``, in the PTX that ``text`` gives."""
+        self.jobs.append(self.assembler.submit(_rejected, forms, target, text))
         return self.jobs[-1]
 
 
 def _rejected(
-    entries: Sequence[Entry], target: str, text: Callable[[Sequence[Entry]], str]
+    forms: Sequence[Form], target: str, text: Callable[[Sequence[Form]], str]
 ) -> dict[str, str]:
     """Return what ptxas says of those it rejects, by key: of all at once, or else of each alone."""
     try:
-        link_ptx(text(entries), arch=target)
+        link_ptx(text(forms), arch=target)
     except ToolAbsent:
         raise
     except ToolchainError as error:
-        if len(entries) == 1:
-            return {entries[0].key: f"on {target}: {error.message}"}
-        return {k: v for entry in entries for k, v in _rejected([entry], target, text).items()}
+        if len(forms) == 1:
+            return {forms[0].key: f"on {target}: {error.message}"}
+        return {k: v for form in forms for k, v in _rejected([form], target, text).items()}
     return {}
 
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from ptxlab.matrix.bit_fields import Assignment, BitFields, of_fragment
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented
 
 _RENAMED = {"register": "reg"}
 
 
-def code(instruction: Fragmented, language: str) -> str:
+def code(instruction: Form, language: str) -> str:
     """Return the source text, in ``cuda``, ``ptx`` or ``python``, for all different operands.
 
     D is left out where its layout is that of C.

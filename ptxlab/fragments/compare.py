@@ -9,7 +9,7 @@ import numpy as np
 from ptxlab.fragments.predict import matrices
 from ptxlab.fragments.report import Mismatch, Run
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 
 def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mismatch, ...]:

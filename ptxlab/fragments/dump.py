@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from os import PathLike
-from typing import cast
 
 from ptxlab.device.loading import load_ptx
 from ptxlab.device.protocol import Device, Kernel
@@ -17,10 +16,9 @@ from ptxlab.fragments.report import Run
 from ptxlab.fragments.trials.run import launch, module
 from ptxlab.instrument.rewrite import Probe, dump_registers
 from ptxlab.instrument.sites import instructions
-from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import LANES, FragmentLayout
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
-from ptxlab.matrix.signature import signature
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
@@ -74,30 +72,30 @@ class Instrumented:
             return _run(fill, self.watched, dump.numpy(), d.numpy())
 
 
-def run_generated(device: Device, entry: Entry, fill: Fill) -> Run:
+def run_generated(device: Device, form: Form, fill: Fill) -> Run:
     """Launch one warp of a generated program on what ``fill`` means, and dump its registers."""
-    trial = trials.filled(entry, fill)
-    program = parse(module([(entry, trial.body)], device.target.name), f"<{entry.name}>")
+    trial = trials.filled(form, fill)
+    program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
     (kernel,) = program.entries
     position = next(
         site.instruction.position
         for site in instructions(kernel)
-        if site.instruction.name == entry.name
+        if site.instruction.name == form.name
     )
-    watched = tuple(_watched(entry))
+    watched = tuple(_watched(form))
     loaded = device.load(_with_dumps(program, kernel.name, position, watched))
     with device.zeros((LANES, _slots(watched)), "u64") as dump:
         found = launch(device, loaded.kernel(), trial, dump)
         return _run(fill, watched, dump.numpy(), trial.result(found))
 
 
-def _watched(entry: Entry) -> Iterator[Watched]:
+def _watched(form: Form) -> Iterator[Watched]:
     """Yield the operands of an instruction, with what generated programs call their registers."""
-    roles = {operand.name: operand.role for operand in signature(entry.form)}
-    for layout in cast(Fragmented, entry.form).operands:
+    roles = {operand.name: operand.role for operand in form.signature}
+    for layout in form.operands:
         letter = layout.operand.lower()
         names = tuple(f"{letter}{i}" for i in range(layout.registers_per_lane))
-        role = roles["r" if isinstance(entry.form, WmmaMove) else letter]
+        role = roles["r" if isinstance(form, WmmaMove) else letter]
         yield Watched(layout, names, after=role == "result")
 
 

@@ -10,11 +10,10 @@ from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled, compiled, emulated
 from ptxlab.isa.targets import TARGETS, Arithmetic
-from ptxlab.matrix.entry import Entry
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand
 from ptxlab.matrix.rules import arithmetic
-from ptxlab.matrix.signature import signature
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +25,8 @@ class Explanation:
     says why ``compiled`` is empty.
     """
 
-    entry: Entry
-    others: tuple[Entry, ...]
+    form: Form
+    others: tuple[Form, ...]
     operands: tuple[Operand, ...]
     statement: str
     flops: int | None
@@ -38,42 +37,41 @@ class Explanation:
     not_compiled: str | None
 
 
-def explain(found: Sequence[Entry], targets: Sequence[str] = ()) -> Explanation:
+def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
     """Explain the first of ``found``; compile it for ``targets``, or one of each generation."""
-    entry = found[0]
-    form = entry.form
+    form = found[0]
     sass: tuple[Compiled, ...] = ()
     reason = None
     try:
-        sass = compiled(entry, targets or _generations(entry))
+        sass = compiled(form, targets or _generations(form))
     except ToolchainError as error:  # absent, or older than the instruction
         reason = error.message.splitlines()[0]
     return Explanation(
-        entry,
+        form,
         tuple(found[1:]),
-        signature(form),
-        statement(entry),
+        form.signature,
+        statement(form),
         form.flops if isinstance(form, MatrixInstruction) else None,
-        _arithmetic(form, entry, targets) if isinstance(form, MatrixInstruction) else (),
-        entry.name in emulated([entry]),
-        receipts.hardware(entry),
+        _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
+        form.name in emulated([form]),
+        receipts.hardware(form),
         sass,
         reason,
     )
 
 
-def _generations(entry: Entry) -> tuple[str, ...]:
+def _generations(form: Form) -> tuple[str, ...]:
     """Return the first known target of every generation of tensor cores that has the instruction."""
     first: dict[Arithmetic, str] = {}
-    for name in entry.targets:
+    for name in form.targets:
         first.setdefault(TARGETS[name].arithmetic, name)
     return tuple(first.values())
 
 
 def _arithmetic(
-    form: MatrixInstruction, entry: Entry, targets: Sequence[str]
+    form: MatrixInstruction, targets: Sequence[str]
 ) -> tuple[tuple[tuple[str, ...], str], ...]:
     groups: dict[str, list[str]] = {}
-    for name in targets or entry.targets:
+    for name in targets or form.targets:
         groups.setdefault(arithmetic(form, TARGETS[name]), []).append(name)
     return tuple((tuple(names), note) for note, names in groups.items())

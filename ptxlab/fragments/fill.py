@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.fragments.numbers import Array, numbers
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 Fill = Literal["numbered", "ones", "addressing"]
 

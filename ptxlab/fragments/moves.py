@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.matrix.bit_fields import Variable, derive
 from ptxlab.matrix.fragment import LANES, FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 CONVERSIONS = {
     ("f16", "f16"): "",

@@ -19,8 +19,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.register_bits import slots
+from ptxlab.matrix.fragment import FragmentLayout, slots
 
 Array = npt.NDArray[Any]
 

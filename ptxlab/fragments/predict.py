@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.fragments.fill import Fill, Inputs, inputs
 from ptxlab.fragments.numbers import Array, decode
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 
 def bits(matrix: Array) -> Array:

@@ -7,9 +7,10 @@ from functools import cache
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
 from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 
@@ -26,7 +27,7 @@ def verifiable() -> tuple[MatrixInstruction, ...]:
     return tuple(i for i in MMA if resources.shipped(f"ptx/{_file(i)}"))
 
 
-def handwritten(instruction: Fragmented) -> tuple[MatrixInstruction, str]:
+def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
     """Return ``instruction``, and the path of the program that comes with ptxlab for it.
 
     Raises Unsupported when there is none.

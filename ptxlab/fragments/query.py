@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.compare import element_bits
 from ptxlab.fragments.report import FragmentReport
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import Fragmented
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,7 +35,7 @@ class Selection:
         """Whether nothing is left out."""
         return self.lane is None and self.element is None
 
-    def check(self, instruction: Fragmented) -> None:
+    def check(self, instruction: Form) -> None:
         """Raise PtxlabError if ``instruction`` has no such lane, or no operand such an element."""
         layout = instruction.operands[-1]
         if self.lane is not None and not 0 <= self.lane < layout.threads:

@@ -25,12 +25,14 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial, trials
-from ptxlab.matrix.entry import ENTRIES, Entry
-from ptxlab.matrix.instruction import Requires
+from ptxlab.matrix.catalog import forms
+from ptxlab.matrix.form import Form
 from ptxlab.toolchain.cache import cached
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
+ROOMS = ("isa", "numbers", "layouts", "matrix", "fragments")
+"""The rooms whose source says what the layouts are and what trials give."""
 COMPILERS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "cuda-python")
 
 
@@ -55,13 +57,13 @@ class Receipt:
     shapes: dict[str, list[int]]
     data: str
 
-    def proves(self, entry: Entry) -> bool:
+    def proves(self, form: Form) -> bool:
         """Say whether by the layouts of today the same was given, and the dumps are as predicted."""
-        if entry.name not in self.promised:
+        if form.name not in self.promised:
             return False
-        own = list(trials(entry))
-        return self.given[entry.name] == [digest(trial.given) for trial in own] and self.promised[
-            entry.name
+        own = list(trials(form))
+        return self.given[form.name] == [digest(trial.given) for trial in own] and self.promised[
+            form.name
         ] == [digest(trial.expected[..., trial.unspecified :]) for trial in own]
 
     def dumps(self) -> dict[str, Array]:
@@ -83,18 +85,18 @@ class Receipt:
 class Recorder:
     """Collects the dumps of trials, and writes them as receipts."""
 
-    given: dict[Entry, list[str]] = field(default_factory=dict)
-    promised: dict[Entry, list[str]] = field(default_factory=dict)
-    left_open: dict[Entry, list[str]] = field(default_factory=dict)
+    given: dict[Form, list[str]] = field(default_factory=dict)
+    promised: dict[Form, list[str]] = field(default_factory=dict)
+    left_open: dict[Form, list[str]] = field(default_factory=dict)
     dumps: dict[str, Array] = field(default_factory=dict)
 
     def __call__(self, trial: Trial, found: Array) -> None:
         """Keep what a trial gave."""
         first = trial.unspecified
-        self.given.setdefault(trial.entry, []).append(digest(trial.given))
-        self.promised.setdefault(trial.entry, []).append(self._keep(found[..., first:]))
+        self.given.setdefault(trial.form, []).append(digest(trial.given))
+        self.promised.setdefault(trial.form, []).append(self._keep(found[..., first:]))
         if first:
-            self.left_open.setdefault(trial.entry, []).append(self._keep(found[..., :first]))
+            self.left_open.setdefault(trial.form, []).append(self._keep(found[..., :first]))
 
     def _keep(self, words: Array) -> str:
         name = digest(words)
@@ -114,7 +116,7 @@ class Recorder:
         date = datetime.datetime.now(datetime.UTC).date().isoformat()
         gpu = "_".join(device.name.lower().split())
         paths = []
-        for family in dict.fromkeys(entry.family for entry in self.promised):
+        for family in dict.fromkeys(form.family for form in self.promised):
             receipt = self._receipt(family, device, date, {**versions, **_compilers()})
             paths.append(folder / f"fragments_{family.replace('.', '_')}_{gpu}.json")
             paths[-1].write_text(json.dumps(to_json(receipt), indent=1) + "\n", encoding="utf-8")
@@ -122,7 +124,7 @@ class Recorder:
 
     def _receipt(self, family: str, device: Device, date: str, versions: dict[str, str]) -> Receipt:
         given, promised, left_open = (
-            {entry.name: names for entry, names in kept.items() if entry.family == family}
+            {form.name: names for form, names in kept.items() if form.family == family}
             for kept in (self.given, self.promised, self.left_open)
         )
         named = (names for kept in (promised, left_open) for names in kept.values())
@@ -157,17 +159,14 @@ def _compact(words: Array) -> Array:
     return narrow if (narrow == words).all() else np.asarray(words).astype("<u8")
 
 
-def hardware(instruction: Requires, folder: Path | None = None) -> str | None:
+def hardware(instruction: Form, folder: Path | None = None) -> str | None:
     """Return the GPU whose receipt in ``folder`` proves an instruction's layouts, or None.
 
     An installed ptxlab has no such folder; then nothing is known and the answer is None.
     """
-    name = instruction.name
     for receipt in read_all(folder or FOLDER):
-        if name in receipt.promised:
-            entry = next(entry for entry in ENTRIES if entry.name == name)
-            if receipt.proves(entry):
-                return receipt.gpu
+        if receipt.proves(instruction):
+            return receipt.gpu
     return None
 
 
@@ -187,17 +186,17 @@ def proven(folder: Path | None = None) -> dict[str, str]:
 def _proven(receipts: Iterable[Receipt]) -> bytes:
     found: dict[str, str] = {}
     for receipt in receipts:
-        for entry in ENTRIES:
-            if entry.name in receipt.promised and receipt.proves(entry):
-                found.setdefault(entry.name, receipt.gpu)
+        for form in forms():
+            if form.name in receipt.promised and receipt.proves(form):
+                found.setdefault(form.name, receipt.gpu)
     return json.dumps(found).encode()
 
 
 @cache
 def _sources() -> bytes:
-    """Return a digest of the source that says what the layouts are and what trials give."""
+    """Return a digest of the source of ``ROOMS``."""
     package = Path(__file__).resolve().parents[1]
-    files = sorted(file for room in ("isa", "fragments") for file in (package / room).rglob("*.py"))
+    files = sorted(file for room in ROOMS for file in (package / room).rglob("*.py"))
     return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).digest()
 
 

@@ -8,7 +8,7 @@ from typing import Literal
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.instruction import Fragmented
+from ptxlab.matrix.form import Form
 
 Where = Literal["register", "memory", "product"]
 
@@ -77,7 +77,7 @@ class FragmentReport:
     than here where PTX leaves that to the target.
     """
 
-    instruction: Fragmented
+    instruction: Form
     device_kind: str
     device_name: str
     target: Target

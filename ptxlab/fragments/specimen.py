@@ -8,10 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptxlab.matrix.entry import Entry
-from ptxlab.matrix.instruction import Version
+from ptxlab.matrix.form import Form, Version
 from ptxlab.matrix.operand import Operand
-from ptxlab.matrix.signature import signature
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)
@@ -31,46 +29,46 @@ _AFTER = {
 """What belongs before and after an instruction of a family so that its registers may be used."""
 
 
-def statement(entry: Entry, constants: Sequence[int] = ()) -> str:
+def statement(form: Form, constants: Sequence[int] = ()) -> str:
     """Return the instruction with its operands, ``mma... {d0, d1}, {a0}, {b0}, {c0, c1};``.
 
     Its constants are ``constants``, in order, and then what the operands have by default.
     """
     rest = iter(constants)
-    operands = ", ".join(_text(operand, rest) for operand in signature(entry.form))
-    return f"{entry.name} {operands}".rstrip() + ";"
+    operands = ", ".join(_text(operand, rest) for operand in form.signature)
+    return f"{form.name} {operands}".rstrip() + ";"
 
 
-def program(entry: Entry, target: str) -> str:
+def program(form: Form, target: str) -> str:
     """Return the PTX of a kernel ``specimen`` (in, out: addresses of the records) for ``target``."""
-    return "\n".join([*header(target, [entry]), *_kernel(entry, KERNEL)]) + "\n"
+    return "\n".join([*header(target, [form]), *_kernel(form, KERNEL)]) + "\n"
 
 
-def collection(entries: Sequence[Entry], target: str, version: Version | None = None) -> str:
+def collection(forms: Sequence[Form], target: str, version: Version | None = None) -> str:
     """Return the PTX of one kernel each, ``specimen0`` and so on, that hold nothing else.
 
     ``version`` is the ``.version``; without it, one that knows them all.
     """
-    lines = header(target, entries, version)
-    for number, entry in enumerate(entries):
-        lines += [f".visible .entry {KERNEL}{number}()", "{", *_declarations(entry)]
-        lines += [f"    {statement(entry)}", "}"]
+    lines = header(target, forms, version)
+    for number, form in enumerate(forms):
+        lines += [f".visible .entry {KERNEL}{number}()", "{", *_declarations(form)]
+        lines += [f"    {statement(form)}", "}"]
     return "\n".join(lines) + "\n"
 
 
-def line_of_statement(ptx: str, entry: Entry) -> int:
+def line_of_statement(ptx: str, form: Form) -> int:
     """Return the line, from 1, of the instruction in what ``program`` returned."""
-    return next(n for n, line in enumerate(ptx.splitlines(), 1) if entry.name in line)
+    return next(n for n, line in enumerate(ptx.splitlines(), 1) if form.name in line)
 
 
-def header(target: str, entries: Sequence[Entry], version: Version | None = None) -> list[str]:
-    """Return the lines a module for ``target`` begins with that has all ``entries``."""
-    major, minor = version or max([OLDEST_PTX, *(entry.minimum_ptx for entry in entries)])
+def header(target: str, forms: Sequence[Form], version: Version | None = None) -> list[str]:
+    """Return the lines a module for ``target`` begins with that has all ``forms``."""
+    major, minor = version or max([OLDEST_PTX, *(form.minimum_ptx for form in forms)])
     return [f".version {major}.{minor}", f".target {target}", ".address_size 64"]
 
 
-def _declarations(entry: Entry) -> list[str]:
-    operands = signature(entry.form)
+def _declarations(form: Form) -> list[str]:
+    operands = form.signature
     lines = [f"    .reg .{o.type} {', '.join(o.registers)};" for o in operands if o.registers]
     if any(operand.role == "address" for operand in operands):
         lines += [
@@ -81,8 +79,8 @@ def _declarations(entry: Entry) -> list[str]:
     return lines
 
 
-def _kernel(entry: Entry, name: str) -> list[str]:
-    operands = signature(entry.form)
+def _kernel(form: Form, name: str) -> list[str]:
+    operands = form.signature
     sources = [
         (r, o.type) for o in operands if o.role in ("source", "tensor memory") for r in o.registers
     ]
@@ -90,7 +88,7 @@ def _kernel(entry: Entry, name: str) -> list[str]:
     lines = [
         f".visible .entry {name}(.param .u64 in, .param .u64 out)",
         "{",
-        *_declarations(entry),
+        *_declarations(form),
         "    .reg .b32 lane, truth;",
         "    .reg .b64 from, to;",
         "    mov.u32 lane, %tid.x;",
@@ -105,7 +103,7 @@ def _kernel(entry: Entry, name: str) -> list[str]:
         lines.append(f"    ld.global.{held} {into}, [from+{WORD_BYTES * i}];")
         if kind == "pred":
             lines.append(f"    setp.ne.b32 {register}, truth, 0;")
-    around = (*_BEFORE.get(entry.family, ()), statement(entry), *_AFTER.get(entry.family, ()))
+    around = (*_BEFORE.get(form.family, ()), statement(form), *_AFTER.get(form.family, ()))
     lines += [f"    {line}" for line in around]
     lines += [
         f"    st.global.{kind} [to+{WORD_BYTES * i}], {register};"

@@ -15,7 +15,7 @@ from ptxlab.emulator.prepare.refused import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, line_of_statement, program
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.form import Form
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
 
@@ -23,32 +23,32 @@ _MARK = re.compile(r'//## File "[^"]*", line (\d+)')
 _OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 
 
-def emulated(entries: Sequence[Entry]) -> frozenset[str]:
+def emulated(forms: Sequence[Form]) -> frozenset[str]:
     """Return the names of those the emulator runs, by preparing a program of each.
 
     Each is asked about on the newest known target that has it.
     """
     names: set[str] = set()
-    by_target: dict[str, list[Entry]] = {}
-    for entry in entries:
-        if entry.targets and not reason(entry.name):
-            by_target.setdefault(entry.targets[-1], []).append(entry)
+    by_target: dict[str, list[Form]] = {}
+    for form in forms:
+        if form.targets and not reason(form.name):
+            by_target.setdefault(form.targets[-1], []).append(form)
     for target, group in by_target.items():
         names.update(_prepared(group, target))
     return frozenset(names)
 
 
-def _prepared(entries: Sequence[Entry], target: str) -> Iterator[str]:
+def _prepared(forms: Sequence[Form], target: str) -> Iterator[str]:
     """Yield the names of those that can be prepared: all at once, or else each half alone."""
     try:
-        prepare(parse(collection(entries, target), "<specimens>"), TARGETS[target])
+        prepare(parse(collection(forms, target), "<specimens>"), TARGETS[target])
     except (Unsupported, PtxSyntaxError):
-        if len(entries) > 1:
-            middle = len(entries) // 2
-            yield from _prepared(entries[:middle], target)
-            yield from _prepared(entries[middle:], target)
+        if len(forms) > 1:
+            middle = len(forms) // 2
+            yield from _prepared(forms[:middle], target)
+            yield from _prepared(forms[middle:], target)
         return
-    yield from (entry.name for entry in entries)
+    yield from (form.name for form in forms)
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,21 +59,21 @@ class Compiled:
     opcodes: tuple[tuple[str, int], ...]
 
 
-def compiled(entry: Entry, targets: Sequence[str]) -> tuple[Compiled, ...]:
-    """Return what ptxas makes of ``entry`` on each of ``targets``, equal ones together.
+def compiled(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:
+    """Return what ptxas makes of ``form`` on each of ``targets``, equal ones together.
 
     Raises ToolAbsent (a ToolchainError) where nvJitLink or nvdisasm is not installed.
     """
     found: dict[tuple[tuple[str, int], ...], list[str]] = {}
     for target in targets:
-        found.setdefault(_opcodes(entry, target), []).append(target)
+        found.setdefault(_opcodes(form, target), []).append(target)
     return tuple(Compiled(tuple(names), opcodes) for opcodes, names in found.items())
 
 
-def _opcodes(entry: Entry, target: str) -> tuple[tuple[str, int], ...]:
+def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
     """Read the SASS of the instruction's own line of a program that holds it once."""
-    ptx = program(entry, target)
-    wanted = line_of_statement(ptx, entry)
+    ptx = program(form, target)
+    wanted = line_of_statement(ptx, form)
     opcodes = []
     line = 0
     for text in disassemble(link_ptx(ptx, arch=target)).splitlines():

@@ -14,13 +14,12 @@ from ptxlab.fragments.program import handwritten, verifiable
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.trials import Trial, trials
 from ptxlab.fragments.trials.run import launch, module
-from ptxlab.matrix.entry import ENTRIES, Entry
-from ptxlab.matrix.instruction import Fragmented
+from ptxlab.matrix.form import Form
 
 
 def verify(
     device: Device,
-    instruction: Fragmented,
+    instruction: Form,
     fill: Fill = NUMBERED,
     ptx: str | PathLike[str] | None = None,
 ) -> FragmentReport:
@@ -38,13 +37,12 @@ def verify(
             f"the device is {device.target.name}",
             hint="--device emulator plays any target" if device.kind != "emulator" else None,
         )
-    entry = next(entry for entry in ENTRIES if entry.form == instruction)
     if ptx is not None or instruction in verifiable():
         runs, found = _handwritten(device, instruction, fill, ptx)
         probes, own_layout = 0, False
     else:
-        runs = (run_generated(device, entry, fill),)
-        probes, found, own_layout = _probed(device, entry)
+        runs = (run_generated(device, instruction, fill),)
+        probes, found, own_layout = _probed(device, instruction)
     proven = device.kind == "cuda" and not any(m.where != "memory" for m in found)
     return FragmentReport(
         instruction=instruction,
@@ -68,7 +66,7 @@ def leaves_open(device: Device) -> bool:
 
 
 def _handwritten(
-    device: Device, instruction: Fragmented, fill: Fill, ptx: str | PathLike[str] | None
+    device: Device, instruction: Form, fill: Fill, ptx: str | PathLike[str] | None
 ) -> tuple[tuple[Run, ...], tuple[Mismatch, ...]]:
     known, own = handwritten(instruction)
     program = Instrumented.load(device, known, own if ptx is None else ptx)
@@ -76,10 +74,10 @@ def _handwritten(
     return runs, mismatches(known, runs)
 
 
-def _probed(device: Device, entry: Entry) -> tuple[int, tuple[Mismatch, ...], bool]:
+def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool]:
     """Return how many probes ran, what is wrong, and whether what PTX leaves open is other than here."""
-    every: list[Trial] = list(trials(entry))
-    bodies = [(entry, trial.body) for trial in every]
+    every: list[Trial] = list(trials(form))
+    bodies = [(form, trial.body) for trial in every]
     loaded = device.load(module(bodies, device.target.name))
     found: list[Mismatch] = []
     other = False

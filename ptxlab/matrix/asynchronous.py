@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.matrix.instruction import Needing, Version
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.operand import Operand
 
 _SHORT = 4
@@ -24,28 +24,16 @@ class Shapes:
         return f"m {ms}; n {in_steps(self.n)}; k {self.k}"
 
 
-@dataclass(frozen=True, slots=True)
-class AsyncInstruction(Needing):
-    """One instruction: its name, needs and operands in PTX's order, and what it does in a few words.
+@dataclass(frozen=True, slots=True, kw_only=True)
+class AsyncInstruction(Form):
+    """One instruction: its operands in PTX's order, and what it does in a few words.
 
-    ``shapes`` are those of a multiplication, empty for all else; ``variant`` tells instructions of one
-    name apart, such as ``ss`` and ``ts`` by where A lies.
+    ``shapes`` are those of a multiplication, empty for all else.
     """
 
-    family: str
-    name: str
-    minimum_targets: tuple[str, ...]
-    minimum_ptx: Version
-    section: str
     meaning: str
     signature: tuple[Operand, ...] = ()
-    variant: str = ""
     shapes: tuple[Shapes, ...] = ()
-
-    @property
-    def key(self) -> str:
-        """The name, and the variant where one name has several."""
-        return f"{self.name}.{self.variant}" if self.variant else self.name
 
 
 def in_steps(numbers: tuple[int, ...]) -> str:

@@ -1,14 +1,18 @@
-"""Finding an instruction by what a person would call it."""
+"""Every form of every matrix instruction, and finding one by what a person would call it."""
 
 from __future__ import annotations
 
+from functools import cache
+
 from ptxlab.errors import nearest
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED
 from ptxlab.matrix.mma_sp import MMA_SPARSE, MMA_SPARSE_BLOCK_SCALED
-from ptxlab.matrix.wmma import WMMA
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 
-INSTRUCTIONS: tuple[MatrixInstruction, ...] = (
+MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
     *MMA,
     *MMA_BLOCK_SCALED,
     *MMA_SPARSE,
@@ -18,6 +22,7 @@ INSTRUCTIONS: tuple[MatrixInstruction, ...] = (
 """Every warp-level instruction that multiplies matrices."""
 
 _SUGGESTED = 4
+_SUGGESTED_NAMES = 3
 
 
 class UnknownInstruction(LookupError):
@@ -28,8 +33,35 @@ class UnknownInstruction(LookupError):
         self.suggestions = suggestions
 
 
+@cache
+def forms() -> tuple[Form, ...]:
+    """Return every form, family by family.
+
+    The tables of the asynchronous tensor cores are made when they are first asked for: they have
+    thousands, which what only runs a program can spare.
+    """
+    from ptxlab.matrix.tcgen05 import TCGEN05
+    from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+    from ptxlab.matrix.wgmma import WGMMA_ORDER
+
+    moves = (*WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
+    asynchronous = (*_warpgroup(), *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES)
+    return (*MULTIPLICATIONS, *moves, *asynchronous)
+
+
+def families() -> tuple[str, ...]:
+    """Return the families, in the order of their forms."""
+    return tuple(dict.fromkeys(form.family for form in forms()))
+
+
+def _warpgroup() -> tuple[MatrixInstruction, ...]:
+    from ptxlab.matrix.wgmma import WGMMA
+
+    return WGMMA
+
+
 def find(op: str, dtype: str | None = None, acc: str | None = None) -> MatrixInstruction:
-    """Return the instruction ``op`` (a shape, or a name) with inputs ``dtype`` and result ``acc``.
+    """Return the multiplication ``op`` (a shape, or a name) with inputs ``dtype`` and result ``acc``.
 
     A name may be in full or any parts of one in their order, ``wgmma.m64n256k16``; the parts ``rs`` and
     ``ss`` choose where A of ``wgmma`` lies. ``dtype`` is the type of A and B, or both as the instruction
@@ -37,7 +69,7 @@ def find(op: str, dtype: str | None = None, acc: str | None = None) -> MatrixIns
     sparse, bf16 before f16, for f16 an f16 accumulator, and A in registers. Raises UnknownInstruction
     when nothing fits.
     """
-    found = _first(INSTRUCTIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
+    found = _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
     if found:
         return found
     asked = " ".join(
@@ -46,10 +78,24 @@ def find(op: str, dtype: str | None = None, acc: str | None = None) -> MatrixIns
     raise UnknownInstruction(f"no instruction is {asked}", _suggestions(op, dtype, acc))
 
 
-def _warpgroup() -> tuple[MatrixInstruction, ...]:
-    from ptxlab.matrix.wgmma import WGMMA  # here, because there are thousands
+def matching(name: str) -> tuple[Form, ...]:
+    """Return the form ``name``, of any family, or those that have every part of it, ``ldmatrix.x4.trans``.
 
-    return WGMMA
+    The nearest comes first: with the parts in this order, as whole parts, and the fewest more; else as
+    in the table. Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared
+    memory counts as ``shared``; the parts ``rs``, ``ss`` and ``ts`` say where A lies. Raises
+    UnknownInstruction for none.
+    """
+    wanted = _plain(name)
+    parts = [part for part in wanted.split(".") if part]
+    found = [
+        (not in_order(plain, wanted), _shortened(plain, parts), form.name.count("."), number)
+        for number, (form, plain, words) in enumerate(_described())
+        if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
+    ]
+    if found:
+        return tuple(forms()[number] for *_, number in sorted(found))
+    raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
 
 
 def _first(
@@ -82,15 +128,61 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
 
     Forms with the types that were asked for come first.
     """
-    known = (*INSTRUCTIONS, *_warpgroup())
+    known = (*MULTIPLICATIONS, *_warpgroup())
     parts = op.split(".")
-    forms = [instruction for instruction in known if instruction.shape in parts]
-    if not forms:
+    near = [instruction for instruction in known if instruction.shape in parts]
+    if not near:
         names = {spelling for i in known for spelling in (i.shape, i.name)}
-        near = nearest(op, sorted(names), most=3)
-        forms = [i for i in known if i.name in near or i.shape in near]
+        alike = nearest(op, sorted(names), most=3)
+        near = [i for i in known if i.name in alike or i.shape in alike]
     ranked = sorted(
-        forms or INSTRUCTIONS,
+        near or MULTIPLICATIONS,
         key=lambda i: (not _takes(i, dtype), acc not in (None, i.d_type)),
     )
     return tuple(dict.fromkeys(instruction.name for instruction in ranked))[:_SUGGESTED]
+
+
+@cache
+def _described() -> tuple[tuple[Form, str, frozenset[str]], ...]:
+    """Return every form with its plain name and all words that may describe it."""
+    plain = [_plain(form.key) for form in forms()]
+    return tuple((f, name, _words(name)) for f, name in zip(forms(), plain, strict=True))
+
+
+def _plain(name: str) -> str:
+    """Return a name in which every state space of shared memory is ``shared``."""
+    return name.replace("shared::cta", "shared").replace("shared::cluster", "shared")
+
+
+def _words(name: str) -> frozenset[str]:
+    """Return what may stand in a description of an instruction of that name."""
+    parts = name.split(".")
+    return frozenset((*parts, *(part.split("::")[-1] for part in parts)))
+
+
+def _shortened(plain: str, wanted: list[str]) -> int:
+    """Count the parts that are only the end of one with a prefix, as ``ld`` is of ``wait::ld``."""
+    return len(set(wanted).difference(plain.split(".")))
+
+
+def _nearest(parts: list[str]) -> tuple[str, ...]:
+    """Return the names with the most of ``parts``, taking for a part nobody has the most alike."""
+    known = frozenset().union(*(words for _, _, words in _described()))
+    alike = [nearest(part, known) for part in parts]
+    wanted = [near[0] for near in alike if near]
+    if not wanted:
+        return families()
+    held = {form.name: sum(w in words for w in wanted) for form, _, words in _described()}
+    ranked = sorted(held, key=lambda name: (-held[name], name.count(".")))
+    return tuple(ranked[:_SUGGESTED_NAMES])
+
+
+def _holds(parts: list[str], wanted: list[str]) -> bool:
+    """Say whether all ``wanted`` are among ``parts``; the types of A and B may be one word twice."""
+    rest = [*parts]
+    for want in wanted:
+        held = next((part for part in rest if want in (part, part.split("::")[-1])), None)
+        if held is None:
+            return False
+        rest.remove(held)
+    return True

@@ -1,6 +1,9 @@
 """Which thread, in which register, holds which element of a matrix operand.
 
 The formulas are those of ``ptxlab.matrix.position``; everything else about a layout is derived from them.
+
+Source, for which bits of a register count: PTX ISA, "Multiply-and-Accumulate Instruction: mma" (types of
+four and six bits in bytes), "Alternate Floating-Point Data Formats" (tf32).
 """
 
 from __future__ import annotations
@@ -232,3 +235,41 @@ def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, t
     if not inside.all() or (places != copies).any():
         return "does not hold every element once"
     return ""
+
+
+# What an element is in its register.
+
+_INSIDE = {("e2m1", 8): (2, 4), ("e3m2", 8): (0, 6), ("e2m3", 8): (0, 6), ("tf32", 32): (13, 19)}
+"""Lowest bit and count of the bits that count, where a container has more."""
+
+
+def container_bits(dtype: str, *, packed: bool = False) -> int:
+    """Return how many bits an element of ``dtype`` takes in a register.
+
+    Types of four and six bits lie in bytes, unless ``packed`` (e2m1 of the ``mxf4`` kinds).
+    """
+    widths = {"b1": 1, "s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f64": 64}
+    widths |= {"f32": 32, "s32": 32}
+    return widths.get(dtype, 4 if packed else 8)
+
+
+@dataclass(frozen=True, slots=True)
+class Slot:
+    """One element of a register: its container is ``bits`` bits from ``low`` on.
+
+    Of these, ``data_bits`` from ``data_low`` on (of the register) are the number.
+    """
+
+    low: int
+    bits: int
+    data_low: int
+    data_bits: int
+
+
+def slots(layout: FragmentLayout) -> tuple[Slot, ...]:
+    """Return the slots of a register, low bits first."""
+    inside, count = _INSIDE.get((layout.dtype, layout.bits), (0, layout.bits))
+    return tuple(
+        Slot(low, layout.bits, low + inside, count)
+        for low in range(0, layout.elements_per_register * layout.bits, layout.bits)
+    )

@@ -11,13 +11,14 @@ instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
+from typing import Self
 
 from ptxlab.isa.targets import Target
+from ptxlab.matrix.form import SM_10X_TO_12X, Form, Version
 from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
-from ptxlab.matrix.instruction import SM_10X_TO_12X, Holding, Needing, Version
-from ptxlab.pictured import Pictured
+from ptxlab.matrix.operand import Operand
 
 ROWS = 8
 ROW_BYTES = 16
@@ -26,68 +27,73 @@ PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 """Bits of an element in memory where they are fewer than in a register, by the type's spelling."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Move(Pictured, Needing, Holding):
-    """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``."""
+_SINCE: dict[str, tuple[str, tuple[str, ...], Version]] = {
+    "ldmatrix": ("load", ("sm_75",), (6, 5)),
+    "stmatrix": ("store", ("sm_90",), (7, 8)),
+}
+"""What each does, and the target and PTX version that brought its forms of 16 bits."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class RowMove(Form):
+    """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``.
+
+    The one operand, R, is all matrices below each other, so that lane r addresses row r. The first
+    registers have the first matrix, where ``fragment`` says. With ``.trans`` a lane has what it would
+    have of the transposed matrix.
+    """
 
     matrices: int
     trans: bool
-    shape: str = "m8n8"
-    dtype: str = "b16"
+    shape: str
+    dtype: str
 
-    @property
-    def name(self) -> str:
-        """The full instruction, for shared memory."""
-        trans = ".trans" if self.trans else ""
-        return (
-            f"{self.family}.sync.aligned.{self.shape}.x{self.matrices}{trans}.shared.{self.dtype}"
+    @classmethod
+    def of(cls, matrices: int, trans: bool, shape: str = "m8n8", dtype: str = "b16") -> Self:
+        """Return the form of so many matrices."""
+        family = cls.__name__.lower()
+        verb, targets, ptx = _SINCE[family]
+        bits = 16 if dtype == "b16" else 8
+        if bits == 8:
+            targets, ptx = SM_10X_TO_12X, (8, 6)
+        kind: FragmentKind = "b" if trans else "a"
+        if bits == 8 and verb == "store":
+            kind = "accumulator.trans"
+        rows = 16 if shape == "m16n16" else ROWS
+        cols = 8 * ROW_BYTES // bits
+        ending = f"x{matrices}{'.trans' if trans else ''}.shared.{dtype}"
+        return cls(
+            family,
+            f"{family}.sync.aligned.{shape}.{ending}",
+            targets,
+            ptx,
+            f"Warp-level matrix {verb} instruction: {family}",
+            (FragmentLayout("R", kind, matrices * rows, cols, f"b{bits}", bits),),
+            matrices=matrices,
+            trans=trans,
+            shape=shape,
+            dtype=dtype,
         )
-
-    @property
-    def family(self) -> str:
-        """``ldmatrix`` or ``stmatrix``."""
-        return type(self).__name__.lower()
-
-    @property
-    def section(self) -> str:
-        """The title of the PTX ISA's section on it."""
-        verb = "load" if self.family == "ldmatrix" else "store"
-        return f"Warp-level matrix {verb} instruction: {self.family}"
 
     @property
     def bits(self) -> int:
         """The width of an element in a register."""
-        return 16 if self.dtype == "b16" else 8
+        return self.operands[0].bits
 
     @property
     def rows(self) -> int:
         """How many rows one matrix has in memory."""
-        return 16 if self.shape == "m16n16" else ROWS
+        return self.operands[0].rows // self.matrices
 
     @property
     def cols(self) -> int:
         """How many elements a row has in memory."""
-        return 8 * ROW_BYTES // self.bits
+        return self.operands[0].cols
 
     @property
     def fragment(self) -> FragmentLayout:
         """The layout, over the warp, of any one of the matrices as it lies in shared memory."""
-        return self._layout("matrix", 1)
-
-    @property
-    def operands(self) -> tuple[FragmentLayout, ...]:
-        """The one operand, R: all matrices below each other, so that lane r addresses row r."""
-        return (self._layout("R", self.matrices),)
-
-    def _layout(self, operand: str, matrices: int) -> FragmentLayout:
-        """Return the layout of so many matrices below each other; the same formula has them all."""
-        return FragmentLayout(
-            operand, self._kind, matrices * self.rows, self.cols, f"b{self.bits}", self.bits
-        )
-
-    @property
-    def _kind(self) -> FragmentKind:
-        return "b" if self.trans else "a"
+        return replace(self.operands[0], operand="matrix", rows=self.rows)
 
     @property
     def registers(self) -> int:
@@ -95,19 +101,16 @@ class _Move(Pictured, Needing, Holding):
         return self.operands[0].registers_per_lane
 
     @property
-    def minimum_targets(self) -> tuple[str, ...]:
-        """The lowest targets that run it, one a family."""
-        return SM_10X_TO_12X if self.bits == 8 else self._since[0]
-
-    @property
-    def minimum_ptx(self) -> Version:
-        """What ``.version`` must be at least."""
-        return (8, 6) if self.bits == 8 else self._since[1]
-
-    @property
-    def _since(self) -> tuple[tuple[str, ...], Version]:
-        """The target and PTX version that brought the 16-bit forms."""
-        return ("sm_75",), (6, 5)
+    def signature(self) -> tuple[Operand, ...]:
+        """The registers and an address, in the order PTX writes them."""
+        matrices = "matrix" if self.matrices == 1 else "matrices"
+        meaning = f"{self.matrices} {matrices} of {self.rows} x {self.cols} of {self.bits} bits"
+        layout = self.fragment if self.matrices == 1 else None
+        last = self.matrices * self.rows - 1
+        address = Operand("p", "address", f"address of a row of 16 bytes, of lanes 0 to {last}")
+        if self.family == "stmatrix":
+            return address, Operand("r", "source", meaning, self.registers, "b32", layout)
+        return Operand("r", "result", meaning, self.registers, "b32", layout), address
 
     def address_lane(self, matrix: int, row: int) -> int:
         """Return the lane whose address operand is the address of ``row`` of ``matrix``."""
@@ -121,13 +124,10 @@ class _Move(Pictured, Needing, Holding):
         return (matrix, row) if matrix < self.matrices else None
 
 
-@dataclass(frozen=True, slots=True)
-class LdMatrix(_Move):
-    """One ``ldmatrix`` instruction.
+class LdMatrix(RowMove):
+    """One ``ldmatrix`` instruction."""
 
-    The first registers receive the first matrix, where ``fragment`` says. With ``.trans`` a lane
-    receives what it would have received of the transposed matrix.
-    """
+    __slots__ = ()
 
     @property
     def packed_bits(self) -> int:
@@ -139,59 +139,64 @@ class LdMatrix(_Move):
         return target.capability <= 75
 
 
-@dataclass(frozen=True, slots=True)
-class StMatrix(_Move):
+class StMatrix(RowMove):
     """One ``stmatrix`` instruction: ``ldmatrix`` the other way, but for bytes.
 
     A matrix of bytes is stored transposed, and a lane holds of it what it holds of the accumulator of
     a 16 x 8 ``mma`` (CUTLASS's layout for the instruction, which it uses on such accumulators).
     """
 
-    @property
-    def _kind(self) -> FragmentKind:
-        return "accumulator.trans" if self.bits == 8 else "b" if self.trans else "a"
-
-    @property
-    def _since(self) -> tuple[tuple[str, ...], Version]:
-        return ("sm_90",), (7, 8)
+    __slots__ = ()
 
 
-@dataclass(frozen=True, slots=True)
-class MovMatrix(Pictured, Needing, Holding):
+class MovMatrix(Form):
     """``movmatrix``: a lane gives two elements of a row and gets two of a column."""
 
-    family = "movmatrix"
-    section = "Warp-level matrix transpose instruction: movmatrix"
-    name: str = "movmatrix.sync.aligned.m8n8.trans.b16"
-    minimum_targets: tuple[str, ...] = ("sm_75",)
-    minimum_ptx: Version = (7, 8)
+    __slots__ = ()
 
     @property
     def source(self) -> FragmentLayout:
         """The layout of the matrix in the source register."""
-        return FragmentLayout("A", "a", ROWS, ROWS, "b16", 16)
+        return self.operands[0]
 
     @property
     def destination(self) -> FragmentLayout:
         """The layout of the same matrix, not transposed, in the destination register."""
-        return FragmentLayout("D", "b", ROWS, ROWS, "b16", 16)
+        return self.operands[1]
 
     @property
-    def operands(self) -> tuple[FragmentLayout, ...]:
-        """Source A and destination D."""
-        return self.source, self.destination
+    def signature(self) -> tuple[Operand, ...]:
+        """Destination and source."""
+        meaning = "8 x 8 of 16 bits"
+        return (
+            Operand("d", "result", f"{meaning}, transposed", 1, "b32", self.destination, False),
+            Operand("a", "source", meaning, 1, "b32", self.source, False),
+        )
 
 
 LDMATRIX: tuple[LdMatrix, ...] = (
-    *(LdMatrix(count, trans) for trans in (False, True) for count in (1, 2, 4)),
+    *(LdMatrix.of(count, trans) for trans in (False, True) for count in (1, 2, 4)),
     *(
-        LdMatrix(count, True, "m16n16", dtype)
+        LdMatrix.of(count, True, "m16n16", dtype)
         for count, dtype in product((1, 2), ("b8", *PACKED_BITS))
     ),
-    *(LdMatrix(count, False, "m8n16", dtype) for count, dtype in product((1, 2, 4), PACKED_BITS)),
+    *(
+        LdMatrix.of(count, False, "m8n16", dtype)
+        for count, dtype in product((1, 2, 4), PACKED_BITS)
+    ),
 )
 STMATRIX: tuple[StMatrix, ...] = (
-    *(StMatrix(count, trans) for trans in (False, True) for count in (1, 2, 4)),
-    *(StMatrix(count, True, "m16n8", "b8") for count in (1, 2, 4)),
+    *(StMatrix.of(count, trans) for trans in (False, True) for count in (1, 2, 4)),
+    *(StMatrix.of(count, True, "m16n8", "b8") for count in (1, 2, 4)),
 )
-MOVMATRIX = MovMatrix()
+MOVMATRIX = MovMatrix(
+    "movmatrix",
+    "movmatrix.sync.aligned.m8n8.trans.b16",
+    ("sm_75",),
+    (7, 8),
+    "Warp-level matrix transpose instruction: movmatrix",
+    (
+        FragmentLayout("A", "a", ROWS, ROWS, "b16", 16),
+        FragmentLayout("D", "b", ROWS, ROWS, "b16", 16),
+    ),
+)

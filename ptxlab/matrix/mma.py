@@ -12,14 +12,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
-from ptxlab.matrix.instruction import (
-    SM_10X_TO_12X,
-    SM_12X,
-    MatrixInstruction,
-    Version,
-    container_bits,
-)
+from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, Version
+from ptxlab.matrix.fragment import FragmentKind, FragmentLayout, container_bits
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 
 Pair = tuple[str, str]
@@ -151,16 +146,17 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
         yield MatrixInstruction(
             "mma",
             f"mma.sync.aligned.{shape}.row.col{variant}.{types}{ending}",
-            m,
-            n,
-            k,
-            *pair,
-            acc,
-            acc,
             line.targets,
             line.minimum_ptx,
             section(shape, pair[0]),
             layouts(line.shape, pair, acc, acc),
+            m=m,
+            n=n,
+            k=k,
+            a_type=pair[0],
+            b_type=pair[1],
+            c_type=acc,
+            d_type=acc,
             satfinite=variant == ".satfinite",
             rounding=variant[1:] if variant[1:] in ("rz", "rm", "rp") else "rn",
             bit_operation=line.bit_operation,
@@ -183,13 +179,6 @@ def _quad_pair_instructions() -> Iterator[MatrixInstruction]:
         yield MatrixInstruction(
             "mma",
             f"mma.sync.aligned.m8n8k4.{a_order}.{b_order}.{d_type}.f16.f16.{c_type}",
-            8,
-            8,
-            4,
-            "f16",
-            "f16",
-            c_type,
-            d_type,
             ("sm_70",),
             (6, 4),
             section("m8n8k4", "f16"),
@@ -197,6 +186,13 @@ def _quad_pair_instructions() -> Iterator[MatrixInstruction]:
                 FragmentLayout(name, kind, rows, cols, dtype, container_bits(dtype))
                 for name, kind, rows, cols, dtype in operands
             ),
+            m=8,
+            n=8,
+            k=4,
+            a_type="f16",
+            b_type="f16",
+            c_type=c_type,
+            d_type=d_type,
         )
 
 
@@ -209,16 +205,17 @@ def _block_scaled_instructions() -> Iterator[MatrixInstruction]:
             yield MatrixInstruction(
                 "mma.block_scale",
                 f"mma.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale{qualifier}.{types}",
-                16,
-                8,
-                k,
-                *pair,
-                "f32",
-                "f32",
                 SM_12X,
                 minimum_ptx,
                 section(f"m16n8k{k}", pair[0]),
                 layouts((16, 8, k), pair, "f32", "f32", packed=packed),
+                m=16,
+                n=8,
+                k=k,
+                a_type=pair[0],
+                b_type=pair[1],
+                c_type="f32",
+                d_type="f32",
                 scales=(Scale("A", blocks, scale_type), Scale("B", blocks, scale_type)),
             )
 

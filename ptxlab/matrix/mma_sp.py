@@ -12,14 +12,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ptxlab.matrix.instruction import (
-    SM_10X_TO_12X,
-    SM_12X,
-    SM_12X_ONLY,
-    MatrixInstruction,
-    Version,
-    container_bits,
-)
+from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, SM_12X_ONLY, Version
+from ptxlab.matrix.fragment import container_bits
 from ptxlab.matrix.mma import (
     ALL_F8F6F4,
     BLOCK_SCALED,
@@ -31,6 +25,7 @@ from ptxlab.matrix.mma import (
     layouts,
     same,
 )
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 
@@ -119,16 +114,17 @@ def _form(
     return MatrixInstruction(
         "mma.sp",
         f"{opcode}.sync.aligned.m16n8k{k}.row.col{variant}.{types}",
-        16,
-        8,
-        k,
-        *pair,
-        acc,
-        acc,
         (),
         (0, 0),
         f"Matrix Fragments for sparse mma.m16n8k{k}",
         (replace(a, cols=k // 2), *others),
+        m=16,
+        n=8,
+        k=k,
+        a_type=pair[0],
+        b_type=pair[1],
+        c_type=acc,
+        d_type=acc,
         metadata=Metadata(k, bits, ordered=opcode != "mma.sp"),
     )
 

@@ -38,6 +38,17 @@ class Operand:
         return tuple(f"{prefix}{i}" for i in range(self.count))
 
 
+_OWN_REGISTER_TYPES = ("f32", "f64", "s32")
+
+
+def fragment(name: str, role: Role, layout: FragmentLayout) -> Operand:
+    """Return the operand that is the registers of a fragment."""
+    size = f"{layout.rows} x {layout.cols} of {layout.dtype}"
+    several = f"{layout.matrices} matrices of " if layout.matrices > 1 else ""
+    kind = layout.dtype if layout.dtype in _OWN_REGISTER_TYPES else f"b{layout.register_bits}"
+    return Operand(name, role, several + size, layout.registers_per_lane, kind, layout)
+
+
 def descriptor(name: str, meaning: str) -> Operand:
     """Return the operand that is a matrix descriptor."""
     return Operand(

@@ -6,7 +6,7 @@ Source: see ``ptxlab.isa.targets``.
 from __future__ import annotations
 
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct, Target, UnpackedDotProduct
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 Rules = DotProduct | UnpackedDotProduct | GroupedDotProduct
 

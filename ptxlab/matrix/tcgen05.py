@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.matrix.asynchronous import AsyncInstruction, Shapes
-from ptxlab.matrix.instruction import Version
+from ptxlab.matrix.form import Version
 from ptxlab.matrix.operand import Operand, descriptor, predicate, tensor_memory
 from ptxlab.matrix.tensor_memory import SM_10X
 
@@ -117,10 +117,10 @@ def _multiplications() -> Iterator[AsyncInstruction]:
             kind.targets,
             (8, 6),
             f"{_MMA_TITLE}{'.sp' if sparse else ''}",
-            meaning,
-            _multiplication(variant=variant, sparse=sparse),
-            variant,
-            _plain_shapes(kind, group, kind.k << sparse),
+            variant=variant,
+            meaning=meaning,
+            signature=_multiplication(variant=variant, sparse=sparse),
+            shapes=_plain_shapes(kind, group, kind.k << sparse),
         )
     for kind, sparse, variant in product(_KINDS, (False, True), VARIANTS):
         opcode = "tcgen05.mma.ws.sp" if sparse else "tcgen05.mma.ws"
@@ -130,10 +130,12 @@ def _multiplications() -> Iterator[AsyncInstruction]:
             kind.targets,
             (8, 6),
             f"{_MMA_TITLE}.ws{'.sp' if sparse else ''}",
-            f"{meaning}, weight stationary",
-            _multiplication(variant=variant, sparse=sparse),
-            variant,
-            (Shapes((32, 64, 128), (64, 128) if sparse else (64, 128, 256), kind.k << sparse),),
+            variant=variant,
+            meaning=f"{meaning}, weight stationary",
+            signature=_multiplication(variant=variant, sparse=sparse),
+            shapes=(
+                Shapes((32, 64, 128), (64, 128) if sparse else (64, 128, 256), kind.k << sparse),
+            ),
         )
     for line, sparse, group, variant in product(_SCALED, (False, True), _GROUPS, VARIANTS):
         opcode = "tcgen05.mma.sp" if sparse else "tcgen05.mma"
@@ -144,10 +146,10 @@ def _multiplications() -> Iterator[AsyncInstruction]:
             line.sparse_targets if sparse else line.targets,
             line.minimum_ptx,
             f"{_MMA_TITLE}{'.sp' if sparse else ''}",
-            "D = (A * scales) * (B * scales) + D",
-            _multiplication(variant=variant, sparse=sparse, scaled=True),
-            variant,
-            (Shapes(m, _EVERY_8 if group == 1 else _EVERY_16, line.k << sparse),),
+            variant=variant,
+            meaning="D = (A * scales) * (B * scales) + D",
+            signature=_multiplication(variant=variant, sparse=sparse, scaled=True),
+            shapes=(Shapes(m, _EVERY_8 if group == 1 else _EVERY_16, line.k << sparse),),
         )
 
 
@@ -161,8 +163,8 @@ def _others() -> Iterator[AsyncInstruction]:
             SM_10X,
             (8, 6),
             f"{_TITLE}.cp",
-            "shared memory to Tensor Memory" + (", unpacked to bytes" if formats else ""),
-            (address, descriptor("s", "the source")),
+            meaning="shared memory to Tensor Memory" + (", unpacked to bytes" if formats else ""),
+            signature=(address, descriptor("s", "the source")),
         )
     for group in _GROUPS:
         yield AsyncInstruction(
@@ -171,8 +173,8 @@ def _others() -> Iterator[AsyncInstruction]:
             SM_10X_ONLY,
             (8, 6),
             f"{_TITLE}.shift",
-            "32 bytes of every lane but the last move one lane down",
-            (address,),
+            meaning="32 bytes of every lane but the last move one lane down",
+            signature=(address,),
         )
     yield from _allocation()
     yield from _synchronisation()
@@ -194,7 +196,9 @@ def _allocation() -> Iterator[AsyncInstruction]:
     for (verb, ending, meaning, operands), group in product(forms, _GROUPS):
         name = f"tcgen05.{verb}"
         full = f"{name}.cta_group::{group}.{ending}"
-        yield AsyncInstruction(name, full, SM_10X, (8, 6), title, meaning, operands)
+        yield AsyncInstruction(
+            name, full, SM_10X, (8, 6), title, meaning=meaning, signature=operands
+        )
 
 
 def _synchronisation() -> Iterator[AsyncInstruction]:
@@ -212,8 +216,8 @@ def _synchronisation() -> Iterator[AsyncInstruction]:
             SM_10X,
             (8, 6),
             f"{title}.commit",
-            "an mbarrier is told when what was issued before is done",
-            operands,
+            meaning="an mbarrier is told when what was issued before is done",
+            signature=operands,
         )
     for what in ("ld", "st"):
         yield AsyncInstruction(
@@ -222,7 +226,7 @@ def _synchronisation() -> Iterator[AsyncInstruction]:
             SM_10X,
             (8, 6),
             f"{_TITLE}.wait",
-            f"every tcgen05.{what} of the thread is done",
+            meaning=f"every tcgen05.{what} of the thread is done",
         )
     for when in ("before", "after"):
         yield AsyncInstruction(
@@ -231,7 +235,7 @@ def _synchronisation() -> Iterator[AsyncInstruction]:
             SM_10X,
             (8, 6),
             f"{title}.fence",
-            f"tcgen05 instructions {when} are ordered with synchronisation of threads",
+            meaning=f"tcgen05 instructions {when} are ordered with synchronisation of threads",
         )
 
 

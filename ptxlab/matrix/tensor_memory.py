@@ -17,10 +17,9 @@ from dataclasses import dataclass
 from itertools import product
 from typing import cast
 
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
-from ptxlab.matrix.instruction import Holding, Needing, Version
 from ptxlab.matrix.operand import Operand, tensor_memory
-from ptxlab.pictured import Pictured
 
 LANES = 128
 COLUMNS = 512
@@ -33,8 +32,8 @@ _HALVES = "16x32bx2"
 _REDUCIBLE = ("32x32b", _HALVES)
 
 
-@dataclass(frozen=True, slots=True)
-class TensorMemoryMove(Pictured, Needing, Holding):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorMemoryMove(Form):
     """One load from or store to Tensor Memory, ``count`` times ``shape``.
 
     ``packed`` stands for the qualifier ``.pack::16b`` or ``.unpack::16b``. ``reduction`` is the operation
@@ -44,54 +43,15 @@ class TensorMemoryMove(Pictured, Needing, Holding):
     verb: str
     shape: str
     count: int
-    packed: bool = False
-    reduction: str = ""
-
-    @property
-    def family(self) -> str:
-        """The opcode."""
-        return f"tcgen05.{self.verb}{'.red' if self.reduction else ''}"
-
-    @property
-    def name(self) -> str:
-        """The full instruction."""
-        packed = (".pack::16b" if self.verb == "ld" else ".unpack::16b") if self.packed else ""
-        ending = self.reduction or "b32"
-        return f"{self.family}.sync.aligned.{self.shape}.x{self.count}{packed}.{ending}"
-
-    @property
-    def section(self) -> str:
-        """The title of the PTX ISA's section on its fragments."""
-        return f"Matrix fragments for shape .{self.shape}"
-
-    @property
-    def minimum_targets(self) -> tuple[str, ...]:
-        """The lowest targets that run it, one a family."""
-        return SM_103 if self.reduction else SM_10X
-
-    @property
-    def minimum_ptx(self) -> Version:
-        """What ``.version`` must be at least."""
-        return (8, 8) if self.reduction else (8, 6)
+    packed: bool
+    reduction: str
 
     @property
     def layout(self) -> FragmentLayout:
         """Which lane holds what: rows are lanes of Tensor Memory, columns its columns, both from the
         address on; of ``16x32bx2`` there are two such matrices.
         """
-        lanes, bits = (
-            int(part) for part in self.shape.removesuffix("bx2").removesuffix("b").split("x")
-        )
-        elements = 2 if self.packed else 1
-        columns = self.count * bits // 32 * elements
-        kind = cast(FragmentKind, f"tmem {self.shape}")
-        width = 32 // elements
-        return FragmentLayout("R", kind, lanes, columns, f"b{width}", width)
-
-    @property
-    def operands(self) -> tuple[FragmentLayout, ...]:
-        """The one operand, R."""
-        return (self.layout,)
+        return self.operands[0]
 
     @property
     def signature(self) -> tuple[Operand, ...]:
@@ -115,15 +75,40 @@ class TensorMemoryMove(Pictured, Needing, Holding):
         return (registers, *([reduced] if self.reduction else []), *where)
 
 
+def _move(
+    verb: str, shape: str, count: int, packed: bool = False, reduction: str = ""
+) -> TensorMemoryMove:
+    family = f"tcgen05.{verb}{'.red' if reduction else ''}"
+    qualifier = (".pack::16b" if verb == "ld" else ".unpack::16b") if packed else ""
+    lanes, bits = (int(part) for part in shape.removesuffix("bx2").removesuffix("b").split("x"))
+    elements = 2 if packed else 1
+    kind = cast(FragmentKind, f"tmem {shape}")
+    width = 32 // elements
+    cols = count * bits // 32 * elements
+    return TensorMemoryMove(
+        family,
+        f"{family}.sync.aligned.{shape}.x{count}{qualifier}.{reduction or 'b32'}",
+        SM_103 if reduction else SM_10X,
+        (8, 8) if reduction else (8, 6),
+        f"Matrix fragments for shape .{shape}",
+        (FragmentLayout("R", kind, lanes, cols, f"b{width}", width),),
+        verb=verb,
+        shape=shape,
+        count=count,
+        packed=packed,
+        reduction=reduction,
+    )
+
+
 def _moves() -> Iterator[TensorMemoryMove]:
     for verb, (shape, largest) in product(("ld", "st"), _SHAPES.items()):
         for exponent, packed in product(range(largest.bit_length()), (False, True)):
-            yield TensorMemoryMove(verb, shape, 1 << exponent, packed)
+            yield _move(verb, shape, 1 << exponent, packed)
     for shape in _REDUCIBLE:
         for exponent, operation, kind in product(
             range(1, _SHAPES[shape].bit_length()), ("min", "max"), ("f32", "u32", "s32")
         ):
-            yield TensorMemoryMove("ld", shape, 1 << exponent, reduction=f"{operation}.{kind}")
+            yield _move("ld", shape, 1 << exponent, reduction=f"{operation}.{kind}")
 
 
 TENSOR_MEMORY_MOVES: tuple[TensorMemoryMove, ...] = tuple(_moves())

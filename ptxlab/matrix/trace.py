@@ -10,8 +10,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import NamedTuple
 
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 UNIT_BITS = 128
 LINES = 8

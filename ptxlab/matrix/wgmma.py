@@ -21,9 +21,10 @@ from functools import cache
 from itertools import product
 
 from ptxlab.matrix.asynchronous import AsyncInstruction
-from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand, Version, container_bits
+from ptxlab.matrix.form import SharedOperand, Version
+from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.mma import WHOLE_FLOAT8, Pair, same
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand
 from ptxlab.matrix.sparse import Metadata
 
@@ -98,21 +99,22 @@ def _instructions(line: _Line, *, sparse: bool) -> Iterator[MatrixInstruction]:
         yield MatrixInstruction(
             "wgmma.sp" if sparse else "wgmma",
             f"{opcode}.m{M}n{n}k{k}{satfinite}.{acc}.{a_type}.{b_type}{ending}",
-            M,
-            n,
-            k,
-            *pair,
-            acc,
-            acc,
             TARGETS,
             version,
             f"Matrix Fragments for {kind}wgmma.mma_async.m64nNk{k}",
             (_a(line.k, a_type), _d(n, acc)) if in_registers else (_d(n, acc),),
+            (b,) if in_registers else (_shared("A", M, line.k, a_type), b),
+            variant,
+            m=M,
+            n=n,
+            k=k,
+            a_type=a_type,
+            b_type=b_type,
+            c_type=acc,
+            d_type=acc,
             metadata=Metadata(k, container_bits(a_type), False, M) if sparse else None,
             satfinite=bool(satfinite),
             bit_operation="and" if ending else "",
-            variant=variant,
-            shared=(b,) if in_registers else (_shared("A", M, line.k, a_type), b),
         )
 
 
@@ -131,8 +133,8 @@ WGMMA_ORDER: tuple[AsyncInstruction, ...] = tuple(
         TARGETS,
         (8, 0),
         f"Asynchronous Multiply-and-Accumulate Instruction: wgmma.{verb}",
-        meaning,
-        operands,
+        meaning=meaning,
+        signature=operands,
     )
     for verb, meaning, operands in (
         ("fence", "registers and shared memory written before are seen by wgmma.mma_async", ()),

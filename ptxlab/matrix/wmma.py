@@ -13,16 +13,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
-from ptxlab.matrix.instruction import (
-    Holding,
-    MatrixInstruction,
-    Needing,
-    Version,
-    container_bits,
-)
+from ptxlab.matrix.form import Form, Version
+from ptxlab.matrix.fragment import FragmentKind, FragmentLayout, container_bits
 from ptxlab.matrix.mma import every
-from ptxlab.pictured import Pictured
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.operand import Operand, fragment
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8
@@ -92,13 +87,6 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
         yield MatrixInstruction(
             "wmma",
             f"wmma.mma{operation}.sync.aligned.{where}.{types}{ending}",
-            m,
-            n,
-            k,
-            dtype,
-            dtype,
-            c_type,
-            d_type,
             (line.target,),
             line.minimum_ptx,
             SECTION,
@@ -106,50 +94,68 @@ def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
                 _layout(operand, shape, t)
                 for operand, t in zip("ABCD", (dtype, dtype, c_type, d_type), strict=True)
             ),
+            m=m,
+            n=n,
+            k=k,
+            a_type=dtype,
+            b_type=dtype,
+            c_type=c_type,
+            d_type=d_type,
             satfinite=bool(ending),
             rounding=rounding[1:] or "rn",
             bit_operation=line.bit_operation,
         )
 
 
-@dataclass(frozen=True, slots=True)
-class WmmaMove(Pictured, Needing, Holding):
+@dataclass(frozen=True, slots=True, kw_only=True)
+class WmmaMove(Form):
     """One ``wmma.load`` of operand A, B or C, or ``wmma.store`` of D, for a matrix in some order.
 
     The instruction's state space and its stride operand are no part of the form; ``name`` is the
     one for shared memory.
     """
 
-    layout: FragmentLayout
     shape: str
     order: str
-    minimum_targets: tuple[str, ...]
-    minimum_ptx: Version
-
-    family = "wmma"
 
     @property
-    def section(self) -> str:
-        """The title of the PTX ISA's section on it."""
-        verb = "store" if self.layout.operand == "D" else "load"
-        return f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}"
-
-    @property
-    def operands(self) -> tuple[FragmentLayout, ...]:
-        """The operand that is loaded or stored."""
-        return (self.layout,)
+    def layout(self) -> FragmentLayout:
+        """The layout of what is loaded or stored."""
+        return self.operands[0]
 
     @property
     def opcode(self) -> str:
         """``wmma.load.a`` or the like."""
-        verb = "store" if self.layout.operand == "D" else "load"
-        return f"wmma.{verb}.{self.layout.operand.lower()}"
+        return _opcode(self.layout)
 
     @property
-    def name(self) -> str:
-        """The full instruction."""
-        where = f"{self.order}.{self.shape}.shared.{self.layout.dtype}"
-        return f"{self.opcode}.sync.aligned.{where}"
+    def signature(self) -> tuple[Operand, ...]:
+        """The fragment and an address, in the order PTX writes them."""
+        stores = self.layout.operand == "D"
+        held = fragment("r", "source" if stores else "result", self.layout)
+        address = Operand(
+            "p", "address", "address of the matrix's first element, the same in all lanes"
+        )
+        return (address, held) if stores else (held, address)
+
+
+def _opcode(layout: FragmentLayout) -> str:
+    return f"wmma.{'store' if layout.operand == 'D' else 'load'}.{layout.operand.lower()}"
+
+
+def _move(layout: FragmentLayout, shape: str, order: str, line: _Line) -> WmmaMove:
+    opcode = _opcode(layout)
+    _, verb, _ = opcode.split(".")
+    return WmmaMove(
+        "wmma",
+        f"{opcode}.sync.aligned.{order}.{shape}.shared.{layout.dtype}",
+        (line.target,),
+        line.minimum_ptx,
+        f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}",
+        (layout,),
+        shape=shape,
+        order=order,
+    )
 
 
 def _moves() -> Iterator[WmmaMove]:
@@ -162,13 +168,8 @@ def _moves() -> Iterator[WmmaMove]:
                 "ABCD", line.orders, ("row", "col")
             ):
                 order = {"A": a_order, "B": b_order}.get(operand, c_order)
-                move = WmmaMove(
-                    _layout(operand, shape, types[operand]),
-                    "m{}n{}k{}".format(*shape),
-                    order,
-                    (line.target,),
-                    line.minimum_ptx,
-                )
+                layout = _layout(operand, shape, types[operand])
+                move = _move(layout, "m{}n{}k{}".format(*shape), order, line)
                 found.setdefault(move.name, move)
     yield from found.values()
 

@@ -10,8 +10,8 @@ import numpy as np
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import Array
 from ptxlab.numerics.models import models
 from ptxlab.numerics.products import DotProducts

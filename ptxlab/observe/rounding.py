@@ -15,10 +15,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.types import STORED, TYPES
-from ptxlab.matrix.catalog import UnknownInstruction
-from ptxlab.matrix.entry import matching
+from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.tree import Instruction, Name, Operand, Vector
 
 Array = npt.NDArray[Any]
@@ -119,7 +118,7 @@ def _scalar(instruction: Instruction, kind: str, size: float) -> tuple[float, st
 def _matrix(instruction: Instruction) -> MatrixInstruction | None:
     """Return the multiplication that ``instruction`` is, if it is one."""
     try:
-        form = matching(instruction.name)[0].form
+        form = matching(instruction.name)[0]
     except UnknownInstruction:
         return None
     return form if isinstance(form, MatrixInstruction) and form.name == instruction.name else None

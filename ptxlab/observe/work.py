@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from ptxlab.emulator.operations.matrix import canonical
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.catalog import INSTRUCTIONS
+from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.syntax.tree import Instruction
 
 _SPACES = ("global", "shared", "local", "const", "param")
@@ -52,7 +52,7 @@ _INTEGER_OPERATIONS = {
 
 _PACKED_FLOATS = ("f16x2", "bf16x2", "f32x2")
 
-_FORMS = {form.name: form for form in INSTRUCTIONS}
+_FORMS = {form.name: form for form in MULTIPLICATIONS}
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,12 @@ from html import escape
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.layouts.layout import ComposedLayout, Layout
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented
 from ptxlab.verbs.fragments import svg as drawing
 from ptxlab.verbs.layout.text import Offsets
 
-Shown = Fragmented | FragmentLayout | Layout | ComposedLayout
+Shown = Form | FragmentLayout | Layout | ComposedLayout
 _BITS = 16
 """Of an element of a layout, which does not say: what its colours, those of the banks, go by."""
 

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented
 from ptxlab.view.runs import Keep, owner, register_name, runs, span
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
@@ -31,7 +31,7 @@ def everything(lane: int, row: int, col: int) -> bool:
     return True
 
 
-def csv(instruction: Fragmented, keep: Keep = everything) -> str:
+def csv(instruction: Form, keep: Keep = everything) -> str:
     """Return every element of every operand with its place, by lane and register."""
     lines = [CSV_HEAD]
     for layout in instruction.operands:
@@ -45,7 +45,7 @@ def csv(instruction: Fragmented, keep: Keep = everything) -> str:
     return "\n".join(lines) + "\n"
 
 
-def markdown(instruction: Fragmented, keep: Keep = everything) -> str:
+def markdown(instruction: Form, keep: Keep = everything) -> str:
     """Return the tables as GitHub writes them."""
     parts = [f"# `{instruction.name}`"]
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, keep)]
@@ -59,7 +59,7 @@ def on_github(table: Table) -> str:
     return "\n".join([head, f"|{rule}|", *lines])
 
 
-def latex(instruction: Fragmented, keep: Keep = everything) -> str:
+def latex(instruction: Form, keep: Keep = everything) -> str:
     """Return the tables as ``tabular``, which need no package."""
     parts = [f"% {instruction.name}"]
     for table in tables(instruction, keep):
@@ -80,7 +80,7 @@ def latex(instruction: Fragmented, keep: Keep = everything) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def tables(instruction: Fragmented, keep: Keep = everything) -> Iterator[Table]:
+def tables(instruction: Form, keep: Keep = everything) -> Iterator[Table]:
     """Yield the tables of every operand, by register and by matrix."""
     for layout in instruction.operands:
         yield by_register(layout, keep)

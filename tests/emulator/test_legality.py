@@ -16,7 +16,7 @@ from ptxlab.fragments.specimen import collection, statement
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.entry import ENTRIES
+from ptxlab.matrix.catalog import forms
 from ptxlab.syntax import parse
 
 LINE = 8
@@ -114,7 +114,7 @@ def test_a_version_older_than_an_instruction(instruction: str, old: str, new: st
 def test_a_version_older_than_a_matrix_form() -> None:
     """Each loads at the version its table gives, and not at the one before."""
     refused = 0
-    for entry in ENTRIES:
+    for entry in forms():
         if reason(entry.name) is not None:
             continue
         target = TARGETS[entry.targets[0]]

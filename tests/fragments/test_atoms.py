@@ -13,11 +13,10 @@ import numpy as np
 import pytest
 from tensor_layouts import CopyAtom, MMAAtom, atoms_nv
 
-from ptxlab.matrix.catalog import find
-from ptxlab.matrix.entry import matching
+from ptxlab.matrix.catalog import find, matching
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.ldmatrix import LdMatrix, StMatrix
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 MMA_ATOMS: dict[str, MMAAtom] = {
     a.name: a for a in vars(atoms_nv).values() if isinstance(a, MMAAtom)
@@ -57,9 +56,9 @@ def instruction(atom: MMAAtom) -> MatrixInstruction:
         n, k, d, ab, sparse = warpgroup.groups()
         opcode = "wgmma.mma_async.sp" if sparse else "wgmma.mma_async"
         name = f"{opcode}.m64n{n}k{k}.{d}.{ab}.{ab}.ss".lower()
-        form = matching(name)[0].form
+        form = matching(name)[0]
     elif atom.name in OF_OTHER_NAMES:
-        form = matching(OF_OTHER_NAMES[atom.name])[0].form
+        form = matching(OF_OTHER_NAMES[atom.name])[0]
     else:  # a complex number is multiplied by four instructions of its real parts
         form = find(atom.ptx.removesuffix(" (complex)"))
     assert isinstance(form, MatrixInstruction)
@@ -125,7 +124,7 @@ def move(atom: CopyAtom) -> LdMatrix | StMatrix:
     opcode = "ldmatrix" if found[3] == "LDSM" else "stmatrix"
     count = int(found[1]) * int(found[2]) // 32
     trans = ".trans" if found[4] == "T" else ""
-    form = matching(f"{opcode}.m8n8.x{count}{trans}.b16")[0].form
+    form = matching(f"{opcode}.m8n8.x{count}{trans}.b16")[0]
     assert isinstance(form, LdMatrix | StMatrix)
     assert form.trans == bool(trans)
     return form

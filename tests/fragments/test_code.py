@@ -11,9 +11,9 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.code import code
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 WITH_RUN = [
     find("m16n8k16"),
@@ -43,7 +43,7 @@ def layouts(instruction: MatrixInstruction) -> tuple[Any, ...]:
 
 def test_python_of_every_layout() -> None:
     checked = set()
-    for instruction in {layouts(i): i for i in INSTRUCTIONS}.values():
+    for instruction in {layouts(i): i for i in MULTIPLICATIONS}.values():
         names: dict[str, Any] = {}
         exec(code(instruction, "python"), names)
         for layout, key in zip(instruction.operands, layouts(instruction), strict=True):

@@ -32,7 +32,7 @@ from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.predict import bits, product
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 SM90 = TARGETS["sm_90a"]
 BF16 = find("m16n8k16", "bf16")

@@ -14,7 +14,7 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.moves import Moves, moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
 
 Array = npt.NDArray[Any]

@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import numpy as np
 import pytest
@@ -20,10 +20,10 @@ from ptxlab.fragments.campaign import Outcome, campaign
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial
 from ptxlab.main import main
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
-from ptxlab.matrix.entry import ENTRIES, Entry, matching
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentKind
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments import atlas
 from ptxlab.verbs.fragments.campaign import text
 from tests.device.fake_driver import FakeDriver
@@ -127,7 +127,7 @@ def test_the_dumps_are_all_there(gpu: Playback, tmp_path: Path) -> None:
 
 def change(gpu: Playback, name: str, words: slice) -> None:
     for trial, found in gpu.records:
-        if trial.entry.name.startswith(name):
+        if trial.form.name.startswith(name):
             found[:, 3, words] ^= np.uint64(0x10)
 
 
@@ -148,10 +148,10 @@ def test_a_gpu_may_have_other_registers_for_wmma(gpu: Playback, tmp_path: Path) 
     outcomes, _ = record(tmp_path)
     assert all(o.status == "hardware" for o in outcomes[:-1])
     assert receipts.hardware(wmma, tmp_path) == "Fake GPU"
-    ((trial, words),) = ((t, w) for t, w in gpu.records if t.entry == wmma)
+    ((trial, words),) = ((t, w) for t, w in gpu.records if t.form == wmma)
     gpu.next = iter([(trial, words[:1]), (trial, words)])
     with open_device("cuda") as device:
-        report = verify(device, cast(Fragmented, wmma.form))
+        report = verify(device, wmma)
     assert (report.passed, report.layout_verified, report.result_verified) == (True, False, True)
     (receipt,) = (r for r in receipts.read_all(tmp_path) if r.family == "wmma")
     (digest,) = receipt.left_open[wmma.name]
@@ -164,13 +164,13 @@ def test_a_changed_table_makes_a_receipt_worthless(gpu: Playback, tmp_path: Path
     receipt = next(r for r in receipts.read_all(tmp_path) if r.family == "mma")
     entry = SOME[0]
     assert receipt.proves(entry)
-    assert isinstance(entry.form, MatrixInstruction)
-    for number, layout in enumerate(entry.form.operands):
-        operands = list(entry.form.operands)
+    assert isinstance(entry, MatrixInstruction)
+    for number, layout in enumerate(entry.operands):
+        operands = list(entry.operands)
         kind: FragmentKind = "accumulator" if layout.operand == "A" else "a"
         operands[number] = replace(layout, kind=kind)
         assert (operands[number].table() != layout.table()).any()
-        tampered = replace(entry, form=replace(entry.form, operands=tuple(operands)))
+        tampered = replace(entry, operands=tuple(operands))
         assert not receipt.proves(tampered), layout.operand
 
 
@@ -213,13 +213,13 @@ def test_a_receipt_marks_the_instruction_everywhere(
     every = shown(capsys, "fragments", "--all", "--family", "movmatrix", "--device", "emulator")
     assert every["instructions"][0]["status"] == "hardware"
     assert every["instructions"][0]["hardware"] == "Fake GPU"
-    data = atlas.data(INSTRUCTIONS, find("m16n8k16"))
+    data = atlas.data(MULTIPLICATIONS, find("m16n8k16"))
     marked = [each["name"] for each in (*data["instructions"], *data["moves"]) if each["hardware"]]
     assert sorted(marked) == sorted(e.name for e in SOME)
 
 
-def by_name(name: str) -> Entry:
-    return next(entry for entry in ENTRIES if entry.name == name)
+def by_name(name: str) -> Form:
+    return next(entry for entry in forms() if entry.name == name)
 
 
 def test_every_receipt_in_the_repository_proves_its_instructions() -> None:

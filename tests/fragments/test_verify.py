@@ -21,7 +21,7 @@ from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.trials.run import launch
 from ptxlab.main import main
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA
 
 BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from ptxlab.matrix.bit_fields import BitFields, Values, Variable, derive, of_fragment
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
@@ -19,7 +19,7 @@ OTHERS = [
 LAYOUTS = list(
     {
         (o.kind, o.rows, o.cols, o.bits, o.copies, o.threads): o
-        for o in (*(o for i in INSTRUCTIONS for o in i.operands), *OTHERS)
+        for o in (*(o for i in MULTIPLICATIONS for o in i.operands), *OTHERS)
     }.values()
 )
 

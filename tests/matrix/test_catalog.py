@@ -5,12 +5,12 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.matrix.catalog import INSTRUCTIONS, UnknownInstruction, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix
 
 
 def test_the_first_forms_of_m16n8k16() -> None:
-    assert [i.name for i in INSTRUCTIONS if i.shape == "m16n8k16"][:3] == [
+    assert [i.name for i in MULTIPLICATIONS if i.shape == "m16n8k16"][:3] == [
         "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32",
         "mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16",
         "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32",
@@ -18,8 +18,8 @@ def test_the_first_forms_of_m16n8k16() -> None:
 
 
 def test_every_name_says_what_the_record_says() -> None:
-    assert len({instruction.name for instruction in INSTRUCTIONS}) == len(INSTRUCTIONS)
-    for i in INSTRUCTIONS:
+    assert len({instruction.name for instruction in MULTIPLICATIONS}) == len(MULTIPLICATIONS)
+    for i in MULTIPLICATIONS:
         assert f".{i.shape}." in i.name
         types = f"{i.d_type}.{i.a_type}.{i.b_type}.{i.c_type}"
         short = f"{i.shape}.{i.d_type}.{i.c_type}"
@@ -58,7 +58,7 @@ def test_defaults_of_find() -> None:
 
 
 def test_every_instruction_is_found_by_its_full_name() -> None:
-    for instruction in INSTRUCTIONS:
+    for instruction in MULTIPLICATIONS:
         assert find(instruction.name) is instruction
         both = f"{instruction.a_type}.{instruction.b_type}"
         assert find(instruction.name, both, instruction.d_type) is instruction
@@ -102,9 +102,9 @@ def test_operands_and_requirements() -> None:
 
 def test_ldmatrix_names_and_addresses() -> None:
     assert (len(LDMATRIX), len(STMATRIX)) == (18, 9)
-    x2 = LdMatrix(2, False)
+    x2 = LdMatrix.of(2, False)
     assert x2.name == "ldmatrix.sync.aligned.m8n8.x2.shared.b16"
-    assert LdMatrix(4, True).name == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
+    assert LdMatrix.of(4, True).name == "ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16"
     assert [x2.address_lane(1, row) for row in range(8)] == list(range(8, 16))
     assert x2.addressed_row(9) == (1, 1)
     assert x2.addressed_row(16) is None
@@ -125,8 +125,8 @@ def test_a_lane_receives_two_neighbours(ldmatrix: LdMatrix) -> None:
 
 def test_ldmatrix_of_bytes() -> None:
     """PTX ISA, ldmatrix: a thread holds 4 columns of a row; of 16x16, transposed, of two rows."""
-    plain = LdMatrix(4, False, "m8n16", "b8x16.b4x16_p64")
-    tall = LdMatrix(2, True, "m16n16", "b8")
+    plain = LdMatrix.of(4, False, "m8n16", "b8x16.b4x16_p64")
+    tall = LdMatrix.of(2, True, "m16n16", "b8")
     assert (plain.registers, plain.packed_bits, plain.rows, plain.cols) == (4, 4, 8, 16)
     assert (tall.registers, tall.packed_bits, tall.rows, tall.cols) == (4, 8, 16, 16)
     assert tall.address_lane(1, 15) == 31
@@ -159,7 +159,7 @@ def test_movmatrix_is_a_transpose() -> None:
 def test_ldmatrix_x4_of_a_row_major_tile_is_the_mma_fragment_of_a() -> None:
     """Matrices 0 to 3 as the quarters (top, bottom, right top, right bottom) give A's registers."""
     a = find("m16n8k16", "f16").operand("A")
-    fragment = LdMatrix(4, False).fragment
+    fragment = LdMatrix.of(4, False).fragment
     for lane in range(32):
         for matrix, corner in enumerate(((0, 0), (8, 0), (0, 8), (8, 8))):
             for i in (0, 1):

@@ -13,10 +13,10 @@ import numpy as np
 import pytest
 
 from ptxlab.matrix import position
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 Case = Callable[[int, int, int], tuple[int, int]]
 
@@ -384,7 +384,7 @@ def test_copies_repeat_the_registers() -> None:
 
 def test_every_layout_of_every_instruction_is_whole() -> None:
     """s4 m16n8k32 B: 256 different elements, where a published table has 160 (and b1 k256 likewise)."""
-    for form in INSTRUCTIONS:
+    for form in MULTIPLICATIONS:
         for layout in form.operands:
             places = np.unique(layout.numbers(), return_counts=True)
             assert len(places[0]) == layout.matrices * layout.rows * layout.cols

@@ -16,7 +16,8 @@ import pytest
 from ptxlab.errors import ToolchainError
 from ptxlab.fragments.specimen import KERNEL, collection
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.entry import ENTRIES, Entry
+from ptxlab.matrix.catalog import forms
+from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 FAMILIES = {
@@ -75,7 +76,7 @@ def measured() -> dict[str, Requirement]:
 
 
 def requirements() -> dict[str, Requirement]:
-    return {entry.key: (entry.minimum_targets, entry.minimum_ptx) for entry in ENTRIES}
+    return {entry.key: (entry.minimum_targets, entry.minimum_ptx) for entry in forms()}
 
 
 def test_the_measured_list_is_whole() -> None:
@@ -124,7 +125,7 @@ def test_the_measured_list_is_whole() -> None:
 
 def test_tables_and_measurement_agree_on_every_form() -> None:
     tables = requirements()
-    assert len(tables) == len(ENTRIES)
+    assert len(tables) == len(forms())
     differ = {
         name: (needed, tables.get(name))
         for name, needed in measured().items()
@@ -150,21 +151,21 @@ def test_only_variants_of_wmma_are_not_in_the_list() -> None:
     "target", ["sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a"]
 )
 def test_a_target_takes_its_forms_and_no_others(target: str) -> None:
-    legal = [entry for entry in ENTRIES if entry.runs_on(TARGETS[target])]
-    assert list(certify.differences(ENTRIES, target, certify.NEWEST, legal)) == []
+    legal = [entry for entry in forms() if entry.runs_on(TARGETS[target])]
+    assert list(certify.differences(forms(), target, certify.NEWEST, legal)) == []
 
 
 @pytest.mark.parametrize(("target", "version"), [("sm_90a", (8, 2)), ("sm_120a", (8, 7))])
 def test_a_version_takes_its_forms_and_no_later_ones(target: str, version: tuple[int, int]) -> None:
-    entries = [e for e in ENTRIES if certify.least(e)[0] == target]
+    entries = [e for e in forms() if certify.least(e)[0] == target]
     legal = [e for e in entries if e.minimum_ptx <= version]
     assert 0 < len(legal) < len(entries)
     assert list(certify.differences(entries, target, version, legal)) == []
 
 
-def by_least_target() -> dict[str, list[Entry]]:
-    found: dict[str, list[Entry]] = {}
-    for entry in ENTRIES:
+def by_least_target() -> dict[str, list[Form]]:
+    found: dict[str, list[Form]] = {}
+    for entry in forms():
         found.setdefault(certify.least(entry)[0], []).append(entry)
     return found
 
@@ -180,7 +181,7 @@ def test_forms_compile_for_their_least_target(target: str) -> None:
 
 def test_the_script_says_what_differs() -> None:
     """The faulty twins: a table that has too much, and one that has too little."""
-    some = [e for e in ENTRIES if e.family in ("movmatrix", "stmatrix")][:3]
+    some = [e for e in forms() if e.family in ("movmatrix", "stmatrix")][:3]
     (refused,) = certify.differences(some, "sm_80", certify.NEWEST, some[:1])
     assert re.fullmatch(r"sm_80 refuses stmatrix\S+ in PTX 9.1", refused)
     taken = list(certify.differences(some, "sm_90", certify.NEWEST, some[1:]))
@@ -223,7 +224,7 @@ def test_what_the_tables_leave_out_does_not_assemble(line: str) -> None:
 
 @pytest.mark.parametrize("kind", ["kind::f8f6f4", "kind::mxf4nvf4.block_scale.scale_vec::4X"])
 def test_kind_assembles_before_the_shape_too(kind: str) -> None:
-    entry = next(e for e in ENTRIES if e.family.startswith("mma") and f".{kind}." in e.name)
+    entry = next(e for e in forms() if e.family.startswith("mma") and f".{kind}." in e.name)
     early = entry.name.replace(f".{kind}", "").replace(".aligned", f".aligned.{kind}")
     text = collection([entry], "sm_120a")
     assert entry.name in text

@@ -6,12 +6,12 @@ import pytest
 
 from ptxlab.fragments.specimen import statement
 from ptxlab.matrix.asynchronous import AsyncInstruction, in_steps
-from ptxlab.matrix.entry import matching
+from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.tcgen05 import TCGEN05
 
 
 def shapes(name: str) -> list[tuple[tuple[int, ...], str, int]]:
-    form = matching(name)[0].form
+    form = matching(name)[0]
     assert isinstance(form, AsyncInstruction)
     return [(one.m, in_steps(one.n), one.k) for one in form.shapes]
 

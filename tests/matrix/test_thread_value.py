@@ -9,14 +9,14 @@ import pytest
 from tensor_layouts import MMAAtom, atoms_nv
 
 from ptxlab.layouts.layout import Layout
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.thread_value import steps, thread_value
 
 FRAGMENTS = tuple(
     {
         (fragment.kind, fragment.rows, fragment.cols, fragment.bits, fragment.copies): fragment
-        for instruction in INSTRUCTIONS
+        for instruction in MULTIPLICATIONS
         for fragment in instruction.operands
     }.values()
 )
@@ -78,7 +78,7 @@ WRONG_THERE = {
 
 
 def test_every_atom_of_tensor_layouts_that_is_one_of_our_instructions() -> None:
-    ours = {instruction.name: instruction for instruction in INSTRUCTIONS}
+    ours = {instruction.name: instruction for instruction in MULTIPLICATIONS}
     compared = set()
     for atom in vars(atoms_nv).values():
         if not isinstance(atom, MMAAtom) or atom.ptx not in ours:

@@ -11,12 +11,9 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
-from ptxlab.matrix.catalog import find
-from ptxlab.matrix.entry import matching
-from ptxlab.matrix.fragment import LANES, FragmentLayout, Place
-from ptxlab.matrix.instruction import MatrixInstruction
-from ptxlab.matrix.register_bits import slots
-from ptxlab.matrix.signature import signature
+from ptxlab.matrix.catalog import find, matching
+from ptxlab.matrix.fragment import LANES, FragmentLayout, Place, slots
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Held, trace
 
 Array = npt.NDArray[Any]
@@ -24,7 +21,7 @@ E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 
 def instruction(name: str) -> MatrixInstruction:
-    form = matching(name)[0].form
+    form = matching(name)[0]
     assert isinstance(form, MatrixInstruction)
     return form
 
@@ -98,7 +95,7 @@ def metadata(form: MatrixInstruction, rng: np.random.Generator) -> Array:
 def run(form: MatrixInstruction, arch: str, held: dict[str, Array]) -> Array:
     """Return D's registers."""
     (entry, *_) = matching(form.name)
-    sources = [operand for operand in signature(form) if operand.role == "source"]
+    sources = [operand for operand in form.signature if operand.role == "source"]
     record = np.concatenate(
         [held[operand.name].reshape(LANES, -1).astype(np.uint64) for operand in sources], axis=1
     )

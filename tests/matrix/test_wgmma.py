@@ -11,10 +11,9 @@ import pytest
 from tensor_layouts import atoms_nv
 
 from ptxlab.matrix.canonical import MODES, Tile
-from ptxlab.matrix.catalog import INSTRUCTIONS, UnknownInstruction, find
-from ptxlab.matrix.entry import matching
+from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find, matching
 from ptxlab.matrix.fragment import Place
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
 from ptxlab.matrix.wgmma import EVERY_N, INTEGER_N, WGMMA
 
@@ -22,7 +21,7 @@ Array = npt.NDArray[Any]
 
 
 def form(name: str) -> MatrixInstruction:
-    found = matching(name)[0].form
+    found = matching(name)[0]
     assert isinstance(found, MatrixInstruction)
     return found
 
@@ -152,7 +151,7 @@ def test_they_are_found_by_their_words() -> None:
     assert find("wgmma.m64n256k16", "bf16").key.endswith(".m64n256k16.f32.bf16.bf16.rs")
     assert find("wgmma.m64n256k16.ss", "bf16").variant == "ss"
     assert find("wgmma.m64n8k32", "s8").satfinite is False
-    assert not {one.family for one in INSTRUCTIONS} & {"wgmma", "wgmma.sp"}
+    assert not {one.family for one in MULTIPLICATIONS} & {"wgmma", "wgmma.sp"}
     with pytest.raises(UnknownInstruction, match="m64n40k32"):
         find("wgmma.m64n40k32", "s8")
 

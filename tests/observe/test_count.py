@@ -17,7 +17,7 @@ from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.matrix.catalog import INSTRUCTIONS
+from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.observe.counters import COUNTERS, Counts, total
 from ptxlab.observe.profile import Profile, count
 from ptxlab.observe.work import Work, work
@@ -210,7 +210,7 @@ def test_what_an_instruction_computes(text: str, expected: Work) -> None:
 
 
 def test_matrix_products_compute_2mnk() -> None:
-    for form in INSTRUCTIONS:
+    for form in MULTIPLICATIONS:
         found = re.search(r"\.m(\d+)n(\d+)k(\d+)", form.name)
         assert found
         m, n, k = map(int, found.groups())

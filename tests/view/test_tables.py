@@ -9,13 +9,13 @@ from dataclasses import replace
 import pytest
 
 from ptxlab.fragments import Selection
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.view.tables import csv, latex, markdown, tables
 
 BF16 = find("m16n8k16", "bf16")
-DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in INSTRUCTIONS}.values()
+DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
 Rows = list[list[str]]
 
 

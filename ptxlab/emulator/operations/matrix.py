@@ -26,8 +26,8 @@ from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import WARP, Frame
 from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.catalog import INSTRUCTIONS
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.catalog import MULTIPLICATIONS
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import InvalidMetadata, Metadata
 from ptxlab.syntax.tree import Instruction, Integer, Operand
@@ -145,7 +145,7 @@ class MatrixMultiply:
         )
 
 
-_BY_NAME = {form.name: form for form in INSTRUCTIONS}
+_BY_NAME = {form.name: form for form in MULTIPLICATIONS}
 _AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
 
 

@@ -12,7 +12,7 @@ from functools import partial
 from typing import Any
 
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
 from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core import multiply_add

@@ -8,7 +8,7 @@ from ptxlab.emulator.prepare.row import UnknownForm, find
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.isa import legality
 from ptxlab.isa.legality import Needs
-from ptxlab.matrix.instruction import Requires
+from ptxlab.matrix.form import Form
 
 
 def require(context: Context) -> None:
@@ -33,7 +33,7 @@ def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -
         return legality.needs(opcode, modifiers, sources)
 
 
-def require_form(context: Context, form: Requires) -> None:
+def require_form(context: Context, form: Form) -> None:
     """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
 
     Raises like ``require``.

@@ -24,9 +24,8 @@ from ptxlab.fragments.trials.one_hot import (
 )
 from ptxlab.fragments.trials.trial import Body, Step, Trial, record, registers
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.entry import Entry
 from ptxlab.matrix.fragment import LANES, Place
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 METADATA_BITS = 4
 SCALE_BITS = 8
@@ -57,32 +56,30 @@ class MultiplyTrial(Trial):
             yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
 
 
-def multiply_trials(entry: Entry, form: MatrixInstruction) -> Iterator[Trial]:
+def multiply_trials(form: MatrixInstruction) -> Iterator[Trial]:
     """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them."""
     every = selectors(form)
-    yield _trial(entry, form, "layout", every[:1])
+    yield _trial(form, "layout", every[:1])
     if form.metadata is not None:
-        yield _trial(entry, form, "metadata", every[: len(form.metadata.selectors)])
+        yield _trial(form, "metadata", every[: len(form.metadata.selectors)])
     if form.scales:
-        yield _trial(entry, form, "scales", every)
+        yield _trial(form, "scales", every)
 
 
-def filled_multiplication(entry: Entry, form: MatrixInstruction, fill: Fill) -> Trial:
+def filled_multiplication(form: MatrixInstruction, fill: Fill) -> Trial:
     """Return one launch of ``form`` on what ``fill`` means."""
-    return _trial(entry, form, fill, selectors(form)[:1])
+    return _trial(form, fill, selectors(form)[:1])
 
 
-def _trial(
-    entry: Entry, form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]
-) -> Trial:
+def _trial(form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]) -> Trial:
     sources, results = registers(form, "source"), registers(form, "result")
-    steps = tuple(Step((statement(entry, chosen),), results) for chosen in choices)
+    steps = tuple(Step((statement(form, chosen),), results) for chosen in choices)
     body = Body((*sources, *results), sources, steps)
     alike = replace(
         form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
     )
     probes, given, expected = _records(alike, about, choices)
-    return MultiplyTrial(entry, body, given, expected, form, probes, choices)
+    return MultiplyTrial(form, body, given, expected, probes, choices)
 
 
 @lru_cache(maxsize=4)

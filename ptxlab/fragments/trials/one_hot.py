@@ -25,7 +25,7 @@ import numpy as np
 from ptxlab.fragments.fill import Fill, indices
 from ptxlab.fragments.numbers import Array, numbers
 from ptxlab.matrix.fragment import LANES, FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 

@@ -24,7 +24,7 @@ from ptxlab.fragments.trials.trial import (
     record,
     registers,
 )
-from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import LANES, FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
 
@@ -76,7 +76,7 @@ class RowsTrial(Trial):
         )
 
 
-def load_trial(entry: Entry, form: LdMatrix, fill: Fill | None = None) -> Trial:
+def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
     """Return the trial of ``ldmatrix``: a numbered tile to registers."""
     layout = form.operands[0]
     tile = _rounds(LANES * form.cols, form.packed_bits).reshape(-1, LANES, form.cols)
@@ -86,10 +86,10 @@ def load_trial(entry: Entry, form: LdMatrix, fill: Fill | None = None) -> Trial:
         tile[:, rows] = _filled(layout, fill, form.packed_bits)
     given = record(_offsets(len(tile)), _packed(tile, form.packed_bits))
     expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
-    return RowsTrial(entry, _body(entry), given, expected, layout)
+    return RowsTrial(form, _body(form), given, expected, layout)
 
 
-def store_trial(entry: Entry, form: StMatrix, fill: Fill | None = None) -> Trial:
+def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
     """Return the trial of ``stmatrix``: registers numbered by lane and register to a tile."""
     layout = form.operands[0]
     words = _registers(layout, fill)
@@ -98,24 +98,24 @@ def store_trial(entry: Entry, form: StMatrix, fill: Fill | None = None) -> Trial
     stored = layout.unpack(words).astype(f"u{layout.bits // 8}")
     tile[:, ROW_OF_LANE[: layout.rows]] = stored.view(np.uint8)
     expected = record(np.empty((len(words), LANES, 0)), tile)
-    return RowsTrial(entry, _body(entry), given, expected, layout)
+    return RowsTrial(form, _body(form), given, expected, layout)
 
 
-def move_trial(entry: Entry, form: MovMatrix, fill: Fill | None = None) -> Trial:
+def move_trial(form: MovMatrix, fill: Fill | None = None) -> Trial:
     """Return the trial of ``movmatrix``: numbered registers to registers."""
     source, destination = form.operands
     words = _registers(source, fill)
     expected = record(destination.pack(source.unpack(words)))
-    return RowsTrial(entry, _body(entry), record(words), expected, destination)
+    return RowsTrial(form, _body(form), record(words), expected, destination)
 
 
-def _body(entry: Entry) -> Body:
+def _body(form: Form) -> Body:
     """Return the kernel: an address operand is the lane's own, counted from the tile's first byte."""
-    sources, results = registers(entry.form, "source"), registers(entry.form, "result")
-    if entry.family == "movmatrix":
-        return Body((*sources, *results), sources, (Step((statement(entry),), results),))
+    sources, results = registers(form, "source"), registers(form, "result")
+    if form.family == "movmatrix":
+        return Body((*sources, *results), sources, (Step((statement(form),), results),))
     sources = (("p", "b32"), *sources)
-    step = Step(("add.u32 p, p, base;", statement(entry)), results)
+    step = Step(("add.u32 p, p, base;", statement(form)), results)
     return Body((*sources, *results), sources, (step,), SHARE_BYTES)
 
 

@@ -8,16 +8,16 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.specimen import header
 from ptxlab.fragments.trials.trial import Body, Trial
-from ptxlab.matrix.entry import Entry
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import LANES
 
 KERNEL = "trial"
 
 
-def module(kernels: Sequence[tuple[Entry, Body]], target: str) -> str:
+def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
     """Return the PTX of one kernel each, ``trial0`` and so on."""
     texts = (body.kernel(f"{KERNEL}{i}") for i, (_, body) in enumerate(kernels))
-    return "\n".join([*header(target, [entry for entry, _ in kernels]), *texts]) + "\n"
+    return "\n".join([*header(target, [form for form, _ in kernels]), *texts]) + "\n"
 
 
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:

@@ -16,10 +16,9 @@ import numpy as np
 
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
-from ptxlab.matrix.entry import Entry, Form
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import LANES
 from ptxlab.matrix.operand import Role
-from ptxlab.matrix.signature import signature
 
 WORD_BYTES = 8
 VECTOR_BYTES = 16
@@ -119,13 +118,13 @@ class Body:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Trial(ABC):
-    """A kernel around the instruction of ``entry``, the records ``given`` to it and those ``expected``.
+    """A kernel around the instruction of ``form``, the records ``given`` to it and those ``expected``.
 
     Of the latter the first ``unspecified`` words of a lane are such as PTX leaves to the target:
     ``expected`` has what ptxlab's emulator makes them.
     """
 
-    entry: Entry
+    form: Form
     body: Body
     given: Array
     expected: Array
@@ -175,7 +174,7 @@ class Trial(ABC):
 
 def registers(form: Form, role: Role) -> tuple[Register, ...]:
     """Return the registers of the operands in a role, in the order PTX writes them."""
-    operands = [operand for operand in signature(form) if operand.role == role]
+    operands = [operand for operand in form.signature if operand.role == role]
     return tuple((register, o.type) for o in operands for register in o.registers)
 
 

@@ -27,11 +27,9 @@ from ptxlab.fragments.trials.trial import (
     Trial,
     record,
 )
-from ptxlab.matrix.entry import Entry
 from ptxlab.matrix.fragment import LANES, FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand
-from ptxlab.matrix.signature import signature
 from ptxlab.matrix.wmma import WMMA, WmmaMove
 
 ALIGNMENT = 128
@@ -61,7 +59,7 @@ class _Matrix:
 class MemoryTrial(Trial):
     """``probes`` of a multiplication whose operands are ``matrices``, A, B, C and D, in memory."""
 
-    form: MatrixInstruction
+    multiplication: MatrixInstruction
     probes: tuple[Probes, ...]
     matrices: tuple[_Matrix, ...]
 
@@ -73,7 +71,7 @@ class MemoryTrial(Trial):
     def result(self, found: Array) -> Array | None:
         """Return D, bit patterns, as the first probe stores it; None where it is about a load."""
         d = self.matrices[-1]
-        if isinstance(self.entry.form, WmmaMove) and self.entry.name != d.move:
+        if isinstance(self.form, WmmaMove) and self.form.name != d.move:
             return None
         memory = np.ascontiguousarray(found[0, :, self.unspecified :]).view(np.uint8).ravel()
         words = memory[d.first : d.first + d.nbytes].view(f"u{d.layout.bits // 8}")
@@ -112,18 +110,18 @@ class MemoryTrial(Trial):
             line, place = divmod(number % (layout.rows * layout.cols), along)
             row, col = (line, place) if matrix.order == "row" else (place, line)
             if layout.operand == "D":
-                yield blame(self.form, self.probes, probe, (), (0, row, col), right, wrong)
+                at = (0, row, col)
+                yield blame(self.multiplication, self.probes, probe, (), at, right, wrong)
             else:
-                at = (*layout.registers(row, col)[0], row, col, right, wrong)
-                yield Mismatch("one-hot", "memory", layout.operand, *at, layout.bits)
+                where = (*layout.registers(row, col)[0], row, col, right, wrong)
+                yield Mismatch("one-hot", "memory", layout.operand, *where, layout.bits)
 
 
-def wmma_trial(entry: Entry, fill: Fill | None = None) -> Trial:
+def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None = None) -> Trial:
     """Return the trial of a multiplication, or of a load or store in the first one that uses it.
 
     With a ``fill`` it is one launch on what that means.
     """
-    form = entry.form
     orders = {"C": "row", "D": "row"}
     if isinstance(form, WmmaMove):
         operand = form.layout.operand
@@ -133,7 +131,6 @@ def wmma_trial(entry: Entry, fill: Fill | None = None) -> Trial:
         multiplication = replace(user, operands=tuple(layouts))
         probed = "C" if operand == "D" else operand
     else:
-        assert isinstance(form, MatrixInstruction)
         multiplication, probed = form, "ABC"
     orders |= dict(zip("AB", _orders(multiplication), strict=True))
     matrices = _in_shared_memory(multiplication, orders)
@@ -149,7 +146,7 @@ def wmma_trial(entry: Entry, fill: Fill | None = None) -> Trial:
         _put(before, matrices[-1], d)
         expected.append(record(np.concatenate(held, axis=-1), before))
     return MemoryTrial(
-        entry,
+        form,
         body,
         np.concatenate(given),
         np.concatenate(expected),
@@ -185,7 +182,7 @@ def _in_shared_memory(form: MatrixInstruction, orders: dict[str, str]) -> tuple[
 
 
 def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
-    fragment = {o.name.upper(): o for o in signature(form)}
+    fragment = {o.name.upper(): o for o in form.signature}
     registers: dict[str, tuple[Register, ...]] = {
         name: tuple((r, o.type) for r in o.registers) for name, o in fragment.items()
     }
@@ -195,7 +192,7 @@ def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
         line = f"{matrix.move} {_list(fragment[name])}, [base+{matrix.first}];"
         steps.append(Step((line,), registers[name]))
     store = matrices[3]
-    multiply = statement(Entry(form.family, form, form.section))
+    multiply = statement(form)
     steps.append(Step((multiply,), registers["D"]))
     steps.append(Step((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
     nbytes = store.first + store.nbytes

@@ -13,10 +13,8 @@ from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.types import STORED, TYPES, ScalarType
-from ptxlab.matrix.catalog import UnknownInstruction
-from ptxlab.matrix.entry import matching
+from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.signature import signature
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.text import aligned, fields, hexadecimal, number, values
 
@@ -240,10 +238,10 @@ def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
     """Return the operands that were asked for by letter and are matrices, with their first column."""
     found = shown.dumped
     try:
-        form = matching(found.places[0].instruction.name)[0].form
+        form = matching(found.places[0].instruction.name)[0]
     except UnknownInstruction:
         return []
-    operands = [operand for operand in signature(form) if operand.role in ("result", "source")]
+    operands = [operand for operand in form.signature if operand.role in ("result", "source")]
     result = []
     column = 0
     for asked in found.dump.registers:

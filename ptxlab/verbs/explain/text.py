@@ -7,8 +7,8 @@ from typing import Any
 from ptxlab.fragments.explanation import Explanation
 from ptxlab.fragments.support import Compiled
 from ptxlab.matrix.asynchronous import AsyncInstruction
-from ptxlab.matrix.entry import WHERE_A_LIES
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.form import WHERE_A_LIES
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.verbs.ops.text import ptx
@@ -20,20 +20,20 @@ _NAMED = 4
 
 def text(found: Explanation) -> str:
     """Return what is known of the instruction, ending with what else the words describe."""
-    entry = found.entry
+    form = found.form
     pairs = [
-        ("PTX ISA", entry.section),
+        ("PTX ISA", form.section),
         ("computes", _meaning(found)),
-        ("needs", f"{entry.minimum_target}, PTX {ptx(entry)}"),
-        ("runs on", ", ".join(entry.targets) or "no target that ptxlab knows"),
+        ("needs", f"{form.minimum_target}, PTX {ptx(form)}"),
+        ("runs on", ", ".join(form.targets) or "no target that ptxlab knows"),
         ("emulated", "yes" if found.emulated else "no"),
         ("hardware", _hardware(found)),
     ]
-    if entry.variant:
-        pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[entry.variant]} ({entry.variant})"))
+    if form.variant:
+        pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[form.variant]} ({form.variant})"))
     holder = next((o.layout.holder for o in found.operands if o.layout), "lane")
     operands = [_operand(operand, holder) for operand in found.operands]
-    blocks = [[entry.name, *fields(pairs)]]
+    blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
     if found.arithmetic:
@@ -48,20 +48,20 @@ def text(found: Explanation) -> str:
 
 def as_json(found: Explanation) -> dict[str, Any]:
     """Return the explanation as JSON data."""
-    entry, form = found.entry, found.entry.form
+    form = found.form
     shape = {"m": form.m, "n": form.n, "k": form.k} if isinstance(form, MatrixInstruction) else None
     return {
         "schema": SCHEMA,
-        "instruction": entry.name,
-        "variant": entry.variant or None,
-        "family": entry.family,
-        "section": entry.section,
+        "instruction": form.name,
+        "variant": form.variant or None,
+        "family": form.family,
+        "section": form.section,
         "shape": shape,
         "shapes": _shapes_json(form) if isinstance(form, AsyncInstruction) else None,
         "flops": found.flops,
-        "targets": list(entry.minimum_targets),
-        "runs_on": list(entry.targets),
-        "min_ptx": ptx(entry),
+        "targets": list(form.minimum_targets),
+        "runs_on": list(form.targets),
+        "min_ptx": ptx(form),
         "emulated": found.emulated,
         "hardware": found.hardware,
         "statement": found.statement,
@@ -79,13 +79,13 @@ def as_json(found: Explanation) -> dict[str, Any]:
 def _hardware(found: Explanation) -> str:
     if found.hardware is None:
         return "unverified"
-    if found.entry.family == "wmma":  # PTX leaves the layouts open
+    if found.form.family == "wmma":  # PTX leaves the layouts open
         return f"verified on {found.hardware}, from memory to memory"
     return f"layouts verified on {found.hardware}"
 
 
 def _meaning(found: Explanation) -> str:
-    form = found.entry.form
+    form = found.form
     if isinstance(form, AsyncInstruction):
         shapes = f"; 2 m n k FLOPs: {', or '.join(map(str, form.shapes))}" if form.shapes else ""
         return form.meaning + shapes
@@ -98,7 +98,7 @@ def _meaning(found: Explanation) -> str:
             "stmatrix": "registers to rows of shared memory",
             "movmatrix": "the transpose of a matrix in registers",
             "wmma": "a matrix between memory and registers; PTX leaves its layout open",
-        }[found.entry.family]
+        }[found.form.family]
     several = form.operands[-1].matrices
     times = f", {several} times" if several > 1 else ""
     factor = f"{several} * 2 m n k" if several > 1 else "2 m n k"

@@ -31,7 +31,7 @@ def execute(args: argparse.Namespace) -> int:
     """Find, ask, print, and return 0."""
     from ptxlab.fragments.explanation import explain
     from ptxlab.isa.targets import TARGETS
-    from ptxlab.matrix.entry import matching
+    from ptxlab.matrix.catalog import matching
     from ptxlab.verbs.explain import text as view
 
     found = matching(args.name)

@@ -7,9 +7,9 @@ from typing import Any
 
 from ptxlab.fragments.code import code
 from ptxlab.matrix.bit_fields import BitFields, of_fragment
-from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction, SharedOperand
-from ptxlab.matrix.register_bits import Slot, slots
+from ptxlab.matrix.form import Form, SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout, Place, Slot, slots
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Held, SharedPlace, Term, Trace, operand
 from ptxlab.view.text import OPEN, aligned, aligned_left
 
@@ -22,11 +22,11 @@ SHARED = (
 )
 
 
-def _title(instruction: Fragmented) -> str:
+def _title(instruction: Form) -> str:
     return instruction.name + (f"\n{OPEN}" if instruction.layout_open else "")
 
 
-def _start(schema: str, instruction: Fragmented) -> dict[str, Any]:
+def _start(schema: str, instruction: Form) -> dict[str, Any]:
     return {
         "schema": schema,
         "instruction": instruction.name,
@@ -151,7 +151,7 @@ def _places_json(
 
 
 def register_text(
-    instruction: Fragmented, layout: FragmentLayout, register: int, lane: int | None
+    instruction: Form, layout: FragmentLayout, register: int, lane: int | None
 ) -> str:
     """Return what every lane, or one, holds in a register, with the bits of each element."""
     name = f"{layout.operand.lower()}{register}"
@@ -181,7 +181,7 @@ def _contents(layout: FragmentLayout) -> str:
 
 
 def register_json(
-    instruction: Fragmented, layout: FragmentLayout, register: int, lane: int | None
+    instruction: Form, layout: FragmentLayout, register: int, lane: int | None
 ) -> dict[str, Any]:
     """Return the same as JSON data."""
     lanes = range(layout.threads) if lane is None else [lane]
@@ -206,7 +206,7 @@ def register_json(
     }
 
 
-def formula_text(instruction: Fragmented) -> str:
+def formula_text(instruction: Form) -> str:
     """Return the closed formulas of all operands, from place to element and back."""
     holder = instruction.operands[0].holder
     derived = f"derived from the layout, bit by bit; true for every {holder}"
@@ -230,7 +230,7 @@ def _assignments(fields: BitFields) -> list[str]:
     return [f"  {o.variable.name:{width}} = {o.expression}" for o in fields.outputs]
 
 
-def formula_json(instruction: Fragmented) -> dict[str, Any]:
+def formula_json(instruction: Form) -> dict[str, Any]:
     """Return the same as JSON data, with the bit fields apart."""
     return {
         **_start(FORMULA, instruction),
@@ -257,7 +257,7 @@ def _fields_json(fields: BitFields) -> dict[str, Any]:
     }
 
 
-def code_json(instruction: Fragmented, language: str) -> dict[str, Any]:
+def code_json(instruction: Form, language: str) -> dict[str, Any]:
     """Return the index arithmetic as JSON data."""
     return {
         **_start(CODE, instruction),

@@ -16,9 +16,10 @@ import numpy as np
 
 import ptxlab
 from ptxlab.fragments import receipts
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import LANES, FragmentLayout
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
@@ -64,7 +65,7 @@ class _Index:
         return self._numbers[key]
 
 
-def page(instructions: Sequence[MatrixInstruction], chosen: Fragmented) -> str:
+def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
     """Return the page with all ``instructions`` and all moves, opened at ``chosen``."""
     folder = files("ptxlab.verbs.fragments") / "atlas_page"
     # "</" would end the script element; in JSON the slash may be escaped.
@@ -81,7 +82,7 @@ def page(instructions: Sequence[MatrixInstruction], chosen: Fragmented) -> str:
     return html
 
 
-def data(instructions: Sequence[MatrixInstruction], chosen: Fragmented) -> dict[str, Any]:
+def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, Any]:
     """Return what the page's script draws from, as JSON data."""
     layouts, sections, sparse, scales = (_Index() for _ in range(4))
     tables = Tables(

@@ -11,8 +11,9 @@ from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from typing import Any
 
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
 from ptxlab.matrix.wgmma import WGMMA

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Sequence
-from typing import Any, cast
+from typing import Any
 
 from ptxlab.fragments.campaign import Outcome, Status
 from ptxlab.fragments.report import Mismatch
-from ptxlab.matrix.instruction import Fragmented
 from ptxlab.verbs.fragments.text import mismatch_json
 
 SCHEMA = "ptxlab.fragments.all/1"
@@ -38,7 +37,7 @@ def text(outcomes: Sequence[Outcome], target: str) -> str:
         lines += ["", f"{probes:,} probes ran, a warp each."]
     for outcome in outcomes:
         if outcome.status == "failed":
-            lines += ["", f"FAILED {outcome.entry.name} on {', '.join(outcome.targets)}"]
+            lines += ["", f"FAILED {outcome.form.name} on {', '.join(outcome.targets)}"]
             lines += [f"  {line}" for line in _reasons(outcome)]
     return "\n".join(lines) + "\n"
 
@@ -55,16 +54,15 @@ def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
         },
         "instructions": [
             {
-                "instruction": outcome.entry.name,
-                "variant": outcome.entry.variant or None,
-                "family": outcome.entry.family,
+                "instruction": outcome.form.name,
+                "variant": outcome.form.variant or None,
+                "family": outcome.form.family,
                 "status": outcome.status,
                 "targets": list(outcome.targets),
                 "probes": outcome.probes,
                 "wrong": outcome.wrong,
                 "mismatches": [
-                    mismatch_json(cast(Fragmented, outcome.entry.form), mismatch)
-                    for mismatch in outcome.mismatches
+                    mismatch_json(outcome.form, mismatch) for mismatch in outcome.mismatches
                 ],
                 "hardware": outcome.hardware,
                 "note": outcome.note or None,
@@ -77,7 +75,7 @@ def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
 def _families(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
     found: dict[str, list[Outcome]] = {}
     for outcome in outcomes:
-        found.setdefault(outcome.entry.family, []).append(outcome)
+        found.setdefault(outcome.form.family, []).append(outcome)
     return found
 
 
@@ -110,7 +108,7 @@ def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
     """Say where an element should be, and what was found."""
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
-    width = cast(Fragmented, outcome.entry.form).operand(m.shown_by).bits
+    width = outcome.form.operand(m.shown_by).bits
     right, wrong = (f"0x{value:0{(width + 3) // 4}x}" for value in (m.expected, m.found))
     seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
     place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"

@@ -7,8 +7,8 @@ from typing import Any
 
 from ptxlab.fragments import receipts
 from ptxlab.fragments.query import Selection
+from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import Fragmented, SharedOperand
 from ptxlab.matrix.trace import shared_place
 from ptxlab.verbs.fragments.text import SCHEMA, owners, place_json, where
 from ptxlab.view.colour import Paint, plain
@@ -16,7 +16,7 @@ from ptxlab.view.tables import by_register
 from ptxlab.view.text import aligned, fields
 
 
-def text(instruction: Fragmented, selection: Selection, paint: Paint = plain) -> str:
+def text(instruction: Form, selection: Selection, paint: Paint = plain) -> str:
     """Return what is known of each operand: by thread and as a coloured matrix, or one element."""
     parts = [_header(instruction)]
     if selection.element is not None:
@@ -35,7 +35,7 @@ def text(instruction: Fragmented, selection: Selection, paint: Paint = plain) ->
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
-def as_json(instruction: Fragmented, selection: Selection) -> dict[str, Any]:
+def as_json(instruction: Form, selection: Selection) -> dict[str, Any]:
     """Return the layouts as JSON data; there is no device, and no dump."""
     data: dict[str, Any] = {
         "schema": SCHEMA,
@@ -77,7 +77,7 @@ def as_json(instruction: Fragmented, selection: Selection) -> dict[str, Any]:
     return data
 
 
-def _header(instruction: Fragmented) -> list[str]:
+def _header(instruction: Form) -> list[str]:
     major, minor = instruction.minimum_ptx
     hardware = receipts.hardware(instruction)
     known = f"verified by a register dump of {hardware}" if hardware else "unverified on hardware"

@@ -12,7 +12,8 @@ from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.fragments import Selection
-    from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+    from ptxlab.matrix.form import Form
+    from ptxlab.matrix.multiplication import MatrixInstruction
 
 LANGUAGES = ("cuda", "ptx", "python")
 _SAME = "the same"
@@ -58,7 +59,7 @@ def asked(args: argparse.Namespace) -> bool:
     )
 
 
-def answer(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
+def answer(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
     """Answer the question and return 0."""
     if args.format not in ("text", "json"):
         raise PtxlabError(
@@ -76,7 +77,7 @@ def answer(args: argparse.Namespace, instruction: Fragmented, selection: Selecti
     return 0
 
 
-def describe(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
+def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
     """Show the layouts of an instruction that nothing here runs, and return 0."""
     from ptxlab.verbs.fragments import layout_report
     from ptxlab.view import colour
@@ -94,7 +95,7 @@ def describe(args: argparse.Namespace, instruction: Fragmented, selection: Selec
     return 0
 
 
-def _answer(args: argparse.Namespace, instruction: Fragmented) -> Answer:
+def _answer(args: argparse.Namespace, instruction: Form) -> Answer:
     from ptxlab.fragments.code import code
     from ptxlab.verbs.fragments import answers as view
 
@@ -109,9 +110,9 @@ def _answer(args: argparse.Namespace, instruction: Fragmented) -> Answer:
     return lambda: view.formula_text(instruction), view.formula_json(instruction)
 
 
-def _multiplying(instruction: Fragmented) -> MatrixInstruction:
+def _multiplying(instruction: Form) -> MatrixInstruction:
     """Return the instruction if it makes a D. Raises PtxlabError if it does not."""
-    from ptxlab.matrix.instruction import MatrixInstruction
+    from ptxlab.matrix.multiplication import MatrixInstruction
 
     if not isinstance(instruction, MatrixInstruction):
         raise PtxlabError(
@@ -135,7 +136,7 @@ def _trace(text: str, instruction: MatrixInstruction) -> Answer:
     return lambda: view.trace_text(found), view.trace_json(found)
 
 
-def _register(text: str, instruction: Fragmented, lane: int | None) -> Answer:
+def _register(text: str, instruction: Form, lane: int | None) -> Answer:
     from ptxlab.verbs.fragments import answers as view
 
     name = re.fullmatch(r"([a-z])(\d{1,3})", text.lower())
@@ -157,13 +158,13 @@ def _register(text: str, instruction: Fragmented, lane: int | None) -> Answer:
 
 def _moves(text: str, instruction: MatrixInstruction) -> Answer:
     from ptxlab.fragments.moves import moves
-    from ptxlab.matrix.entry import matching
-    from ptxlab.matrix.instruction import MatrixInstruction
+    from ptxlab.matrix.catalog import matching
+    from ptxlab.matrix.multiplication import MatrixInstruction
     from ptxlab.verbs.fragments import moves as view
 
     following = instruction
     if text != _SAME:
-        forms = [entry.form for entry in matching(text)]
+        forms = matching(text)
         multiplying = [form for form in forms if isinstance(form, MatrixInstruction)]
         if not multiplying:
             raise PtxlabError(

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments import svg_warpgroup
 from ptxlab.view.runs import Keep, register_name, runs
 from ptxlab.view.svg_parts import (
@@ -35,7 +36,7 @@ def nothing(lane: int, row: int, col: int) -> bool:
     return False
 
 
-def svg(instruction: Fragmented, marked: Keep = nothing) -> str:
+def svg(instruction: Form, marked: Keep = nothing) -> str:
     """Return the picture of all operands; what is ``marked`` is outlined.
 
     An instruction that multiplies several matrices at once has one picture of each, side by side.
@@ -68,7 +69,7 @@ def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
     return document(about, parts, right, bottom)
 
 
-def _side_by_side(instruction: Fragmented, marked: Keep) -> str:
+def _side_by_side(instruction: Form, marked: Keep) -> str:
     """Return the picture of all operands, each by itself."""
     name, room = heading(_title(instruction))
     drawn, right, bottom = [name], 0.0, 0.0
@@ -141,7 +142,7 @@ def _same_places(c: FragmentLayout, d: FragmentLayout) -> bool:
     return bool(shapes_equal and (c.table() == d.table()).all())
 
 
-def _title(instruction: Fragmented) -> str:
+def _title(instruction: Form) -> str:
     return instruction.name + " (ptxlab's layout; PTX leaves it open)" * instruction.layout_open
 
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction, SharedOperand
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
 from ptxlab.view.runs import Keep, register_name, runs, span
 from ptxlab.view.svg_parts import (

@@ -12,9 +12,9 @@ from ptxlab.fragments.compare import element_bits
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch
-from ptxlab.matrix.fragment import FragmentLayout, Place
-from ptxlab.matrix.instruction import Fragmented, MatrixInstruction
-from ptxlab.matrix.register_bits import slots
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout, Place, slots
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.runs import register_name
 from ptxlab.view.tables import by_register
@@ -276,7 +276,7 @@ def place_json(layout: FragmentLayout, place: Place) -> dict[str, Any]:
     return {**place._asdict(), **bits, "row": row, "col": col}
 
 
-def mismatch_json(instruction: Fragmented, mismatch: Mismatch) -> dict[str, Any]:
+def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
     """Return a mismatch as JSON data: the bits of the register, and what they should say and do."""
     bits = instruction.operand(mismatch.shown_by).bits
     return {

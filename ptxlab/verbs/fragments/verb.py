@@ -13,7 +13,7 @@ from ptxlab.verbs.fragments.questions import add_questions, answer, asked, descr
 
 if TYPE_CHECKING:
     from ptxlab.fragments import Selection
-    from ptxlab.matrix.instruction import Fragmented
+    from ptxlab.matrix.form import Form
 
 NAME = "fragments"
 SUMMARY = "dump, verify, query and draw the fragment layouts of a matrix instruction"
@@ -114,20 +114,19 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if report.passed else 1
 
 
-def chosen(args: argparse.Namespace) -> Fragmented:
+def chosen(args: argparse.Namespace) -> Form:
     """Return the instruction of ``--op``, ``--dtype`` and ``--acc``."""
     from ptxlab.matrix.asynchronous import AsyncInstruction
-    from ptxlab.matrix.catalog import UnknownInstruction, find
-    from ptxlab.matrix.entry import ENTRIES, matching
+    from ptxlab.matrix.catalog import UnknownInstruction, find, forms, matching
 
     op = args.op or DEFAULT
     try:
         return find(op, args.dtype, args.acc)
     except UnknownInstruction:
-        opcodes = {entry.name.split(".")[0] for entry in ENTRIES}
+        opcodes = {entry.name.split(".")[0] for entry in forms()}
         if args.dtype or args.acc or op.split(".")[0] not in opcodes:
             raise
-    form = matching(op)[0].form
+    form = matching(op)[0]
     if isinstance(form, AsyncInstruction):
         raise PtxlabError(
             f"{form.name} has no fragments", hint=f"ptxlab explain {form.name} says what it has"
@@ -135,7 +134,7 @@ def chosen(args: argparse.Namespace) -> Fragmented:
     return form
 
 
-def on_a_target_that_has(instruction: Fragmented, args: argparse.Namespace) -> argparse.Namespace:
+def on_a_target_that_has(instruction: Form, args: argparse.Namespace) -> argparse.Namespace:
     """Return ``args`` with the lowest target that has it, if the emulator's usual one has not.
 
     A GPU is what it is: asked for by name, it says itself what it lacks.
@@ -163,10 +162,10 @@ def verify_all(args: argparse.Namespace) -> int:
         )
     from ptxlab.cli.progress import Progress
     from ptxlab.fragments.campaign import campaign
-    from ptxlab.matrix.entry import ENTRIES
+    from ptxlab.matrix.catalog import forms
     from ptxlab.verbs.fragments import campaign as view
 
-    entries = [entry for entry in ENTRIES if args.family in (None, entry.family)]
+    entries = [entry for entry in forms() if args.family in (None, entry.family)]
     with closing(open_device(args)) as device:
         everywhere = device.kind == "emulator" and args.arch is None
         progress = Progress(what="instructions")
@@ -176,9 +175,9 @@ def verify_all(args: argparse.Namespace) -> int:
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 
-def draw(args: argparse.Namespace, instruction: Fragmented, selection: Selection) -> int:
+def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
     """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
-    from ptxlab.matrix.catalog import INSTRUCTIONS
+    from ptxlab.matrix.catalog import MULTIPLICATIONS
     from ptxlab.verbs.fragments import atlas, svg
     from ptxlab.view import tables
 
@@ -196,6 +195,6 @@ def draw(args: argparse.Namespace, instruction: Fragmented, selection: Selection
         markdown=lambda: tables.markdown(instruction, selection.has),
         latex=lambda: tables.latex(instruction, selection.has),
         svg=lambda: svg.svg(instruction, marked),
-        html=lambda: atlas.page(INSTRUCTIONS, instruction),
+        html=lambda: atlas.page(MULTIPLICATIONS, instruction),
     )
     return 0

@@ -12,7 +12,7 @@ from ptxlab.layouts.int_tuple import product
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, table
 from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.thread_value import Step, steps, thread_value
 from ptxlab.verbs.layout.banks import Cell, picture
 from ptxlab.view.text import fields

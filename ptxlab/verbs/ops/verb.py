@@ -49,16 +49,16 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.fragments.receipts import proven
     from ptxlab.fragments.support import emulated
     from ptxlab.isa.targets import TARGETS
-    from ptxlab.matrix.entry import ENTRIES
+    from ptxlab.matrix.catalog import forms
     from ptxlab.verbs.ops import text as view
 
-    entries = [
-        entry
-        for entry in ENTRIES
-        if args.family in (None, entry.family)
-        and (args.ptx is None or entry.minimum_ptx <= args.ptx)
-        and all(entry.runs_on(TARGETS[name]) for name in args.arch)
+    instructions = [
+        form
+        for form in forms()
+        if args.family in (None, form.family)
+        and (args.ptx is None or form.minimum_ptx <= args.ptx)
+        and all(form.runs_on(TARGETS[name]) for name in args.arch)
     ]
-    known = (entries, emulated(entries), proven())
+    known = (instructions, emulated(instructions), proven())
     emit(args, lambda: view.text(*known), view.as_json(*known))
     return 0

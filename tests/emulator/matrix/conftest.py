@@ -13,7 +13,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 Array = npt.NDArray[Any]
 REGISTER = {"f32": "f32", "f64": "f64", "s32": "s32"}

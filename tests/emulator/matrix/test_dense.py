@@ -11,9 +11,9 @@ import pytest
 from ptxlab.emulator.operations.matrix_arithmetic import arithmetic
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_double import multiply_add_double
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
@@ -309,7 +309,7 @@ def test_a_wrong_packing_is_seen(execute: Any, least: Any) -> None:
 
 def test_every_target_has_the_arithmetic_of_what_it_runs() -> None:
     built = 0
-    for form in INSTRUCTIONS:
+    for form in MULTIPLICATIONS:
         for target in TARGETS.values():
             if form.runs_on(target):
                 arithmetic(form, target)

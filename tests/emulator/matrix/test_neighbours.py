@@ -11,8 +11,8 @@ import pytest
 
 from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import INSTRUCTIONS
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.catalog import MULTIPLICATIONS
+from ptxlab.matrix.multiplication import MatrixInstruction
 
 Array = npt.NDArray[Any]
 
@@ -95,7 +95,7 @@ def element(x: Factors, i: int, j: int, warp: int) -> Factors:
 def arithmetics(target: str) -> list[MatrixInstruction]:
     """Return instructions of a target, one for each arithmetic and type of A, with any type of B."""
     found: dict[Hashable, MatrixInstruction] = {}
-    for form in INSTRUCTIONS:
+    for form in MULTIPLICATIONS:
         if form.runs_on(TARGETS[target]):
             types = (form.a_type, form.c_type, form.d_type, form.scales)
             how = (form.satfinite, form.rounding, form.bit_operation, form.family)

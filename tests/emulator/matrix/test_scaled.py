@@ -11,9 +11,9 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.mma import MMA_BLOCK_SCALED
 from ptxlab.matrix.mma_sp import MMA_SPARSE_BLOCK_SCALED
+from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
 
 Array = npt.NDArray[Any]

@@ -12,8 +12,8 @@ import pytest
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.mma_sp import MMA_SPARSE
+from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
 
 Array = npt.NDArray[Any]

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.tensor_core import multiply_add
 

@@ -7,7 +7,7 @@ import pytest
 
 from ptxlab.fragments import explanation
 from ptxlab.main import main
-from ptxlab.matrix.entry import ENTRIES, matching
+from ptxlab.matrix.catalog import forms, matching
 from ptxlab.toolchain.absent import ToolAbsent
 
 
@@ -116,7 +116,7 @@ def test_a_whole_part_is_nearer_than_the_end_of_one() -> None:
 
 
 def test_every_full_name_finds_itself() -> None:
-    assert all(matching(entry.key)[0] is entry for entry in ENTRIES[::3])
+    assert all(matching(entry.key)[0] is entry for entry in forms()[::3])
     cta = "stmatrix.sync.aligned.m8n8.x2.shared::cta.b16"
     assert matching(cta)[0].name == cta.replace("::cta", "")
 

@@ -14,7 +14,8 @@ from ptxlab.cli import progress
 from ptxlab.errors import ToolchainError
 from ptxlab.fragments import campaign, receipts
 from ptxlab.main import main
-from ptxlab.matrix.ldmatrix import LDMATRIX, MovMatrix
+from ptxlab.matrix import catalog
+from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
 
 
 @pytest.fixture(autouse=True)
@@ -173,9 +174,10 @@ def test_a_wrong_layout_fails_and_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A movmatrix that would only copy."""
-    monkeypatch.setattr(
-        MovMatrix, "operands", property(lambda form: (form.source, replace(form.source, operand="D")))
-    )  # fmt: skip
+    source = MOVMATRIX.source
+    copying = replace(MOVMATRIX, operands=(source, replace(source, operand="D")))
+    monkeypatch.setattr(catalog, "forms", lambda: (copying,))
+    monkeypatch.setattr(catalog, "matching", lambda name: (copying,))
     status, out, _ = cli(capsys, "--all", "--family", "movmatrix")
     assert status == 1
     lines = out.splitlines()

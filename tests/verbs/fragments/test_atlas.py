@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import Fragmented
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
@@ -22,7 +22,7 @@ from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.verbs.fragments import atlas
 
 BF16 = find("m16n8k16", "bf16")
-PAGE = atlas.page(INSTRUCTIONS, BF16)
+PAGE = atlas.page(MULTIPLICATIONS, BF16)
 
 
 class Page(HTMLParser):
@@ -85,13 +85,13 @@ def test_the_page_is_one_small_file_that_loads_nothing() -> None:
 
 def test_its_data_is_every_instruction_and_every_layout() -> None:
     data = json.loads(content("application/json"))
-    assert [entry["name"] for entry in data["instructions"]] == [i.name for i in INSTRUCTIONS]
+    assert [entry["name"] for entry in data["instructions"]] == [i.name for i in MULTIPLICATIONS]
     moves = {entry["name"]: entry for entry in data["moves"]}
     assert list(moves) == [move.name for move in atlas.MOVES]
     assert len(moves) == len(LDMATRIX) + len(STMATRIX) + 1 + len(WMMA_MOVES)
     assert data["first"] == BF16.name
     tables = [table(entry) for entry in data["layouts"]]
-    for entry, instruction in zip(data["instructions"], INSTRUCTIONS, strict=True):
+    for entry, instruction in zip(data["instructions"], MULTIPLICATIONS, strict=True):
         assert list(entry["operands"]) == [o.operand for o in instruction.operands]
         for layout in instruction.operands:
             number = entry["operands"][layout.operand]
@@ -131,7 +131,7 @@ def test_its_groups_are_every_instruction_of_a_warpgroup_and_of_tensor_memory() 
             scaled = tables[group["scaled"]]
             tables[group["scaled"]] = scaled[:, : scaled.shape[1] * number // last]
             seen[group["name"].replace("{n}", str(number))] = tables
-    every: tuple[Fragmented, ...] = (*WGMMA, *TENSOR_MEMORY_MOVES)
+    every: tuple[Form, ...] = (*WGMMA, *TENSOR_MEMORY_MOVES)
     forms = {form.key: form for form in every}
     assert seen.keys() == forms.keys()
     for key, form in list(forms.items())[::7]:
@@ -154,11 +154,11 @@ def test_a_layout_that_is_no_sum_of_bits_is_kept_whole(monkeypatch: pytest.Monke
 
 def test_a_receipt_of_a_gpu_marks_its_instruction(monkeypatch: pytest.MonkeyPatch) -> None:
     def shown() -> dict[str, str | None]:
-        data = atlas.data(INSTRUCTIONS[:4], BF16)
+        data = atlas.data(MULTIPLICATIONS[:4], BF16)
         return {entry["name"]: entry["hardware"] for entry in data["instructions"]}
 
     monkeypatch.setattr(receipts, "proven", lambda: {BF16.name: "NVIDIA Test"})
-    assert shown() == {i.name: "NVIDIA Test" if i == BF16 else None for i in INSTRUCTIONS[:4]}
+    assert shown() == {i.name: "NVIDIA Test" if i == BF16 else None for i in MULTIPLICATIONS[:4]}
     monkeypatch.setattr(receipts, "proven", dict)
     assert set(shown().values()) == {None}
 

@@ -12,10 +12,10 @@ import pytest
 
 from ptxlab.fragments import receipts
 from ptxlab.layouts.shared_memory import wavefronts
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.trace import SharedPlace, trace
 from ptxlab.matrix.wgmma import WGMMA
@@ -29,13 +29,13 @@ pytestmark = pytest.mark.skipif(
 )
 
 BF16 = find("m16n8k16", "bf16")
-DIFFERENT = list({i.operands: i for i in INSTRUCTIONS}.values())
+DIFFERENT = list({i.operands: i for i in MULTIPLICATIONS}.values())
 
 
 @pytest.fixture(scope="module")
 def address(tmp_path_factory: pytest.TempPathFactory) -> str:
     path: Path = tmp_path_factory.mktemp("atlas") / "atlas.html"
-    path.write_text(atlas.page(INSTRUCTIONS, BF16), encoding="utf-8")
+    path.write_text(atlas.page(MULTIPLICATIONS, BF16), encoding="utf-8")
     return path.as_uri()
 
 
@@ -210,7 +210,7 @@ def test_searching_and_choosing(page: Browser) -> None:
     page.until(f"document.querySelector('#name').textContent === {BF16.name!r}")
     page.click("#search")
     page.press("Escape")
-    known = (INSTRUCTIONS, atlas.MOVES, WGMMA, TENSOR_MEMORY_MOVES)
+    known = (MULTIPLICATIONS, atlas.MOVES, WGMMA, TENSOR_MEMORY_MOVES)
     assert page.text("#count") == f"{sum(map(len, known))} instructions"
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.fragments import Selection
 from ptxlab.main import main
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.verbs.fragments import atlas, svg
 from ptxlab.view import tables
 
@@ -21,7 +21,7 @@ EXPECTED = {
     "csv": tables.csv(S4, LANE.has),
     "markdown": tables.markdown(S4, LANE.has),
     "latex": tables.latex(S4, LANE.has),
-    "html": atlas.page(INSTRUCTIONS, S4),
+    "html": atlas.page(MULTIPLICATIONS, S4),
 }
 ASKED = ["fragments", "--op", "m16n8k64", "--dtype", "s4"]
 

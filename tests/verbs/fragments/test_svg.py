@@ -9,9 +9,9 @@ from dataclasses import replace
 
 import pytest
 
-from ptxlab.matrix.catalog import INSTRUCTIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.svg import operand_svg, svg
 from ptxlab.view.palette import INK, PAPER, lane_colour
 
@@ -22,7 +22,7 @@ Owner = tuple[int, int, int]
 Held = dict[tuple[int, int, int], set[Owner]]
 
 BF16 = find("m16n8k16", "bf16")
-DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in INSTRUCTIONS}.values()
+DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
 """One instruction of each set of layouts."""
 
 

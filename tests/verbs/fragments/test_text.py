@@ -20,7 +20,7 @@ from ptxlab.fragments.compare import mismatches
 from ptxlab.fragments.predict import matrices
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
-from ptxlab.matrix.instruction import MatrixInstruction
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.text import as_json, text
 from ptxlab.view.colour import on_terminal
 

@@ -12,8 +12,8 @@ from ptxlab.emulator.prepare.operation import STEPS
 from ptxlab.fragments import receipts, support
 from ptxlab.fragments.specimen import program
 from ptxlab.main import main
-from ptxlab.matrix.catalog import INSTRUCTIONS
-from ptxlab.matrix.entry import ENTRIES, FAMILIES, Form
+from ptxlab.matrix.catalog import MULTIPLICATIONS, families, forms
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.tcgen05 import TCGEN05
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
@@ -35,7 +35,7 @@ def test_every_instruction_of_every_table_is_listed_once(
     capsys: pytest.CaptureFixture[str],
 ) -> None:
     found = ops(capsys)
-    warp: list[Form] = [*INSTRUCTIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX]
+    warp: list[Form] = [*MULTIPLICATIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX]
     others: list[Form] = [*WGMMA, *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES]
     names = Counter(one["instruction"] for one in found)
     assert names == Counter(form.name for form in (*warp, *others))
@@ -81,7 +81,7 @@ def test_the_text_counts_what_it_lists(
 
 
 def test_what_the_emulator_lacks_is_found_by_asking_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    some = [e for e in ENTRIES if e.family in ("movmatrix", "ldmatrix", "stmatrix")]
+    some = [e for e in forms() if e.family in ("movmatrix", "ldmatrix", "stmatrix")]
     assert support.emulated(some) == {entry.name for entry in some}
     monkeypatch.delitem(STEPS, "ldmatrix")
     kept = support.emulated(some)
@@ -124,9 +124,9 @@ ORDER = {"tcgen05.wait", "tcgen05.fence"}
 """These order other instructions, and have none of their own."""
 
 
-@pytest.mark.parametrize("family", FAMILIES)
+@pytest.mark.parametrize("family", families())
 def test_a_generated_program_becomes_the_machine_instruction_of_its_family(family: str) -> None:
-    entry = next(entry for entry in ENTRIES if entry.family == family)
+    entry = next(entry for entry in forms() if entry.family == family)
     target = entry.targets[-1]
     functions = sass(link_ptx(program(entry, target), arch=target))
     opcodes = {opcode for function in functions.values() for opcode in function.opcodes()}

@@ -1,0 +1,98 @@
+"""What every form of a matrix instruction has, whatever its family."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.operand import Operand
+from ptxlab.pictured import Pictured
+
+Version = tuple[int, int]
+
+SM_10X_TO_12X = ("sm_100f", "sm_110f", "sm_120f")
+SM_12X = ("sm_120f",)
+SM_12X_ONLY = ("sm_120a", "sm_121a")
+
+WHERE_A_LIES = {"rs": "registers", "ss": "shared memory", "ts": "Tensor Memory"}
+"""What a variant says."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedOperand:
+    """An operand that lies in shared memory, where a matrix descriptor says.
+
+    ``rows`` x ``cols`` is the matrix as mathematics writes it, of elements of ``bits``. ``majors``
+    are the directions in which its elements may be contiguous, ``k`` or ``mn``.
+    """
+
+    operand: str
+    rows: int
+    cols: int
+    dtype: str
+    bits: int
+    majors: tuple[str, ...] = ("k",)
+
+
+@dataclass(frozen=True, slots=True)
+class Form(Pictured):
+    """One form of a matrix instruction: its full ``name`` within its ``family``, what it needs, and
+    its operands.
+
+    ``minimum_targets`` are the lowest targets that run it, one a family; ``minimum_ptx`` is what
+    ``.version`` must be at least. ``section`` is the title of the PTX ISA's section on it, or on its
+    fragments. ``operands`` are those in registers whose layout is known, ``shared`` those that a matrix
+    descriptor describes. ``variant`` tells forms of one name apart, by where A lies.
+    """
+
+    family: str
+    name: str
+    minimum_targets: tuple[str, ...]
+    minimum_ptx: Version
+    section: str
+    operands: tuple[FragmentLayout, ...] = ()
+    shared: tuple[SharedOperand, ...] = ()
+    variant: str = ""
+
+    @property
+    def signature(self) -> tuple[Operand, ...]:
+        """All operands, in the order PTX writes them."""
+        raise NotImplementedError
+
+    @property
+    def key(self) -> str:
+        """The name, and the variant where one name has several: what tells it from all others."""
+        return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    @property
+    def minimum_target(self) -> str:
+        """The lowest targets, as a person would say them: ``sm_80``, or ``sm_100f or sm_120f``."""
+        return alternatives(self.minimum_targets)
+
+    @property
+    def targets(self) -> tuple[str, ...]:
+        """The names of the known targets that run it."""
+        return tuple(name for name, target in TARGETS.items() if self.runs_on(target))
+
+    def runs_on(self, target: Target) -> bool:
+        """Say whether ``target`` has the instruction."""
+        return any(target.runs(needed) for needed in self.minimum_targets)
+
+    @property
+    def layout_open(self) -> bool:
+        """Whether PTX leaves the layouts open, as those of ``wmma``: these are ptxlab's own."""
+        return self.family == "wmma"
+
+    def operand(self, name: str) -> FragmentLayout:
+        """Return the layout of operand A, B, C, D or R. Raises KeyError for one it has not."""
+        for layout in self.operands:
+            if layout.operand == name.upper():
+                return layout
+        raise KeyError(f"{self.name} has no operand {name} in registers")
+
+
+def alternatives(targets: tuple[str, ...]) -> str:
+    """Write ``sm_80``, or ``sm_100f, sm_110f or sm_120f``."""
+    *first, last = targets
+    return f"{', '.join(first)} or {last}" if first else last

@@ -1,0 +1,129 @@
+"""The record of one multiplication: shape, types, and what sparse and block-scaled ones have besides."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.operand import Operand, descriptor, fragment, predicate
+from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import Metadata
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class MatrixInstruction(Form):
+    """One matrix instruction, D = A * B + C over a warp or, ``wgmma``, the four of a warpgroup.
+
+    ``m``, ``n``, ``k`` is the shape: A is m x k, B is k x n, C and D are m x n. ``a_type``,
+    ``b_type``, ``c_type`` and ``d_type`` are PTX types. Where there is no C the instruction adds to D.
+    Of a sparse instruction ``operands`` has A without its zeros, m x k/2, and ``metadata`` says where
+    those were. ``scales`` are those of A and B of a block-scaled one. ``rounding`` is the PTX rounding
+    modifier of f64, ``bit_operation`` what one-bit types do in place of multiplying.
+    """
+
+    m: int
+    n: int
+    k: int
+    a_type: str
+    b_type: str
+    c_type: str
+    d_type: str
+    metadata: Metadata | None = None
+    scales: tuple[Scale, ...] = ()
+    satfinite: bool = False
+    rounding: str = "rn"
+    bit_operation: str = ""
+
+    @property
+    def threads(self) -> int:
+        """How many threads execute it together."""
+        return self.operands[-1].threads
+
+    @property
+    def shape(self) -> str:
+        """The shape as the instruction spells it, ``m16n8k16``."""
+        return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def flops(self) -> int:
+        """The multiplications and additions: 2 m n k, zeros that a sparse A leaves out included.
+
+        As often as there are matrices, where the threads hold several.
+        """
+        return 2 * self.m * self.n * self.k * self.operands[-1].matrices
+
+    @property
+    def signature(self) -> tuple[Operand, ...]:
+        """All operands, in the order PTX writes them.
+
+        Source: the syntax blocks of the PTX ISA's sections on mma, mma.sp, wmma.mma and
+        wgmma.mma_async.
+        """
+        return _warpgroup(self) if self.shared else _warp(self)
+
+
+def _warp(form: MatrixInstruction) -> tuple[Operand, ...]:
+    operands = [
+        fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
+        for name in "DABC"
+    ]
+    operands += _sparsity(form, "e", "f")
+    for scale in form.scales:
+        line = "row" if scale.operand == "A" else "column"
+        name = f"scale-{scale.operand.lower()}"
+        choices = (scale.byte_ids, scale.thread_ids)
+        ids = " and ".join(
+            f"{what} in {{{', '.join(map(str, allowed))}}}"
+            for what, allowed in zip(("byte-id", "thread-id"), choices, strict=True)
+        )
+        plural = "scale" if scale.blocks == 1 else "scales"
+        meaning = f"{scale.blocks} {plural} of {scale.dtype} a {line} of {scale.operand}"
+        operands += [
+            Operand(f"{name}-data", "source", meaning),
+            Operand(f"{name}-ids", "constant", ids, 2),
+        ]
+    return tuple(operands)
+
+
+def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[Operand]:
+    """Return the two operands of a sparse A under the names the ISA gives them."""
+    if form.metadata is None:
+        return []
+    kept, of = form.metadata.granularity
+    last = form.metadata.selectors[-1]
+    choice = f"0 to {last}" if last else "0"
+    meaning = f"metadata: which {kept} of {of} elements A keeps"
+    return [
+        Operand(metadata, "source", meaning, braces=False),
+        Operand(selector, "constant", f"sparsity selector, {choice}", braces=False),
+    ]
+
+
+def _warpgroup(form: MatrixInstruction) -> tuple[Operand, ...]:
+    """Return the operands of ``wgmma``: D, A and B, and how they are taken."""
+    d = fragment("d", "result", form.operand("D"))
+    matrices = [
+        descriptor(o.operand.lower(), f"{o.operand}, {o.rows} x {o.cols} of {o.dtype}")
+        for o in form.shared
+    ]
+    if form.variant == "rs":
+        matrices.insert(0, fragment("a", "source", form.operand("A")))
+    operands = [d, *matrices, *_sparsity(form, "sp-meta", "sp-sel")]
+    operands.append(predicate("scale-d", "whether D is added, or taken as zero"))
+    if form.d_type != "s32":
+        operands += [
+            Operand(
+                f"imm-scale-{name}", "constant", f"1, or -1 to negate {name.upper()}", value="1"
+            )
+            for name in "ab"
+        ]
+    operands += [
+        Operand(
+            f"imm-trans-{o.operand.lower()}",
+            "constant",
+            f"whether {o.operand} is contiguous along {'m' if o.operand == 'A' else 'n'}, not k",
+        )
+        for o in form.shared
+        if "mn" in o.majors
+    ]
+    return tuple(operands)
