@@ -111,7 +111,7 @@ def _summary(results: Iterable[Result]) -> str:
     rooms: dict[str, list[Result]] = {}
     for result in results:
         rooms.setdefault(result.room, []).append(result)
-    lines = ["| room | mistakes | seen | unseen | hang | since |", "|---|---|---|---|---|---|"]
+    lines = ["| room | tried | seen | unseen | hang | since |", "|---|---|---|---|---|---|"]
     everything = [result for own in rooms.values() for result in own]
     for room, own in [*sorted(rooms.items()), ("all", everything)]:
         outcomes = [result.outcome for result in own]
