@@ -26,7 +26,7 @@ from ptxlab.observe.check import Checker, check
 from ptxlab.observe.check_report import CHECKS, CheckReport
 from ptxlab.syntax.header import read_header
 from ptxlab.verbs.check.verb import configure
-from ptxlab.verbs.launching.launching import bind_launch, read_launch
+from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
 PROGRAMS = [
     (name, words[words.index("--kernel") + 1])

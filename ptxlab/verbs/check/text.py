@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.line_info import SourceLine
+from ptxlab.view.sources import Sources, source_text
 
 SCHEMA = "ptxlab.check/1"
-
-Sources = Mapping[str, Sequence[str]]
-"""The lines of the files of CUDA C that can be read, by path."""
 
 
 def text(report: CheckReport, sources: Sources | None = None) -> str:
@@ -60,8 +58,7 @@ def _place(report: CheckReport, line: int) -> Location:
 def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:
     if source is None:
         return
-    lines = sources.get(source.path, ())
-    shown = lines[source.line - 1].strip() if source.line <= len(lines) else ""
+    shown = source_text(sources, source.path, source.line)
     yield f"from {source.path}:{source.line}" + (f"\n    {shown}" if shown else "")
 
 

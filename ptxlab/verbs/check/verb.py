@@ -14,7 +14,7 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
     from ptxlab.observe.check_report import CheckReport
-    from ptxlab.verbs.launching.launching import Asked
+    from ptxlab.verbs.launching.launch import Asked
 
 NAME = "check"
 SUMMARY = "find races, missing waits, bad barriers, bounds, uninitialised reads, deadlocks"
@@ -67,20 +67,16 @@ def checks(text: str) -> tuple[str, ...]:
 
 def execute(args: argparse.Namespace) -> int:
     """Launch the kernel on the emulator, and print what was found."""
-    from dataclasses import replace
-
     from ptxlab.verbs.check import text as view
-    from ptxlab.verbs.launching import launching
-    from ptxlab.verbs.profile.verb import LINE_INFO, read_sources
+    from ptxlab.verbs.launching.launch import read_launch
+    from ptxlab.view.sources import read_sources
 
     if args.device.startswith("cuda"):
         raise PtxlabError(
             "ptxlab checks on the emulator; a GPU runs Compute Sanitizer",
             hint="leave out --device, or run compute-sanitizer --tool racecheck ptxlab run ...",
         )
-    asked = launching.read_launch(args)
-    if asked.file.endswith(".cu"):
-        asked = replace(asked, options=(*asked.options, LINE_INFO))
+    asked = read_launch(args, line_info=True)
     args.device = "emulator"
     with closing(open_device(args)) as device:
         report = _checked(args, asked, device)
@@ -93,11 +89,11 @@ def execute(args: argparse.Namespace) -> int:
 def _checked(args: argparse.Namespace, asked: Asked, device: Device) -> CheckReport:
     from ptxlab.observe.check import check, incomplete
     from ptxlab.observe.check_report import CHECKS
-    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.launching.launch import bind_launch
 
     checks = args.checks or CHECKS
     try:
-        launch = launching.bind_launch(asked, device)
+        launch = bind_launch(asked, device)
     except Unsupported as error:
         return incomplete(asked.file, checks, error)
     return check(launch.kernel, launch.config, launch.passed, checks)

@@ -62,14 +62,14 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.loading import load_ptx
     from ptxlab.observe.diff import Work, diff
     from ptxlab.verbs.diff import text as view
-    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
     if args.device is not None:
         raise PtxlabError(
             "diff takes two devices, and --device is one",
             hint="say --a emulator:sm_80 --b cuda; --arch is the target of an emulator without one",
         )
-    asked = launching.read_launch(args)
+    asked = read_launch(args)
     with ExitStack() as stack:
         a, b = (
             stack.enter_context(closing(open_side(spec, args.arch, asked.timeout)))
@@ -79,10 +79,10 @@ def execute(args: argparse.Namespace) -> int:
         older = min((a.target, b.target), key=lambda target: target.capability)
         module = load_ptx(Path(asked.file), older, asked.options)
         loaded = {device: device.load(module) for device in (a, b)}
-        first = launching.bind_launch(asked, a, loaded[a])
+        first = bind_launch(asked, a, loaded[a])
 
         def bound(device: Device) -> tuple[Kernel, Sequence[Any]]:
-            launch = launching.bind_launch(asked, device, loaded[device])
+            launch = bind_launch(asked, device, loaded[device])
             return launch.kernel, launch.passed
 
         work = Work(

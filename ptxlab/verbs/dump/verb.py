@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import io
 from contextlib import closing
 from typing import TYPE_CHECKING
 
@@ -14,7 +13,7 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device, Dump, Dumped
-    from ptxlab.verbs.launching.launching import Asked
+    from ptxlab.verbs.launching.launch import Asked
 
 NAME = "dump"
 SUMMARY = "show the registers of any thread at any line, label or instruction"
@@ -79,11 +78,12 @@ def execute(args: argparse.Namespace) -> int:
     """Launch, look, and show one warp."""
     from ptxlab.device.protocol import Dump
     from ptxlab.verbs.dump import text as view
-    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.launching.arrays import npz
+    from ptxlab.verbs.launching.launch import read_launch
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
-    asked = launching.read_launch(args)
+    asked = read_launch(args)
     wanted = Dump(args.at, args.regs, args.before, args.nth)
     with closing(open_device(args)) as device:
         found, block, grid = look(asked, device, wanted)
@@ -101,7 +101,8 @@ def execute(args: argparse.Namespace) -> int:
         )
         shown.check()
     if args.save:
-        write_whole(args.save, npz(found))
+        kept = {name: getattr(found, name) for name in ("words", "passes", "registers", "types")}
+        write_whole(args.save, npz(kept))
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     emit(args, lambda: view.text(shown, paint), view.as_json(shown))
     return 0
@@ -113,13 +114,13 @@ def look(
     """Launch with the dump, and on a GPU once more without, to see that it changed nothing."""
     import numpy as np
 
-    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.launching.launch import bind_launch
 
-    launch = launching.bind_launch(asked, device)
+    launch = bind_launch(asked, device)
     result = launch.run(wanted)
     assert result.dump is not None
     if device.kind == "cuda":
-        plain = launching.bind_launch(asked, device)
+        plain = bind_launch(asked, device)
         plain.run()
         for one, other in zip(launch.arguments(), plain.arguments(), strict=True):
             if one.changed and np.asarray(one.value).tobytes() != np.asarray(other.value).tobytes():
@@ -128,18 +129,3 @@ def look(
                     hint="the program's result depends on timing: ptxlab check may say why",
                 )
     return result.dump, launch.block, launch.grid
-
-
-def npz(found: Dumped) -> bytes:
-    """Return all that was found as the contents of a .npz file."""
-    import numpy as np
-
-    content = io.BytesIO()
-    np.savez_compressed(
-        content,
-        words=found.words,
-        passes=found.passes,
-        registers=np.array(found.registers),
-        types=np.array(found.types),
-    )
-    return content.getvalue()

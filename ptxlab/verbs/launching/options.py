@@ -1,7 +1,7 @@
 """The options of every verb that launches a kernel: which file and kernel, its shape, its arguments.
 
     add_launch(parser)                            in ``configure``
-    asked = launching.read_launch(args)           in ``execute``; see ``ptxlab.verbs.launching.launching``
+    asked = read_launch(args)                     in ``execute``; see ``ptxlab.verbs.launching.launch``
 
 Nothing heavy is imported here, so that a verb's help answers at once.
 """
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 
-from ptxlab.cli.readers import count, dimensions, seconds
+from ptxlab.cli.common import add_common
+from ptxlab.cli.readers import count, dimensions, name_value, output_path, seconds
 
 ARGUMENTS = """\
 What is not given comes from the "Run:" line in the header of the file. Arguments are bound by the
@@ -22,6 +23,9 @@ values:
                                of f16 bf16 f32 f64 e4m3 e5m2, s8 to s64, u8 to u64, b8 to b64
   @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16"""
 """For the help of such a verb: what an argument looks like."""
+
+LINE_INFO = "--generate-line-info"
+"""Makes NVRTC say which line of CUDA C each instruction comes from."""
 
 TIMEOUT = 120.0
 """Seconds a launch may take unless the user says otherwise."""
@@ -55,6 +59,58 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         metavar="SECONDS",
         help=f"how long the kernel may run (default {TIMEOUT:g}); 0 for as long as it likes",
     )
+
+
+def add_run(parser: argparse.ArgumentParser) -> None:
+    """Add the options of ``ptxlab run``, in which the header of a file says how it is launched."""
+    add_launch(parser)
+    group = parser.add_argument_group("what becomes of the result")
+    group.add_argument(
+        "--save",
+        action="append",
+        default=[],
+        type=saved,
+        metavar="[NAME=]FILE",
+        help="write an array to a .npy or .npz file after the launch; without NAME all, as .npz",
+    )
+    group.add_argument(
+        "--expect",
+        action="append",
+        default=[],
+        type=name_value,
+        metavar="NAME=WHAT",
+        help="what an array should hold after the launch",
+    )
+    group.add_argument(
+        "--tolerance",
+        type=tolerance,
+        default=(0.0, 0.0),
+        metavar="RTOL[,ATOL]",
+        help="how far from it is right: atol + rtol |expected| (default 0,0)",
+    )
+    group.add_argument(
+        "--time", action="store_true", help="launch again and again on a GPU, and time it"
+    )
+    add_common(parser)
+
+
+def saved(text: str) -> tuple[str, str]:
+    """Read ``NAME=FILE`` or ``FILE.npz`` of ``--save``; all arrays have the name ""."""
+    name, equals, path = text.partition("=") if "=" in text else ("", "", text)
+    if not path or bool(name) != bool(equals) or not (name or path.endswith(".npz")):
+        raise ValueError(f"{text!r} is not NAME=FILE.npy, NAME=FILE.npz or FILE.npz")
+    return name, output_path(path)
+
+
+def tolerance(text: str) -> tuple[float, float]:
+    """Read the relative and absolute error that ``--tolerance`` allows."""
+    try:
+        rtol, atol = (*map(float, text.split(",")), 0.0)[:2]
+        if not (0 <= rtol < float("inf") and 0 <= atol < float("inf")) or text.count(",") > 1:
+            raise ValueError
+    except ValueError:
+        raise ValueError(f"{text!r} is not RTOL or RTOL,ATOL") from None
+    return rtol, atol
 
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:

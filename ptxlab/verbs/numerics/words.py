@@ -15,9 +15,10 @@ from fractions import Fraction
 
 import numpy as np
 
-from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.exact import AnyFormat, encode, nearest
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.values import read
 
 _HINT = (
     "numbers are such as -0.5, 1e-3, 1/3, inf, nan, 0x1p-14, or a raw word such as 0x3c00; "

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from ptxlab.observe.counters import COUNTERS, IDEAL, Counts
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.view.colour import Heat
+from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned
-
-Sources = Mapping[str, Sequence[str]]
-"""The lines of files of CUDA C, by the names the line info has for them."""
 
 
 def _of(name: str) -> Callable[[Counts], float]:
@@ -74,12 +72,6 @@ def rows(profile: Profile, sources: Sources, by: str) -> list[Row]:
 def ptx_text(profile: Profile, number: int) -> str:
     """Return a line of the PTX without what is around it."""
     return profile.text[number - 1].strip().replace("\t", " ")
-
-
-def source_text(sources: Sources, path: str, number: int) -> str:
-    """Return a line of CUDA C, "" where its file is not at hand."""
-    lines = sources.get(path, ())
-    return lines[number - 1].expandtabs().strip() if number <= len(lines) else ""
 
 
 def short(path: str) -> str:

@@ -15,9 +15,10 @@ from importlib.resources import files
 import ptxlab
 from ptxlab.observe.counters import COUNTERS, Counter, Counts
 from ptxlab.observe.profile import Line, Profile
-from ptxlab.verbs.profile.lines import Sources, short
+from ptxlab.verbs.profile.lines import short
 from ptxlab.verbs.profile.text import heading, tell, totals
 from ptxlab.view.palette import INK, PAPER, QUIET
+from ptxlab.view.sources import Sources
 
 _COLOURS = {
     "light": {"--line": "#d1d9e0", "--raised": "#f6f8fa", "--bad": "#c2190f"},

@@ -10,8 +10,9 @@ from typing import Any
 from ptxlab.observe.counters import IDEAL, Counts
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.observe.traffic import Conflict
-from ptxlab.verbs.profile.lines import KEYS, Sources, ptx_text, rows, source_text, table
+from ptxlab.verbs.profile.lines import KEYS, ptx_text, rows, table
 from ptxlab.view.colour import Heat, cold
+from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.profile/1"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from collections.abc import Iterable
 from contextlib import closing
-from pathlib import Path
 
 from ptxlab.cli.common import add_common, emit, open_device, wants_colour
 from ptxlab.cli.readers import count, one_of
@@ -27,7 +25,6 @@ least that the same bytes could do with. Time is not counted: the emulator has n
 
 {ARGUMENTS}"""
 
-LINE_INFO = "--generate-line-info"
 NCU = (
     "ncu --target-processes all --section SourceCounters --section MemoryWorkloadAnalysis_Tables "
     "--section InstructionStats --import-source yes"
@@ -68,20 +65,17 @@ def key(text: str) -> str:
 
 def execute(args: argparse.Namespace) -> int:
     """Launch the kernel on the emulator, and print what was counted."""
-    from dataclasses import replace
-
     from ptxlab.observe.profile import count as count_launch
-    from ptxlab.verbs.launching import launching
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.profile import page as profile_page
     from ptxlab.verbs.profile import text as view
     from ptxlab.view import colour
+    from ptxlab.view.sources import read_sources
 
     choose_emulator(args)
-    asked = launching.read_launch(args)
-    if asked.file.endswith(".cu"):
-        asked = replace(asked, options=(*asked.options, LINE_INFO))
+    asked = read_launch(args, line_info=True)
     with closing(open_device(args)) as device:
-        launch = launching.bind_launch(asked, device)
+        launch = bind_launch(asked, device)
         profile = count_launch(launch.kernel, launch.config, launch.passed)
     if args.by == "cuda" and not profile.sources:
         raise PtxlabError(
@@ -118,14 +112,3 @@ def choose_emulator(args: argparse.Namespace) -> None:
         "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
         hint=f"leave out --device, or run\n{NCU} {shlex.join(words)}",
     )
-
-
-def read_sources(paths: Iterable[str]) -> dict[str, list[str]]:
-    """Return the lines of the files that are there and are text."""
-    found = {}
-    for path in paths:
-        try:
-            found[path] = Path(path).read_text(encoding="utf-8").splitlines()
-        except (OSError, UnicodeDecodeError):
-            continue
-    return found

@@ -13,11 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.cli.expression import evaluate
 from ptxlab.cli.readers import suggestion
-from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, Value, is_array, read
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.text import Argument, Difference, Expectation
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.launch import Argument
+from ptxlab.verbs.launching.values import Value, is_array, read
+from ptxlab.verbs.run.expression import evaluate
+from ptxlab.verbs.run.text import Difference, Expectation
 
 SHOWN = 5
 """How many differences are shown of an array that is wrong."""
@@ -38,15 +40,9 @@ def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> 
         name: value.array if isinstance(value, ArrayValue) else value
         for name, value in values.items()
     }
-    arrays = [name for name, value in values.items() if isinstance(value, ArrayValue)]
     found = []
     for name, text in wanted:
-        given = values.get(name)
-        if not isinstance(given, ArrayValue):
-            raise PtxlabError(
-                f"--expect {name}: no array argument has this name{suggestion(name, arrays)}",
-                hint=f"arrays are {', '.join(arrays)}" if arrays else None,
-            )
+        given = array_argument("--expect", name, values)
         if is_array(text):
             value = read(name, text, (0,))
             assert isinstance(value, ArrayValue)
@@ -55,6 +51,18 @@ def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> 
             array = np.asarray(evaluate(text, before))
         found.append(Expected(name, text, _fitted(name, text, array, given)))
     return found
+
+
+def array_argument(option: str, name: str, values: Mapping[str, Value]) -> ArrayValue:
+    """Return the array of that name, or raise PtxlabError with the names there are."""
+    found = values.get(name)
+    if isinstance(found, ArrayValue):
+        return found
+    arrays = [name for name, value in values.items() if isinstance(value, ArrayValue)]
+    raise PtxlabError(
+        f"{option} {name}: no array argument has this name{suggestion(name, arrays)}",
+        hint=f"arrays are {', '.join(arrays)}" if arrays else None,
+    )
 
 
 def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]) -> Expectation:

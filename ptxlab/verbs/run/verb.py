@@ -3,19 +3,17 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, write_whole
-from ptxlab.cli.readers import name_value, output_path, suggestion
+from ptxlab.cli.common import emit, open_device, write_whole
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.options import ARGUMENTS, add_run
 
 if TYPE_CHECKING:
-    from ptxlab.cli.values import Value
-    from ptxlab.verbs.launching.launching import Launch
-    from ptxlab.verbs.launching.text import Argument, Timing
+    from ptxlab.verbs.launching.launch import Argument, Launch
+    from ptxlab.verbs.run.text import Timing
 
 NAME = "run"
 SUMMARY = "launch a kernel of any .ptx or .cu file with arguments from the command line"
@@ -40,64 +38,19 @@ TIMED_SECONDS, TIMED_LAUNCHES = 1.0, (20, 1000)
 def configure(parser: argparse.ArgumentParser) -> None:
     """Add the verb's options."""
     parser.description = EXAMPLE
-    add_launch(parser)
-    group = parser.add_argument_group("what becomes of the result")
-    group.add_argument(
-        "--save",
-        action="append",
-        default=[],
-        type=saved,
-        metavar="[NAME=]FILE",
-        help="write an array to a .npy or .npz file after the launch; without NAME all, as .npz",
-    )
-    group.add_argument(
-        "--expect",
-        action="append",
-        default=[],
-        type=name_value,
-        metavar="NAME=WHAT",
-        help="what an array should hold after the launch",
-    )
-    group.add_argument(
-        "--tolerance",
-        type=tolerance,
-        default=(0.0, 0.0),
-        metavar="RTOL[,ATOL]",
-        help="how far from it is right: atol + rtol |expected| (default 0,0)",
-    )
-    group.add_argument(
-        "--time", action="store_true", help="launch again and again on a GPU, and time it"
-    )
-    add_common(parser)
-
-
-def saved(text: str) -> tuple[str, str]:
-    """Read ``NAME=FILE`` or ``FILE.npz`` of ``--save``; all arrays have the name ""."""
-    name, equals, path = text.partition("=") if "=" in text else ("", "", text)
-    if not path or bool(name) != bool(equals) or not (name or path.endswith(".npz")):
-        raise ValueError(f"{text!r} is not NAME=FILE.npy, NAME=FILE.npz or FILE.npz")
-    return name, output_path(path)
-
-
-def tolerance(text: str) -> tuple[float, float]:
-    """Read the relative and absolute error that ``--tolerance`` allows."""
-    try:
-        rtol, atol = (*map(float, text.split(",")), 0.0)[:2]
-        if not (0 <= rtol < float("inf") and 0 <= atol < float("inf")) or text.count(",") > 1:
-            raise ValueError
-    except ValueError:
-        raise ValueError(f"{text!r} is not RTOL or RTOL,ATOL") from None
-    return rtol, atol
+    add_run(parser)
 
 
 def execute(args: argparse.Namespace) -> int:
     """Launch the kernel, print, save and compare the arrays it was given; 1 when one is wrong."""
-    from ptxlab.verbs.launching import launching
-    from ptxlab.verbs.launching import text as view
-    from ptxlab.verbs.run.expecting import compare, expected
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.verbs.run import text as view
+    from ptxlab.verbs.run.expecting import array_argument, compare, expected
 
-    asked = launching.read_launch(args)
-    check_saved(args.save, asked.values)
+    asked = read_launch(args)
+    for name, _ in args.save:
+        if name:
+            array_argument("--save", name, asked.values)
     wanted = expected(args.expect, asked.values)
     with closing(open_device(args)) as device:
         if args.time and device.kind != "cuda":
@@ -105,7 +58,7 @@ def execute(args: argparse.Namespace) -> int:
                 "--time measures a GPU, and this is the emulator, whose seconds say nothing about one",
                 hint="ptxlab profile FILE counts what the kernel does",
             )
-        launch = launching.bind_launch(asked, device)
+        launch = bind_launch(asked, device)
         result = launch.run()
         arguments = launch.arguments()
         timing = time(launch) if args.time else None
@@ -130,22 +83,9 @@ def execute(args: argparse.Namespace) -> int:
     return 0 if done.right else 1
 
 
-def check_saved(saved: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> None:
-    """Refuse, before any work is done, to save what is no array."""
-    from ptxlab.cli.values import ArrayValue
-
-    arrays = [name for name, value in values.items() if isinstance(value, ArrayValue)]
-    for name, _ in saved:
-        if name and name not in arrays:
-            raise PtxlabError(
-                f"--save {name}: no array argument has this name{suggestion(name, arrays)}",
-                hint=f"arrays are {', '.join(arrays)}" if arrays else None,
-            )
-
-
 def save(saved: Sequence[tuple[str, str]], arguments: Sequence[Argument]) -> None:
     """Write the arrays that ``--save`` names; those of one .npz file go into it together."""
-    from ptxlab.verbs.run.arrays import npy, npz
+    from ptxlab.verbs.launching.arrays import npy, npz
 
     arrays = {
         argument.name: argument.value for argument in arguments if argument.before is not None
@@ -163,7 +103,7 @@ def time(launch: Launch) -> Timing:
     """Launch again and again, on what the launches before left in the arrays."""
     import numpy as np
 
-    from ptxlab.verbs.launching.text import Timing
+    from ptxlab.verbs.run.text import Timing
 
     fewest, most = TIMED_LAUNCHES
     seconds: list[float] = []

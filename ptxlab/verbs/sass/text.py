@@ -6,9 +6,7 @@ import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from difflib import unified_diff
-from functools import cache
 from itertools import zip_longest
-from pathlib import Path
 from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
@@ -16,6 +14,7 @@ from ptxlab.syntax.line_info import SourceLine
 from ptxlab.toolchain.assembly import Assembly, Line
 from ptxlab.toolchain.ptxas_log import Resources
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
+from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned_left, fields
 
 SCHEMA = "ptxlab.sass/1"
@@ -65,7 +64,7 @@ class Report:
     other: str | None = None
 
 
-def text(report: Report) -> str:
+def text(report: Report, sources: Sources) -> str:
     """Return the whole report."""
     if report.other is not None:
         return "\n".join(_difference(*report.programs))
@@ -78,11 +77,11 @@ def text(report: Report) -> str:
         lines.append("")
     if _same_ptx(report.programs):
         for name in _functions(report.programs):
-            lines += [*_beside(report.programs, name), ""]
+            lines += [*_beside(report.programs, name, sources), ""]
     else:
         for program in report.programs:
             for name in _functions((program,)):
-                lines += [*_beside((program,), name), ""]
+                lines += [*_beside((program,), name, sources), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -157,7 +156,7 @@ def _functions(programs: Sequence[Program]) -> list[str]:
     return [*kernels, *dict.fromkeys(others)]
 
 
-def _beside(programs: Sequence[Program], name: str) -> list[str]:
+def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[str]:
     """Return the lines of PTX of one function, each beside the SASS it became on every target."""
     by_line = [
         {line.number: line for line in program.assembly.lines(name)}
@@ -173,7 +172,7 @@ def _beside(programs: Sequence[Program], name: str) -> list[str]:
         line = next(line for line in lines if line is not None)
         if line.source is not None and line.source != here:
             here = line.source
-            headings.append((len(rows), _heading(here)))
+            headings.append((len(rows), _heading(here, sources)))
         columns = [_instructions(line) for line in lines]
         left = f"{number:>5}  {line.text}" if number else "       (no line)"
         if len(left) > _WIDEST:
@@ -192,21 +191,9 @@ def _instructions(line: Line | None) -> list[str]:
     return [] if line is None else [f"{one.address:04x}  {one.text}" for one in line.sass]
 
 
-def _heading(source: SourceLine) -> str:
-    return f"{source.path}:{source.line}  {_text_of(source.path, source.line)}".rstrip()
-
-
-def _text_of(path: str, line: int) -> str:
-    lines = _file(path)
-    return lines[line - 1].strip() if line <= len(lines) else ""
-
-
-@cache
-def _file(path: str) -> tuple[str, ...]:
-    try:
-        return tuple(Path(path).read_text(encoding="utf-8", errors="replace").splitlines())
-    except OSError:
-        return ()
+def _heading(source: SourceLine, sources: Sources) -> str:
+    shown = source_text(sources, source.path, source.line)
+    return f"{source.path}:{source.line}  {shown}".rstrip()
 
 
 # ---- two files ------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.readers import count, dimensions
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.options import add_compilation, compilation
+from ptxlab.verbs.launching.options import LINE_INFO, add_compilation, compilation
 
 if TYPE_CHECKING:
     from ptxlab.isa.occupancy import Occupancy
@@ -49,6 +49,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Assemble, disassemble, and print."""
     from ptxlab.verbs.sass import text as view
+    from ptxlab.view.sources import read_sources
 
     if args.diff is not None and len(args.arch) > 1:
         raise PtxlabError("--diff compares two files for one target", hint="give --arch once")
@@ -56,7 +57,8 @@ def execute(args: argparse.Namespace) -> int:
     if args.diff is not None:
         programs.append(program(args, args.diff, programs[0].assembly.cubin.arch))
     report = view.Report(args.file, tuple(programs), args.diff)
-    emit(args, lambda: view.text(report), view.as_json(report))
+    named = {line.path for one in programs for line in one.assembly.sources.values()}
+    emit(args, lambda: view.text(report, read_sources(named)), view.as_json(report))
     return 0
 
 
@@ -65,7 +67,7 @@ def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     from ptxlab.device.loading import load_assembled, locate, pick
     from ptxlab.isa.targets import TARGETS
     from ptxlab.toolchain.assembly import Assembly
-    from ptxlab.verbs.launching.launching import merged, run_lines
+    from ptxlab.verbs.launching.launch import merged, run_lines
     from ptxlab.verbs.sass.text import Program
 
     path = locate(file)
@@ -73,7 +75,7 @@ def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     if runs:
         args = argparse.Namespace(**{**vars(args), "D": merged(runs[0].D, args.D)})
     arch = arch or default_target(path)
-    options = (*compilation(args), "-lineinfo") if path.suffix == ".cu" else compilation(args)
+    options = (*compilation(args), LINE_INFO) if path.suffix == ".cu" else compilation(args)
     assembly = Assembly(*load_assembled(Path(file), TARGETS[arch], options))
     names = [entry.name for entry in assembly.module.entries]
     kernels = {name: kernel(args, assembly, name, runs) for name in names}

@@ -11,8 +11,9 @@ import numpy as np
 import pytest
 
 from ptxlab.cli.readers import dimensions
-from ptxlab.cli.values import ELEMENT_TYPES, ArrayValue, read, split
 from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.values import read, split
 
 SEED = (0, 0)
 

@@ -12,7 +12,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.errors import DeviceUnavailable
 from ptxlab.main import main
-from ptxlab.verbs.launching.launching import merged
+from ptxlab.verbs.launching.launch import merged
 from ptxlab.verbs.run.verb import EXAMPLE
 
 SAXPY = """\

@@ -8,29 +8,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.verbs.launching.launch import Argument
 from ptxlab.view.text import number
 
 Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.run/1"
-
-
-@dataclass(frozen=True, slots=True)
-class Argument:
-    """An argument after the launch. ``dtype`` is its PTX type; a scalar has no ``before``.
-
-    ``value`` is what the kernel left in an array (``before`` what it found there), or the scalar.
-    """
-
-    name: str
-    dtype: str
-    value: Array | int | float
-    before: Array | None = None
-
-    @property
-    def changed(self) -> bool:
-        """Say whether the kernel wrote other bits into the array than were there."""
-        return self.before is not None and np.asarray(self.value).tobytes() != self.before.tobytes()
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,10 +1,10 @@
-"""From the options of ``launch_options.add_launch`` to a kernel on a device with its arguments in place.
+"""From the options of ``add_launch`` to a kernel on a device with its arguments in place.
 
-    asked = launching.read_launch(args)                what the command line and the file's header say
+    asked = read_launch(args)                what the command line and the file's header say
     with open_device(args) as device:
-        launch = launching.bind_launch(asked, device)  load, choose the kernel, upload the arrays
-        result = launch.run()                          or launch.kernel.run(launch.config, ...)
-        arguments = launch.arguments()                 what every array holds now
+        launch = bind_launch(asked, device)  load, choose the kernel, upload the arrays
+        result = launch.run()                or launch.kernel.run(launch.config, ...)
+        arguments = launch.arguments()       what every array holds now
 
 A ``Launch`` also has what a verb needs to launch in its own way: ``kernel``, ``config`` and
 ``passed``, the arguments as ``Kernel.run`` takes them.
@@ -19,10 +19,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import numpy.typing as npt
+
 from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
-from ptxlab.cli.values import ArrayValue, Value, read, split
 from ptxlab.device.loading import locate
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
@@ -30,8 +32,9 @@ from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.header import read_header
 from ptxlab.syntax.tree import Function
-from ptxlab.verbs.launching.options import compilation
-from ptxlab.verbs.launching.text import Argument
+from ptxlab.verbs.launching.arrays import ArrayValue
+from ptxlab.verbs.launching.options import LINE_INFO, add_run, compilation
+from ptxlab.verbs.launching.values import Value, read, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,24 @@ class Asked:
     shared: int
     timeout: float
     values: dict[str, Value]
+
+
+@dataclass(frozen=True, slots=True)
+class Argument:
+    """An argument after the launch. ``dtype`` is its PTX type; a scalar has no ``before``.
+
+    ``value`` is what the kernel left in an array (``before`` what it found there), or the scalar.
+    """
+
+    name: str
+    dtype: str
+    value: npt.NDArray[Any] | int | float
+    before: npt.NDArray[Any] | None = None
+
+    @property
+    def changed(self) -> bool:
+        """Say whether the kernel wrote other bits into the array than were there."""
+        return self.before is not None and np.asarray(self.value).tobytes() != self.before.tobytes()
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,15 +113,19 @@ class Launch:
         return tuple(found)
 
 
-def read_launch(args: argparse.Namespace) -> Asked:
+def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     """Complete ``args`` from the header of the file, and read its arguments.
 
+    With ``line_info`` CUDA C is compiled so that the PTX says which of its lines it comes from.
     Raises PtxlabError for an argument that is none, before any device is opened.
     """
     fill_in(args, locate(args.file))
     return Asked(
         file=args.file,
-        options=compilation(args),
+        options=(
+            *compilation(args),
+            *((LINE_INFO,) if line_info and args.file.endswith(".cu") else ()),
+        ),
         kernel=args.kernel,
         grid=args.grid or (1,),
         block=args.block,
@@ -159,12 +184,10 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
 
 def run_lines(path: Path) -> list[argparse.Namespace]:
     """Read the ``Run:`` lines in the header of a file."""
-    from ptxlab.verbs.run import verb as run
-
     # What is not text has no header: loading it says so, or takes it for the cubin it is.
     text = path.read_text(encoding="utf-8", errors="replace")
     parser = Parser(prog=f"the Run line of {path}")
-    run.configure(parser)
+    add_run(parser)
     return [parser.parse_args(words[2:]) for words in read_header(text, str(path)).runs]
 
 

@@ -16,8 +16,8 @@ from typing import Any
 import numpy as np
 
 from ptxlab.cli.readers import suggestion
-from ptxlab.cli.values import ELEMENT_TYPES
 from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES
 
 LONGEST = 2000
 """Characters of an expression; Python's parser recurses as deep as the text nests."""

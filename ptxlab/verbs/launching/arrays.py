@@ -1,0 +1,132 @@
+"""Arrays of numbers in .npy and .npz files: read with the PTX type of their elements, and written."""
+
+from __future__ import annotations
+
+import io
+import re
+import struct
+import tokenize
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.cli.readers import suggestion
+from ptxlab.isa.types import STORED, TYPES, ScalarType
+
+Array = npt.NDArray[Any]
+
+ELEMENT_TYPES: dict[str, ScalarType] = {
+    name: scalar
+    for name, scalar in (TYPES | STORED).items()
+    if scalar.kind in ("bits", "unsigned", "signed", "float") and name not in ("b128", "tf32")
+}
+"""The types an array may have: those whose every bit pattern numpy can hold and print."""
+
+_ARCHIVE = re.compile(r"(?P<path>.+\.npz)(?::(?P<name>[^:]+))?(?::(?P<type>\w+))?")
+_DAMAGED = (
+    ArithmeticError, EOFError, LookupError, RuntimeError, SyntaxError, TypeError, ValueError,
+    struct.error, tokenize.TokenError, zipfile.BadZipFile, zlib.error,
+)  # fmt: skip
+"""What numpy raises for a file that is none of its own, or not whole."""
+
+
+@dataclass(frozen=True, slots=True)
+class ArrayValue:
+    """An array argument and the PTX type of its elements."""
+
+    array: Array
+    dtype: str
+
+
+def element_type(name: str) -> ScalarType:
+    """Return the type of that name; raise ValueError for one that no array has."""
+    if name not in ELEMENT_TYPES:
+        known = ", ".join(ELEMENT_TYPES)
+        raise ValueError(
+            f"no array type {name!r}, there are {known}{suggestion(name, ELEMENT_TYPES)}"
+        )
+    return ELEMENT_TYPES[name]
+
+
+def load(text: str) -> ArrayValue:
+    """Read ``FILE.npy`` or ``FILE.npz:NAME``, with ``:TYPE`` behind it as another type.
+
+    Raises ValueError for what is no array of numbers.
+    """
+    if archive := _ARCHIVE.fullmatch(text):
+        path, array = archive["path"], _member(archive["path"], archive["name"])
+        type_name = archive["type"] or ""
+    else:
+        path, colon, type_name = text.rpartition(":")
+        if not colon or type_name.endswith(".npy"):
+            path, type_name = text, ""
+        array = _opened(path)
+        if not isinstance(array, np.ndarray):
+            raise ValueError(
+                f"{path} holds several arrays; call it .npz, and name the one you want"
+            )
+    array = np.ascontiguousarray(array)
+    if type_name:
+        return ArrayValue(array.view(element_type(type_name).dtype), type_name)
+    for name, kind in ELEMENT_TYPES.items():
+        if kind.dtype == array.dtype and kind.kind != "bits":
+            return ArrayValue(array, name)
+    example = text if archive is None or archive["name"] else f"{text}:NAME"
+    raise ValueError(
+        f"{path} holds {array.dtype}, which no PTX type is; say how to read it, as @{example}:bf16"
+    )
+
+
+def _member(path: str, name: str | None) -> Array:
+    """Return the array ``name`` of a .npz file, or its only one."""
+    archive = _opened(path)
+    if not isinstance(archive, np.lib.npyio.NpzFile):
+        raise ValueError(f"{path} is not a .npz file")
+    with archive:
+        names = archive.files
+        if name is None and len(names) != 1:
+            raise ValueError(f"{path} holds {', '.join(names) or 'nothing'}; say @{path}:NAME")
+        if name is not None and name not in names:
+            raise ValueError(
+                f"{path} has no {name!r}, it holds {', '.join(names)}{suggestion(name, names)}"
+            )
+        try:
+            found = archive[name or names[0]]
+        except _DAMAGED:
+            raise ValueError(f"{path} is damaged, or not of plain numbers") from None
+    if not isinstance(found, np.ndarray):
+        raise ValueError(f"{name or names[0]} of {path} is no array")
+    return found
+
+
+def _opened(path: str) -> Any:
+    try:
+        return np.load(path, allow_pickle=False)
+    except OSError as error:
+        raise ValueError(f"cannot read {path}: {error.strerror or error}") from error
+    except _DAMAGED:
+        raise ValueError(f"{path} is not a .npy file of plain numbers") from None
+
+
+def npy(array: Any) -> bytes:
+    """Return one array as a .npy file."""
+    content = io.BytesIO()
+    np.save(content, np.asarray(array))
+    return content.getvalue()
+
+
+def npz(arrays: Mapping[str, Any]) -> bytes:
+    """Return arrays as a .npz file: the same bytes for the same arrays, whatever they are called.
+
+    ``np.savez`` writes the time of day, and takes no array called ``file``.
+    """
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        for name, array in arrays.items():
+            archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(array))
+    return content.getvalue()

@@ -1,0 +1,26 @@
+"""The files that line info names: where instructions come from, as far as they are at hand."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+
+Sources = Mapping[str, Sequence[str]]
+"""The lines of files, by the names that line info has for them."""
+
+
+def read_sources(paths: Iterable[str]) -> Sources:
+    """Return the lines of the files that are there and are text."""
+    found = {}
+    for path in paths:
+        try:
+            found[path] = Path(path).read_text(encoding="utf-8").splitlines()
+        except (OSError, UnicodeDecodeError):
+            continue
+    return found
+
+
+def source_text(sources: Sources, path: str, number: int) -> str:
+    """Return a line without what is around it, "" where its file is not at hand."""
+    lines = sources.get(path, ())
+    return lines[number - 1].expandtabs().strip() if number <= len(lines) else ""
