@@ -1,8 +1,8 @@
 """The command line: find the verb, import only that verb, and turn every failure into a message.
 
-A verb is a folder of ``ptxlab.verbs`` whose module ``verb`` has ``NAME``, ``SUMMARY``,
-``configure(parser)``, which adds its arguments, and ``execute(args)``, which returns the exit
-status: 0 done and right, 1 a check or comparison failed. All other statuses come from the error that was raised.
+A verb is a folder of ``ptxlab.verbs`` whose module ``verb`` has ``configure(parser)``, which adds its
+arguments, and ``execute(args)``, which returns the exit status: 0 done and right, 1 a check or comparison
+failed. All other statuses come from the error that was raised.
 """
 
 from __future__ import annotations

@@ -14,10 +14,11 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab import resources
-from ptxlab.cli import values
 from ptxlab.device.protocol import Device
 from ptxlab.syntax.header import Header, read_header
 from ptxlab.toolchain import compile_cuda, link_ptx
+from ptxlab.verbs.launching import values
+from ptxlab.verbs.launching.arrays import ArrayValue
 
 Array = npt.NDArray[Any]
 
@@ -154,7 +155,7 @@ def execute(device: Device, run: Run, source: str | Path) -> tuple[dict[str, Any
     given: list[Any] = []
     for name, text in run.args:
         value = values.read(name, text, (0,))
-        if isinstance(value, values.ArrayValue):
+        if isinstance(value, ArrayValue):
             before[name] = value.array
             given.append(device.upload(value.array))
         else:

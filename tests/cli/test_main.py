@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib
 import os
 import re
 import shlex
@@ -53,10 +52,9 @@ def test_the_counter_of_imports_would_see_numpy() -> None:
     assert "numpy" in imported_by("run", "ptx/mma_m16n8k16_bf16_f32.ptx")
 
 
-def test_the_table_of_verbs_says_what_the_verbs_say() -> None:
-    for name, summary in cli.VERBS:
-        module = importlib.import_module(f"ptxlab.verbs.{name}.verb")
-        assert (name, summary) == (module.NAME, module.SUMMARY)
+def test_the_table_of_verbs_has_every_folder_with_a_verb() -> None:
+    folders = {path.parent.name for path in (ROOT / "ptxlab" / "verbs").glob("*/verb.py")}
+    assert {name for name, _ in cli.VERBS} == folders
 
 
 @pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])

@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from ptxlab.gemm.tiles import Comparison
     from ptxlab.gemm.timing import Procedure
 
-NAME = "bench"
-SUMMARY = "the ladder side by side: timed beside cuBLAS on a GPU, counted on the emulator"
 EXAMPLE = """\
 example:
   ptxlab bench                                      every kernel

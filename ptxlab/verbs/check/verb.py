@@ -16,8 +16,6 @@ if TYPE_CHECKING:
     from ptxlab.observe.check_report import CheckReport
     from ptxlab.verbs.launching.launch import Asked
 
-NAME = "check"
-SUMMARY = "find races, missing waits, bad barriers, bounds, uninitialised reads, deadlocks"
 EXAMPLE = f"""\
 example:
   ptxlab check kernels/tensor_core.cu

@@ -15,8 +15,6 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device, Kernel
 
-NAME = "diff"
-SUMMARY = "run the same launch on two devices or targets and show where they part"
 EXAMPLE = f"""\
 example:
   ptxlab diff ptx/mma_m16n8k16_bf16_f32.ptx --a emulator:sm_80 --b emulator:sm_90a

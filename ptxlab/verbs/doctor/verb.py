@@ -13,8 +13,6 @@ if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
     from ptxlab.verbs.doctor.text import Driver, Gpu, Package, Report, Trial
 
-NAME = "doctor"
-SUMMARY = "say what is installed, what works on this machine, and what to install for the rest"
 EXAMPLE = """\
 example:
   ptxlab doctor           what there is, and what works

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ptxlab.device.protocol import Device, Dump, Dumped
     from ptxlab.verbs.launching.launch import Asked
 
-NAME = "dump"
-SUMMARY = "show the registers of any thread at any line, label or instruction"
 EXAMPLE = f"""\
 example:
   ptxlab dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync --regs D

@@ -7,8 +7,6 @@ import argparse
 from ptxlab.cli.common import add_common, emit
 from ptxlab.errors import PtxlabError
 
-NAME = "explain"
-SUMMARY = "explain one matrix instruction: operands, targets, arithmetic, SASS"
 EXAMPLE = """\
 example:
   ptxlab explain mma.m16n8k16.f32.bf16

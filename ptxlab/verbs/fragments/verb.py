@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ptxlab.fragments import Selection
     from ptxlab.matrix.form import Form
 
-NAME = "fragments"
-SUMMARY = "dump, verify, query and draw the fragment layouts of a matrix instruction"
 DESCRIPTION = """\
 example:
   ptxlab fragments --op m16n8k16 --dtype bf16

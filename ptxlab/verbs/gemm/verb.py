@@ -15,8 +15,6 @@ from ptxlab.verbs.gemm import explain as gemm_explain
 if TYPE_CHECKING:
     from ptxlab.gemm import Problem
 
-NAME = "gemm"
-SUMMARY = "run, verify and time matrix multiplication algorithms"
 EXAMPLE = """\
 example:
   ptxlab gemm --algorithm tensor_core                         bf16 to f32, on the tensor cores

@@ -9,8 +9,6 @@ from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.readers import positive, several
 from ptxlab.errors import DeviceUnavailable
 
-NAME = "interleave"
-SUMMARY = "let GPU and CPU take turns on the same matrices: copied, mapped and managed memory"
 EXAMPLE = """\
 example:
   ptxlab interleave                                   multiply on the GPU, ReLU on the CPU

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-NAME = "layout"
-SUMMARY = "print, tile, vectorize, swizzle a layout; its bank conflicts"
 DESCRIPTION = """\
 example:
   ptxlab layout 2x6                                  offsets of a row-major matrix

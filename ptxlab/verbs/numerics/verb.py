@@ -14,8 +14,6 @@ from ptxlab.errors import PtxlabError
 if TYPE_CHECKING:
     from ptxlab.numerics import DotProducts, Measured
 
-NAME = "numerics"
-SUMMARY = "show what a dot product becomes on the tensor cores of each target, bit by bit"
 EXAMPLE = """\
 example:
   ptxlab numerics --arch sm_80 --arch sm_90a --dtype f16 --k 16 --seed 1

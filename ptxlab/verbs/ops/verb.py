@@ -8,8 +8,6 @@ import re
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.readers import family
 
-NAME = "ops"
-SUMMARY = "list the matrix instructions, and which of them run on a target"
 EXAMPLE = """\
 example:
   ptxlab ops --arch sm_89 --ptx 8.4

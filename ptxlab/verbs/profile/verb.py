@@ -11,8 +11,6 @@ from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
-NAME = "profile"
-SUMMARY = "count bank conflicts, coalescing, divergence and arithmetic by line"
 EXAMPLE = f"""\
 example:
   ptxlab profile kernels/naive.cu                          by line of CUDA C, the hottest first

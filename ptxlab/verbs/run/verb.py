@@ -15,8 +15,6 @@ if TYPE_CHECKING:
     from ptxlab.verbs.launching.launch import Argument, Launch
     from ptxlab.verbs.run.text import Timing
 
-NAME = "run"
-SUMMARY = "launch a kernel of any .ptx or .cu file with arguments from the command line"
 EXAMPLE = f"""\
 example:
   ptxlab run ptx/mma_m16n8k16_bf16_f32.ptx

@@ -17,8 +17,6 @@ if TYPE_CHECKING:
     from ptxlab.toolchain.assembly import Assembly
     from ptxlab.verbs.sass.text import Kernel, Program
 
-NAME = "sass"
-SUMMARY = "show PTX beside its SASS, registers, spills, occupancy, for any target"
 EXAMPLE = """\
 example:
   ptxlab sass ptx/mma_m16n8k16_bf16_f32.ptx
