@@ -16,8 +16,9 @@ from ptxlab.fragments.report import Run
 from ptxlab.fragments.trials.run import launch, module
 from ptxlab.instrument.rewrite import Probe, dump_registers
 from ptxlab.instrument.sites import instructions
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.syntax.parser import parse
@@ -66,9 +67,9 @@ class Instrumented:
             device.upload(given.a) as a,
             device.upload(given.b) as b,
             device.upload(given.c) as d,
-            device.zeros((LANES, _slots(self.watched)), "u64") as dump,
+            device.zeros((WARP, _slots(self.watched)), "u64") as dump,
         ):
-            self.kernel.launch(1, LANES, [a, b, d, self.instruction.k, dump])
+            self.kernel.launch(1, WARP, [a, b, d, self.instruction.k, dump])
             return _run(fill, self.watched, dump.numpy(), d.numpy())
 
 
@@ -84,7 +85,7 @@ def run_generated(device: Device, form: Form, fill: Fill) -> Run:
     )
     watched = tuple(_watched(form))
     loaded = device.load(_with_dumps(program, kernel.name, position, watched))
-    with device.zeros((LANES, _slots(watched)), "u64") as dump:
+    with device.zeros((WARP, _slots(watched)), "u64") as dump:
         found = launch(device, loaded.kernel(), trial, dump)
         return _run(fill, watched, dump.numpy(), trial.result(found))
 

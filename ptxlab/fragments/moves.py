@@ -11,8 +11,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.bit_fields import Variable, derive
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 CONVERSIONS = {
@@ -167,7 +168,7 @@ def permuted(found: Moves) -> Permuted:
     d, a = found.d, found.a
     columns: dict[int, int] = {}
     items: list[list[list[Item]]] = []
-    for lane in range(LANES):
+    for lane in range(WARP):
         held = _by_row(d, lane, found.tiles)
         places = _by_row(a, lane, 1)
         registers: list[list[Item]] = [
@@ -202,7 +203,7 @@ def _by_row(layout: FragmentLayout, lane: int, tiles: int) -> dict[int, list[tup
 def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[Source]]:
     """Return where the elements of a register of A are in D: [lane][element]."""
     found = []
-    for lane in range(LANES):
+    for lane in range(WARP):
         elements = []
         for i in range(a.elements_per_register):
             row, col = (int(index) for index in a.element(lane, register, i))

@@ -6,8 +6,9 @@ from collections.abc import Iterator
 
 from ptxlab.errors import Unsupported
 from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.bit_fields import Variable, derive
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 
 _NEEDS = {"f16": ("sm_80", "7.0"), "bf16": ("sm_80", "7.0"), "tf32": ("sm_80", "7.0")}
 _NEEDS |= {"e4m3": ("sm_89", "8.1"), "e5m2": ("sm_89", "8.1")}
@@ -112,7 +113,7 @@ def _choice(table: tuple[int, ...], name: str) -> Iterator[str]:
     """Yield what chooses between two selectors by one bit of the lane."""
     for bit in range(5):
         low, high = table[0], table[1 << bit]
-        if table == tuple(high if lane >> bit & 1 else low for lane in range(LANES)):
+        if table == tuple(high if lane >> bit & 1 else low for lane in range(WARP)):
             yield f"and.b32 bits, lane, {1 << bit};"
             yield "setp.ne.u32 odd, bits, 0;"
             yield f"selp.b32 {name}, {high:#06x}, {low:#06x}, odd;"

@@ -10,9 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import WARP, Target
 
-WARP = 32
 PARTITIONS = 4
 PARTITION_REGISTERS = 16 * 1024
 REGISTER_UNIT = 256

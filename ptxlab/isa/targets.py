@@ -9,6 +9,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+WARP = 32
+"""The threads of a warp, on every target: its lanes."""
+
 
 @dataclass(frozen=True, slots=True)
 class DotProduct:

@@ -15,17 +15,15 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix import position as formulas
 from ptxlab.matrix.position import (
-    LANES,
     OUTER_IS_COLUMNS,
     FragmentKind,
     Index,
     elements_per_register,
 )
 from ptxlab.pictured import Pictured
-
-__all__ = ["LANES", "FragmentKind", "FragmentLayout", "Index", "Place"]
 
 Array = npt.NDArray[Any]
 
@@ -65,7 +63,7 @@ class FragmentLayout(Pictured):
     dtype: str
     bits: int
     copies: int = 1
-    threads: int = LANES
+    threads: int = WARP
 
     def __post_init__(self) -> None:
         problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
@@ -75,7 +73,7 @@ class FragmentLayout(Pictured):
     @property
     def holder(self) -> str:
         """What ``lane`` counts: lanes of a warp, or threads of a warpgroup."""
-        return "lane" if self.threads == LANES else "thread"
+        return "lane" if self.threads == WARP else "thread"
 
     @property
     def matrices(self) -> int:
@@ -186,7 +184,7 @@ def _row_col(
     register: Index,
     element: Index,
 ) -> tuple[Index, Index]:
-    held_by_a_warp = outer_size * LANES // threads
+    held_by_a_warp = outer_size * WARP // threads
     outer, inner = formulas.position(kind, held_by_a_warp, bits, thread, register, element)
     return (inner, outer) if kind in OUTER_IS_COLUMNS else (outer, inner)
 
@@ -226,7 +224,7 @@ def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, t
     elements = formulas.matrices(kind) * rows * cols
     outer_size = cols if kind in OUTER_IS_COLUMNS else rows
     fits = max(32, bits) % bits == 0 and elements % (threads * elements_per_register(bits)) == 0
-    if not fits or outer_size % (8 * threads // LANES):
+    if not fits or outer_size % (8 * threads // WARP):
         return "does not divide over the registers of a warp"
     row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
     inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)

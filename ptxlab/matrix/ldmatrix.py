@@ -17,8 +17,9 @@ from typing import Self
 
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import SM_10X_TO_12X, Form, Version
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.position import FragmentKind
 
 ROWS = 8
 ROW_BYTES = 16

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.isa.targets import WARP
 from ptxlab.layouts.layout import Mapping
 from ptxlab.layouts.shared_memory import bank, lines, wavefronts
-from ptxlab.matrix.fragment import LANES
 from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
 
 Form = LdMatrix | StMatrix
@@ -105,7 +105,7 @@ def plan(
         return (line, inner) if along else (inner, line)
 
     named = []
-    for lane in range(LANES):
+    for lane in range(WARP):
         asked = form.addressed_row(lane)
         if asked is not None:
             first = element(*asked, 0)

@@ -13,8 +13,9 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, Version
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout, container_bits
+from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
 
 Pair = tuple[str, str]

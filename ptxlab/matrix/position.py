@@ -32,7 +32,8 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-LANES = 32
+from ptxlab.isa.targets import WARP
+
 QUAD_PAIRS = 4
 
 FragmentKind = Literal[
@@ -70,7 +71,7 @@ def matrices(kind: FragmentKind) -> int:
 
 def matrix(kind: FragmentKind, thread: Index) -> Index:
     """Return which of them the elements of ``thread`` belong to."""
-    return thread % LANES // 16 if kind == _HALVES else thread // 4 % matrices(kind)
+    return thread % WARP // 16 if kind == _HALVES else thread // 4 % matrices(kind)
 
 
 def position(
@@ -82,7 +83,7 @@ def position(
     against each other.
     """
     packed = elements_per_register(bits)
-    warp, lane = divmod(thread, LANES)
+    warp, lane = divmod(thread, WARP)
     if kind.startswith("tmem"):
         outer, inner = _TENSOR_MEMORY[kind](lane, register)
         inner = packed * inner + element

@@ -18,8 +18,9 @@ from itertools import product
 from typing import cast
 
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.operand import Operand, tensor_memory
+from ptxlab.matrix.position import FragmentKind
 
 LANES = 128
 COLUMNS = 512

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.matrix.form import Form, Version
-from ptxlab.matrix.fragment import FragmentKind, FragmentLayout, container_bits
+from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.mma import every
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand, fragment
+from ptxlab.matrix.position import FragmentKind
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.tree import Instruction
 

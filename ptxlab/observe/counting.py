@@ -17,7 +17,8 @@ from ptxlab.emulator.prepare.exits import is_exit
 from ptxlab.emulator.run.access import WINDOWS, Access
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE
-from ptxlab.emulator.run.wave import WARP, Frame, Wave
+from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import Counts
 from ptxlab.observe.traffic import (
     SECTOR_BYTES,

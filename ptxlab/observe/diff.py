@@ -25,6 +25,7 @@ from ptxlab.instrument.sites import (
     results,
 )
 from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
+from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import TYPES
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.rounding import Step, Verdict, judge
@@ -35,7 +36,6 @@ Words = npt.NDArray[np.uint64]
 
 WINDOW_BYTES = 1 << 27
 MOST_STEPS = 1 << 14
-WARP = 32
 
 
 @dataclass(frozen=True, slots=True)

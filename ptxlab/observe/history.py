@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import pitched
-from ptxlab.emulator.run.wave import WARP, Wave
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
 from ptxlab.observe.shadow import Shadow
 

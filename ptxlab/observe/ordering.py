@@ -18,7 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP, Wave
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.shadow import Shadow
 
 Array = npt.NDArray[Any]

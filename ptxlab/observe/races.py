@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.wave import WARP
+from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene, Words
 from ptxlab.observe.ordering import Earlier, Kind, Order, Touch
 from ptxlab.syntax.tree import Instruction

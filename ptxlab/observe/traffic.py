@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.wave import WARP
+from ptxlab.isa.targets import WARP
 from ptxlab.layouts.shared_memory import ACCESSES, BANK_BYTES, PASS_BYTES, bank, wavefronts
 
 Array = npt.NDArray[Any]

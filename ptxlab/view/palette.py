@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from ptxlab.matrix.fragment import LANES
+from ptxlab.isa.targets import WARP
 
 INK = {"light": "#1f2328", "dark": "#f0f6fc"}
 QUIET = {"light": "#59636e", "dark": "#9198a1"}
@@ -20,7 +20,7 @@ def lane_colour(lane: int, *, dark: bool) -> str:
 
     Threads of a warpgroup have the colours of their lanes.
     """
-    group, place = divmod(lane % LANES, 4)
+    group, place = divmod(lane % WARP, 4)
     hue = math.radians(20 + group * 45)
     lightness = (0.36 + 0.055 * place) if dark else (0.93 - 0.055 * place)
     chroma = 0.085 if dark else 0.075
@@ -30,7 +30,7 @@ def lane_colour(lane: int, *, dark: bool) -> str:
 def lane_rules(prefix: str, declaration: str, *, dark: bool) -> str:
     """Return one CSS rule a lane: ``prefix`` and its number, ``declaration`` and its colour."""
     return "".join(
-        f"{prefix}{lane}{{{declaration}:{lane_colour(lane, dark=dark)}}}" for lane in range(LANES)
+        f"{prefix}{lane}{{{declaration}:{lane_colour(lane, dark=dark)}}}" for lane in range(WARP)
     )
 
 

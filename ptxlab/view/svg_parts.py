@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.view.palette import INK, PAPER, QUIET, lane_rules
 from ptxlab.view.runs import Keep, Run, owner, register_name, runs, span
 
@@ -75,7 +76,7 @@ class Box:
         width, height = run.cols * self.scale.width, run.rows * self.scale.height
         return (
             f'<g class="c{" m" * outlined}"><title>{hover(self.layout, run)}</title>'
-            f'<rect class="l{run.places[0].lane % LANES}" x="{n(x)}" y="{n(y)}" '
+            f'<rect class="l{run.places[0].lane % WARP}" x="{n(x)}" y="{n(y)}" '
             f'width="{n(width)}" height="{n(height)}"/>'
             f'<text x="{n(x + width / 2)}" y="{n(y + height / 2 + 3.5)}">'
             f"{label(self.layout, run)}</text></g>"
@@ -94,7 +95,7 @@ def window(layout: FragmentLayout, matrix: int, marked: Keep) -> Sequence[Run]:
     in further registers.
     """
     cells = runs(layout, matrix)
-    if layout.kind != "accumulator" or layout.threads == LANES:
+    if layout.kind != "accumulator" or layout.threads == WARP:
         return cells
     first = next((run.col for run in cells if run.meets(marked)), 0) // COLUMNS * COLUMNS
     return [run for run in cells if first <= run.col < first + COLUMNS]

@@ -22,8 +22,8 @@ from ptxlab.fragments.trials import Trial
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentKind
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.position import FragmentKind
 from ptxlab.verbs.fragments import atlas
 from ptxlab.verbs.fragments.campaign import text
 from tests.device.fake_driver import FakeDriver

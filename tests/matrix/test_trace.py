@@ -11,8 +11,9 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import find, matching
-from ptxlab.matrix.fragment import LANES, FragmentLayout, Place, slots
+from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Held, trace
 
@@ -87,7 +88,7 @@ def metadata(form: MatrixInstruction, rng: np.random.Generator) -> Array:
     """Return random metadata that is allowed, in every lane."""
     assert form.metadata is not None
     choices = np.array(form.metadata.allowed, np.uint64)
-    nibbles = choices[rng.integers(0, len(choices), (LANES, 8))]
+    nibbles = choices[rng.integers(0, len(choices), (WARP, 8))]
     shifts = 4 * np.arange(8, dtype=np.uint64)
     return np.asarray(np.bitwise_or.reduce(nibbles << shifts, axis=1))
 
@@ -97,14 +98,14 @@ def run(form: MatrixInstruction, arch: str, held: dict[str, Array]) -> Array:
     (entry, *_) = matching(form.name)
     sources = [operand for operand in form.signature if operand.role == "source"]
     record = np.concatenate(
-        [held[operand.name].reshape(LANES, -1).astype(np.uint64) for operand in sources], axis=1
+        [held[operand.name].reshape(WARP, -1).astype(np.uint64) for operand in sources], axis=1
     )
     layout = form.operand("D")
     with open_device("emulator", arch=arch) as device:
         kernel = device.load(program(entry, arch)).kernel(KERNEL)
-        shape = (LANES, layout.registers_per_lane)
+        shape = (WARP, layout.registers_per_lane)
         with device.upload(record) as given, device.zeros(shape, "u64") as out:
-            kernel.launch(1, LANES, [given, out])
+            kernel.launch(1, WARP, [given, out])
             return out.numpy()
 
 
@@ -117,8 +118,8 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
         held["e"] = metadata(form, rng)
     for scale in form.scales:
         held[f"scale-{scale.operand.lower()}-data"] = rng.integers(
-            0x7E7E7E7E, 0x7E7E7E80, LANES
-        ) + 0x100 * rng.integers(0, 2, LANES)
+            0x7E7E7E7E, 0x7E7E7E80, WARP
+        ) + 0x100 * rng.integers(0, 2, WARP)
     out = run(form, arch, held)
 
     def read(operand: str, places: tuple[Held, ...], words: Array) -> float:

@@ -23,9 +23,9 @@ from ptxlab.emulator.prepare.legality import require_form
 from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP, Frame
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale

@@ -28,7 +28,8 @@ from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.run.access import Access, require_valid
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
-from ptxlab.emulator.run.wave import WARP, Frame
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
 from ptxlab.syntax.tree import Instruction, Operand

@@ -15,7 +15,8 @@ from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP, Frame
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import WARP
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 Among = Callable[[Array, Array], tuple[Array, ...]]

@@ -13,8 +13,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP, Frame
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
+from ptxlab.isa.targets import WARP
 from ptxlab.syntax.tree import Instruction
 
 LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)

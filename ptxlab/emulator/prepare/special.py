@@ -12,11 +12,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.isa.targets import WARP
+
 if TYPE_CHECKING:
     from ptxlab.emulator.run.wave import Wave
 
 Array = npt.NDArray[Any]
-WARP = 32
 
 
 def _u32(values: Any) -> Array:

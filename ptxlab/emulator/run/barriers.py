@@ -17,8 +17,9 @@ import numpy.typing as npt
 from ptxlab.emulator.prepare.program import Destination, Source
 from ptxlab.emulator.run.group import Group
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.wave import WARP, Wave
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
+from ptxlab.isa.targets import WARP
 
 Array = npt.NDArray[Any]
 Holding = tuple[Array, Array]

@@ -13,8 +13,9 @@ from ptxlab.emulator.run.image import symbols
 from ptxlab.emulator.run.machine import Machine
 from ptxlab.emulator.run.memory import GlobalMemory, pitched
 from ptxlab.emulator.run.watch import Watcher
-from ptxlab.emulator.run.wave import WARP, Wave
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError, PtxlabError
+from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 
 WAVE_THREADS = 16384

@@ -17,6 +17,7 @@ from ptxlab.emulator.prepare.program import Deferred, Function, Program
 from ptxlab.emulator.run.copies import AsyncCopies
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import GlobalMemory, Region, pitched
+from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
 
 if TYPE_CHECKING:
@@ -24,7 +25,6 @@ if TYPE_CHECKING:
     from ptxlab.emulator.run.watch import Watcher
 
 Array = npt.NDArray[Any]
-WARP = 32
 
 # What shared memory holds before anything is written to it: NaN in every floating-point type, so
 # that a read of unwritten shared memory does not pass for a zero.

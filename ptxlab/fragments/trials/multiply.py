@@ -23,8 +23,9 @@ from ptxlab.fragments.trials.one_hot import (
     selectors,
 )
 from ptxlab.fragments.trials.trial import Body, Step, Trial, record, registers
+from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.fragment import LANES, Place
+from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 METADATA_BITS = 4
@@ -114,7 +115,7 @@ def _sources(form: MatrixInstruction, probes: Probes) -> Iterator[Array]:
     for name in "ABC":
         yield fragments(form, probes, name)
     if form.metadata is not None:
-        words = np.zeros((len(probes.given["E"]), LANES), np.uint32)
+        words = np.zeros((len(probes.given["E"]), WARP), np.uint32)
         for selector in form.metadata.selectors:
             words |= form.metadata.encode(probes.given["E"][:, selector], selector)
         yield _chosen(probes, "E", words)[..., np.newaxis]

@@ -24,7 +24,8 @@ import numpy as np
 
 from ptxlab.fragments.fill import Fill, indices
 from ptxlab.fragments.numbers import Array, numbers
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
@@ -223,7 +224,7 @@ def _plain(form: MatrixInstruction) -> dict[str, Array]:
         found["E"] = _base_patterns(form.metadata)
     for scale in form.scales:
         one = int(_scale_codes(scale)[np.flatnonzero(_POWERS == 0)[0]])
-        found[f"scale-{scale.operand}"] = np.full((1, LANES), one * 0x01010101, np.uint32)
+        found[f"scale-{scale.operand}"] = np.full((1, WARP), one * 0x01010101, np.uint32)
     return found
 
 
@@ -294,8 +295,8 @@ def _every_pattern(metadata: Metadata) -> Array:
 
 def _every_byte(scale: Scale) -> Array:
     """Return registers, [rounds, 32], no two bytes of which are the same powers of two throughout."""
-    codes = _scale_codes(scale)[_digits(4 * LANES, len(_POWERS))].astype(np.uint8)
-    return np.asarray(codes.reshape(-1, LANES, 4).view(np.uint32)[..., 0])
+    codes = _scale_codes(scale)[_digits(4 * WARP, len(_POWERS))].astype(np.uint8)
+    return np.asarray(codes.reshape(-1, WARP, 4).view(np.uint32)[..., 0])
 
 
 def _scale_codes(scale: Scale) -> Array:

@@ -24,16 +24,17 @@ from ptxlab.fragments.trials.trial import (
     record,
     registers,
 )
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import LANES, FragmentLayout, Place
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
 
-ROW_OF_LANE = np.arange(LANES) * 11 % LANES
+ROW_OF_LANE = np.arange(WARP) * 11 % WARP
 """The row of the tile that each lane addresses."""
 _OUTSIDE = 0xA5
 """What lies around the elements, and where nothing is stored."""
 
-assert SHARE_BYTES == LANES * ROW_BYTES
+assert SHARE_BYTES == WARP * ROW_BYTES
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -79,7 +80,7 @@ class RowsTrial(Trial):
 def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
     """Return the trial of ``ldmatrix``: a numbered tile to registers."""
     layout = form.operands[0]
-    tile = _rounds(LANES * form.cols, form.packed_bits).reshape(-1, LANES, form.cols)
+    tile = _rounds(WARP * form.cols, form.packed_bits).reshape(-1, WARP, form.cols)
     rows = ROW_OF_LANE[: layout.rows]
     if fill:
         tile = np.zeros_like(tile[:1])
@@ -93,11 +94,11 @@ def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
     """Return the trial of ``stmatrix``: registers numbered by lane and register to a tile."""
     layout = form.operands[0]
     words = _registers(layout, fill)
-    tile = np.full((len(words), LANES, ROW_BYTES), _OUTSIDE, np.uint8)
+    tile = np.full((len(words), WARP, ROW_BYTES), _OUTSIDE, np.uint8)
     given = record(np.concatenate([_offsets(len(words)), words], axis=-1), tile)
     stored = layout.unpack(words).astype(f"u{layout.bits // 8}")
     tile[:, ROW_OF_LANE[: layout.rows]] = stored.view(np.uint8)
-    expected = record(np.empty((len(words), LANES, 0)), tile)
+    expected = record(np.empty((len(words), WARP, 0)), tile)
     return RowsTrial(form, _body(form), given, expected, layout)
 
 
@@ -121,7 +122,7 @@ def _body(form: Form) -> Body:
 
 def _offsets(count: int) -> Array:
     """Return the addresses of all lanes as registers, [count, 32, 1]."""
-    return np.asarray(np.broadcast_to(ROW_OF_LANE[:, np.newaxis] * ROW_BYTES, (count, LANES, 1)))
+    return np.asarray(np.broadcast_to(ROW_OF_LANE[:, np.newaxis] * ROW_BYTES, (count, WARP, 1)))
 
 
 def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
@@ -132,9 +133,9 @@ def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
     if fill:
         return np.asarray(layout.pack(_filled(layout, fill, layout.bits))[np.newaxis])
     registers, packed = layout.registers_per_lane, layout.elements_per_register
-    rounds = _rounds(LANES * registers * packed, layout.bits)
+    rounds = _rounds(WARP * registers * packed, layout.bits)
     shifts = np.arange(packed, dtype=np.uint64) * np.uint64(layout.bits)
-    parts = rounds.reshape(-1, LANES, registers, packed) << shifts
+    parts = rounds.reshape(-1, WARP, registers, packed) << shifts
     return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
 
 

@@ -8,8 +8,8 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.specimen import header
 from ptxlab.fragments.trials.trial import Body, Trial
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import LANES
 
 KERNEL = "trial"
 
@@ -26,5 +26,5 @@ def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array
         device.upload(trial.given) as given,
         device.zeros(trial.expected.shape, "u64") as found,
     ):
-        kernel.launch(trial.count, LANES, [given, found, *more])
+        kernel.launch(trial.count, WARP, [given, found, *more])
         return found.numpy()

@@ -16,13 +16,13 @@ import numpy as np
 
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import LANES
 from ptxlab.matrix.operand import Role
 
 WORD_BYTES = 8
 VECTOR_BYTES = 16
-SHARE_BYTES = LANES * VECTOR_BYTES
+SHARE_BYTES = WARP * VECTOR_BYTES
 """Shared memory comes in multiples of this: every lane copies whole vectors."""
 
 _EXPLAINED = 4096
@@ -60,7 +60,7 @@ class Body:
 
     def kernel(self, name: str) -> str:
         """Return the kernel, which takes the addresses of the records it reads and writes."""
-        share = self.shared_bytes // LANES
+        share = self.shared_bytes // WARP
         given, wanted = (WORD_BYTES * len(r) + share for r in (self.sources, self.results))
         loads = [
             f"ld.global.{kind} {register}, [from+{WORD_BYTES * i}];"
@@ -80,7 +80,7 @@ class Body:
             ".reg .b64 from, to;",
             "mov.u32 lane, %tid.x;",
             "mov.u32 thread, %ctaid.x;",
-            f"mad.lo.u32 thread, thread, {LANES}, lane;",
+            f"mad.lo.u32 thread, thread, {WARP}, lane;",
             "ld.param.u64 from, [in];",
             "ld.param.u64 to, [out];",
             f"mad.wide.u32 from, thread, {given}, from;",
@@ -95,7 +95,7 @@ class Body:
         return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
 
     def _fill(self) -> Iterator[str]:
-        share = self.shared_bytes // LANES
+        share = self.shared_bytes // WARP
         yield f".shared .align 128 .b8 tile[{self.shared_bytes}];"
         yield ".reg .b32 base, own, v0, v1, v2, v3;"
         yield "mov.u32 base, tile;"
@@ -109,7 +109,7 @@ class Body:
 
     def _drain(self) -> Iterator[str]:
         yield "bar.sync 0;"
-        for at in range(0, self.shared_bytes // LANES, VECTOR_BYTES):
+        for at in range(0, self.shared_bytes // WARP, VECTOR_BYTES):
             first = WORD_BYTES * len(self.results) + at
             yield f"ld.shared.v4.b32 {{v0, v1, v2, v3}}, [own+{at}];"
             for i in range(4):
@@ -183,5 +183,5 @@ def record(registers: Array, shared: Array | None = None) -> Array:
     words = np.ascontiguousarray(registers, np.uint64)
     if shared is None:
         return words
-    share = np.ascontiguousarray(shared, np.uint8).reshape(len(shared), LANES, -1)
+    share = np.ascontiguousarray(shared, np.uint8).reshape(len(shared), WARP, -1)
     return np.concatenate([words, share.view(np.uint64)], axis=-1)

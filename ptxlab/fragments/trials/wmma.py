@@ -27,7 +27,8 @@ from ptxlab.fragments.trials.trial import (
     Trial,
     record,
 )
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import Operand
 from ptxlab.matrix.wmma import WMMA, WmmaMove
@@ -93,7 +94,7 @@ class MemoryTrial(Trial):
                     yield Mismatch("one-hot", "register", *place, layout.bits)
                 return
             slot -= layout.registers_per_lane
-        share = self.body.shared_bytes // LANES
+        share = self.body.shared_bytes // WARP
         yield from self._in_memory(probe, share * lane + WORD_BYTES * slot, expected, found)
 
     def _in_memory(self, probe: int, byte: int, expected: int, found: int) -> Iterator[Mismatch]:
@@ -142,7 +143,7 @@ def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None = None) -> 
         held = [fragments(multiplication, some, name) for name in "ABC"]
         held.append(matrices[-1].layout.pack(d))
         before = _memory(body, multiplication, some, matrices)
-        given.append(record(np.empty((some.count, LANES, 0)), before))
+        given.append(record(np.empty((some.count, WARP, 0)), before))
         _put(before, matrices[-1], d)
         expected.append(record(np.concatenate(held, axis=-1), before))
     return MemoryTrial(

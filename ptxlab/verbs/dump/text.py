@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
+from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import STORED, TYPES, ScalarType
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
@@ -21,7 +22,6 @@ from ptxlab.view.text import aligned, fields, hexadecimal, number, values
 Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.dump/1"
-WARP = 32
 _READABLE = TYPES | STORED
 
 

@@ -16,8 +16,9 @@ import numpy as np
 
 import ptxlab
 from ptxlab.fragments import receipts
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import LANES, FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
@@ -144,7 +145,7 @@ def compact(layout: FragmentLayout) -> dict[str, Any]:
         "matrices": layout.matrices,
         "vertical": vertical(layout),
     }
-    if layout.threads != LANES:
+    if layout.threads != WARP:
         entry["threads"] = layout.threads
     table = layout.table()
     steps = [_steps(table, axis) for axis in range(3)]
@@ -268,9 +269,9 @@ def _section(move: Move) -> str:
 
 def _schemes() -> str:
     """Return the lanes' colours, and all colours of the dark scheme: asked for, or the system's."""
-    names = [f"--l{lane}: {lane_colour(lane, dark=False)};" for lane in range(LANES)]
-    dark_names = [f"--l{lane}: {lane_colour(lane, dark=True)};" for lane in range(LANES)]
-    uses = "".join(f".l{lane}{{fill:var(--l{lane})}}" for lane in range(LANES))
+    names = [f"--l{lane}: {lane_colour(lane, dark=False)};" for lane in range(WARP)]
+    dark_names = [f"--l{lane}: {lane_colour(lane, dark=True)};" for lane in range(WARP)]
+    uses = "".join(f".l{lane}{{fill:var(--l{lane})}}" for lane in range(WARP))
     dark = f"{DARK} {' '.join(dark_names)}"
     return "\n".join(
         [

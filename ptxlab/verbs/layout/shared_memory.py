@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import TARGETS
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import BANKS, Conflicts, bank, lines
 from ptxlab.matrix.matrix_plan import Plan
@@ -13,9 +14,8 @@ from ptxlab.verbs.layout.banks import Cell, picture
 from ptxlab.verbs.layout.text import SCHEMA, layout_json
 from ptxlab.view.text import aligned, fields
 
-SHARED_BYTES = 227 * 1024
-"""The most shared memory a CTA can have on any target, from "Technical Specifications per Compute
-Capability" of the CUDA C++ Programming Guide."""
+SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
+"""The most shared memory a CTA can have on any target."""
 
 
 @dataclass(frozen=True, slots=True)
