@@ -10,7 +10,7 @@ from ptxlab.layouts.layout import ComposedLayout, Layout
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.fragments import svg as drawing
-from ptxlab.verbs.layout.text import Offsets
+from ptxlab.verbs.layout.layouts import Offsets
 
 Shown = Form | FragmentLayout | Layout | ComposedLayout
 _BITS = 16

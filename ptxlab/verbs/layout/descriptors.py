@@ -1,55 +1,148 @@
-"""The descriptors of ``ptxlab layout --descriptor``: of a tile, or read back from a number."""
+"""The descriptors of ``ptxlab layout --descriptor``: of a tile, or read back from a number.
+
+As text, as JSON (schema ``ptxlab.descriptor/1``), and the tile as a picture.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import Any
 
 from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
+from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.descriptor import READERS, of_tile
+from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked
+from ptxlab.verbs.layout.layouts import Offsets, layout_json
+from ptxlab.view.text import aligned, aligned_left, fields, hexadecimal
 
-if TYPE_CHECKING:
-    from ptxlab.matrix.bit_record import BitRecord, Value
-    from ptxlab.verbs.layout.descriptor_text import Descriptor
-
+SCHEMA = "ptxlab.descriptor/1"
 KIND = "kind::"
-OWN_OPTIONS = ("major", "address", "field")
-"""The options that go with ``--descriptor`` alone."""
 
 
-def add_descriptors(parser: argparse.ArgumentParser) -> None:
-    """Add the options about descriptors."""
-    group = parser.add_argument_group("descriptors of wgmma and tcgen05")
-    group.add_argument(
-        "--descriptor",
-        metavar="FORMAT",
-        help="wgmma or tcgen05: the matrix descriptor of a tile ROWSxK of m or n times k; kind::f16, "
-        "kind::mxf4 and so on: the instruction descriptor of MxN; of a number 0x...: its fields",
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """A tile of a type, at an address of shared memory."""
+
+    tile: Tile
+    dtype: str
+    address: int
+
+    @property
+    def starts(self) -> list[int]:
+        """The start address of each instruction along k."""
+        return [self.address + self.tile.advance(step) for step in range(self.tile.steps)]
+
+
+@dataclass(frozen=True, slots=True)
+class Descriptor:
+    """A word, what its bits mean, and the tile it was made for where there is one."""
+
+    record: BitRecord
+    word: int
+    placed: Placed | None = None
+
+    @property
+    def written(self) -> str:
+        """The word with all its digits."""
+        return hexadecimal(self.word, self.record.width)
+
+    def text(self) -> str:
+        """Return the word, its fields from the low bits up, and where each instruction starts."""
+        stored = [("bits", "stored")]
+        meant = [("field", "value")]
+        for field in self.record.fields:
+            stored.append((_bits(field), str(field.stored(self.word))))
+            meant.append((field.name, _value(field, self.word)))
+        rows = zip(aligned(stored), aligned_left(meant), strict=True)
+        lines = [
+            f"{self.record.name}  {self.written}",
+            f"PTX ISA  {self.record.section}",
+            "",
+            *(f"{bits}  {field}" for bits, field in rows),
+        ]
+        if self.placed:
+            lines += ["", *_tile_text(self.placed)]
+        return "\n".join(lines) + "\n"
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the same as JSON data."""
+        return {
+            "schema": SCHEMA,
+            "format": self.record.name,
+            "section": self.record.section,
+            "value": self.written,
+            "fields": [
+                {
+                    "name": field.name,
+                    "low_bit": field.low,
+                    "high_bit": field.high,
+                    "stored": field.stored(self.word),
+                    "value": field.decode(self.word),
+                }
+                for field in self.record.fields
+            ],
+            "tile": self.placed and _tile_json(self.placed),
+        }
+
+    def svg(self) -> str:
+        """Draw the tile in the colours of its banks. Raises PtxlabError where there is none."""
+        if self.placed is None:
+            raise PtxlabError("a descriptor alone has no picture", hint="give the tile it is of")
+        return Offsets(self.placed.tile.layout, self.placed.tile.bits).svg()
+
+
+def _bits(field: BitField) -> str:
+    return f"{field.low}-{field.high}" if field.bits > 1 else str(field.low)
+
+
+def _value(field: BitField, word: int) -> str:
+    value = field.decode(word)
+    if isinstance(value, int) and field.unit > 1 and field.bits > 8:
+        return f"{value} bytes" if "offset" in field.name else f"{value:#x}"
+    return str(value)
+
+
+def _tile_text(placed: Placed) -> list[str]:
+    tile = placed.tile
+    along = "k" if tile.major == "k" else "m or n"
+    starts = " ".join(f"{start:#x}" for start in placed.starts)
+    each = tile.k // tile.steps
+    return fields(
+        [
+            ("tile", f"{tile.mn} x {tile.k} of {placed.dtype}, contiguous along {along}"),
+            ("memory", f"{tile.bytes} bytes from {placed.address:#x} on"),
+            ("layout", f"{tile.layout.notation}, from (m or n, k) to elements"),
+            (f"k by {each}", f"start address {starts}"),
+        ]
     )
-    group.add_argument(
-        "--major",
-        metavar="k|mn",
-        help="along which direction a tile is contiguous (default k); A.B for an instruction",
-    )
-    group.add_argument(
-        "--address", type=readers.word, metavar="N", help="where the tile starts (default 0)"
-    )
-    group.add_argument(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help='any other field by its name, such as "negate a=yes"',
-    )
+
+
+def _tile_json(placed: Placed) -> dict[str, Any]:
+    tile = placed.tile
+    return {
+        "mn": tile.mn,
+        "k": tile.k,
+        "dtype": placed.dtype,
+        "bits": tile.bits,
+        "major": tile.major,
+        "swizzle": tile.mode.name,
+        "address": placed.address,
+        "bytes": tile.bytes,
+        "k_step": tile.k // tile.steps,
+        "starts": placed.starts,
+        **layout_json(tile.layout),
+    }
+
+
+# ---- what the command line asks for ----------------------------------------------------------
 
 
 def describe(args: argparse.Namespace) -> Descriptor:
     """Return the descriptor that is asked for. Raises ValueError for one that cannot be."""
-    from ptxlab.matrix.descriptor import READERS
-    from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked
-    from ptxlab.verbs.layout.descriptor_text import Descriptor
-
     name = args.descriptor
     known = [*READERS, *(f"{KIND}{kind}" for kind in INSTRUCTION_DESCRIPTORS)]
     if name not in known:
@@ -68,13 +161,13 @@ def describe(args: argparse.Namespace) -> Descriptor:
         return found
     m, n = _sizes(args.layout, "MxN, such as 128x256")
     values: dict[str, Value] = {"m": m, "n": n}
-    for option, fields in (
-        ("dtype", ("a type", "b type")),
-        ("major", ("major of a", "major of b")),
+    for option, of_a, of_b in (
+        (args.dtype, "a type", "b type"),
+        (args.major, "major of a", "major of b"),
     ):
-        if getattr(args, option):
-            first, _, second = getattr(args, option).partition(".")
-            values |= dict(zip(fields, (first, second or first), strict=True))
+        if option:
+            first, _, second = option.partition(".")
+            values |= {of_a: first, of_b: second or first}
     if args.acc:
         values["d type"] = args.acc
     if args.swizzle or args.address is not None:
@@ -86,10 +179,6 @@ def describe(args: argparse.Namespace) -> Descriptor:
 
 
 def _of_tile(args: argparse.Namespace, name: str) -> Descriptor:
-    from ptxlab.matrix.canonical import MODES, Tile
-    from ptxlab.matrix.descriptor import READERS, of_tile
-    from ptxlab.verbs.layout.descriptor_text import Descriptor, Placed
-
     reader = READERS[name]
     mn, k = _sizes(args.layout, "ROWSxK, such as 128x64")
     mode = args.swizzle or "none"
@@ -107,14 +196,6 @@ def _of_tile(args: argparse.Namespace, name: str) -> Descriptor:
 
 
 def _read(args: argparse.Namespace, record: BitRecord) -> Descriptor:
-    from ptxlab.verbs.layout.descriptor_text import Descriptor
-
-    idle = [name for name in (*OWN_OPTIONS, "dtype", "acc", "swizzle") if getattr(args, name)]
-    if idle:
-        raise PtxlabError(
-            f"--{idle[0]} says nothing about a descriptor that is given",
-            hint="a number 0x... is read back as it is",
-        )
     word = readers.word(args.layout)
     record.decode(word)
     return Descriptor(record, word)

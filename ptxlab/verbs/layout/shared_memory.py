@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
-from ptxlab.layouts.shared_memory import BANKS, Conflicts, bank, lines
+from ptxlab.layouts.shared_memory import (
+    BANKS,
+    Access,
+    Conflicts,
+    bank,
+    conflicts,
+    lines,
+    smallest_padding,
+    smallest_swizzle,
+)
 from ptxlab.matrix.matrix_plan import Plan
-from ptxlab.verbs.layout.banks import Cell, picture
-from ptxlab.verbs.layout.text import SCHEMA, layout_json
+from ptxlab.verbs.layout.layouts import SCHEMA, Cell, layout_json, picture
 from ptxlab.view.text import aligned, fields
 
 SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
@@ -54,10 +64,8 @@ class Banks:
                 "before": [_conflicts_json(count) for count in self.counts[0]],
                 "after": [_conflicts_json(count) for count in self.counts[-1]],
             },
-            "smallest_swizzle": None
-            if self.swizzle is None
-            else [self.swizzle.bits, self.swizzle.base, self.swizzle.shift],
-            "smallest_padding": None if self.padded is None else layout_json(self.padded),
+            "smallest_swizzle": self.swizzle and dataclasses.astuple(self.swizzle),
+            "smallest_padding": self.padded and layout_json(self.padded),
         }
 
     def svg(self) -> str:
@@ -73,6 +81,14 @@ class Banks:
         if self.padded is not None:
             padding = self.padded.notation if self.padded != self.plain else "none needed"
         return [("smallest swizzle", swizzle), ("smallest padding", padding)]
+
+
+def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[Access]) -> Banks:
+    """Count the conflicts of ``accesses``, and look for what avoids them."""
+    tiles = (plain,) if layout is plain else (plain, layout)
+    counts = tuple(tuple(conflicts(one, tile, bits) for one in accesses) for tile in tiles)
+    swizzle = smallest_swizzle(plain, bits, accesses)
+    return Banks(plain, layout, bits, counts, swizzle, smallest_padding(plain, bits, accesses))
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,19 +137,9 @@ class Planned:
             "bits": self.bits,
             "plan": {
                 "instruction": plan.form.name,
-                "addresses": [
-                    {
-                        "lane": n.lane,
-                        "matrix": n.matrix,
-                        "row": n.row,
-                        "first": list(n.first),
-                        "address": n.address,
-                        "bank": n.bank,
-                    }
-                    for n in plan.addresses
-                ],
-                "held": [[[list(e) for e in word] for word in lane] for lane in plan.held],
-                "wavefronts": list(plan.wavefronts),
+                "addresses": [dataclasses.asdict(named) for named in plan.addresses],
+                "held": plan.held,
+                "wavefronts": plan.wavefronts,
                 "ideal": len(plan.wavefronts),
             },
         }
@@ -186,7 +192,7 @@ def _conflicts_json(count: Conflicts) -> dict[str, Any]:
         "ideal": count.ideal,
         "excess": count.excess,
         "worst": count.worst,
-        "example": list(count.example),
+        "example": count.example,
     }
 
 

@@ -7,13 +7,12 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ptxlab.cli.common import add_common, emit
-from ptxlab.cli.readers import element, integer, one_of, positive, several, suggestion
+from ptxlab.cli.readers import element, integer, one_of, positive, several, suggestion, word
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.layout import descriptors
 
 if TYPE_CHECKING:
     from ptxlab.layouts.layout import ComposedLayout, Layout
-    from ptxlab.verbs.layout.text import Result
+    from ptxlab.verbs.layout.layouts import Result
 
 T = TypeVar("T")
 
@@ -36,6 +35,8 @@ example:
                                                      a descriptor's fields
 
 RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
+OF_DESCRIPTORS = ("major", "address", "field")
+"""The options that go with ``--descriptor`` alone."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -89,7 +90,28 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--dtype", metavar="TYPE", help="type of A and B of an instruction")
     parser.add_argument("--acc", metavar="TYPE", help="type of C and D of an instruction")
-    descriptors.add_descriptors(parser)
+    group = parser.add_argument_group("descriptors of wgmma and tcgen05")
+    group.add_argument(
+        "--descriptor",
+        metavar="FORMAT",
+        help="wgmma or tcgen05: the matrix descriptor of a tile ROWSxK of m or n times k; kind::f16, "
+        "kind::mxf4 and so on: the instruction descriptor of MxN; of a number 0x...: its fields",
+    )
+    group.add_argument(
+        "--major",
+        metavar="k|mn",
+        help="along which direction a tile is contiguous (default k); A.B for an instruction",
+    )
+    group.add_argument(
+        "--address", type=word, metavar="N", help="where the tile starts (default 0)"
+    )
+    group.add_argument(
+        "--field",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help='any other field by its name, such as "negate a=yes"',
+    )
     add_common(parser, formats=("svg",))
 
 
@@ -114,51 +136,43 @@ def execute(args: argparse.Namespace) -> int:
 
 def answer(args: argparse.Namespace) -> Result:
     """Return what was asked for. Raises ValueError or IndexError for a layout that has no answer."""
-    from ptxlab.layouts import shared_memory
+    from ptxlab.layouts.shared_memory import ACCESSES
     from ptxlab.matrix import matrix_plan
-    from ptxlab.verbs.layout import shared_memory as tiles
-    from ptxlab.verbs.layout import text as view
+    from ptxlab.matrix.catalog import find
+    from ptxlab.verbs.layout import descriptors, shared_memory
+    from ptxlab.verbs.layout.layouts import Fragments, Offsets
 
     check_options(args)
     if args.descriptor:
         return descriptors.describe(args)
     if names_instruction(args.layout):
-        from ptxlab.matrix.catalog import find
-
-        return view.Fragments(find(args.layout, args.dtype, args.acc))
+        return Fragments(find(args.layout, args.dtype, args.acc))
     plain, layout = read(args)
     if args.tile:
         tiling = layout.tile(args.tile)
         if args.at:
-            return view.Offsets(tiling(*args.at), args.bits)
-        return view.Offsets(tiling.origins, args.bits, tiling.element)
+            return Offsets(tiling(*args.at), args.bits)
+        return Offsets(tiling.origins, args.bits, tiling.element)
     if args.vectorize:
         vectors = layout.vectorize(args.vectorize)
-        return view.Offsets(vectors.origins, args.bits, vectors.element)
+        return Offsets(vectors.origins, args.bits, vectors.element)
     if args.inverse:
         if layout is not plain:
             raise ValueError(
                 "the inverse of a swizzle or an offset is no layout; invert it without"
             )
-        return view.Offsets(plain.right_inverse(), args.bits)
+        return Offsets(plain.right_inverse(), args.bits)
     if args.banks or args.plan:
-        tiles.check_shared(layout, args.bits)
+        shared_memory.check_shared(layout, args.bits)
     if args.banks:
-        names = args.banks.split(",")
-        accesses = [known(name, shared_memory.ACCESSES, "access") for name in names]
-        counts = [
-            tuple(shared_memory.conflicts(one, tile, args.bits) for one in accesses)
-            for tile in ((plain,) if layout is plain else (plain, layout))
-        ]
-        swizzle = shared_memory.smallest_swizzle(plain, args.bits, accesses)
-        padded = shared_memory.smallest_padding(plain, args.bits, accesses)
-        return tiles.Banks(plain, layout, args.bits, tuple(counts), swizzle, padded)
+        accesses = [known(name, ACCESSES, "access") for name in args.banks.split(",")]
+        return shared_memory.banks(plain, layout, args.bits, accesses)
     if args.plan:
         form = known(args.plan, matrix_plan.FORMS, "instruction")
         corner = args.at or (0, 0)
         plan = matrix_plan.plan(form, layout, args.bits, corner, args.across)
-        return tiles.Planned(layout, args.bits, plan)
-    return view.Offsets(layout, args.bits)
+        return shared_memory.Planned(layout, args.bits, plan)
+    return Offsets(layout, args.bits)
 
 
 def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
@@ -201,9 +215,16 @@ def check_options(args: argparse.Namespace) -> None:
     else:
         idle = [name for name in about_layouts if instruction and getattr(args, name)]
         idle += [name for name in ("dtype", "acc") if not instruction and getattr(args, name)]
-        idle += [name for name in descriptors.OWN_OPTIONS if getattr(args, name)]
+        idle += [name for name in OF_DESCRIPTORS if getattr(args, name)]
     idle += ["at"] * bool(args.at and not (args.tile or args.plan or instruction))
     idle += ["across"] * bool(args.across and not args.plan)
+    if not idle and args.descriptor and args.layout.lower().startswith("0x"):
+        made_of = (*OF_DESCRIPTORS, "dtype", "acc", "swizzle")
+        if given := [name for name in made_of if getattr(args, name)]:
+            raise PtxlabError(
+                f"--{given[0]} says nothing about a descriptor that is given",
+                hint="a number 0x... is read back as it is",
+            )
     if idle:
         what = "the fragments of an instruction" if instruction else "this question"
         what = "descriptors" if args.descriptor else what
