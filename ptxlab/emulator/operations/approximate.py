@@ -8,14 +8,13 @@ honoured. A GPU's last bits differ from it.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.operations import floating, half
-from ptxlab.emulator.operations.floating import ROUNDINGS, with_flush
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, alu
-from ptxlab.emulator.prepare.row import UnknownForm
-from ptxlab.numbers.floats import BF16, F16, F32, Array, Format, flush, narrow, settle_f64
+from ptxlab.emulator.operations.floating import Compute, special, with_flush
+from ptxlab.emulator.operations.half import by_half
+from ptxlab.numbers.floats import F32, FORMATS, Array, narrow, settle_f64
 
 _Function = Callable[[Array], Array]
 
@@ -24,15 +23,11 @@ def _rsqrt(x: Array) -> Array:
     return 1 / np.sqrt(x)
 
 
-def _single(m: Modifiers, function: _Function, *, may_flush: bool = True) -> Alu:
-    """Build ``op.approx{.ftz}.f32``; ``approx`` is taken already."""
-    ftz = may_flush and m.take("ftz")
-    m.type("f32")
-
+def _single(function: _Function, ftz: str = "") -> Compute:
     def compute(a: Array) -> Array:
         return narrow(function(a.astype(np.float64)), F32, "rn")
 
-    return Alu(("f32",), ("f32",), with_flush(compute) if ftz else compute)
+    return with_flush(compute) if ftz else compute
 
 
 _HIGH_WORD = np.uint64(0xFFFFFFFF00000000)
@@ -61,81 +56,40 @@ def flush_f64(x: Array) -> Array:
     return np.where(np.abs(x) < _MIN_NORMAL_F64, np.copysign(0.0, x), x)
 
 
-def _is_double(m: Modifiers) -> bool:
-    return "f64" in m.rest()
-
-
-@alu("rcp")
-def _rcp(m: Modifiers) -> Alu:
-    """``rcp.approx{.ftz}.f32``, ``rcp.rnd{.ftz}.f32``, ``rcp.rnd.f64``, ``rcp.approx.ftz.f64``."""
-    mode = m.one_of("approx", *ROUNDINGS)
-    if mode != "approx":
-        return floating.reciprocal(m, mode)
-    if not _is_double(m):
-        return _single(m, np.reciprocal)
-    if not m.take("ftz"):
-        raise UnknownForm("needs .ftz with .approx.f64")
-    m.type("f64")
-    return Alu(("f64",), ("f64",), _double_high_word(np.reciprocal))
-
-
-@alu("rsqrt")
-def _rsqrt_builder(m: Modifiers) -> Alu:
-    """``rsqrt.approx{.ftz}.f32``, ``rsqrt.approx.f64``, ``rsqrt.approx.ftz.f64``."""
-    m.one_of("approx")
-    if not _is_double(m):
-        return _single(m, _rsqrt)
-    ftz = m.take("ftz")
-    m.type("f64")
-    if ftz:
-        return Alu(("f64",), ("f64",), _double_high_word(_rsqrt))
-    return Alu(("f64",), ("f64",), lambda a: settle_f64(_rsqrt(a), a))
-
-
-@alu("sqrt")
-def _sqrt(m: Modifiers) -> Alu:
-    """``sqrt.approx{.ftz}.f32``, ``sqrt.rnd{.ftz}.f32``, ``sqrt.rnd.f64``."""
-    mode = m.one_of("approx", *ROUNDINGS)
-    if mode == "approx":
-        return _single(m, np.sqrt)
-    return floating.root(m, mode)
-
-
-def _register(opcode: str, function: _Function, halves: dict[str, tuple[Format, bool]]) -> None:
-    """Register ``opcode.approx``; ``halves`` maps its 16-bit types to format and required .ftz."""
-
-    @alu(opcode)
-    def build(m: Modifiers) -> Alu:
-        m.one_of("approx")
-        for name, (fmt, needs_ftz) in halves.items():
-            if name in m.rest():
-                return _half(m, name, fmt, needs_ftz, function)
-        return _single(m, function, may_flush=opcode != "tanh")
-
-
-def _half(m: Modifiers, name: str, fmt: Format, needs_ftz: bool, function: _Function) -> Alu:
-    if m.take("ftz") != needs_ftz:
-        raise UnknownForm(f"{'needs' if needs_ftz else 'does not take'} .ftz with type .{name}")
-    m.type(name)
+def _half(function: _Function, T: str, ftz: str = "") -> Compute:
+    fmt = FORMATS[T.removesuffix("x2")]
 
     def compute(a: Array) -> Array:
-        x = flush(a, fmt) if needs_ftz else a
-        r = narrow(function(x.astype(np.float64)), fmt, "rn")
-        return flush(r, fmt) if needs_ftz else r
+        return narrow(function(a.astype(np.float64)), fmt, "rn")
 
-    return half.build(name, 1, compute)
+    return by_half(T, with_flush(compute, fmt) if ftz else compute)
 
 
-_register(
-    "ex2",
-    np.exp2,
-    {"f16": (F16, False), "f16x2": (F16, False), "bf16": (BF16, True), "bf16x2": (BF16, True)},
-)
-_register(
-    "tanh",
-    np.tanh,
-    {"f16": (F16, False), "f16x2": (F16, False), "bf16": (BF16, False), "bf16x2": (BF16, False)},
-)
-_register("lg2", np.log2, {})
-_register("sin", np.sin, {})
-_register("cos", np.cos, {})
+approximate = partial(special, model=True)
+
+for _opcode, _function in (
+    ("rcp", np.reciprocal),
+    ("rsqrt", _rsqrt),
+    ("sqrt", np.sqrt),
+    ("ex2", np.exp2),
+    ("lg2", np.log2),
+    ("sin", np.sin),
+    ("cos", np.cos),
+):
+    approximate(_opcode + ".approx{.ftz}.f32", "f32 -> f32", make=partial(_single, _function))
+approximate("tanh.approx.f32", "f32 -> f32", _single(np.tanh), needs="sm_75 7.0")
+
+approximate("rcp.approx.ftz.f64", "f64 -> f64", _double_high_word(np.reciprocal))
+approximate("rsqrt.approx.ftz.f64", "f64 -> f64", _double_high_word(_rsqrt))
+approximate("rsqrt.approx.f64", "f64 -> f64", lambda a: settle_f64(_rsqrt(a), a))
+
+for _opcode, _exact, _flush in (("ex2", np.exp2, ".ftz"), ("tanh", np.tanh, "")):
+    _make = partial(_half, _exact)
+    approximate(_opcode + ".approx.<T>", "T -> T", make=_make, needs="sm_75 7.0", T="f16 f16x2")
+    approximate(
+        f"{_opcode}.approx{_flush}.<T>",
+        "T -> T",
+        make=partial(_make, ftz=_flush),
+        needs="sm_90 7.8",
+        T="bf16 bf16x2",
+    )

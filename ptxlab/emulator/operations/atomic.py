@@ -17,9 +17,9 @@ import numpy as np
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.operations.qualifiers import SCOPES
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import ALU, Modifiers, step
+from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import UnknownForm, find
 from ptxlab.emulator.run.access import Access, Part, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Region
@@ -282,7 +282,7 @@ def _change(
         raise UnknownForm(f".{operation}.{kind.name} {word} .noftz")
 
     def compute(*names: str) -> Update:
-        return ALU[operation](Modifiers((*names, kind.name), modifiers.target)).compute
+        return find(operation, (*names, kind.name)).compute
 
     # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
     flushing = ("ftz",) if kind.name == "f32" else ()

@@ -6,12 +6,13 @@ PTX ISA, "Comparison and Selection Instructions" and "Half Precision Comparison 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
-from ptxlab.emulator.prepare.row import UnknownForm
-from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.isa.types import TYPES
 from ptxlab.numbers.floats import BF16, F16, F32, Format, flush
 
 Compare = Callable[[Array, Array], Array]
@@ -51,97 +52,98 @@ _UNSIGNED: dict[str, Compare] = _SIGNED | {
 _BITS: dict[str, Compare] = {"eq": np.equal, "ne": np.not_equal}
 
 _COMPARES = {"float": _FLOAT, "signed": _SIGNED, "unsigned": _UNSIGNED, "bits": _BITS}
-_OPERATORS = tuple(sorted({*_FLOAT, *_UNSIGNED}))
 _COMBINE: dict[str, Compare] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-_SOURCES = (*(f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)), "f32", "f64")
-_HALVES = ("f16", "bf16", "f16x2", "bf16x2")
 _FLUSHED: dict[str, Format] = {"f32": F32, "f16": F16, "f16x2": F16}
 
 
-def _comparison(operator: str, kind: ScalarType, ftz: bool) -> Compare:
-    """Return the comparison of two arrays of ``kind``; packed ones come as two columns."""
-    family = "float" if kind.kind == "packed" else kind.kind
-    if operator not in _COMPARES[family]:
-        raise UnknownForm(f"does not compare .{operator} with type .{kind.name}")
-    compare = _COMPARES[family][operator]
+def _comparison(operator: str, T: str, ftz: str = "") -> Compare:
+    """Return the comparison of two arrays of a type; packed ones come as two columns."""
+    kind = TYPES[T]
+    compare = _COMPARES["float" if kind.kind == "packed" else kind.kind][operator]
     if ftz:
-        if kind.name not in _FLUSHED:
-            raise UnknownForm(f"does not take .ftz with type .{kind.name}")
-        fmt, exact = _FLUSHED[kind.name], compare
-        compare = lambda a, b: exact(flush(a, fmt), flush(b, fmt))  # noqa: E731
-    if kind.bits == 16 and family == "float":
-        return _through_f32(compare, kind) if not ftz else compare
+        fmt = _FLUSHED[T]
+        return lambda a, b: compare(flush(a, fmt), flush(b, fmt))
+    if T in ("f16", "bf16"):
+        return lambda a, b: compare(a.astype(np.float32), b.astype(np.float32))
     return compare
 
 
-def _through_f32(compare: Compare, kind: ScalarType) -> Compare:
-    return lambda a, b: compare(a.astype(np.float32), b.astype(np.float32))
-
-
-def _halves(word: Array, name: str) -> Array:
-    fmt = F16 if name == "f16x2" else BF16
+def _halves(word: Array, T: str) -> Array:
+    fmt = F16 if T == "f16x2" else BF16
     return np.ascontiguousarray(word).view(fmt.dtype).reshape(-1, 2)
 
 
-@alu("setp")
-def _setp(m: Modifiers) -> Alu:
-    """``setp.CmpOp{.BoolOp}{.ftz}.type p|q, a, b, c``: p = t op c, q = !t op c.
+comparison = partial(row, mix="comparison")
 
-    The second result may be left out by the instruction. For packed types p and q are the results
-    for the lower and the upper half; f16 and bf16 have p alone.
+_BOOLEANS = " ".join(_COMBINE)
+_BF16 = "sm_90 7.8"
+
+# Types that compare alike: their operators, .ftz if they have it, the results of setp, what they need.
+_COMPARED = (
+    ("b16 b32 b64", _BITS, "", "pred|pred", ""),
+    ("s16 s32 s64", _SIGNED, "", "pred|pred", ""),
+    ("u16 u32 u64", _UNSIGNED, "", "pred|pred", ""),
+    ("f32", _FLOAT, "{.ftz}", "pred|pred", ""),
+    ("f64", _FLOAT, "", "pred|pred", ""),
+    ("f16", _FLOAT, "{.ftz}", "pred", ""),
+    ("f16x2", _FLOAT, "{.ftz}", "pred|pred", ""),
+    ("bf16", _FLOAT, "", "pred", _BF16),
+    ("bf16x2", _FLOAT, "", "pred|pred", _BF16),
+)
+
+
+# ---- setp -----------------------------------------------------------------------------------
+
+
+def _setp(cmp: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., Any]:
+    """``setp.CmpOp{.BoolOp} p|q, a, b, c``: p = t op c, q = !t op c.
+
+    For packed types p and q are the results for the lower and the upper half; f16 and bf16 have p
+    alone.
     """
-    operator = m.one_of(*_OPERATORS)
-    combine = m.one_of(*_COMBINE, default="")
-    ftz = m.take("ftz")
-    kind = m.type(*_SOURCES, *_HALVES)
-    compare = _comparison(operator, kind, ftz)
-    if kind.kind == "packed":
-        return _setp_packed(kind.name, compare, combine)
-    if kind.name in _HALVES:
-        return _setp_half(kind.name, compare, combine)
-    if not combine:
+    compare = _comparison(cmp, T, ftz)
+    if T in ("f16", "bf16"):
+        return _combined(compare, boolean)
 
-        def plain(a: Array, b: Array) -> tuple[Array, Array]:
-            t = compare(a, b)
-            return t, ~t
-
-        return Alu(("pred", "pred"), (kind.name, kind.name), plain)
-    both = _COMBINE[combine]
-
-    def combined(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
+    def opposite(a: Array, b: Array) -> tuple[Array, Array]:
         t = compare(a, b)
-        return both(t, c), both(~t, c)
+        return t, ~t
 
-    return Alu(("pred", "pred"), (kind.name, kind.name, "pred"), combined)
-
-
-def _setp_half(name: str, compare: Compare, combine: str) -> Alu:
-    """Build the scalar 16-bit float forms, which have no second result."""
-    if not combine:
-        return Alu(("pred",), (name, name), compare)
-    both = _COMBINE[combine]
-    return Alu(("pred",), (name, name, "pred"), lambda a, b, c: both(compare(a, b), c))
-
-
-def _setp_packed(name: str, compare: Compare, combine: str) -> Alu:
-    def test(a: Array, b: Array) -> tuple[Array, Array]:
-        t = compare(_halves(a, name), _halves(b, name))
+    def by_half(a: Array, b: Array) -> tuple[Array, Array]:
+        t = compare(_halves(a, T), _halves(b, T))
         return np.ascontiguousarray(t[:, 0]), np.ascontiguousarray(t[:, 1])
 
-    if not combine:
-        return Alu(("pred", "pred"), (name, name), test)
-    both = _COMBINE[combine]
+    two = by_half if T.endswith("x2") else opposite
+    if not boolean:
+        return two
+    both = _COMBINE[boolean]
 
     def combined(a: Array, b: Array, c: Array) -> tuple[Array, Array]:
-        low, high = test(a, b)
-        return both(low, c), both(high, c)
+        p, q = two(a, b)
+        return both(p, c), both(q, c)
 
-    return Alu(("pred", "pred"), (name, name, "pred"), combined)
+    return combined
 
+
+def _combined(test: Compare, boolean: str) -> Callable[..., Array]:
+    """Return ``test`` of a and b, joined with c where there is a boolean operation."""
+    if not boolean:
+        return test
+    both = _COMBINE[boolean]
+    return lambda a, b, c: both(test(a, b), c)
+
+
+for _types, _operators, _ftz, _results, _needs in _COMPARED:
+    _setp_row = partial(comparison, make=_setp, needs=_needs, cmp=" ".join(_operators), T=_types)
+    _setp_row(f"setp.<cmp>{_ftz}.<T>", f"T T -> {_results}")
+    _setp_row(f"setp.<cmp>.<boolean>{_ftz}.<T>", f"T T pred -> {_results}", boolean=_BOOLEANS)
+
+
+# ---- set ------------------------------------------------------------------------------------
 
 # What `set` writes for true: 1.0 for floating-point results, all ones for integers.
 _TRUE: dict[str, int] = {
@@ -153,72 +155,66 @@ _TRUE: dict[str, int] = {
     "f16": 0x3C00,
     "bf16": 0x3F80,
 }
-_SET_RESULTS: dict[str, tuple[str, ...]] = dict.fromkeys(
-    _SOURCES, ("u32", "s32", "f32", "f16", "bf16")
-) | {
-    "f16": ("u16", "s16", "u32", "s32", "f16", "bf16"),
-    "bf16": ("u16", "s16", "u32", "s32", "bf16"),
-    "f16x2": ("u32", "s32", "f16x2"),
-    "bf16x2": ("u32", "s32", "bf16x2"),
+
+# Its results by what it compares, and what they need; those of bf16 take no .ftz.
+_FROM_WORDS = (("u32 s32 f32 f16", ""), ("bf16", _BF16))
+_SET_RESULTS = {
+    "f16": (("u16 s16 u32 s32", "sm_75 6.5"), ("f16", ""), ("bf16", _BF16)),
+    "bf16": (("u16 s16 u32 s32 bf16", _BF16),),
+    "f16x2": (("u32 s32", "sm_75 6.5"), ("f16x2", "")),
+    "bf16x2": (("u32 s32 bf16x2", _BF16),),
 }
 
 
-@alu("set")
-def _set(m: Modifiers) -> Alu:
+def _set(cmp: str, D: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., Array]:
     """``set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c``."""
-    operator = m.one_of(*_OPERATORS)
-    combine = m.one_of(*_COMBINE, default="")
-    ftz = m.take("ftz")
-    result = m.type(*_TRUE, "f16x2", "bf16x2").name
-    kind = m.type(*_SOURCES, *_HALVES)
-    if result not in _SET_RESULTS[kind.name]:
-        raise UnknownForm(f"does not give .{result} from .{kind.name}")
-    if ftz and result == "bf16":
-        raise UnknownForm("does not take .ftz with a result of type .bf16")
-    compare = _comparison(operator, kind, ftz)
-    if kind.kind == "packed":
-        return _set_packed(result, kind.name, compare, combine)
-    dtype = TYPES[result].dtype
+    compare, dtype = _comparison(cmp, T, ftz), TYPES[D].dtype
+    if T.endswith("x2"):
+        return _set_halves(compare, D, T, boolean)
     word = f"u{dtype.itemsize}"
-    true, false = np.array([_TRUE[result]], word), np.zeros(1, word)
-
-    def plain(a: Array, b: Array) -> Array:
-        return np.where(compare(a, b), true, false).view(dtype)
-
-    if not combine:
-        return Alu((result,), (kind.name, kind.name), plain)
-    both = _COMBINE[combine]
-
-    def combined(a: Array, b: Array, c: Array) -> Array:
-        return np.where(both(compare(a, b), c), true, false).view(dtype)
-
-    return Alu((result,), (kind.name, kind.name, "pred"), combined)
+    true, false = np.array([_TRUE[D]], word), np.zeros(1, word)
+    test = _combined(compare, boolean)
+    return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
 
 
-def _set_packed(result: str, name: str, compare: Compare, combine: str) -> Alu:
-    """Build the forms that write each half: 1.0, or for integer results all ones."""
-    true = np.uint16(_TRUE[result.removesuffix("x2")] & 0xFFFF)
-    dtype = TYPES[result].dtype
+def _set_halves(compare: Compare, D: str, T: str, boolean: str) -> Callable[..., Array]:
+    """Return ``set`` of packed types, which writes each half: 1.0, or for integers all ones."""
+    true = np.uint16(_TRUE[D.removesuffix("x2")] & 0xFFFF)
+    dtype = TYPES[D].dtype
 
     def test(a: Array, b: Array) -> Array:
-        return compare(_halves(a, name), _halves(b, name))
+        return compare(_halves(a, T), _halves(b, T))
 
     def words(t: Array) -> Array:
         return np.where(t, true, np.uint16(0)).view(dtype).reshape(-1)
 
-    if not combine:
-        return Alu((result,), (name, name), lambda a, b: words(test(a, b)))
-    both = _COMBINE[combine]
-    return Alu((result,), (name, name, "pred"), lambda a, b, c: words(both(test(a, b), c[:, None])))
+    if not boolean:
+        return lambda a, b: words(test(a, b))
+    both = _COMBINE[boolean]
+    return lambda a, b, c: words(both(test(a, b), c[:, None]))
 
 
-@alu("selp")
-def _selp(m: Modifiers) -> Alu:
+for _types, _operators, _ftz, _, _ in _COMPARED:
+    for _given, _needs in _SET_RESULTS.get(_types, _FROM_WORDS):
+        _flush = "" if "bf16" in _given else _ftz
+        _set_row = partial(
+            comparison, make=_set, needs=_needs, cmp=" ".join(_operators), D=_given, T=_types
+        )
+        _set_row(f"set.<cmp>{_flush}.<D>.<T>", "T T -> D")
+        _set_row(f"set.<cmp>.<boolean>{_flush}.<D>.<T>", "T T pred -> D", boolean=_BOOLEANS)
+
+
+# ---- selp, slct -----------------------------------------------------------------------------
+
+_SELECTED = "b16 b32 b64 u16 u32 u64 s16 s32 s64 f32 f64"
+
+
+def _select(T: str) -> Callable[[Array, Array, Array], Array]:
     """``selp.type d, a, b, c``: a where c holds, else b.
 
     Selecting by bits takes the same time whatever c is; np.where is slow when c is irregular.
     """
-    kind = m.type(*_SOURCES)
+    kind = TYPES[T]
     word = np.dtype(f"i{kind.bytes}")
 
     def compute(a: Array, b: Array, c: Array) -> Array:
@@ -228,20 +224,14 @@ def _selp(m: Modifiers) -> Alu:
         selected: Array = y ^ ((x ^ y) & -c.astype(word))
         return selected.view(kind.dtype)
 
-    return Alu((kind.name,), (kind.name, kind.name, "pred"), compute)
+    return compute
 
 
-@alu("slct")
-def _slct(m: Modifiers) -> Alu:
-    """``slct.dtype.s32``, ``slct{.ftz}.dtype.f32``: a where c >= 0, else b (b for NaN)."""
-    ftz = m.take("ftz")
-    kind = m.type(*_SOURCES)
-    control = m.type("s32", "f32")
-    if ftz and control.name == "s32":
-        raise UnknownForm("takes .ftz only with a control of type .f32")
-    zero = control.dtype.type(0)
+def _select_by_sign(T: str, ftz: str = "") -> Callable[[Array, Array, Array], Array]:
+    """``slct d, a, b, c``: a where c >= 0, else b (b for NaN)."""
+    return lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b)
 
-    def compute(a: Array, b: Array, c: Array) -> Array:
-        return np.where((flush(c) if ftz else c) >= zero, a, b)
 
-    return Alu((kind.name,), (kind.name, kind.name, control.name), compute)
+comparison("selp.<T>", "T T pred -> T", make=_select, T=_SELECTED)
+comparison("slct.<T>.s32", "T T s32 -> T", make=_select_by_sign, T=_SELECTED)
+comparison("slct{.ftz}.<T>.f32", "T T f32 -> T", make=_select_by_sign, T=_SELECTED)

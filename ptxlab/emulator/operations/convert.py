@@ -14,8 +14,8 @@ import numpy as np
 from ptxlab.emulator.operations import convert_pack, convert_packed
 from ptxlab.emulator.operations.convert_packed import narrowing
 from ptxlab.emulator.operations.floating import ROUNDINGS
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, alu
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers, alu
+from ptxlab.emulator.prepare.row import Alu, UnknownForm
 from ptxlab.isa.types import ScalarType
 from ptxlab.numbers.floats import (
     BF16,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.row import Alu, Array, UnknownForm
 
 _WIDE = ("u16", "s16")
 _NARROW = tuple(f"{sign}{bits}" for bits in (8, 4, 2) for sign in "us")

@@ -13,8 +13,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.row import Alu, UnknownForm
 from ptxlab.numbers.floats import BF16, F16, Array, Format, narrow, relu
 
 Unary = Callable[[Array], Array]

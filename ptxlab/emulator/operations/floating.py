@@ -1,25 +1,31 @@
 """Single- and double-precision arithmetic with one rounding.
 
 PTX ISA, "Floating-Point Instructions": add, sub, mul, fma, div, rcp, sqrt, neg, abs, min, max,
-copysign, testp. Without a rounding modifier results are rounded to nearest even.
+copysign, testp. What is only approximate is in ``approximate``. Without a rounding modifier results are rounded to nearest even.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.isa.types import TYPES
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.floats import F32, Format, by_block, flush, saturate, settle, settle_f64
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
+RND = " ".join(ROUNDINGS)
 Compute = Callable[..., Array]
 
-_SIGN: dict[int, Any] = {32: np.uint32(1 << 31), 64: np.uint64(1 << 63)}
+_SIGN: dict[str, Any] = {"f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}
+
+floating = partial(row, mix="floating point")
+special = partial(row, mix="special function")
 
 
 def with_flush(compute: Compute, fmt: Format = F32) -> Compute:
@@ -32,29 +38,26 @@ def with_saturation(compute: Compute) -> Compute:
     return lambda *inputs: saturate(compute(*inputs))
 
 
-def _arithmetic(m: Modifiers, count: int, single: Compute, double: Compute, mode: str) -> Alu:
-    """Build ``d = op(inputs)`` for f32 and f64, where the functions take the rounding mode last."""
-    ftz, sat = m.take("ftz"), m.take("sat")
-    kind = m.type("f32", "f64")
-    if kind.name == "f64":
-        if ftz or sat:
-            raise UnknownForm("takes neither .ftz nor .sat with type .f64")
-        return Alu(("f64",), ("f64",) * count, _bind(double, mode))
-    compute = _bind(single, mode)
-    if ftz:
-        compute = with_flush(compute)
-    if sat:
-        compute = with_saturation(compute)
-    return Alu(("f32",), ("f32",) * count, compute)
-
-
-def _bind(compute: Compute, mode: str) -> Compute:
+def rounded(compute: Compute, rnd: str = "") -> Compute:
+    """Return ``compute``, which takes the rounding mode last, under ``rnd``: to nearest without."""
+    mode = rnd or "rn"
     if mode == "rn" and compute in _NEAREST:
         return _NEAREST[compute]
     return lambda *inputs: by_block(lambda *block: compute(*block, mode), *inputs)
 
 
-def _sub_f32(a: Array, b: Array, mode: str) -> Array:
+def _single(compute: Compute, rnd: str = "", ftz: str = "", sat: str = "") -> Compute:
+    found = rounded(compute, rnd)
+    if ftz:
+        found = with_flush(found)
+    return with_saturation(found) if sat else found
+
+
+# ---- add, sub, mul, fma ---------------------------------------------------------------------
+
+
+def subtract_f32(a: Array, b: Array, mode: str) -> Array:
+    """Subtract under ``mode``."""
     return floats.add_f32(a, -b, mode)
 
 
@@ -66,7 +69,7 @@ def _sub_f64(a: Array, b: Array, mode: str) -> Array:
 _NEAREST: dict[Compute, Compute] = {
     floats.fma_f32: floats.fma_f32_nearest,
     floats.add_f32: lambda a, b: settle(a + b),
-    _sub_f32: lambda a, b: settle(a - b),
+    subtract_f32: lambda a, b: settle(a - b),
     floats.mul_f32: lambda a, b: settle(a * b),
     doubles.add_f64: lambda a, b: settle_f64(a + b, a, b),
     doubles.mul_f64: lambda a, b: settle_f64(a * b, a, b),
@@ -74,26 +77,22 @@ _NEAREST: dict[Compute, Compute] = {
 }
 
 
-def add(m: Modifiers) -> Alu:
-    """``add{.rnd}{.ftz}{.sat}.f32``, ``add{.rnd}.f64``."""
-    mode = m.one_of(*ROUNDINGS, default="rn")
-    return _arithmetic(m, 2, floats.add_f32, doubles.add_f64, mode)
+for _opcode, _f32, _f64 in (
+    ("add", floats.add_f32, doubles.add_f64),
+    ("sub", subtract_f32, _sub_f64),
+    ("mul", floats.mul_f32, doubles.mul_f64),
+):
+    _row = partial(floating, work=1, rnd=RND)
+    _row(_opcode + "{.<rnd>}{.ftz}{.sat}.f32", "f32 f32 -> f32", make=partial(_single, _f32))
+    _row(_opcode + "{.<rnd>}.f64", "f64 f64 -> f64", make=partial(rounded, _f64))
+for _opcode in ("fma", "mad"):
+    _row = partial(floating, work=2, rnd=RND)
+    _fused = partial(_single, floats.fma_f32)
+    _row(_opcode + ".<rnd>{.ftz}{.sat}.f32", "f32 f32 f32 -> f32", make=_fused)
+    _row(_opcode + ".<rnd>.f64", "f64 f64 f64 -> f64", make=partial(rounded, doubles.fma_f64))
 
 
-def sub(m: Modifiers) -> Alu:
-    """``sub{.rnd}{.ftz}{.sat}.f32``, ``sub{.rnd}.f64``."""
-    return _arithmetic(m, 2, _sub_f32, _sub_f64, m.one_of(*ROUNDINGS, default="rn"))
-
-
-def mul(m: Modifiers) -> Alu:
-    """``mul{.rnd}{.ftz}{.sat}.f32``, ``mul{.rnd}.f64``."""
-    mode = m.one_of(*ROUNDINGS, default="rn")
-    return _arithmetic(m, 2, floats.mul_f32, doubles.mul_f64, mode)
-
-
-def fma(m: Modifiers) -> Alu:
-    """``fma.rnd{.ftz}{.sat}.f32``, ``fma.rnd.f64``; ``mad`` is the same instruction."""
-    return _arithmetic(m, 3, floats.fma_f32, doubles.fma_f64, m.one_of(*ROUNDINGS))
+# ---- div, rcp, sqrt -------------------------------------------------------------------------
 
 
 def _quotient_f32(a: Array, b: Array, mode: str) -> Array:
@@ -134,65 +133,79 @@ def _div_approx(a: Array, b: Array) -> Array:
     return settle(np.where(huge, a * np.copysign(np.float32(0), b), r))
 
 
-def div(m: Modifiers) -> Alu:
-    """``div{.approx, .full}{.ftz}.f32``, ``div.rnd{.ftz}.f32``, ``div.rnd.f64``.
-
-    ``.full`` gives the correctly rounded quotient, which is within its 2 ulp.
-    """
-    mode = m.one_of("approx", "full", *ROUNDINGS)
-    if mode in ROUNDINGS:
-        return _no_sat(m, 2, _quotient_f32, doubles.div_f64, mode)
-    compute: Compute = _div_approx if mode == "approx" else lambda a, b: settle(a / b)
-    ftz = m.take("ftz")
-    m.type("f32")
-    return Alu(("f32",), ("f32", "f32"), with_flush(compute) if ftz else compute)
+def _div_full(a: Array, b: Array) -> Array:
+    """Divide as ``div.full``: the correctly rounded quotient is within its 2 ulp."""
+    return settle(a / b)
 
 
-def _no_sat(m: Modifiers, count: int, single: Compute, double: Compute, mode: str) -> Alu:
-    if "sat" in m.rest():
-        raise UnknownForm("does not take .sat")
-    return _arithmetic(m, count, single, double, mode)
+def _inexact_quotient(mode: str, ftz: str) -> Compute:
+    compute = _div_approx if mode == "approx" else _div_full
+    return with_flush(compute) if ftz else compute
 
 
-def reciprocal(m: Modifiers, mode: str) -> Alu:
-    """``rcp.rnd{.ftz}.f32``, ``rcp.rnd.f64``."""
-    one_f32, one_f64 = np.ones(1, np.float32), np.ones(1)
-    return _no_sat(
-        m,
-        1,
-        lambda a, mode: _quotient_f32(one_f32, a, mode),
-        lambda a, mode: doubles.div_f64(one_f64, a, mode),
-        mode,
-    )
+_ONE_F32, _ONE_F64 = np.ones(1, np.float32), np.ones(1)
 
 
-def root(m: Modifiers, mode: str) -> Alu:
-    """``sqrt.rnd{.ftz}.f32``, ``sqrt.rnd.f64``."""
-    return _no_sat(m, 1, _root_f32, doubles.sqrt_f64, mode)
+def _reciprocal_f32(a: Array, mode: str) -> Array:
+    return _quotient_f32(_ONE_F32, a, mode)
 
 
-def _on_bits(m: Modifiers, change: Callable[[Array, Any], Array]) -> Alu:
-    """Build ``neg`` or ``abs``, which act on the sign bit alone, of NaN too."""
-    ftz = m.take("ftz")
-    kind = m.type("f32", "f64")
-    if ftz and kind.name == "f64":
-        raise UnknownForm("does not take .ftz with type .f64")
-    sign = _SIGN[kind.bits]
+def _reciprocal_f64(a: Array, mode: str) -> Array:
+    return doubles.div_f64(_ONE_F64, a, mode)
+
+
+_quotient = partial(_single, _quotient_f32)
+floating("div.<rnd>{.ftz}.f32", "f32 f32 -> f32", make=_quotient, rnd=RND)
+floating("div.<rnd>.f64", "f64 f64 -> f64", make=partial(rounded, doubles.div_f64), rnd=RND)
+floating(
+    "div.<mode>{.ftz}.f32",
+    "f32 f32 -> f32",
+    make=_inexact_quotient,
+    model=True,
+    mode="approx full",
+)
+for _opcode, _one_f32, _one_f64 in (
+    ("rcp", _reciprocal_f32, _reciprocal_f64),
+    ("sqrt", _root_f32, doubles.sqrt_f64),
+):
+    special(_opcode + ".<rnd>{.ftz}.f32", "f32 -> f32", make=partial(_single, _one_f32), rnd=RND)
+    special(_opcode + ".<rnd>.f64", "f64 -> f64", make=partial(rounded, _one_f64), rnd=RND)
+for _rnd in ROUNDINGS:
+    refuse(f"rcp.{_rnd}.ftz.f64", "not in the PTX ISA, though ptxas takes it")
+
+
+# ---- signs ----------------------------------------------------------------------------------
+
+
+def _on_sign(change: Callable[[Array, Any], Array], T: str, ftz: str = "") -> Compute:
+    """Return ``neg`` or ``abs``, which act on the sign bit alone, of NaN too."""
+    sign = _SIGN[T]
 
     def compute(a: Array) -> Array:
         return change(a.view(sign.dtype), sign).view(a.dtype)
 
-    return Alu((kind.name,), (kind.name,), with_flush(compute) if ftz else compute)
+    return with_flush(compute) if ftz else compute
 
 
-def neg(m: Modifiers) -> Alu:
-    """``neg{.ftz}.f32``, ``neg.f64``."""
-    return _on_bits(m, np.bitwise_xor)
+def _copysign(T: str) -> Compute:
+    """Return the sign of a on the magnitude of b."""
+    dtype, sign = TYPES[T].dtype, _SIGN[T]
+
+    def compute(a: Array, b: Array) -> Array:
+        word = sign.dtype
+        bits: Array = (a.view(word) & sign) | (b.view(word) & ~sign)
+        return bits.view(dtype)
+
+    return compute
 
 
-def absolute(m: Modifiers) -> Alu:
-    """``abs{.ftz}.f32``, ``abs.f64``."""
-    return _on_bits(m, lambda bits, sign: bits & ~sign)
+for _opcode, _change in (("neg", np.bitwise_xor), ("abs", lambda bits, sign: bits & ~sign)):
+    floating(_opcode + "{.ftz}.<T>", "T -> T", make=partial(_on_sign, _change), T="f32")
+    floating(_opcode + ".<T>", "T -> T", make=partial(_on_sign, _change), T="f64")
+floating("copysign.<T>", "T T -> T", make=_copysign, T="f32 f64")
+
+
+# ---- min, max -------------------------------------------------------------------------------
 
 
 def extremum(largest: bool, propagate: bool) -> Compute:
@@ -228,62 +241,52 @@ def with_xorsign(compute: Compute) -> Compute:
     return signed
 
 
-def _extremum(m: Modifiers, largest: bool) -> Alu:
-    ftz, propagate = m.take("ftz"), m.take("NaN")
-    if m.sources == 3:
-        return _extremum_of_three(m, extremum(largest, propagate), ftz)
-    xorsign = m.take("xorsign")
-    if xorsign and not m.take("abs"):
-        raise UnknownForm("takes .xorsign only with .abs")
-    kind = m.type("f32", "f64")
-    raw = extremum(largest, propagate)
-    if kind.name == "f64":
-        if ftz or propagate or xorsign:
-            raise UnknownForm("takes no modifier with type .f64")
-        return Alu(("f64",), ("f64", "f64"), lambda a, b: settle_f64(raw(a, b), a, b))
+def _extremum_f32(largest: bool, ftz: str, NaN: str, xorsign: str = "") -> Compute:
+    choose = extremum(largest, bool(NaN))
     if xorsign:
-        raw = with_xorsign(raw)
+        choose = with_xorsign(choose)
 
     def compute(a: Array, b: Array) -> Array:
-        return settle(raw(a, b))
+        return settle(choose(a, b))
 
-    return Alu(("f32",), ("f32", "f32"), with_flush(compute) if ftz else compute)
+    return with_flush(compute) if ftz else compute
 
 
-def _extremum_of_three(m: Modifiers, choose: Compute, ftz: bool) -> Alu:
-    """Build the forms with three sources, whose ``.abs`` drops all three signs."""
-    magnitude = m.take("abs")
-    m.type("f32")
+def _extremum_f64(largest: bool) -> Compute:
+    choose = extremum(largest, propagate=False)
+    return lambda a, b: settle_f64(choose(a, b), a, b)
+
+
+def _extremum_of_three(largest: bool, ftz: str, NaN: str, abs: str) -> Compute:
+    """Return the form with three sources, whose ``.abs`` drops all three signs."""
+    choose = extremum(largest, bool(NaN))
 
     def compute(*inputs: Array) -> Array:
-        a, b, c = (np.abs(x) for x in inputs) if magnitude else inputs
+        a, b, c = (np.abs(x) for x in inputs) if abs else inputs
         return settle(choose(choose(a, b), c))
 
-    return Alu(("f32",), ("f32", "f32", "f32"), with_flush(compute) if ftz else compute)
+    return with_flush(compute) if ftz else compute
 
 
-def minimum(m: Modifiers) -> Alu:
-    """``min{.ftz}{.NaN}{.xorsign.abs}.f32``, ``min.f64``; ``min{.ftz}{.NaN}{.abs}.f32`` of three."""
-    return _extremum(m, largest=False)
+for _opcode, _largest in (("min", False), ("max", True)):
+    _two = partial(_extremum_f32, _largest)
+    floating(_opcode + "{.ftz}{.NaN}.f32", "f32 f32 -> f32", make=_two, needs={"NaN": "sm_80 7.0"})
+    floating(
+        _opcode + "{.ftz}{.NaN}.xorsign.abs.f32",
+        "f32 f32 -> f32",
+        make=partial(_two, xorsign="xorsign"),
+        needs="sm_86 7.2",
+    )
+    floating(
+        _opcode + "{.ftz}{.NaN}{.abs}.f32",
+        "f32 f32 f32 -> f32",
+        make=partial(_extremum_of_three, _largest),
+        needs="sm_100 8.8",
+    )
+    floating(_opcode + ".f64", "f64 f64 -> f64", _extremum_f64(_largest))
 
 
-def maximum(m: Modifiers) -> Alu:
-    """``max{.ftz}{.NaN}{.xorsign.abs}.f32``, ``max.f64``; ``max{.ftz}{.NaN}{.abs}.f32`` of three."""
-    return _extremum(m, largest=True)
-
-
-@alu("copysign")
-def _copysign(m: Modifiers) -> Alu:
-    """``copysign.type d, a, b``: the sign of a on the magnitude of b."""
-    kind = m.type("f32", "f64")
-    sign = _SIGN[kind.bits]
-
-    def compute(a: Array, b: Array) -> Array:
-        word = sign.dtype
-        bits: Array = (a.view(word) & sign) | (b.view(word) & ~sign)
-        return bits.view(kind.dtype)
-
-    return Alu((kind.name,), (kind.name, kind.name), compute)
+# ---- testp ----------------------------------------------------------------------------------
 
 
 def _is_subnormal(x: Array) -> Array:
@@ -292,6 +295,7 @@ def _is_subnormal(x: Array) -> Array:
     return small & nonzero
 
 
+# Zero counts as normal.
 _TESTS: dict[str, Callable[[Array], Array]] = {
     "finite": np.isfinite,
     "infinite": np.isinf,
@@ -301,10 +305,5 @@ _TESTS: dict[str, Callable[[Array], Array]] = {
     "subnormal": _is_subnormal,
 }
 
-
-@alu("testp")
-def _testp(m: Modifiers) -> Alu:
-    """``testp.op.type``; zero counts as normal."""
-    test = _TESTS[m.one_of(*_TESTS)]
-    kind = m.type("f32", "f64")
-    return Alu(("pred",), (kind.name,), test)
+for _test, _function in _TESTS.items():
+    floating(f"testp.{_test}.<T>", "T -> pred", _function, T="f32 f64")

@@ -8,35 +8,35 @@ rounding to change nothing, and a fused multiply-add is rounded from float64.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.operations.floating import extremum, with_xorsign
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.operations.floating import extremum, floating, with_flush, with_xorsign
+from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.floats import (
     BF16,
     F16,
     Format,
     by_block,
-    flush,
     has_nan,
-    relu,
     saturate,
     two_sum,
     wide_f32_to_bf16,
 )
+from ptxlab.numbers.floats import relu as not_negative
 
 Compute = Callable[..., Array]
 
 _TYPES: dict[str, Format] = {"f16": F16, "f16x2": F16, "bf16": BF16, "bf16x2": BF16}
 
 
-def build(name: str, count: int, compute: Compute) -> Alu:
-    """Return the Alu of an operation on 16-bit values for the scalar or the packed type."""
-    if name.endswith("x2"):
-        compute = packed(compute, _TYPES[name].dtype)
-    return Alu((name,), (name,) * count, lambda *inputs: by_block(compute, *inputs))
+def by_half(T: str, compute: Compute) -> Compute:
+    """Return an operation on 16-bit values for their type, or for the packed one."""
+    if T.endswith("x2"):
+        compute = packed(compute, _TYPES[T].dtype)
+    return lambda *inputs: by_block(compute, *inputs)
 
 
 def packed(compute: Compute, dtype: np.dtype[np.generic]) -> Compute:
@@ -96,97 +96,78 @@ def _double(x: Array) -> Array:
     return x.astype(np.float32).astype(np.float64)
 
 
-def _arithmetic(m: Modifiers, count: int, make: Callable[[Format], Compute]) -> Alu:
-    """Build an operation with ``.ftz``, ``.sat`` and ``.relu`` where the ISA has them."""
-    m.take("rn")
-    ftz, sat = m.take("ftz"), m.take("sat")
-    use_relu = count == 3 and m.take("relu")
-    name = m.type(*_TYPES).name
-    fmt = _TYPES[name]
-    if fmt is BF16 and (ftz or sat):
-        raise UnknownForm(f"takes neither .ftz nor .sat with type .{name}")
-    if sat and use_relu:
-        raise UnknownForm("takes .sat or .relu, not both")
-    compute = _flushed(make(fmt), fmt) if ftz else make(fmt)
+def _arithmetic(
+    make: Callable[[Format], Compute],
+    T: str,
+    ftz: str = "",
+    sat: str = "",
+    relu: str = "",
+    rn: str = "",
+) -> Compute:
+    """Return an operation under its modifiers; ``.rn`` is the only rounding there is."""
+    fmt = _TYPES[T]
+    compute = with_flush(make(fmt), fmt) if ftz else make(fmt)
     if sat:
-        return build(name, count, lambda *inputs: saturate(compute(*inputs)))
-    if use_relu:
-        return build(name, count, lambda *inputs: relu(compute(*inputs), fmt))
-    return build(name, count, compute)
+        return by_half(T, lambda *inputs: saturate(compute(*inputs)))
+    if relu:
+        return by_half(T, lambda *inputs: not_negative(compute(*inputs), fmt))
+    return by_half(T, compute)
 
 
-def _flushed(compute: Compute, fmt: Format) -> Compute:
-    return lambda *inputs: flush(compute(*(flush(x, fmt) for x in inputs)), fmt)
+_F16, _BF16 = "f16 f16x2", "bf16 bf16x2"
+
+for _opcode, _make in (("add", _add), ("sub", _sub), ("mul", _mul)):
+    _row = partial(floating, make=partial(_arithmetic, _make), work=1)
+    _row(_opcode + "{.rn}{.ftz}{.sat}.<T>", "T T -> T", T=_F16)
+    _row(_opcode + "{.rn}.<T>", "T T -> T", needs="sm_90 7.8", T=_BF16)
+_row = partial(floating, make=partial(_arithmetic, _fma), work=2)
+_row("fma.rn{.ftz}{.sat}.<T>", "T T T -> T", T=_F16)
+_row("fma.rn{.ftz}.<relu>.<T>", "T T T -> T", needs="sm_80 7.0", relu="relu", T=_F16)
+_row("fma.rn{.relu}.<T>", "T T T -> T", needs="sm_80 7.0", T=_BF16)
+
+refuse("fma.rn.oob", "the PTX ISA does not give the bit pattern of the NaN it looks for")
+for _mode in ("rz", "rm", "rp"):
+    for _T in _BF16.split():
+        refuse(
+            f"fma.{_mode}.{_T}",
+            "not in the PTX ISA, though ptxas takes it, and makes f16 code of it",
+        )
 
 
-def add(m: Modifiers) -> Alu:
-    """``add{.rn}{.ftz}{.sat}.f16[x2]``, ``add{.rn}.bf16[x2]``."""
-    return _arithmetic(m, 2, _add)
-
-
-def sub(m: Modifiers) -> Alu:
-    """``sub{.rn}{.ftz}{.sat}.f16[x2]``, ``sub{.rn}.bf16[x2]``."""
-    return _arithmetic(m, 2, _sub)
-
-
-def mul(m: Modifiers) -> Alu:
-    """``mul{.rn}{.ftz}{.sat}.f16[x2]``, ``mul{.rn}.bf16[x2]``."""
-    return _arithmetic(m, 2, _mul)
-
-
-def fma(m: Modifiers) -> Alu:
-    """``fma.rn{.ftz}{.sat}.f16[x2]``, ``fma.rn{.ftz}.relu.f16[x2]``, ``fma.rn{.relu}.bf16[x2]``."""
-    if "rn" not in m.rest():
-        raise UnknownForm("needs .rn")
-    return _arithmetic(m, 3, _fma)
-
-
-def _on_bits(m: Modifiers, change: Callable[[Array], Array]) -> Alu:
-    ftz = m.take("ftz")
-    name = m.type(*_TYPES).name
-    fmt = _TYPES[name]
-    if fmt is BF16 and ftz:
-        raise UnknownForm(f"does not take .ftz with type .{name}")
+def _on_sign(change: Callable[[Array], Array], T: str, ftz: str = "") -> Compute:
+    """Return ``neg`` or ``abs``: the sign bit alone, of NaN too."""
+    fmt = _TYPES[T]
 
     def compute(a: Array) -> Array:
         return change(a.view(np.uint16)).view(fmt.dtype)
 
-    return build(name, 1, _flushed(compute, fmt) if ftz else compute)
+    return by_half(T, with_flush(compute, fmt) if ftz else compute)
 
 
-def neg(m: Modifiers) -> Alu:
-    """``neg{.ftz}.f16[x2]``, ``neg.bf16[x2]``: the sign bit alone, of NaN too."""
-    return _on_bits(m, lambda bits: bits ^ np.uint16(0x8000))
+_negated = partial(_on_sign, lambda bits: bits ^ np.uint16(0x8000))
+_magnitude = partial(_on_sign, lambda bits: bits & np.uint16(0x7FFF))
+floating("neg{.ftz}.<T>", "T -> T", make=_negated, T=_F16)
+floating("abs{.ftz}.<T>", "T -> T", make=_magnitude, needs="sm_75 6.5", T=_F16)
+floating("neg.<T>", "T -> T", make=_negated, needs="sm_80 7.0", T=_BF16)
+floating("abs.<T>", "T -> T", make=_magnitude, needs="sm_80 7.0", T=_BF16)
 
 
-def absolute(m: Modifiers) -> Alu:
-    """``abs{.ftz}.f16[x2]``, ``abs.bf16[x2]``: the sign bit alone, of NaN too."""
-    return _on_bits(m, lambda bits: bits & np.uint16(0x7FFF))
-
-
-def _extremum(m: Modifiers, largest: bool) -> Alu:
-    ftz, propagate, xorsign = m.take("ftz"), m.take("NaN"), m.take("xorsign")
-    if xorsign and not m.take("abs"):
-        raise UnknownForm("takes .xorsign only with .abs")
-    name = m.type(*_TYPES).name
-    fmt = _TYPES[name]
-    if fmt is BF16 and ftz:
-        raise UnknownForm(f"does not take .ftz with type .{name}")
-    choose = extremum(largest, propagate)
+def _extremum(largest: bool, T: str, NaN: str, ftz: str = "", xorsign: str = "") -> Compute:
+    fmt = _TYPES[T]
+    choose = extremum(largest, bool(NaN))
     if xorsign:
         choose = with_xorsign(choose)
 
     def compute(a: Array, b: Array) -> Array:
         return _narrow(choose(_single(a), _single(b)), fmt)
 
-    return build(name, 2, _flushed(compute, fmt) if ftz else compute)
+    return by_half(T, with_flush(compute, fmt) if ftz else compute)
 
 
-def minimum(m: Modifiers) -> Alu:
-    """``min{.ftz}{.NaN}{.xorsign.abs}`` of f16, f16x2, bf16 and bf16x2 (no .ftz on bf16)."""
-    return _extremum(m, largest=False)
-
-
-def maximum(m: Modifiers) -> Alu:
-    """``max{.ftz}{.NaN}{.xorsign.abs}`` of f16, f16x2, bf16 and bf16x2 (no .ftz on bf16)."""
-    return _extremum(m, largest=True)
+for _opcode, _largest in (("min", False), ("max", True)):
+    _make = partial(_extremum, _largest)
+    _signed = partial(_make, xorsign="xorsign")
+    for _types, _ftz in ((_F16, "{.ftz}"), (_BF16, "")):
+        _start = f"{_opcode}{_ftz}{{.NaN}}"
+        floating(_start + ".<T>", "T T -> T", make=_make, needs="sm_80 7.0", T=_types)
+        floating(_start + ".xorsign.abs.<T>", "T T -> T", make=_signed, needs="sm_86 7.2", T=_types)

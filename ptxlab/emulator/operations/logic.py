@@ -1,80 +1,66 @@
-"""Bitwise logic and shifts: and or xor not cnot lop3 shl shr shf, and mov.
+"""Bitwise logic and shifts: and or xor not cnot lop3 shl shr shf.
 
-PTX ISA, "Logic and Shift Instructions" and "Data Movement and Conversion Instructions: mov".
+PTX ISA, "Logic and Shift Instructions".
 numpy's shifts give zero, or the sign, for counts from the width on, which is PTX's clamping.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import cache
+from functools import cache, partial
 
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, alu
+from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.isa.types import TYPES
 
-_WORDS = ("b16", "b32", "b64")
+WORDS = "b16 b32 b64"
 
+logic = partial(row, mix="logic and bits")
 
-def _register(opcode: str, compute: np.ufunc) -> None:
-    @alu(opcode)
-    def build(m: Modifiers) -> Alu:
-        name = m.type("pred", *_WORDS).name
-        return Alu((name,), (name,) * compute.nin, compute)
-
-
-_register("and", np.bitwise_and)
-_register("or", np.bitwise_or)
-_register("xor", np.bitwise_xor)
-_register("not", np.bitwise_not)
+for _opcode, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
+    logic(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
+logic("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
+logic("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
 
 
-@alu("cnot")
-def _cnot(m: Modifiers) -> Alu:
-    """``cnot.type``: 1 for zero, else 0."""
-    kind = m.type(*_WORDS)
-    return Alu((kind.name,), (kind.name,), lambda a: (a == 0).astype(kind.dtype))
+# ---- shifts ---------------------------------------------------------------------------------
 
 
-def _shift(m: Modifiers, compute: np.ufunc, *types: str) -> Alu:
-    kind = m.type(*types)
+def shift(move: np.ufunc, T: str) -> Callable[[Array, Array], Array]:
+    """Return the shift of one type by counts of 32 bits."""
+    kind = TYPES[T]
     dtype, width = kind.dtype, np.uint32(kind.bits)
-    shift: Callable[[Array, Array], Array] = compute
     if kind.bits == 16:  # a count need not fit 16 bits
-        shift = lambda a, count: compute(a, np.minimum(count, width).astype(dtype))  # noqa: E731
-    elif dtype != np.uint32:
-        shift = lambda a, count: compute(a, count.astype(dtype))  # noqa: E731
-    return Alu((kind.name,), (kind.name, "u32"), shift)
+        return lambda a, count: move(a, np.minimum(count, width).astype(dtype))
+    if dtype != np.uint32:
+        return lambda a, count: move(a, count.astype(dtype))
+    return move
 
 
-@alu("shl")
-def _shl(m: Modifiers) -> Alu:
-    """``shl.type``: zero for counts from the width on."""
-    return _shift(m, np.left_shift, *_WORDS)
-
-
-@alu("shr")
-def _shr(m: Modifiers) -> Alu:
-    """``shr.type``: zero, or the sign of signed types, for counts from the width on."""
-    signs = (f"{kind}{bits}" for kind in "us" for bits in (16, 32, 64))
-    return _shift(m, np.right_shift, *_WORDS, *signs)
-
-
-@alu("shf")
-def _shf(m: Modifiers) -> Alu:
-    """``shf{.l, .r}{.clamp, .wrap}.b32``: 32 bits out of b:a shifted left or right."""
-    left = m.one_of("l", "r") == "l"
-    clamp = m.one_of("clamp", "wrap") == "clamp"
-    m.type("b32")
+def _funnel(way: str, mode: str) -> Callable[[Array, Array, Array], Array]:
+    """Return 32 bits out of b:a, shifted left or right."""
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        count = np.minimum(c, np.uint32(32)) if clamp else c & np.uint32(31)
+        count = np.minimum(c, np.uint32(32)) if mode == "clamp" else c & np.uint32(31)
         both = (b.astype(np.uint64) << 32) | a
-        moved = (both << count.astype(np.uint64)) >> 32 if left else both >> count
+        moved = (both << count.astype(np.uint64)) >> 32 if way == "l" else both >> count
         return moved.astype(np.uint32)
 
-    return Alu(("b32",), ("b32", "b32", "u32"), compute)
+    return compute
 
+
+logic("shl.<T>", "T u32 -> T", make=partial(shift, np.left_shift), T=WORDS)
+logic(
+    "shr.<T>",
+    "T u32 -> T",
+    make=partial(shift, np.right_shift),
+    T=f"{WORDS} u16 u32 u64 s16 s32 s64",
+)
+logic("shf.<way>.<mode>.b32", "b32 b32 u32 -> b32", make=_funnel, way="l r", mode="clamp wrap")
+
+
+# ---- lop3 -----------------------------------------------------------------------------------
 
 _Two = Callable[[Array, Array], Array]
 _ZERO, _ONES = np.zeros(1, np.uint32), np.full(1, 0xFFFFFFFF, np.uint32)
@@ -115,30 +101,25 @@ def lookup3(table: int) -> Callable[[Array, Array, Array], Array]:
     return lambda a, b, c: base(b, c) ^ (a & change(b, c))
 
 
-@alu("lop3")
-def _lop3(m: Modifiers) -> Alu:
-    """``lop3.b32 d, a, b, c, immLut``; ``lop3{.or, .and}.b32 d|p, a, b, c, immLut, q``."""
-    combine = m.one_of("or", "and", default="")
-    m.type("b32")
+def _lop3(a: Array, b: Array, c: Array, table: Array) -> Array:
+    return lookup3(int(table[0]) & 0xFF)(a, b, c)
 
-    def plain(a: Array, b: Array, c: Array, table: Array) -> Array:
-        return lookup3(int(table[0]) & 0xFF)(a, b, c)
 
-    operands = ("b32", "b32", "b32", "u32")
-    if not combine:
-        return Alu(("b32",), operands, plain)
-    both = np.bitwise_and if combine == "and" else np.bitwise_or
+def _lop3_and_predicate(boolean: str) -> Callable[..., tuple[Array, Array]]:
+    both = np.bitwise_and if boolean == "and" else np.bitwise_or
 
-    def with_predicate(a: Array, b: Array, c: Array, table: Array, q: Array) -> tuple[Array, Array]:
-        d = plain(a, b, c, table)
+    def compute(a: Array, b: Array, c: Array, table: Array, q: Array) -> tuple[Array, Array]:
+        d = _lop3(a, b, c, table)
         return d, both(d != 0, q)
 
-    return Alu(("b32", "pred"), (*operands, "pred"), with_predicate)
+    return compute
 
 
-@alu("mov")
-def _mov(m: Modifiers) -> Alu:
-    """``mov.type d, a`` of scalars."""
-    kinds = [f"{kind}{bits}" for kind in "bus" for bits in (16, 32, 64)]
-    name = m.type("pred", *kinds, "f32", "f64", "b128").name
-    return Alu((name,), (name,), lambda a: a)
+logic("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
+logic(
+    "lop3.<boolean>.b32",
+    "b32 b32 b32 #u32 pred -> b32|pred",
+    make=_lop3_and_predicate,
+    needs="sm_75 8.2",
+    boolean="and or",
+)

@@ -1,27 +1,36 @@
-"""mov between a register and a vector of its parts. Source: PTX ISA, "mov" (pack and unpack)."""
+"""mov: of a register, and between a register and a vector of its parts.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions: mov".
+"""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers
 from ptxlab.emulator.prepare.program import Array, Step
-from ptxlab.emulator.prepare.steps import AluStep
+from ptxlab.emulator.prepare.row import Form, UnknownForm, row
+from ptxlab.emulator.prepare.steps import AluStep, alu_step
+from ptxlab.isa.types import TYPES
 from ptxlab.syntax.tree import Instruction, Vector
 
 
-def is_pack(instruction: Instruction) -> bool:
-    """Say whether a ``mov`` has a vector operand."""
-    return any(isinstance(operand, Vector) for operand in instruction.operands)
+def move(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Build ``mov``, of registers or, with a vector operand, of the parts of one."""
+    if any(isinstance(operand, Vector) for operand in instruction.operands):
+        return move_vector(context, instruction, form)
+    return alu_step(context, instruction, form)
 
 
-def move_vector(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """mov.b32 {lo, hi}, d and mov.b32 d, {lo, hi}: the first element is the low bits.
+def move_vector(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Build ``mov.b32 {lo, hi}, d`` or ``mov.b32 d, {lo, hi}``: the first element is the low bits.
 
     b16 has two parts of 8 bits, b32 two or four, b64 two or four, b128 two or four.
     """
-    whole = modifiers.type("b16", "b32", "b64", "b128")
+    [name] = form.results
+    whole = TYPES[name]
+    if whole.kind != "bits":
+        raise UnknownForm(f"does not take type .{name} with a vector")
     target, value = instruction.operands
     if isinstance(target, Vector):
         part = f"b{whole.bits // len(target.elements)}"
@@ -47,3 +56,8 @@ def move_vector(context: Context, instruction: Instruction, modifiers: Modifiers
         return table.view(whole.dtype)[:, 0]
 
     return AluStep(pack, [context.destination(target, whole.name)], sources)
+
+
+_TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
+row("mov.<T>", "T -> T", lambda a: a, step=move, mix="move", T=_TYPES)
+row("mov.b128", "b128 -> b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")

@@ -8,25 +8,22 @@ Instructions". 16-bit numbers are exact in f32, so a mixed operation rounds once
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.operations.floating import ROUNDINGS, with_flush, with_saturation
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
-from ptxlab.isa.types import TYPES
+from ptxlab.emulator.operations.floating import (
+    RND,
+    floating,
+    subtract_f32,
+    with_flush,
+    with_saturation,
+)
+from ptxlab.emulator.operations.integer import integer
+from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers import floats
 
 Compute = Callable[..., Array]
-
-_HALF_WORDS = {"u16x2": np.dtype(np.uint16), "s16x2": np.dtype(np.int16)}
-_SHORT = ("f16", "bf16")
-TYPES_HERE = frozenset((*_HALF_WORDS, "f32x2"))
-
-
-def is_mixed(m: Modifiers) -> bool:
-    """Say whether a 16-bit floating-point type is among the modifiers."""
-    return any(name in _SHORT for name in m.rest())
 
 
 def in_parts(compute: Compute, part: np.dtype[np.generic], whole: np.dtype[np.generic]) -> Compute:
@@ -42,96 +39,70 @@ def in_parts(compute: Compute, part: np.dtype[np.generic], whole: np.dtype[np.ge
 
 # ---- integers -------------------------------------------------------------------------------
 
+_INTEGER = "sm_90 8.0"
 
-def _half_words(m: Modifiers, compute: Compute) -> Alu:
-    name = m.type(*_HALF_WORDS).name
-    packed = in_parts(compute, _HALF_WORDS[name], TYPES[name].dtype)
-    return Alu((name,), (name, name), packed)
-
-
-def minimum(m: Modifiers) -> Alu:
-    """``min.u16x2``, ``min{.relu}.s16x2``."""
-    return _extremum(m, np.minimum)
+for _T, _part in (("u16x2", np.dtype(np.uint16)), ("s16x2", np.dtype(np.int16))):
+    for _opcode, _function in (("add", np.add), ("min", np.minimum), ("max", np.maximum)):
+        _work = 1 if _opcode == "add" else 0
+        _halves = in_parts(_function, _part, np.dtype(np.uint32))
+        integer(f"{_opcode}.{_T}", f"{_T} {_T} -> {_T}", _halves, work=_work, needs=_INTEGER)
 
 
-def maximum(m: Modifiers) -> Alu:
-    """``max.u16x2``, ``max{.relu}.s16x2``."""
-    return _extremum(m, np.maximum)
+def _not_negative(choose: np.ufunc) -> Compute:
+    return lambda a, b: np.maximum(choose(a, b), np.int16(0))
 
 
-def _extremum(m: Modifiers, choose: np.ufunc) -> Alu:
-    if not m.take("relu"):
-        return _half_words(m, choose)
-    if "s16x2" not in m.rest():
-        raise UnknownForm("takes .relu only with signed types")
-    return _half_words(m, lambda a, b: np.maximum(choose(a, b), np.int16(0)))
+for _opcode, _function in (("min", np.minimum), ("max", np.maximum)):
+    _halves = in_parts(_not_negative(_function), np.dtype(np.int16), np.dtype(np.uint32))
+    integer(_opcode + ".relu.s16x2", "s16x2 s16x2 -> s16x2", _halves, needs=_INTEGER)
 
 
 # ---- pairs of f32 ---------------------------------------------------------------------------
 
-
-def add(m: Modifiers) -> Alu:
-    """``add{.u16x2, .s16x2}``, ``add{.rnd}{.ftz}.f32x2``."""
-    if any(name in _HALF_WORDS for name in m.rest()):
-        return _half_words(m, np.add)
-    return _pair(m, 2, floats.add_f32, m.one_of(*ROUNDINGS, default="rn"))
-
-
-def sub(m: Modifiers) -> Alu:
-    """``sub{.rnd}{.ftz}.f32x2``."""
-    return _pair(m, 2, _sub_f32, m.one_of(*ROUNDINGS, default="rn"))
-
-
-def mul(m: Modifiers) -> Alu:
-    """``mul{.rnd}{.ftz}.f32x2``."""
-    return _pair(m, 2, floats.mul_f32, m.one_of(*ROUNDINGS, default="rn"))
-
-
-def fma(m: Modifiers) -> Alu:
-    """``fma.rnd{.ftz}.f32x2``."""
-    return _pair(m, 3, _fma_f32, m.one_of(*ROUNDINGS))
-
-
-def _sub_f32(a: Array, b: Array, mode: str) -> Array:
-    return floats.add_f32(a, -b, mode)
+_BLACKWELL = "sm_100 8.6"
 
 
 def _fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
     return floats.fma_f32_nearest(a, b, c) if mode == "rn" else floats.fma_f32(a, b, c, mode)
 
 
-def _pair(m: Modifiers, count: int, single: Compute, mode: str) -> Alu:
-    ftz = m.take("ftz")
-    kind = m.type("f32x2")
+def _pair(single: Compute, rnd: str, ftz: str) -> Compute:
+    mode = rnd or "rn"
     compute: Compute = lambda *inputs: floats.by_block(lambda *x: single(*x, mode), *inputs)  # noqa: E731
     if ftz:
         compute = with_flush(compute)
-    part = np.dtype(np.float32)
-    return Alu(("f32x2",), ("f32x2",) * count, in_parts(compute, part, kind.dtype))
+    return in_parts(compute, np.dtype(np.float32), np.dtype(np.uint64))
+
+
+for _opcode, _sum in (
+    ("add", floats.add_f32),
+    ("sub", subtract_f32),
+    ("mul", floats.mul_f32),
+):
+    floating(
+        _opcode + "{.<rnd>}{.ftz}.f32x2",
+        "f32x2 f32x2 -> f32x2",
+        make=partial(_pair, _sum),
+        work=1,
+        needs=_BLACKWELL,
+        rnd=RND,
+    )
+floating(
+    "fma.<rnd>{.ftz}.f32x2",
+    "f32x2 f32x2 f32x2 -> f32x2",
+    make=partial(_pair, _fma_f32),
+    work=2,
+    needs=_BLACKWELL,
+    rnd=RND,
+)
 
 
 # ---- mixed precision ------------------------------------------------------------------------
 
 
-def add_mixed(m: Modifiers) -> Alu:
-    """``add{.rnd}{.sat}.f32.atype d, a, c``: a of f16 or bf16."""
-    return _mixed(m, 1, lambda a, c, mode: floats.add_f32(a, c, mode), default="rn")
-
-
-def sub_mixed(m: Modifiers) -> Alu:
-    """``sub{.rnd}{.sat}.f32.atype d, a, c``: a of f16 or bf16."""
-    return _mixed(m, 1, _sub_f32, default="rn")
-
-
-def fma_mixed(m: Modifiers) -> Alu:
-    """``fma.rnd{.sat}.f32.abtype d, a, b, c``: a and b of f16 or bf16."""
-    return _mixed(m, 2, _fma_f32, default=None)
-
-
-def _mixed(m: Modifiers, short: int, single: Compute, default: str | None) -> Alu:
-    mode, sat = m.one_of(*ROUNDINGS, default=default), m.take("sat")
-    m.type("f32")
-    name = m.type(*_SHORT).name
+def _mixed(single: Compute, rnd: str, sat: str, A: str) -> Compute:
+    """Return an operation on f32 whose factors, or first term, are of ``A``."""
+    mode = rnd or "rn"
 
     def block(*inputs: Array) -> Array:
         return single(*(x.astype(np.float32) for x in inputs), mode)
@@ -139,5 +110,25 @@ def _mixed(m: Modifiers, short: int, single: Compute, default: str | None) -> Al
     def compute(*inputs: Array) -> Array:
         return floats.by_block(block, *inputs)
 
-    operands = (*(name,) * short, "f32")
-    return Alu(("f32",), operands, with_saturation(compute) if sat else compute)
+    return with_saturation(compute) if sat else compute
+
+
+for _opcode, _sum in (("add", floats.add_f32), ("sub", subtract_f32)):
+    floating(
+        _opcode + "{.<rnd>}{.sat}.f32.<A>",
+        "A f32 -> f32",
+        make=partial(_mixed, _sum),
+        work=1,
+        needs=_BLACKWELL,
+        rnd=RND,
+        A="f16 bf16",
+    )
+floating(
+    "fma.<rnd>{.sat}.f32.<A>",
+    "A A f32 -> f32",
+    make=partial(_mixed, _fma_f32),
+    work=2,
+    needs=_BLACKWELL,
+    rnd=RND,
+    A="f16 bf16",
+)

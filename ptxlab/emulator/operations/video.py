@@ -9,18 +9,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, step
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Alu, Array, Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.syntax.tree import Instruction, Name, Negated, Operand
 
-Selected = Sequence[str]
+Parts = Sequence[str]
 """The selectors of an instruction's operands, destination first; "" where there is none."""
+
+WHOLE = ("",) * 4
 
 COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "eq": np.equal,
@@ -30,14 +32,13 @@ COMPARE: dict[str, Callable[[Array, Array], Array]] = {
     "gt": np.greater,
     "ge": np.greater_equal,
 }
-OPCODES = ("vadd", "vsub", "vabsdiff", "vmin", "vmax", "vshl", "vshr", "vset")
 _PARTS = {
     **{f"b{i}": (8 * i, 8) for i in range(4)},
     **{f"h{i}": (16 * i, 16) for i in range(2)},
     "": (0, 32),
 }
 _SECOND: dict[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
-_PRIMARY: dict[str, Callable[[Array, Array], Array]] = {
+PRIMARY: dict[str, Callable[[Array, Array], Array]] = {
     "vadd": np.add,
     "vsub": np.subtract,
     "vabsdiff": lambda a, b: np.abs(a - b),
@@ -54,14 +55,14 @@ def split_selector(operand: Operand) -> tuple[Operand, str]:
     return replace(operand, text=name), selector
 
 
-def part(x: Array, selector: str, signed: bool) -> Array:
+def part(x: Array, selector: str, T: str) -> Array:
     """Return the selected part of 32-bit words as int64, extended as the type says."""
     place, bits = _PARTS[selector]
-    return extended(x >> np.uint32(place), bits, signed)
+    return extended(x >> np.uint32(place), bits, T == "s32")
 
 
-def _check(selectors: Selected) -> None:
-    for selector in selectors:
+def _check(parts: Parts) -> None:
+    for selector in parts:
         if selector not in _PARTS:
             raise UnknownForm(f"has no part .{selector}")
 
@@ -85,82 +86,99 @@ def low_word(x: Array) -> Array:
     return x.astype(np.uint32)
 
 
-def _is_signed(m: Modifiers) -> bool:
-    return m.type("u32", "s32").name == "s32"
+# ---- vadd to vset ---------------------------------------------------------------------------
 
 
-def build(opcode: str, m: Modifiers, selectors: Selected) -> Alu:
-    """Build vadd, vsub, vabsdiff, vmin, vmax, vshl, vshr or vset for the given selectors.
-
-    vop.dtype.atype.btype{.sat}{.op2} d{.dsel}, a{.asel}, b{.bsel}{, c}.
-    """
-    _check(selectors)
-    compare = COMPARE[m.one_of(*COMPARE)] if opcode == "vset" else None
-    d_signed = False if compare else _is_signed(m)
-    a_signed = _is_signed(m)
-    if opcode in ("vshl", "vshr"):
-        m.type("u32")
-        primary, b_signed = _shift(opcode, m.one_of("clamp", "wrap")), False
-    else:
-        b_signed = _is_signed(m)
-        primary = _PRIMARY[opcode] if compare is None else compare
-    saturate = compare is None and m.take("sat")
-    second = _SECOND.get(m.one_of(*_SECOND, default=""))
-    d_part, a_part, b_part = selectors[:3]
+def _two(
+    primary: Callable[[Array, Array], Array],
+    A: str,
+    B: str = "u32",
+    D: str = "u32",
+    sat: str = "",
+    op2: str = "",
+    parts: Parts = WHOLE,
+) -> Callable[..., Array]:
+    """Return ``vop.D.A.B{.sat}{.op2} d{.dsel}, a{.asel}, b{.bsel}{, c}`` for the given parts."""
+    _check(parts)
+    second = _SECOND.get(op2)
+    d_part, a_part, b_part = parts[:3]
     if d_part and second:
         raise UnknownForm("takes a part of the destination or a second operation, not both")
     place, bits = _PARTS[d_part]
     mask = np.uint32(((1 << bits) - 1) << place)
 
     def first(a: Array, b: Array) -> Array:
-        r = primary(part(a, a_part, a_signed), part(b, b_part, b_signed)).astype(np.int64)
-        return clamp(r, bits, d_signed) if saturate else r
+        r = primary(part(a, a_part, A), part(b, b_part, B)).astype(np.int64)
+        return clamp(r, bits, D == "s32") if sat else r
 
     def combined(a: Array, b: Array, c: Array) -> Array:
         r = first(a, b)
         if second is not None:
-            return low_word(second(r, extended(c, 32, d_signed)))
+            return low_word(second(r, extended(c, 32, D == "s32")))
         return ((low_word(r) << np.uint32(place)) & mask) | (c & ~mask)
 
     if second is None and not d_part:
-        return Alu(("b32",), ("b32", "b32"), lambda a, b: low_word(first(a, b)))
-    return Alu(("b32",), ("b32", "b32", "b32"), combined)
+        return lambda a, b: low_word(first(a, b))
+    return combined
 
 
-def _shift(opcode: str, mode: str) -> Callable[[Array, Array], Array]:
-    """Shift numbers of at most 33 bits by up to 32, or modulo 32."""
-
-    def right(a: Array, count: Array) -> Array:
-        return a >> count
-
-    def left(a: Array, count: Array) -> Array:
-        """Shift by 32 in two steps, between them a clamp that no result can show."""
-        near = a << np.minimum(count, 31)
-        return np.where(count == 32, np.clip(near, -(1 << 61), 1 << 61) * 2, near)
-
-    move = left if opcode == "vshl" else right
-    return lambda a, b: move(a, np.minimum(b, 32) if mode == "clamp" else b & 31)
+def _compared(
+    cmp: str, A: str, B: str, op2: str = "", parts: Parts = WHOLE
+) -> Callable[..., Array]:
+    return _two(COMPARE[cmp], A, B, op2=op2, parts=parts)
 
 
-def build_vmad(m: Modifiers, selectors: Selected, negated: Sequence[bool]) -> Alu:
-    """``vmad.dtype.atype.btype{.po}{.sat}{.scale} d, {-}a{.asel}, {-}b{.bsel}, {-}c``.
+def _shifted(
+    move: Callable[[Array, Array], Array],
+    D: str,
+    A: str,
+    mode: str,
+    sat: str,
+    op2: str = "",
+    parts: Parts = WHOLE,
+) -> Callable[..., Array]:
+    """Return a shift of numbers of at most 33 bits by up to 32, or modulo 32."""
 
-    ``negated`` says which of a, b and c have a minus sign.
+    def primary(a: Array, count: Array) -> Array:
+        return move(a, np.minimum(count, 32) if mode == "clamp" else count & 31)
+
+    return _two(primary, A, D=D, sat=sat, op2=op2, parts=parts)
+
+
+def _left(a: Array, count: Array) -> Array:
+    """Shift by 32 in two steps, between them a clamp that no result can show."""
+    near = a << np.minimum(count, 31)
+    return np.where(count == 32, np.clip(near, -(1 << 61), 1 << 61) * 2, near)
+
+
+# ---- vmad -----------------------------------------------------------------------------------
+
+
+def _multiply_add(
+    D: str,
+    A: str,
+    B: str,
+    po: str,
+    sat: str,
+    scale: str,
+    parts: Parts = WHOLE,
+    negated: Sequence[bool] = (False,) * 3,
+) -> Callable[..., Array]:
+    """Return ``vmad.D.A.B{.po}{.sat}{.scale} d, {-}a{.asel}, {-}b{.bsel}, {-}c``.
+
+    ``negated`` says which of a, b and c have a minus sign. The destination's type does not enter.
     """
-    _check(selectors)
-    _is_signed(m)  # the destination's type does not enter
-    a_signed, b_signed = _is_signed(m), _is_signed(m)
-    plus_one, saturate = m.take("po"), m.take("sat")
-    scale = int(m.one_of("shr7", "shr15", default="shr0")[3:])
+    _check(parts)
+    shift = int(scale.removeprefix("shr") or 0)
     product_negated = negated[0] != negated[1]
-    if any(selectors[i] for i in (0, 3)):
+    if any(parts[i] for i in (0, 3)):
         raise UnknownForm("takes no part of its destination or of c")
-    if (product_negated and negated[2]) or (plus_one and any(negated)):
+    if (product_negated and negated[2]) or (po and any(negated)):
         raise UnknownForm("takes -a, -b or -c alone, and none with .po")
-    signed = a_signed or b_signed or product_negated or negated[2]
+    signed = "s32" in (A, B) or product_negated or negated[2]
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        x, y = part(a, selectors[1], a_signed), part(b, selectors[2], b_signed)
+        x, y = part(a, parts[1], A), part(b, parts[2], B)
         low, high = _sum(x, y, c, product_negated)
         return _scaled(low, high)
 
@@ -173,15 +191,15 @@ def build_vmad(m: Modifiers, selectors: Selected, negated: Sequence[bool]) -> Al
         bottom = product & 0xFFFFFFFF
         if flip:
             bottom, top = bottom ^ 0xFFFFFFFF, ~top
-        total = bottom + addend + int(plus_one or flip or negated[2])
+        total = bottom + addend + int(bool(po) or flip or negated[2])
         return total & 0xFFFFFFFF, top + (total >> 32)
 
     def _scaled(low: Array, high: Array) -> Array:
         """Shift right by the scale and keep, or clamp to, 32 bits."""
-        word = ((low >> scale) | (high << (32 - scale))) & 0xFFFFFFFF
-        if not saturate:
+        word = ((low >> shift) | (high << (32 - shift))) & 0xFFFFFFFF
+        if not sat:
             return low_word(word)
-        rest = high >> scale
+        rest = high >> shift
         if signed:
             fits = rest == np.where(word >> 31 & 1, -1, 0)
             limit = np.where(rest < 0, 0x80000000, 0x7FFFFFFF)
@@ -189,7 +207,7 @@ def build_vmad(m: Modifiers, selectors: Selected, negated: Sequence[bool]) -> Al
             fits, limit = rest == 0, np.array([0xFFFFFFFF])
         return low_word(np.where(fits, word, limit))
 
-    return Alu(("b32",), ("b32", "b32", "b32"), compute)
+    return compute
 
 
 def _upper(x: Array, y: Array, product: Array) -> Array:
@@ -200,29 +218,64 @@ def _upper(x: Array, y: Array, product: Array) -> Array:
     )
 
 
-@step(*OPCODES)
-def scalar_video(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """vop.dtype.atype.btype{.sat}{.op2}: arithmetic on bytes, halves and words."""
-    operands, selectors = _split(instruction)
-    operation = build(instruction.opcode, modifiers, selectors)
-    return alu_step(context, replace(instruction, operands=operands), operation)
+# ---- operands with selectors ----------------------------------------------------------------
 
 
-@step("vmad")
-def multiply_add(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """vmad.dtype.atype.btype{.po}{.sat}{.shr7, .shr15}: a * b + c of bytes, halves and words."""
+def chosen(form: Form, parts: Parts, **more: object) -> Alu:
+    """Return what ``form`` does with the selected parts; c is kept where they leave some of it."""
+    return Alu(
+        ("b32",), ("b32",) * (3 if parts[0] else form.sources), form.made(parts=parts, **more)
+    )
+
+
+def video_step(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Build a video instruction: arithmetic on bytes, halves and words."""
+    operands, parts = _split(instruction)
+    return alu_step(context, replace(instruction, operands=operands), chosen(form, parts))
+
+
+def _multiply_add_step(context: Context, instruction: Instruction, form: Form) -> Step:
     plain = tuple(
         operand.operand if isinstance(operand, Negated) else operand
         for operand in instruction.operands
     )
     negated = [isinstance(operand, Negated) for operand in instruction.operands[1:]]
-    operands, selectors = _split(replace(instruction, operands=plain))
+    operands, parts = _split(replace(instruction, operands=plain))
     if len(operands) != 4:
         context.reject(f"{instruction.name} takes 3 source operands")
-    operation = build_vmad(modifiers, selectors, negated)
+    operation = chosen(form, parts, negated=negated)
     return alu_step(context, replace(instruction, operands=operands), operation)
 
 
 def _split(instruction: Instruction) -> tuple[tuple[Operand, ...], list[str]]:
     pairs = [split_selector(operand) for operand in instruction.operands]
     return tuple(operand for operand, _ in pairs), [selector for _, selector in pairs] + [""] * 4
+
+
+video = partial(row, mix="integer", step=video_step)
+SIGNS = "u32 s32"
+TWO, THREE = "b32 b32 -> b32", "b32 b32 b32 -> b32"
+
+_ops = " ".join(_SECOND)
+for _name, _primary in PRIMARY.items():
+    _row = partial(video, make=partial(_two, _primary), D=SIGNS, A=SIGNS, B=SIGNS)
+    _row(_name + ".<D>.<A>.<B>{.sat}", TWO)
+    _row(_name + ".<D>.<A>.<B>{.sat}.<op2>", THREE, op2=_ops)
+for _name, _move in (("vshl", _left), ("vshr", np.right_shift)):
+    _row = partial(video, make=partial(_shifted, _move), D=SIGNS, A=SIGNS, mode="clamp wrap")
+    _row(_name + ".<D>.<A>.u32{.sat}.<mode>", TWO)
+    _row(_name + ".<D>.<A>.u32{.sat}.<mode>.<op2>", THREE, op2=_ops)
+_row = partial(video, make=_compared, A=SIGNS, B=SIGNS, cmp=" ".join(COMPARE))
+_row("vset.<A>.<B>.<cmp>", TWO)
+_row("vset.<A>.<B>.<cmp>.<op2>", THREE, op2=_ops)
+row(
+    "vmad.<D>.<A>.<B>{.po}{.sat}{.<scale>}",
+    THREE,
+    make=_multiply_add,
+    step=_multiply_add_step,
+    mix="integer",
+    D=SIGNS,
+    A=SIGNS,
+    B=SIGNS,
+    scale="shr7 shr15",
+)

@@ -7,41 +7,29 @@ results replace parts of c, or are added up and on to c.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from functools import partial
 
 import numpy as np
 
 from ptxlab.emulator.operations.video import (
     COMPARE,
-    Selected,
+    PRIMARY,
+    SIGNS,
+    THREE,
+    WHOLE,
+    Parts,
     clamp,
     extended,
     low_word,
-    split_selector,
+    video,
 )
-from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Alu, Array, Modifiers, step
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import UnknownForm
-from ptxlab.emulator.prepare.steps import alu_step
-from ptxlab.syntax.tree import Instruction
+from ptxlab.emulator.prepare.row import Array, UnknownForm
 
 
 def _average(a: Array, b: Array) -> Array:
     """Halve the sum, rounding ties away from zero."""
     total = a + b
     return (total + (total >= 0)) >> 1
-
-
-_PRIMARY: dict[str, Callable[[Array, Array], Array]] = {
-    "vadd": np.add,
-    "vsub": np.subtract,
-    "vavrg": _average,
-    "vabsdiff": lambda a, b: np.abs(a - b),
-    "vmin": np.minimum,
-    "vmax": np.maximum,
-}
-OPCODES = tuple(f"{name}{lanes}" for name in (*_PRIMARY, "vset") for lanes in (2, 4))
 
 
 def _chosen(selector: str, lanes: int, default: range) -> list[int]:
@@ -69,49 +57,59 @@ def _mask(selector: str, lanes: int) -> list[int]:
     return places
 
 
-def build(opcode: str, m: Modifiers, selectors: Selected) -> Alu:
-    """Build vop2 or vop4 with .dtype.atype.btype{.sat, .add} for the given mask and selectors."""
-    name, lanes = opcode[:-1], int(opcode[-1])
+def _by_lane(
+    primary: Callable[[Array, Array], Array],
+    lanes: int,
+    A: str,
+    B: str,
+    D: str = "u32",
+    sat: str = "",
+    add: str = "",
+    parts: Parts = WHOLE,
+) -> Callable[[Array, Array, Array], Array]:
+    """Return vop2 or vop4 with .D.A.B{.sat, .add} for the given mask and selectors."""
     bits = 32 // lanes
-    compare = COMPARE[m.one_of(*COMPARE)] if name == "vset" else None
-    signs = [m.type("u32", "s32").name == "s32" for _ in range(2 if compare else 3)]
-    d_signed = False if compare else signs[0]
-    a_signed, b_signed = signs[-2:]
-    primary = _PRIMARY[name] if compare is None else compare
-    saturate = compare is None and m.take("sat")
-    accumulate = m.take("add")
-    if saturate and accumulate:
-        raise UnknownForm("takes .sat or .add, not both")
-    mask = _mask(selectors[0], lanes)
-    from_a = _chosen(selectors[1], lanes, range(lanes))
-    from_b = _chosen(selectors[2], lanes, range(lanes, 2 * lanes))
+    mask = _mask(parts[0], lanes)
+    from_a = _chosen(parts[1], lanes, range(lanes))
+    from_b = _chosen(parts[2], lanes, range(lanes, 2 * lanes))
 
-    def pick(a: Array, b: Array, place: int, signed: bool) -> Array:
+    def pick(a: Array, b: Array, place: int, T: str) -> Array:
         word = a if place < lanes else b
-        return extended(word >> np.uint32(bits * (place % lanes)), bits, signed)
+        return extended(word >> np.uint32(bits * (place % lanes)), bits, T == "s32")
 
     def compute(a: Array, b: Array, c: Array) -> Array:
         total = c
         for lane in mask:
-            x = pick(a, b, from_a[lane], a_signed)
-            y = pick(a, b, from_b[lane], b_signed)
+            x = pick(a, b, from_a[lane], A)
+            y = pick(a, b, from_b[lane], B)
             r = primary(x, y).astype(np.int64)
-            if accumulate:
+            if add:
                 total = total + low_word(r)
                 continue
             field = np.uint32(((1 << bits) - 1) << (bits * lane))
-            placed = low_word(clamp(r, bits, d_signed) if saturate else r) << np.uint32(bits * lane)
+            placed = low_word(clamp(r, bits, D == "s32") if sat else r) << np.uint32(bits * lane)
             total = (total & ~field) | (placed & field)
         return total
 
-    return Alu(("b32",), ("b32", "b32", "b32"), compute)
+    return compute
 
 
-@step(*OPCODES)
-def simd_video(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """vop2 and vop4 .dtype.atype.btype{.sat, .add}: arithmetic on halves and bytes in parallel."""
-    pairs = [split_selector(operand) for operand in instruction.operands]
-    selectors = [selector for _, selector in pairs] + [""] * 3
-    operation = build(instruction.opcode, modifiers, selectors)
-    operands = tuple(operand for operand, _ in pairs)
-    return alu_step(context, replace(instruction, operands=operands), operation)
+def _compared(
+    lanes: int, cmp: str, A: str, B: str, add: str, parts: Parts = WHOLE
+) -> Callable[[Array, Array, Array], Array]:
+    return _by_lane(COMPARE[cmp], lanes, A, B, add=add, parts=parts)
+
+
+for _lanes in (2, 4):
+    for _name, _primary in (*PRIMARY.items(), ("vavrg", _average)):
+        _row = partial(video, make=partial(_by_lane, _primary, _lanes), D=SIGNS, A=SIGNS, B=SIGNS)
+        _row(f"{_name}{_lanes}.<D>.<A>.<B>{{.sat}}", THREE)
+        _row(f"{_name}{_lanes}.<D>.<A>.<B>.<add>", THREE, add="add")
+    video(
+        f"vset{_lanes}.<A>.<B>.<cmp>{{.add}}",
+        THREE,
+        make=partial(_compared, _lanes),
+        A=SIGNS,
+        B=SIGNS,
+        cmp=" ".join(COMPARE),
+    )

@@ -11,11 +11,10 @@ from functools import cache
 from itertools import product
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.operations import video, video_simd
 from ptxlab.emulator.prepare import operation as registry
 from ptxlab.emulator.prepare import row
-from ptxlab.emulator.prepare.operation import Alu, Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.row import Alu, UnknownForm
 from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 
@@ -75,11 +74,4 @@ def _built(opcode: str, choice: tuple[str, ...]) -> Iterator[Form]:
 
 def build(opcode: str, modifiers: Modifiers) -> Alu | row.Form:
     """Build the operation of a register-to-register instruction; of video ones without selectors."""
-    plain = ("",) * 4
-    if opcode == "vmad":
-        return video.build_vmad(modifiers, plain, (False,) * 3)
-    if opcode in video_simd.OPCODES:
-        return video_simd.build(opcode, modifiers, plain)
-    if opcode in video.OPCODES:
-        return video.build(opcode, modifiers, plain)
     return registry.build(opcode, modifiers)

@@ -10,13 +10,12 @@ share.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm, find
+from ptxlab.emulator.prepare.row import ROWS, Alu, Form, UnknownForm, find
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Instruction
@@ -81,21 +80,6 @@ class Modifiers:
         """Refuse the instruction if any modifier is left."""
         if self._rest:
             raise UnknownForm(f"modifier .{self._rest[0]} is not modelled")
-
-
-@dataclass(frozen=True, slots=True)
-class Alu:
-    """A computation on registers.
-
-    ``compute`` takes one array per operand, viewed as that operand's dtype (see ``isa.types``), and
-    returns one array per result (a plain array when there is one), of the result's dtype.
-
-    The pseudo type ``"cc"`` among results or operands is the carry flag (a bool array).
-    """
-
-    results: tuple[str, ...]
-    operands: tuple[str, ...]
-    compute: Callable[..., Any]
 
 
 Builder = Callable[[Modifiers], Alu]

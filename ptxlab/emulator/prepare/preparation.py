@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.control import End, Jump, Return
-from ptxlab.emulator.operations.move import is_pack, move_vector
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.exits import CONTROL, build_exit, is_exit
 from ptxlab.emulator.prepare.flatten import Body, flatten
@@ -13,7 +12,7 @@ from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
 from ptxlab.emulator.prepare.operation import ALU, COLLECTIVE, STEPS, Modifiers, build
 from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Source, Step
-from ptxlab.emulator.prepare.row import ROWS, UnknownForm
+from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, size_of
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.prepare.variables import module_variables
@@ -198,13 +197,15 @@ def _guarded(step: Step, guard: Source | None) -> Step:
 def _unguarded(context: Context, modifiers: Modifiers) -> Step:
     instruction = context.instruction
     opcode = instruction.opcode
-    if opcode == "mov" and is_pack(instruction):
-        return move_vector(context, instruction, modifiers)
     if opcode in STEPS:
         step: Step = STEPS[opcode](context, instruction, modifiers)
         return step
     if opcode in ROWS or opcode in ALU:
-        return alu_step(context, instruction, build(opcode, modifiers))
+        operation = build(opcode, modifiers)
+        if isinstance(operation, Form) and operation.row.step:
+            made: Step = operation.row.step(context, instruction, operation)
+            return made
+        return alu_step(context, instruction, operation)
     hint = did_you_mean(opcode, [*ROWS, *ALU, *STEPS, *CONTROL])
     return context.refuse(f"instruction {instruction.name}", hint=hint)
 

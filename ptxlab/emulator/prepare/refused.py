@@ -17,7 +17,6 @@ _POLICY = "there is no cache to steer"
 _LAUNCH = "a launch has nothing to wait for: launches run one after the other"
 _RANDOM = "the PTX ISA leaves open how four values share the random bits"
 _UNDOCUMENTED = (
-    *(f"rcp.{mode}.ftz.f64" for mode in ("rn", "rz", "rm", "rp")),
     "cvt.f16.bf16",
     "cvt.bf16.f16",
 )
@@ -57,16 +56,10 @@ REFUSED: dict[str, str] = {
     "createpolicy": _POLICY,
     "applypriority": _POLICY,
     "discard": _POLICY,
-    "fma.rn.oob": "the PTX ISA does not give the bit pattern of the NaN it looks for",
     **{
         f"cvt.rs.{relu}satfinite.{name}x4": _RANDOM
         for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
         for relu in ("", "relu.")
-    },
-    **{
-        f"fma.{mode}.{name}": "not in the PTX ISA, though ptxas takes it, and makes f16 code of it"
-        for mode in ("rz", "rm", "rp")
-        for name in ("bf16", "bf16x2")
     },
     **dict.fromkeys(_UNDOCUMENTED, "not in the PTX ISA, though ptxas takes it"),
 }

@@ -36,12 +36,16 @@ import numpy.typing as npt
 
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.types import TYPES
+from ptxlab.syntax.tree import Instruction
 
 CARRY = "cc"
 """The operand that is not written: the carry flag of the thread, a bool."""
 
 Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
+
+
+StepBuilder = Callable[[Any, Instruction, "Form"], Any]
 
 
 class UnknownForm(Exception):
@@ -52,17 +56,23 @@ class UnknownForm(Exception):
 class Slot:
     """One place in a syntax line: ``choices`` may fill it, "" among them where it may stay empty.
 
-    The ``typed`` ones hold types, whose order in an instruction means something.
+    A ``fixed`` one is a modifier that stands for itself. The ``typed`` ones hold types, whose order
+    in an instruction means something.
     """
 
     name: str
     choices: tuple[str, ...]
+    fixed: bool
     typed: bool
 
-    @property
-    def fixed(self) -> bool:
-        """Whether there is no choice."""
-        return len(self.choices) == 1
+
+@dataclass(frozen=True, slots=True)
+class Alu:
+    """A computation on registers: the types of its results and operands, and a row's ``compute``."""
+
+    results: tuple[str, ...]
+    operands: tuple[str, ...]
+    compute: Compute
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +103,7 @@ class Row:
     results: tuple[OperandClass, ...]
     compute: Compute | None
     make: Callable[..., Compute] | None
+    step: StepBuilder | None
     mix: str
     work: int
     model: bool
@@ -174,11 +185,13 @@ class Form:
     @cached_property
     def compute(self) -> Compute:
         """The function from sources to results."""
-        row = self.row
-        if row.compute is not None:
-            return row.compute
-        assert row.make is not None
-        return row.make(**{slot.name: self[slot.name] for slot in row.slots if not slot.fixed})
+        return self.row.compute or self.made()
+
+    def made(self, **more: object) -> Compute:
+        """Return the function that the row makes for this form, given ``more`` that it asks for."""
+        assert self.row.make is not None
+        filled = {slot.name: self[slot.name] for slot in self.row.slots if not slot.fixed}
+        return self.row.make(**filled, **more)
 
     @cached_property
     def needs(self) -> Needs:
@@ -197,6 +210,7 @@ def row(
     compute: Compute | None = None,
     *,
     make: Callable[..., Compute] | None = None,
+    step: StepBuilder | None = None,
     mix: str,
     work: int = 0,
     model: bool = False,
@@ -214,6 +228,7 @@ def row(
         _operands(results),
         compute,
         make,
+        step,
         mix,
         work,
         model,
@@ -223,8 +238,8 @@ def row(
     for operand in (*made.sources, *made.results):
         if operand.type not in named and operand.type not in TYPES and operand.type != CARRY:
             raise ValueError(f"{syntax}: {operand.type} is neither a type nor a slot")
-    if (compute is None) == (make is None):
-        raise ValueError(f"{syntax}: an operation has one function")
+    if compute is None and make is None and step is None:
+        raise ValueError(f"{syntax}: nothing says what the operation does")
     ROWS.setdefault(opcode, []).append(made)
 
 
@@ -239,7 +254,8 @@ def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[Slot, ...]]
         name = part["name"]
         choices = tuple(sets[name].split()) if part["set"] else (name,)
         typed = any(is_type(choice) for choice in choices)
-        slots.append(Slot(name, ("", *choices) if part["open"] else choices, typed))
+        fixed = not part["set"] and not part["open"]
+        slots.append(Slot(name, ("", *choices) if part["open"] else choices, fixed, typed))
     unused = set(sets) - {slot.name for slot in slots}
     if unused:
         raise ValueError(f"{syntax}: nothing is called {', '.join(unused)}")

@@ -8,9 +8,8 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Alu
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import CARRY, Form
+from ptxlab.emulator.prepare.row import CARRY, Alu, Form
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair

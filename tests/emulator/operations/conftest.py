@@ -13,8 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.operation import Alu, Modifiers, build, quiet
-from ptxlab.emulator.prepare.row import Form
+from ptxlab.emulator.prepare.operation import Modifiers, build, quiet
+from ptxlab.emulator.prepare.row import Alu, Form
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from itertools import product
 from typing import Any
 
 import pytest
 
-from ptxlab.emulator.operations import video, video_simd
-from ptxlab.emulator.prepare.operation import Modifiers
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.operations import video
+from ptxlab.emulator.prepare.row import UnknownForm, find
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.targets import TARGETS
 
 MASK = 0xFFFFFFFF
 PARTS = {f"b{i}": (8 * i, 8) for i in range(4)} | {"h0": (0, 16), "h1": (16, 16), "": (0, 32)}
@@ -63,8 +61,10 @@ def finished(tmp: int, c: int, d: str, sat: bool, second: str, part: str) -> int
     return (tmp << place & field) | (c & ~field)
 
 
-def modifiers(names: str) -> Modifiers:
-    return Modifiers([name for name in names.split(".") if name], TARGETS["sm_90a"])
+def build(opcode: str, names: str, parts: Sequence[str], **more: Any) -> Any:
+    return video.chosen(
+        find(opcode, tuple(name for name in names.split(".") if name)), parts, **more
+    )
 
 
 def check(
@@ -94,7 +94,7 @@ def test_arithmetic(reference: Any, opcode: str) -> None:
                 continue
             seed += 1
             names = f"{d}.{a}.{b}.{sat}.{second}"
-            operation = video.build(opcode, modifiers(names), [*parts, ""])
+            operation = build(opcode, names, [*parts, ""])
 
             def expected(x: int, y: int, z: int, form: Any = (d, a, b, sat, second, parts)) -> int:
                 d, a, b, sat, second, (to, from_a, from_b) = form
@@ -113,7 +113,7 @@ def test_shifts(reference: Any, opcode: str) -> None:
         for second in ("",) if parts[0] else ("", "min", "add"):
             seed += 1
             names = f"{d}.{a}.u32.{sat}.{mode}.{second}"
-            operation = video.build(opcode, modifiers(names), [*parts, ""])
+            operation = build(opcode, names, [*parts, ""])
 
             def expected(
                 x: int, y: int, z: int, form: Any = (d, a, sat, mode, second, parts)
@@ -131,7 +131,7 @@ def test_vset(reference: Any) -> None:
     for seed, (a, b, compare) in enumerate(product(("u32", "s32"), ("u32", "s32"), COMPARE)):
         for second, parts in (("", SELECTORS[1]), ("", SELECTORS[3]), ("max", SELECTORS[0])):
             names = f"{a}.{b}.{compare}.{second}"
-            operation = video.build("vset", modifiers(names), [*parts, ""])
+            operation = build("vset", names, [*parts, ""])
 
             def expected(x: int, y: int, z: int, form: Any = (a, b, compare, second, parts)) -> int:
                 a, b, compare, second, (to, from_a, from_b) = form
@@ -152,7 +152,7 @@ def test_vmad(reference: Any) -> None:
             seed += 1
             parts = ["", *(("", ""), ("h0", "b3"), ("", "h1"))[seed % 3], ""]
             names = f"s32.{a}.{b}.{po}.{sat}.{scale}"
-            operation = video.build_vmad(modifiers(names), parts, negated)
+            operation = build("vmad", names, parts, negated=negated)
 
             def expected(
                 x: int, y: int, c: int, form: Any = (a, b, sat, scale, po, negated, parts)
@@ -191,7 +191,7 @@ def test_simd(reference: Any, opcode: str, lanes: int) -> None:
         ):
             seed += 1
             names = f"{a}.{b}.{first}.{last}" if opcode == "vset" else f"{first}.{a}.{b}.{last}"
-            operation = video_simd.build(f"{opcode}{lanes}", modifiers(names), parts)
+            operation = build(f"{opcode}{lanes}", names, parts)
 
             def expected(x: int, y: int, c: int, form: Any = (first, a, b, last, parts)) -> int:
                 first, a, b, last, (mask, from_a, from_b) = form
@@ -216,20 +216,20 @@ def test_simd(reference: Any, opcode: str, lanes: int) -> None:
 
 
 @pytest.mark.parametrize(
-    ("build", "opcode", "names", "parts"),
+    ("opcode", "names", "parts"),
     [
-        (video.build, "vadd", "u32.u32.u32.add", ["h0", "", "", ""]),
-        (video.build, "vadd", "u32.u32.u32", ["h2", "", "", ""]),
-        (video.build, "vadd", "u32.u32.u32", ["", "b4", "", ""]),
-        (video_simd.build, "vadd2", "u32.u32.u32.sat.add", ["", "", "", ""]),
-        (video_simd.build, "vadd2", "u32.u32.u32", ["h01", "", "", ""]),
-        (video_simd.build, "vadd2", "u32.u32.u32", ["", "h4", "", ""]),
-        (video_simd.build, "vadd4", "u32.u32.u32", ["", "b3218", "", ""]),
+        ("vadd", "u32.u32.u32.add", ["h0", "", "", ""]),
+        ("vadd", "u32.u32.u32", ["h2", "", "", ""]),
+        ("vadd", "u32.u32.u32", ["", "b4", "", ""]),
+        ("vadd2", "u32.u32.u32.sat.add", ["", "", "", ""]),
+        ("vadd2", "u32.u32.u32", ["h01", "", "", ""]),
+        ("vadd2", "u32.u32.u32", ["", "h4", "", ""]),
+        ("vadd4", "u32.u32.u32", ["", "b3218", "", ""]),
     ],
 )
-def test_what_is_refused(build: Any, opcode: str, names: str, parts: list[str]) -> None:
+def test_what_is_refused(opcode: str, names: str, parts: list[str]) -> None:
     with pytest.raises(UnknownForm):
-        build(opcode, modifiers(names), parts)
+        build(opcode, names, parts)
 
 
 def test_in_a_kernel(run: Any) -> None:
