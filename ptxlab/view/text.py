@@ -2,30 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.view.colour import Paint
+
 OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no chip"
 """What is said of wmma."""
 
 
-def aligned(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the columns of ``rows`` right-aligned, two blanks between them."""
+def aligned(rows: Sequence[Sequence[str]], side: str = ">") -> list[str]:
+    """Return lines with the columns of ``rows`` to the right, or ``<`` the left, two blanks between."""
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     return [
-        "  ".join(f"{cell:>{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
-
-
-def aligned_left(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the columns of ``rows`` left-aligned, two blanks between them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:<{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
+        "  ".join(f"{cell:{side}{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
         for row in rows
     ]
 
@@ -34,6 +27,30 @@ def fields(pairs: Sequence[tuple[str, str]]) -> list[str]:
     """Return lines ``name  value`` with the values below each other."""
     width = max(len(name) for name, _ in pairs)
     return [f"{name:{width}}  {value}" for name, value in pairs]
+
+
+def grid(
+    cells: Sequence[Sequence[str]],
+    lanes: Mapping[tuple[int, int], int],
+    paint: Paint,
+    keep: Callable[[int, int, int], bool] = lambda lane, row, col: True,
+) -> list[str]:
+    """Return a matrix with its indices, each cell painted as its lane.
+
+    What ``keep`` does not want, by lane, row and column, is a dot, and a row of dots is left out.
+    """
+    width = max(len(cell) for line in cells for cell in line)
+    edge = len(str(len(cells) - 1))
+    lines = [" " * edge + "".join(f"  {col:>{width}}" for col in range(len(cells[0])))]
+    for row, line in enumerate(cells):
+        kept = [keep(lanes[row, col], row, col) for col in range(len(line))]
+        painted = [
+            paint(f"{cell:>{width}}", lanes[row, col]) if kept[col] else f"{'.':>{width}}"
+            for col, cell in enumerate(line)
+        ]
+        if any(kept):
+            lines.append("  ".join([f"{row:>{edge}}", *painted]))
+    return lines
 
 
 def number(value: Any) -> str:

@@ -17,7 +17,7 @@ from ptxlab.isa.types import STORED, TYPES, ScalarType
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.text import aligned, fields, hexadecimal, number, values
+from ptxlab.view.text import aligned, fields, grid, hexadecimal, number, values
 
 Array = npt.NDArray[Any]
 
@@ -268,23 +268,10 @@ def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
 
 
 def _matrices(shown: Shown, paint: Paint) -> list[list[str]]:
-    return [
-        _drawn(layout, [[number(value) for value in row] for row in matrix], paint)
-        for layout, matrix in _fragments(shown)
-    ]
-
-
-def _drawn(layout: FragmentLayout, cells: list[list[str]], paint: Paint) -> list[str]:
-    width = max(len(cell) for line in cells for cell in line)
-    edge = len(str(layout.rows - 1))
-    lines = [
-        f"{layout.operand}  {layout.rows} x {layout.cols}",
-        " " * edge + "".join(f"  {col:>{width}}" for col in range(layout.cols)),
-    ]
-    for row, line in enumerate(cells):
-        painted = [
-            paint(f"{cell:>{width}}", layout.registers(row, col)[0].lane)
-            for col, cell in enumerate(line)
-        ]
-        lines.append("  ".join([f"{row:>{edge}}", *painted]))
-    return lines
+    drawn = []
+    for layout, matrix in _fragments(shown):
+        cells = [[number(value) for value in row] for row in matrix]
+        lanes = {place: layout.registers(*place)[0].lane for place in np.ndindex(matrix.shape)}
+        title = f"{layout.operand}  {layout.rows} x {layout.cols}"
+        drawn.append([title, *grid(cells, lanes, paint)])
+    return drawn

@@ -11,7 +11,7 @@ from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place, Slot, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Held, SharedPlace, Term, Trace, operand
-from ptxlab.view.text import OPEN, aligned, aligned_left
+from ptxlab.view.text import OPEN, aligned
 
 TRACE = "ptxlab.trace/1"
 REGISTER = "ptxlab.register/1"
@@ -56,7 +56,7 @@ def trace_text(traces: tuple[Trace, ...]) -> str:
         sums = [("D", found.d)] if form.shared else [("D", found.d), ("C", found.c)]
         ends = [f"{name}[{at}]  {_held(form.operand(name), places)}" for name, places in sums]
         rows = [line for term in found.terms for line in _term_rows(found, term)]
-        blocks.append("\n".join([title, *ends, *aligned_left(rows)]))
+        blocks.append("\n".join([title, *ends, *aligned(rows, "<")]))
     return "\n\n".join(blocks) + "\n"
 
 

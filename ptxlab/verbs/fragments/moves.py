@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxlab.fragments.moves import Move, Moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
-from ptxlab.view.text import aligned_left
+from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.moves/1"
 
@@ -21,7 +21,7 @@ def text(found: Moves) -> str:
     title = f"D ({found.d.dtype}, {tiles}) to A ({found.a.dtype})"
     holder = found.first.operand("D").holder
     rows = [[f"a{m.register}", " + ".join(m.kinds), _origin(m, holder)] for m in found.moves]
-    lines = [title, *aligned_left(rows), "", ptx(found)]
+    lines = [title, *aligned(rows, "<"), "", ptx(found)]
     if any(move.shuffles for move in found.moves):
         other = permuted(found)
         lines += [

@@ -18,7 +18,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.runs import register_name
 from ptxlab.view.tables import by_register
-from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
+from ptxlab.view.text import OPEN, aligned, fields, grid, hexadecimal, number
 
 Array = npt.NDArray[Any]
 
@@ -191,36 +191,14 @@ def _grids(
     lines: list[str] = []
     for matrix, each in enumerate(cells):
         which = f", matrix {matrix}" if layout.matrices > 1 else ""
-        head, *grid = _grid(layout, matrix, each.tolist(), selection, paint)
-        if grid:
-            lines += [*([""] if lines else []), f"{title}{which}", head, *grid]
-    return lines
-
-
-def _grid(
-    layout: FragmentLayout,
-    matrix: int,
-    cells: list[list[str]],
-    selection: Selection,
-    paint: Paint,
-) -> list[str]:
-    """Return the rows that hold anything selected, with indices, painted by lane; a dot is not selected."""
-    width = max(len(cell) for line in cells for cell in line)
-    edge = len(str(layout.rows - 1))
-    lines = [" " * edge + "".join(f"  {col:>{width}}" for col in range(layout.cols))]
-    lanes = {
-        element: place.lane
-        for place, element in _places(layout)
-        if layout.matrix(place.lane) == matrix
-    }
-    for row, line in enumerate(cells):
-        chosen = [selection.has(lanes[row, col], row, col) for col in range(layout.cols)]
-        painted = [
-            paint(f"{cell:>{width}}", lanes[row, col]) if chosen[col] else f"{'.':>{width}}"
-            for col, cell in enumerate(line)
-        ]
-        if any(chosen):
-            lines.append("  ".join([f"{row:>{edge}}", *painted]))
+        lanes = {
+            element: place.lane
+            for place, element in _places(layout)
+            if layout.matrix(place.lane) == matrix
+        }
+        head, *rows = grid(each.tolist(), lanes, paint, selection.has)
+        if rows:
+            lines += [*([""] if lines else []), f"{title}{which}", head, *rows]
     return lines
 
 

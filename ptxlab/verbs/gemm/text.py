@@ -55,7 +55,7 @@ def text_of_all(survey: Survey) -> str:
         )
         for result in survey.results
     ]
-    lines = [title, "", *_left(rows)]
+    lines = [title, "", *aligned(rows, "<")]
     for name, reason in dict.fromkeys((one.algorithm, one.reason) for one in survey.absent):
         lines.append(f"{name} is left out: {reason}")
     lines.append("")
@@ -85,7 +85,7 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
                 str(rung.reference or ""),
             )
         )
-    return "\n".join(_left(rows)) + "\n"
+    return "\n".join(aligned(rows, "<")) + "\n"
 
 
 def as_json(result: GemmResult) -> dict[str, Any]:
@@ -179,15 +179,6 @@ def _rung_as_json(rung: Rung) -> dict[str, Any]:
         "threads": kernel and kernel.tile.threads,
         "shared": kernel and _shared(kernel),
     }
-
-
-def _left(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the columns of ``rows`` left-aligned, two blanks between them."""
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    return [
-        "  ".join(f"{cell:{width}}" for cell, width in zip(row, widths, strict=True)).rstrip()
-        for row in rows
-    ]
 
 
 def _sizes(of: GemmResult | Problem) -> str:

@@ -15,7 +15,7 @@ from ptxlab.toolchain.assembly import Assembly, Line
 from ptxlab.toolchain.ptxas_log import Resources
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.view.sources import Sources, source_text
-from ptxlab.view.text import aligned_left, fields
+from ptxlab.view.text import aligned, fields
 
 SCHEMA = "ptxlab.sass/1"
 
@@ -181,7 +181,7 @@ def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[st
         for index, row in enumerate(zip_longest(*columns, fillvalue="") if any(columns) else [()]):
             cells = row or ("",) * len(programs)
             rows.append((left if index == 0 else "", *cells))
-    found = aligned_left(rows)
+    found = aligned(rows, "<")
     for index, heading in reversed(headings):
         found.insert(index, heading)
     return found
@@ -203,7 +203,7 @@ def _difference(before: Program, after: Program) -> Iterator[str]:
     for old, new in zip(before.kernels, after.kernels, strict=False):
         yield f"{old.name} of {before.file} and {new.name} of {after.file} on {before.arch}"
         rows = [("", "before", "after", "change"), *_numbers(before, old, after, new)]
-        yield from aligned_left(rows)
+        yield from aligned(rows, "<")
         first, second = (
             [one.text for one in program.function(kernel.name).instructions]
             for program, kernel in ((before, old), (after, new))

@@ -232,7 +232,7 @@ def test_progress_speaks_after_a_while_and_cleans_up(
     assert capsys.readouterr().err == ""
     now = 1.5
     progress(2, 4)
-    assert capsys.readouterr().err == "\rptxlab: 2 of 4 CTAs"
+    assert capsys.readouterr().err == "\r\x1b[Kptxlab: 2 of 4 CTAs"
     progress(3, 4)
     assert capsys.readouterr().err == ""
     progress(4, 4)
