@@ -80,7 +80,6 @@ def open_streams() -> None:
 
 
 def dispatch(arguments: list[str]) -> int:
-    """Hand ``arguments`` to the verb they name."""
     parser = top_parser()
     if not arguments:
         parser.print_help(sys.stderr)

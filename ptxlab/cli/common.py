@@ -85,7 +85,6 @@ def open_device(args: argparse.Namespace) -> Device:
 
 
 def print_to_stderr(text: str) -> None:
-    """Write what a program prints to stderr."""
     sys.stderr.write(text)
 
 

@@ -40,7 +40,6 @@ def word(text: str) -> int:
 
 
 def integer(text: str) -> int:
-    """Read an integer of either sign."""
     return -count(text[1:]) if text.startswith("-") else count(text)
 
 
@@ -53,7 +52,6 @@ def real(text: str) -> float:
 
 
 def seconds(text: str) -> float:
-    """Read a time in seconds."""
     try:
         found = float(text)
     except ValueError:
@@ -95,7 +93,6 @@ element = several(count, "ROW,COL, such as 3,9", (2,))
 
 
 def words(text: str) -> tuple[str, ...]:
-    """Read words between commas."""
     found = tuple(part.strip() for part in text.split(","))
     if all(found):
         return found
@@ -103,7 +100,6 @@ def words(text: str) -> tuple[str, ...]:
 
 
 def name_value(text: str) -> tuple[str, str]:
-    """Read ``NAME=VALUE``."""
     name, _, value = (part.strip() for part in text.partition("="))
     if name and value:
         return name, value
@@ -135,14 +131,12 @@ def device(text: str) -> str:
 
 
 def target(text: str) -> str:
-    """Check that ``--arch`` names a target ptxlab knows."""
     from ptxlab.isa.targets import TARGETS  # here, because it brings numpy, which help can spare
 
     return one_of("target", text, TARGETS)
 
 
 def family(text: str) -> str:
-    """Check that ``--family`` names one of matrix instructions."""
     from ptxlab.matrix.catalog import families  # here: it brings numpy, which help can spare
 
     return one_of("family", text, families())

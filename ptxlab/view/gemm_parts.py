@@ -23,7 +23,6 @@ def title(problem: Problem, *more: str) -> str:
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
-    """Return what a result says of its problem."""
     names = ("m", "n", "k", "dtype", "acc", "layout", "epilogue")
     return {name: getattr(problem, name) for name in names}
 

@@ -35,7 +35,6 @@ def lane_rules(prefix: str, declaration: str, *, dark: bool) -> str:
 
 
 def oklab(lightness: float, a: float, b: float) -> str:
-    """Return an Oklab colour as #rrggbb."""
     long = (lightness + 0.3963377774 * a + 0.2158037573 * b) ** 3
     medium = (lightness - 0.1055613458 * a - 0.0638541728 * b) ** 3
     short = (lightness - 0.0894841775 * a - 1.2914855480 * b) ** 3
@@ -48,6 +47,5 @@ def oklab(lightness: float, a: float, b: float) -> str:
 
 
 def gamma(channel: float) -> float:
-    """Return the sRGB value of a linear one, clipped to what a screen shows."""
     channel = min(max(channel, 0.0), 1.0)
     return 12.92 * channel if channel <= 0.0031308 else 1.055 * channel ** (1 / 2.4) - 0.055

@@ -32,12 +32,10 @@ class Run:
 
     @property
     def rows(self) -> int:
-        """How many rows the run spans."""
         return self.length if self.vertical else 1
 
     @property
     def cols(self) -> int:
-        """How many columns the run spans."""
         return 1 if self.vertical else self.length
 
     def meets(self, keep: Keep) -> bool:

@@ -84,7 +84,6 @@ class Box:
 
 
 def whole(layout: FragmentLayout, matrix: int, left: float, top: float, scale: Scale) -> Box:
-    """Return the box with all cells of one of the matrices."""
     return Box(layout, runs(layout, matrix), left, top, scale)
 
 
@@ -168,5 +167,4 @@ def hover(layout: FragmentLayout, run: Run) -> str:
 
 
 def n(value: float) -> str:
-    """Write a coordinate, shortly."""
     return f"{value:.1f}".removesuffix(".0")

@@ -27,7 +27,6 @@ class Table:
 
 
 def everything(lane: int, row: int, col: int) -> bool:
-    """Keep all."""
     return True
 
 
@@ -46,14 +45,12 @@ def csv(instruction: Form, keep: Keep = everything) -> str:
 
 
 def markdown(instruction: Form, keep: Keep = everything) -> str:
-    """Return the tables as GitHub writes them."""
     parts = [f"# `{instruction.name}`"]
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, keep)]
     return "\n\n".join(parts) + "\n"
 
 
 def on_github(table: Table) -> str:
-    """Return one table as GitHub writes it, without its caption."""
     rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
     head, *lines = (f"| {' | '.join(line)} |" for line in (table.head, *table.lines))
     return "\n".join([head, f"|{rule}|", *lines])

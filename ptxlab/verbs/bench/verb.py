@@ -46,7 +46,6 @@ NCU = "ncu --target-processes all --set full --import-source yes --clock-control
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     parser.add_argument(
         "--algorithm",

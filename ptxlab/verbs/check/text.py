@@ -79,7 +79,6 @@ def _verdict(report: CheckReport) -> Iterator[str]:
 
 
 def as_json(report: CheckReport) -> dict[str, Any]:
-    """Return the report as plain data."""
     return {
         "schema": SCHEMA,
         "verdict": report.verdict,

@@ -44,7 +44,6 @@ status 0 when nothing worse than warnings was found, 1 otherwise and when incomp
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument(
@@ -57,7 +56,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def checks(text: str) -> tuple[str, ...]:
-    """Read the names of checks."""
     from ptxlab.observe.check_report import CHECKS
 
     return tuple(one_of("check", name, CHECKS) for name in words(text))

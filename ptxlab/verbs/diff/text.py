@@ -38,7 +38,6 @@ def text(shown: Shown) -> str:
 
 
 def as_json(shown: Shown) -> dict[str, Any]:
-    """Return the report as data."""
     report = shown.report
     return {
         "schema": SCHEMA,

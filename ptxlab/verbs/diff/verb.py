@@ -28,7 +28,6 @@ that differs; says whether rounding explains it. Registers that hold addresses a
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_launch(parser)
     for name, default in (("a", "emulator"), ("b", "cuda")):
@@ -112,5 +111,4 @@ def open_side(spec: str, arch: str | None, timeout: float) -> Device:
 
 
 def label(device: Device) -> str:
-    """Return what a device is called here."""
     return f"{device.kind}:{device.target.name}"

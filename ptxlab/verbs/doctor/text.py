@@ -50,7 +50,6 @@ class Trial:
 
     @property
     def works(self) -> bool:
-        """Say whether nothing went wrong."""
         return not self.problem
 
 
@@ -99,7 +98,6 @@ def text(report: Report) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data."""
     return {
         "schema": SCHEMA,
         **asdict(report),

@@ -46,7 +46,6 @@ BENCH = "pip install 'ptxlab[bench]'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_common(parser)
 
@@ -157,7 +156,6 @@ def toolchain() -> tuple[Trial, ...]:
 
 
 def emulate() -> None:
-    """Run the kernel on the emulator."""
     from ptxlab.device.emulator import EmulatorDevice
     from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 
@@ -165,7 +163,6 @@ def emulate() -> None:
 
 
 def run(device: Device) -> None:
-    """Run the kernel and hold it to what it must give. Raises PtxlabError when it does not."""
     from contextlib import closing
 
     import numpy as np

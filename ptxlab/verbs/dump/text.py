@@ -58,7 +58,6 @@ class Shown:
 
     @property
     def threads(self) -> int:
-        """How many threads a CTA has."""
         return math.prod(self.block)
 
     @property
@@ -72,7 +71,6 @@ class Shown:
 
     @property
     def lanes(self) -> range | tuple[int]:
-        """The lanes to show."""
         return range(len(self.numbers)) if self.lane is None else (self.lane,)
 
 
@@ -90,7 +88,6 @@ def text(shown: Shown, paint: Paint = plain) -> str:
 
 
 def as_json(shown: Shown) -> dict[str, Any]:
-    """Return the warp as data."""
     found = shown.dumped
     threads = shown.numbers
     return {

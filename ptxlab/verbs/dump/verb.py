@@ -32,7 +32,6 @@ says what it holds, --as bf16 two of them.
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument("--at", required=True, metavar="PLACE", help="a line, label or instruction")

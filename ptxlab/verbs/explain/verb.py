@@ -19,7 +19,6 @@ the targets of --arch or the first of each generation."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     parser.add_argument("name", metavar="NAME", help="the instruction, or parts of its name")
     add_common(parser, many_targets=True)

@@ -41,7 +41,6 @@ DRAWN = ("csv", "markdown", "svg", "latex", "html")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = DESCRIPTION
     parser.add_argument(
         "--op",

@@ -38,7 +38,6 @@ SIZE = 512
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     what = parser.add_mutually_exclusive_group()
     what.add_argument(

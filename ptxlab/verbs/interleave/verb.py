@@ -20,7 +20,6 @@ Needs a GPU: an emulator and its host have one memory, and their times would say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     parser.add_argument(
         "--algorithm",

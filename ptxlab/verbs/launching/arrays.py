@@ -114,7 +114,6 @@ def _opened(path: str) -> Any:
 
 
 def npy(array: Any) -> bytes:
-    """Return one array as a .npy file."""
     content = io.BytesIO()
     np.save(content, np.asarray(array))
     return content.getvalue()

@@ -28,7 +28,6 @@ Value = ArrayValue | int | float
 
 
 def split(argument: str) -> tuple[str, str]:
-    """Split ``NAME=VALUE``."""
     name, equals, value = (part.strip() for part in argument.partition("="))
     if not equals or not value or not _NAME.fullmatch(name):
         raise PtxlabError(f"argument {argument!r} is not NAME=VALUE", hint=_HINT)

@@ -40,7 +40,6 @@ OF_DESCRIPTORS = ("major", "address", "field")
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = DESCRIPTION
     parser.add_argument(
         "layout",

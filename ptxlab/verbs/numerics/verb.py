@@ -34,7 +34,6 @@ LONGEST = 4096
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     # What argparse takes for a value although it begins with "-": here also lists, inf and nan.
     parser._negative_number_matcher = re.compile(r"-[\d.].*|-inf.*|-nan.*")

@@ -20,7 +20,6 @@ receipts. ptxlab explain NAME says more of one."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     parser.add_argument(
         "--ptx", type=version, metavar="X.Y", help="only what a module of this .version may use"

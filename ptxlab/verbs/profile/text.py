@@ -116,7 +116,6 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 
 
 def heading(profile: Profile) -> str:
-    """Return what was launched."""
     return (
         f"{profile.kernel}<<<{_dim(profile.config.grid)}, {_dim(profile.config.block)}>>> counted on the "
         f"emulator ({profile.target})"

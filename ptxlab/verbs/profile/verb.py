@@ -31,7 +31,6 @@ NCU = (
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument(
@@ -55,14 +54,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def key(text: str) -> str:
-    """Check what lines are to be sorted by."""
     from ptxlab.verbs.profile.lines import KEYS  # here: it brings numpy, which help can spare
 
     return one_of("counter", text, ("line", *KEYS))
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Launch the kernel on the emulator, and print what was counted."""
     from ptxlab.observe.profile import count as count_launch
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.profile import page as profile_page

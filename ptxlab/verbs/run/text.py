@@ -75,7 +75,6 @@ class Launch:
 
     @property
     def right(self) -> bool:
-        """Say whether every array is as expected."""
         return not any(expectation.wrong for expectation in self.expectations)
 
 
@@ -100,7 +99,6 @@ def text(launch: Launch) -> str:
 
 
 def as_json(launch: Launch) -> dict[str, Any]:
-    """Return the launch as data."""
     return {
         "schema": SCHEMA,
         "file": launch.file,

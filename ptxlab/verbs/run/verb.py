@@ -34,7 +34,6 @@ TIMED_SECONDS, TIMED_LAUNCHES = 1.0, (20, 1000)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     add_run(parser)
 

@@ -43,15 +43,12 @@ class Program:
 
     @property
     def arch(self) -> str:
-        """The target."""
         return self.assembly.cubin.arch
 
     def resources(self, name: str) -> Resources:
-        """Return what a kernel uses."""
         return self.assembly.cubin.kernels[name]
 
     def function(self, name: str) -> SassFunction:
-        """Return the SASS of a function."""
         return self.assembly.functions[name]
 
 
@@ -65,7 +62,6 @@ class Report:
 
 
 def text(report: Report, sources: Sources) -> str:
-    """Return the whole report."""
     if report.other is not None:
         return "\n".join(_difference(*report.programs))
     lines: list[str] = []
@@ -86,7 +82,6 @@ def text(report: Report, sources: Sources) -> str:
 
 
 def as_json(report: Report) -> dict[str, Any]:
-    """Return the report as plain data."""
     return {
         "schema": SCHEMA,
         "file": report.file,

@@ -33,7 +33,6 @@ BLOCKS = (64, 128, 256, 512, 1024)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """Add the verb's options."""
     parser.description = EXAMPLE
     parser.add_argument("file", metavar="FILE", help="a .ptx or .cu file, or one ptxlab ships")
     parser.add_argument("--kernel", metavar="NAME", help="one kernel of the file (default all)")
@@ -45,7 +44,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Assemble, disassemble, and print."""
     from ptxlab.verbs.sass import text as view
     from ptxlab.view.sources import read_sources
 
