@@ -17,7 +17,7 @@ from ptxlab.matrix.canonical import MODES, Tile
 from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked
 from ptxlab.verbs.layout.layouts import Offsets, layout_json
-from ptxlab.view.text import aligned, aligned_left, fields, hexadecimal
+from ptxlab.view.text import aligned, fields, hexadecimal
 
 SCHEMA = "ptxlab.descriptor/1"
 KIND = "kind::"
@@ -57,7 +57,7 @@ class Descriptor:
         for field in self.record.fields:
             stored.append((_bits(field), str(field.stored(self.word))))
             meant.append((field.name, _value(field, self.word)))
-        rows = zip(aligned(stored), aligned_left(meant), strict=True)
+        rows = zip(aligned(stored), aligned(meant, "<"), strict=True)
         lines = [
             f"{self.record.name}  {self.written}",
             f"PTX ISA  {self.record.section}",
