@@ -1,7 +1,7 @@
 """Fragments between their two forms: registers of lanes, and matrices with the warps last.
 
 The matrix form, [rows, cols, warps], is what tensor-core arithmetic works on; the layout between
-the two is ``ptxlab.isa``'s.
+the two is ``ptxlab.matrix``'s.
 """
 
 from __future__ import annotations

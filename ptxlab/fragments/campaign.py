@@ -23,7 +23,7 @@ from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.specimen import collection
 from ptxlab.fragments.support import emulated
 from ptxlab.fragments.trials import Trial, trials, tried
-from ptxlab.fragments.trials.run import launch, module
+from ptxlab.fragments.trials.trial import launch, module
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain import link_ptx

@@ -10,10 +10,10 @@ from ptxlab.device.loading import load_ptx
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments import trials
 from ptxlab.fragments.fill import Fill, inputs
+from ptxlab.fragments.handwritten import find_mma, registers
 from ptxlab.fragments.numbers import Array
-from ptxlab.fragments.program import find_mma, registers
 from ptxlab.fragments.report import Run
-from ptxlab.fragments.trials.run import launch, module
+from ptxlab.fragments.trials.trial import launch, module
 from ptxlab.instrument.rewrite import Probe, dump_registers
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP

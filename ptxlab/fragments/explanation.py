@@ -12,7 +12,7 @@ from ptxlab.fragments.support import Compiled, compiled, emulated
 from ptxlab.isa.targets import TARGETS, Arithmetic
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.rules import arithmetic
 
 
@@ -27,7 +27,7 @@ class Explanation:
 
     form: Form
     others: tuple[Form, ...]
-    operands: tuple[Operand, ...]
+    operands: tuple[SignatureOperand, ...]
     statement: str
     flops: int | None
     arithmetic: tuple[tuple[tuple[str, ...], str], ...]

@@ -6,10 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.compare import element_bits
-from ptxlab.fragments.report import FragmentReport
+from ptxlab.fragments.report import FragmentReport, element_bits
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +16,7 @@ class Held:
     """One element where a lane holds it, and the bit pattern that was dumped there."""
 
     layout: FragmentLayout
-    place: Place
+    place: RegisterPlace
     row: int
     col: int
     bits: int
@@ -73,4 +72,4 @@ def _of(report: FragmentReport, layout: FragmentLayout, selection: Selection) ->
             for i, (row, col) in enumerate(elements):
                 if selection.has(lane, row, col):
                     bits = element_bits(layout, int(words[lane, register]), i)
-                    yield Held(layout, Place(lane, register, i), row, col, bits)
+                    yield Held(layout, RegisterPlace(lane, register, i), row, col, bits)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
@@ -9,6 +10,7 @@ from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout
 
 Where = Literal["register", "memory", "product"]
 
@@ -107,3 +109,18 @@ class FragmentReport:
     def passed(self) -> bool:
         """Whether everything compared equal."""
         return not self.mismatches
+
+
+def differences(
+    layout: FragmentLayout, expected: int, found: int
+) -> Iterator[tuple[int, int, int]]:
+    """Yield number and both bit patterns of the elements that differ between two registers."""
+    for element in range(layout.elements_per_register):
+        right, wrong = (element_bits(layout, word, element) for word in (expected, found))
+        if right != wrong:
+            yield element, right, wrong
+
+
+def element_bits(layout: FragmentLayout, word: int, element: int) -> int:
+    """Return the bit pattern of ``element`` of a register that holds ``word``."""
+    return (word >> (element * layout.bits)) & ((1 << layout.bits) - 1)

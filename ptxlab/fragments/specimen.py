@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from ptxlab.matrix.form import Form, Version
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)
@@ -112,7 +112,7 @@ def _kernel(form: Form, name: str) -> list[str]:
     return [*lines, "    ret;", "}"]
 
 
-def _text(operand: Operand, constants: Iterator[int]) -> str:
+def _text(operand: SignatureOperand, constants: Iterator[int]) -> str:
     if operand.role == "address":
         return f"[{operand.name}]"
     if operand.role == "tensor memory":

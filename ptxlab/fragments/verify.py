@@ -7,13 +7,12 @@ from os import PathLike
 from ptxlab.device.protocol import Device
 from ptxlab.errors import Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.compare import mismatches
 from ptxlab.fragments.dump import Instrumented, run_generated
 from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Fill
-from ptxlab.fragments.program import handwritten, verifiable
+from ptxlab.fragments.handwritten import handwritten, mismatches, verifiable
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.trials import Trial, trials
-from ptxlab.fragments.trials.run import launch, module
+from ptxlab.fragments.trials.trial import launch, module
 from ptxlab.matrix.form import Form
 
 

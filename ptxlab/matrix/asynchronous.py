@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 
 _SHORT = 4
 """Fewer numbers are written one by one."""
@@ -32,7 +32,7 @@ class AsyncInstruction(Form):
     """
 
     meaning: str
-    signature: tuple[Operand, ...] = ()
+    signature: tuple[SignatureOperand, ...] = ()
     shapes: tuple[Shapes, ...] = ()
 
 

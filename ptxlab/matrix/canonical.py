@@ -59,7 +59,7 @@ MODES: dict[str, Mode] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class SharedTile:
     """A tile of ``mn`` x ``k`` elements of ``bits``, contiguous along ``major``, ``k`` or ``mn``.
 
     Raises ValueError for sizes that are no whole number of atoms and of instructions.

@@ -17,7 +17,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
-from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, Tile
+from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile
 
 Array = npt.NDArray[Any]
 
@@ -132,7 +132,7 @@ READERS: dict[str, Reader] = {
 """Who reads descriptors. ``e2m1x2`` are packed e2m1, as the ``mxf4`` kinds take them."""
 
 
-def of_tile(reader: Reader, tile: Tile, address: int = 0, step: int = 0) -> int:
+def of_tile(reader: Reader, tile: SharedTile, address: int = 0, step: int = 0) -> int:
     """Return the descriptor of instruction ``step`` along k of a tile that starts at ``address``.
 
     A tile whose pattern does not start at a multiple of its period gets the base offset the ISA gives.

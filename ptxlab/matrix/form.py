@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.pictured import Pictured
 
 Version = tuple[int, int]
@@ -56,7 +56,7 @@ class Form(Pictured):
     variant: str = ""
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """All operands, in the order PTX writes them."""
         raise NotImplementedError
 

@@ -28,7 +28,7 @@ from ptxlab.pictured import Pictured
 Array = npt.NDArray[Any]
 
 
-class Place(NamedTuple):
+class RegisterPlace(NamedTuple):
     """Where one element is held: thread, register of that thread, element of that register.
 
     The thread is a lane of the warp; where four warps hold the matrix, a thread of their warpgroup.
@@ -111,7 +111,9 @@ class FragmentLayout(Pictured):
         Integer arrays broadcast. Raises IndexError outside the fragment.
         """
         limits = (self.threads, self.registers_per_lane, self.elements_per_register)
-        for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
+        for name, index, limit in zip(
+            RegisterPlace._fields, (lane, register, i), limits, strict=True
+        ):
             if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
         distinct = self.registers_per_lane // self.copies
@@ -119,7 +121,7 @@ class FragmentLayout(Pictured):
             self.kind, self.outer_size, self.threads, self.bits, lane, register % distinct, i
         )
 
-    def registers(self, row: int, col: int) -> tuple[Place, ...]:
+    def registers(self, row: int, col: int) -> tuple[RegisterPlace, ...]:
         """Return every place that holds the element, derived from the table: the inverse map.
 
         One place; several where the registers hold copies, or hold several matrices (one of each).
@@ -130,7 +132,7 @@ class FragmentLayout(Pictured):
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
         found = np.argwhere((self.table() == (row, col)).all(axis=-1))
-        return tuple(Place(*map(int, place)) for place in found)
+        return tuple(RegisterPlace(*map(int, place)) for place in found)
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""

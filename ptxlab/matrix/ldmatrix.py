@@ -18,7 +18,7 @@ from typing import Self
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import SM_10X_TO_12X, Form, Version
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.position import FragmentKind
 
 ROWS = 8
@@ -102,16 +102,18 @@ class RowMove(Form):
         return self.operands[0].registers_per_lane
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """The registers and an address, in the order PTX writes them."""
         matrices = "matrix" if self.matrices == 1 else "matrices"
         meaning = f"{self.matrices} {matrices} of {self.rows} x {self.cols} of {self.bits} bits"
         layout = self.fragment if self.matrices == 1 else None
         last = self.matrices * self.rows - 1
-        address = Operand("p", "address", f"address of a row of 16 bytes, of lanes 0 to {last}")
+        address = SignatureOperand(
+            "p", "address", f"address of a row of 16 bytes, of lanes 0 to {last}"
+        )
         if self.family == "stmatrix":
-            return address, Operand("r", "source", meaning, self.registers, "b32", layout)
-        return Operand("r", "result", meaning, self.registers, "b32", layout), address
+            return address, SignatureOperand("r", "source", meaning, self.registers, "b32", layout)
+        return SignatureOperand("r", "result", meaning, self.registers, "b32", layout), address
 
     def address_lane(self, matrix: int, row: int) -> int:
         """Return the lane whose address operand is the address of ``row`` of ``matrix``."""
@@ -166,12 +168,14 @@ class MovMatrix(Form):
         return self.operands[1]
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """Destination and source."""
         meaning = "8 x 8 of 16 bits"
         return (
-            Operand("d", "result", f"{meaning}, transposed", 1, "b32", self.destination, False),
-            Operand("a", "source", meaning, 1, "b32", self.source, False),
+            SignatureOperand(
+                "d", "result", f"{meaning}, transposed", 1, "b32", self.destination, False
+            ),
+            SignatureOperand("a", "source", meaning, 1, "b32", self.source, False),
         )
 
 

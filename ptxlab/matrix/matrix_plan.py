@@ -15,24 +15,21 @@ import numpy.typing as npt
 from ptxlab.isa.targets import WARP
 from ptxlab.layouts.layout import Mapping
 from ptxlab.layouts.shared_memory import bank, lines, wavefronts
-from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
+from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, RowMove
 
-Form = LdMatrix | StMatrix
 Element = tuple[int, int]
 Places = npt.NDArray[np.int64]
 
-_ALL: tuple[Form, ...] = (*LDMATRIX, *STMATRIX)
-
-FORMS: dict[str, Form] = {
+FORMS: dict[str, RowMove] = {
     ".".join(
         [
-            type(form).__name__.lower(),
+            form.family,
             *([form.shape] if form.shape != "m8n8" else []),
             f"x{form.matrices}",
             *(["trans"] if form.trans else []),
         ]
     ): form
-    for form in _ALL
+    for form in (*LDMATRIX, *STMATRIX)
     if form.dtype not in PACKED_BITS
 }
 """The instructions a plan is made for, by their names without what is always the same."""
@@ -61,14 +58,14 @@ class Plan:
     stmatrix takes from there. ``wavefronts`` has one count for every 8 rows, of which 1 is ideal.
     """
 
-    form: Form
+    form: RowMove
     addresses: tuple[RowAddress, ...]
     held: tuple[tuple[tuple[Element, ...], ...], ...]
     wavefronts: tuple[int, ...]
 
 
 def plan(
-    form: Form,
+    form: RowMove,
     layout: Mapping,
     bits: int,
     corner: Element = (0, 0),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.operand import Operand, descriptor, fragment, predicate
+from ptxlab.matrix.operand import SignatureOperand, descriptor, fragment, predicate
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 
@@ -53,7 +53,7 @@ class MatrixInstruction(Form):
         return 2 * self.m * self.n * self.k * self.operands[-1].matrices
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """All operands, in the order PTX writes them.
 
         Source: the syntax blocks of the PTX ISA's sections on mma, mma.sp, wmma.mma and
@@ -62,7 +62,7 @@ class MatrixInstruction(Form):
         return _warpgroup(self) if self.shared else _warp(self)
 
 
-def _warp(form: MatrixInstruction) -> tuple[Operand, ...]:
+def _warp(form: MatrixInstruction) -> tuple[SignatureOperand, ...]:
     operands = [
         fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
         for name in "DABC"
@@ -79,13 +79,13 @@ def _warp(form: MatrixInstruction) -> tuple[Operand, ...]:
         plural = "scale" if scale.blocks == 1 else "scales"
         meaning = f"{scale.blocks} {plural} of {scale.dtype} a {line} of {scale.operand}"
         operands += [
-            Operand(f"{name}-data", "source", meaning),
-            Operand(f"{name}-ids", "constant", ids, 2),
+            SignatureOperand(f"{name}-data", "source", meaning),
+            SignatureOperand(f"{name}-ids", "constant", ids, 2),
         ]
     return tuple(operands)
 
 
-def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[Operand]:
+def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[SignatureOperand]:
     """Return the two operands of a sparse A under the names the ISA gives them."""
     if form.metadata is None:
         return []
@@ -94,12 +94,12 @@ def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[Ope
     choice = f"0 to {last}" if last else "0"
     meaning = f"metadata: which {kept} of {of} elements A keeps"
     return [
-        Operand(metadata, "source", meaning, braces=False),
-        Operand(selector, "constant", f"sparsity selector, {choice}", braces=False),
+        SignatureOperand(metadata, "source", meaning, braces=False),
+        SignatureOperand(selector, "constant", f"sparsity selector, {choice}", braces=False),
     ]
 
 
-def _warpgroup(form: MatrixInstruction) -> tuple[Operand, ...]:
+def _warpgroup(form: MatrixInstruction) -> tuple[SignatureOperand, ...]:
     """Return the operands of ``wgmma``: D, A and B, and how they are taken."""
     d = fragment("d", "result", form.operand("D"))
     matrices = [
@@ -112,13 +112,13 @@ def _warpgroup(form: MatrixInstruction) -> tuple[Operand, ...]:
     operands.append(predicate("scale-d", "whether D is added, or taken as zero"))
     if form.d_type != "s32":
         operands += [
-            Operand(
+            SignatureOperand(
                 f"imm-scale-{name}", "constant", f"1, or -1 to negate {name.upper()}", value="1"
             )
             for name in "ab"
         ]
     operands += [
-        Operand(
+        SignatureOperand(
             f"imm-trans-{o.operand.lower()}",
             "constant",
             f"whether {o.operand} is contiguous along {'m' if o.operand == 'A' else 'n'}, not k",

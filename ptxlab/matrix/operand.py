@@ -11,7 +11,7 @@ Role = Literal["result", "source", "constant", "address", "tensor memory"]
 
 
 @dataclass(frozen=True, slots=True)
-class Operand:
+class SignatureOperand:
     """One operand: what the ISA calls it, and what it takes.
 
     Of registers, ``count`` of ``type`` each, a predicate among them; of constants, so many in braces if
@@ -41,26 +41,26 @@ class Operand:
 _OWN_REGISTER_TYPES = ("f32", "f64", "s32")
 
 
-def fragment(name: str, role: Role, layout: FragmentLayout) -> Operand:
+def fragment(name: str, role: Role, layout: FragmentLayout) -> SignatureOperand:
     """Return the operand that is the registers of a fragment."""
     size = f"{layout.rows} x {layout.cols} of {layout.dtype}"
     several = f"{layout.matrices} matrices of " if layout.matrices > 1 else ""
     kind = layout.dtype if layout.dtype in _OWN_REGISTER_TYPES else f"b{layout.register_bits}"
-    return Operand(name, role, several + size, layout.registers_per_lane, kind, layout)
+    return SignatureOperand(name, role, several + size, layout.registers_per_lane, kind, layout)
 
 
-def descriptor(name: str, meaning: str) -> Operand:
+def descriptor(name: str, meaning: str) -> SignatureOperand:
     """Return the operand that is a matrix descriptor."""
-    return Operand(
+    return SignatureOperand(
         f"{name}-desc", "source", f"matrix descriptor of {meaning}", 1, "b64", None, False
     )
 
 
-def predicate(name: str, meaning: str) -> Operand:
+def predicate(name: str, meaning: str) -> SignatureOperand:
     """Return an operand that is a predicate."""
-    return Operand(name, "source", meaning, 1, "pred", None, False)
+    return SignatureOperand(name, "source", meaning, 1, "pred", None, False)
 
 
-def tensor_memory(name: str, meaning: str) -> Operand:
+def tensor_memory(name: str, meaning: str) -> SignatureOperand:
     """Return an operand that is an address of Tensor Memory."""
-    return Operand(name, "tensor memory", f"Tensor Memory address of {meaning}")
+    return SignatureOperand(name, "tensor memory", f"Tensor Memory address of {meaning}")

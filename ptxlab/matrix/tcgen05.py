@@ -17,7 +17,7 @@ from itertools import product
 
 from ptxlab.matrix.asynchronous import AsyncInstruction, Shapes
 from ptxlab.matrix.form import Version
-from ptxlab.matrix.operand import Operand, descriptor, predicate, tensor_memory
+from ptxlab.matrix.operand import SignatureOperand, descriptor, predicate, tensor_memory
 from ptxlab.matrix.tensor_memory import SM_10X
 
 SM_10X_ONLY = ("sm_100a", "sm_103a", "sm_107a", "sm_110a")
@@ -76,7 +76,9 @@ _FORMATS = ("", ".b8x16.b6x16_p32", ".b8x16.b4x16_p64")
 _GROUPS = (1, 2)
 
 
-def _multiplication(*, variant: str, sparse: bool, scaled: bool = False) -> tuple[Operand, ...]:
+def _multiplication(
+    *, variant: str, sparse: bool, scaled: bool = False
+) -> tuple[SignatureOperand, ...]:
     a = descriptor("a", "A") if variant == "ss" else tensor_memory("a-tmem", "A")
     scales = (
         (
@@ -91,7 +93,9 @@ def _multiplication(*, variant: str, sparse: bool, scaled: bool = False) -> tupl
         a,
         descriptor("b", "B"),
         *([tensor_memory("sp-meta-tmem", "the metadata of A")] if sparse else []),
-        Operand("idesc", "source", "instruction descriptor: shape, types, signs", braces=False),
+        SignatureOperand(
+            "idesc", "source", "instruction descriptor: shape, types, signs", braces=False
+        ),
         *scales,
         predicate("enable-input-d", "whether D is added, or taken as zero"),
     )
@@ -182,13 +186,15 @@ def _others() -> Iterator[AsyncInstruction]:
 
 def _allocation() -> Iterator[AsyncInstruction]:
     title = f"{_TITLE}.alloc, tcgen05.dealloc, tcgen05.relinquish_alloc_permit"
-    columns = Operand("nCols", "constant", "columns: a power of two from 32 to 512", value="32")
+    columns = SignatureOperand(
+        "nCols", "constant", "columns: a power of two from 32 to 512", value="32"
+    )
     allocated = tensor_memory("taddr", "what was allocated")
-    bare = Operand("taddr", "source", allocated.meaning, braces=False)
-    written = Operand(
+    bare = SignatureOperand("taddr", "source", allocated.meaning, braces=False)
+    written = SignatureOperand(
         "p", "address", "shared address to which the Tensor Memory address is written"
     )
-    forms: tuple[tuple[str, str, str, tuple[Operand, ...]], ...] = (
+    forms: tuple[tuple[str, str, str, tuple[SignatureOperand, ...]], ...] = (
         ("alloc", "sync.aligned.shared::cta.b32", "Tensor Memory is allocated", (written, columns)),
         ("dealloc", "sync.aligned.b32", "Tensor Memory is given back", (bare, columns)),
         ("relinquish_alloc_permit", "sync.aligned", "no more allocations will follow", ()),
@@ -202,8 +208,8 @@ def _allocation() -> Iterator[AsyncInstruction]:
 
 
 def _synchronisation() -> Iterator[AsyncInstruction]:
-    barrier = Operand("p", "address", "shared address of the mbarrier")
-    mask = Operand(
+    barrier = SignatureOperand("p", "address", "shared address of the mbarrier")
+    mask = SignatureOperand(
         "ctaMask", "source", "the CTAs of the cluster that are told", 1, "b16", None, False
     )
     title = f"{_TITLE.replace('Tensorcore', 'TensorCore')}"

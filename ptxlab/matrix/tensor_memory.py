@@ -19,7 +19,7 @@ from typing import cast
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import Operand, tensor_memory
+from ptxlab.matrix.operand import SignatureOperand, tensor_memory
 from ptxlab.matrix.position import FragmentKind
 
 LANES = 128
@@ -55,7 +55,7 @@ class TensorMemoryMove(Form):
         return self.operands[0]
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """The operands in the order PTX writes them."""
         layout = self.layout
         several = "twice " if self.shape == _HALVES else ""
@@ -64,12 +64,14 @@ class TensorMemoryMove(Form):
             what += ", the low halves of two columns in a register"
         kind = self.reduction.split(".")[-1] or "b32"
         role = "source" if self.verb == "st" else "result"
-        registers = Operand("r", role, what, layout.registers_per_lane, kind, layout)  # type: ignore[arg-type]
-        reduced = Operand(
+        registers = SignatureOperand("r", role, what, layout.registers_per_lane, kind, layout)  # type: ignore[arg-type]
+        reduced = SignatureOperand(
             "redval", "result", f"the {self.reduction[:3]} of r", 1, kind, None, False
         )
         address = tensor_memory("taddr", "the first lane and column, the same in all lanes")
-        split = Operand("immHalfSplitoff", "constant", "columns to the second access", value="16")
+        split = SignatureOperand(
+            "immHalfSplitoff", "constant", "columns to the second access", value="16"
+        )
         where = (address, split) if self.shape == _HALVES else (address,)
         if self.verb == "st":
             return (*where, registers)

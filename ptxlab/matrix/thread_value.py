@@ -16,7 +16,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ModeStep:
     """What one step of a mode of a thread-value layout does.
 
     ``counter`` is what counts ("lane" or "thread", "register" or "element" of a register), as
@@ -49,7 +49,7 @@ def thread_value(fragment: FragmentLayout) -> Layout:
     return both
 
 
-def steps(fragment: FragmentLayout) -> tuple[Step, ...]:
+def steps(fragment: FragmentLayout) -> tuple[ModeStep, ...]:
     """Return what each mode of the thread-value layout says about lanes, registers and elements."""
     lanes, values = thread_value(fragment).parts
     found = []
@@ -66,7 +66,7 @@ def steps(fragment: FragmentLayout) -> tuple[Step, ...]:
                     modes.insert(0, (size // here, stride * here))
                 if here > 1:
                     inner, outer = divmod(stride, _outer_size(fragment))
-                    found.append(Step(counter, divisor, here, outer, inner))
+                    found.append(ModeStep(counter, divisor, here, outer, inner))
                 divisor *= here
             divisor = 1
     return tuple(found)

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 UNIT_BITS = 128
@@ -41,7 +41,7 @@ class SharedPlace(NamedTuple):
         return " + ".join(["start", *parts]) + (f" bit {bit}" if bit else "")
 
 
-Held = Place | SharedPlace
+Whereabouts = RegisterPlace | SharedPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,8 +56,8 @@ class Term:
 
     a_col: int
     b_rows: tuple[int, ...]
-    a: tuple[Held, ...]
-    b: tuple[tuple[Held, ...], ...]
+    a: tuple[Whereabouts, ...]
+    b: tuple[tuple[Whereabouts, ...], ...]
     metadata: tuple[int, int, int] | None = None
     scales: tuple[tuple[int, int], ...] = ()
 
@@ -73,8 +73,8 @@ class Trace:
     row: int
     col: int
     matrix: int
-    d: tuple[Place, ...]
-    c: tuple[Place, ...]
+    d: tuple[RegisterPlace, ...]
+    c: tuple[RegisterPlace, ...]
     terms: tuple[Term, ...]
 
 
@@ -92,12 +92,14 @@ def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> T
     c = d if instruction.shared else instruction.operand("C")
     a, b = (operand(instruction, name) for name in "AB")
 
-    def held(where: FragmentLayout | SharedOperand, at_row: int, at_col: int) -> tuple[Held, ...]:
+    def held(
+        where: FragmentLayout | SharedOperand, at_row: int, at_col: int
+    ) -> tuple[Whereabouts, ...]:
         if isinstance(where, SharedOperand):
             return (shared_place(where, at_row, at_col),)
         return places(where, at_row, at_col)
 
-    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[Place, ...]:
+    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[RegisterPlace, ...]:
         found = layout.registers(at_row, at_col)
         return tuple(place for place in found if layout.matrix(place.lane) == matrix)
 

@@ -25,7 +25,7 @@ from ptxlab.matrix.form import SharedOperand, Version
 from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.mma import WHOLE_FLOAT8, Pair, same
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.sparse import Metadata
 
 M = 64
@@ -125,7 +125,7 @@ WGMMA: tuple[MatrixInstruction, ...] = tuple(
     for instruction in _instructions(line, sparse=sparse)
 )
 
-_GROUPS = Operand("N", "constant", "how many of the youngest groups may still run")
+_GROUPS = SignatureOperand("N", "constant", "how many of the youngest groups may still run")
 WGMMA_ORDER: tuple[AsyncInstruction, ...] = tuple(
     AsyncInstruction(
         f"wgmma.{verb}",

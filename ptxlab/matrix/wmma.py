@@ -17,7 +17,7 @@ from ptxlab.matrix.form import Form, Version
 from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.mma import every
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import Operand, fragment
+from ptxlab.matrix.operand import SignatureOperand, fragment
 from ptxlab.matrix.position import FragmentKind
 
 SECTION = "Warp-level Matrix Fragment"
@@ -130,11 +130,11 @@ class WmmaMove(Form):
         return _opcode(self.layout)
 
     @property
-    def signature(self) -> tuple[Operand, ...]:
+    def signature(self) -> tuple[SignatureOperand, ...]:
         """The fragment and an address, in the order PTX writes them."""
         stores = self.layout.operand == "D"
         held = fragment("r", "source" if stores else "result", self.layout)
-        address = Operand(
+        address = SignatureOperand(
             "p", "address", "address of the matrix's first element, the same in all lanes"
         )
         return (address, held) if stores else (held, address)

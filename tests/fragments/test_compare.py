@@ -14,22 +14,11 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments import (
-    ADDRESSING,
-    NUMBERED,
-    ONES,
-    Fill,
-    FragmentReport,
-    Mismatch,
-    Run,
-    Selection,
-    inputs,
-    select,
-    verifiable,
-)
-from ptxlab.fragments.compare import mismatches
+from ptxlab.fragments.fill import ADDRESSING, NUMBERED, ONES, Fill, inputs
+from ptxlab.fragments.handwritten import bits, mismatches, product, verifiable
 from ptxlab.fragments.numbers import Array
-from ptxlab.fragments.predict import bits, product
+from ptxlab.fragments.query import Selection, select
+from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.multiplication import MatrixInstruction

@@ -15,10 +15,11 @@ import pytest
 from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments import receipts, verify
+from ptxlab.fragments import receipts
 from ptxlab.fragments.campaign import Outcome, campaign
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial
+from ptxlab.fragments.verify import verify
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
 from ptxlab.matrix.form import Form

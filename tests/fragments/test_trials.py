@@ -21,7 +21,7 @@ from ptxlab.fragments.numbers import decode, numbers
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.trials import trials, tried
 from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
-from ptxlab.fragments.trials.run import launch, module
+from ptxlab.fragments.trials.trial import launch, module
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout

@@ -16,9 +16,12 @@ import ptxlab
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.fragments import NUMBERED, ONES, Fill, receipts, verifiable, verify
+from ptxlab.fragments import receipts
+from ptxlab.fragments.fill import NUMBERED, ONES, Fill
+from ptxlab.fragments.handwritten import verifiable
 from ptxlab.fragments.trials import Trial
-from ptxlab.fragments.trials.run import launch
+from ptxlab.fragments.trials.trial import launch
+from ptxlab.fragments.verify import verify
 from ptxlab.main import main
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.multiplication import MatrixInstruction

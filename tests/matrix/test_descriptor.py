@@ -10,7 +10,7 @@ import pytest
 import tensor_layouts as cute
 
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
-from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.descriptor import (
     READERS,
     TCGEN05_DESCRIPTOR,
@@ -39,41 +39,43 @@ def test_the_examples_of_the_isa(
     mn: int, k: int, bits: int, major: str, mode: str, leading: int, stride: int
 ) -> None:
     """PTX ISA, "Strides": tf32 contiguous along k, bf16 along mn, bytes as there."""
-    tile = Tile(mn, k, bits, major, MODES[mode])
+    tile = SharedTile(mn, k, bits, major, MODES[mode])
     assert (tile.leading, tile.stride) == (leading, stride)
     word = of_tile(WGMMA, tile)
     assert (word >> 16 & 0x3FFF, word >> 32 & 0x3FFF) == (leading // 16, stride // 16)
 
 
 def test_fields_are_where_the_isa_has_them() -> None:
-    tile = Tile(128, 64, 16, "k", MODES["128B"])
+    tile = SharedTile(128, 64, 16, "k", MODES["128B"])
     assert of_tile(WGMMA, tile, 0x400) == 0x40 | 1 << 16 | 64 << 32 | 1 << 62
     assert of_tile(WGMMA, tile, 0x400, step=3) == 0x46 | 1 << 16 | 64 << 32 | 1 << 62
     assert of_tile(TCGEN05, tile, 0x400) == 0x40 | 1 << 16 | 64 << 32 | 1 << 46 | 2 << 61
     codes = {
-        mode: [of_tile(reader, Tile(64, 128, 16, "k", MODES[mode])) >> low for reader, low in at]
+        mode: [
+            of_tile(reader, SharedTile(64, 128, 16, "k", MODES[mode])) >> low for reader, low in at
+        ]
         for mode in ("none", "32B", "64B", "128B")
         for at in [((WGMMA, 62), (TCGEN05, 61))]
     }
     assert codes == {"none": [0, 0], "32B": [3, 6], "64B": [2, 4], "128B": [1, 2]}
-    along_mn = Tile(64, 16, 32, "mn", MODES["128B.atom32B"])
+    along_mn = SharedTile(64, 16, 32, "mn", MODES["128B.atom32B"])
     assert of_tile(TCGEN05, along_mn) >> 61 == 1
 
 
 def test_the_base_offset_says_where_a_pattern_starts() -> None:
     """PTX ISA: the pattern's address, not at a multiple of 1024 bytes, shifted right by 7, of three bits."""
-    tile = Tile(8, 64, 16, "k", MODES["128B"])
+    tile = SharedTile(8, 64, 16, "k", MODES["128B"])
     assert of_tile(WGMMA, tile, 0x480) >> 49 & 7 == 1
     assert of_tile(WGMMA, tile, 0x780) >> 49 & 7 == 7
     assert of_tile(WGMMA, tile, 0x800) >> 49 & 7 == 0
-    assert of_tile(WGMMA, Tile(8, 16, 16, "k", MODES["32B"]), 0x100) >> 49 & 7 == 0
+    assert of_tile(WGMMA, SharedTile(8, 16, 16, "k", MODES["32B"]), 0x100) >> 49 & 7 == 0
 
 
 CUTE_SWIZZLES = {"none": (0, 4, 3), "32B": (1, 4, 3), "64B": (2, 4, 3), "128B": (3, 4, 3)}
 CUTE_SWIZZLES["128B.atom32B"] = (2, 5, 2)
 
 
-def tiles() -> Iterator[Tile]:
+def tiles() -> Iterator[SharedTile]:
     for mode, bits in product(MODES.values(), (4, 8, 16, 32)):
         for major in ("k", "mn"):
             if (bits == 4 and major == "mn") or (mode.lines == 4 and major == "k"):
@@ -84,13 +86,13 @@ def tiles() -> Iterator[Tile]:
                 size = (
                     (8 * mn, span * k) if major == "k" else (wide * mn, max(32 * 8 // bits, 8) * k)
                 )
-                yield Tile(*size, bits, major, mode)
+                yield SharedTile(*size, bits, major, mode)
 
 
 @pytest.mark.parametrize(
     "tile", [*tiles()], ids=lambda t: f"{t.mode.name}-{t.bits}-{t.major}-{t.mn}x{t.k}"
 )
-def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: Tile) -> None:
+def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: SharedTile) -> None:
     """CuTe's atoms, in bits: 8 lines of a span (4 lines of tf32 units), and the swizzle of bytes."""
     span, lines = 8 * tile.mode.span, tile.mode.lines
     inside = (lines, span) if tile.major == "k" else (span, lines)
@@ -140,7 +142,7 @@ def test_what_a_descriptor_reads_is_the_tile(reader: Reader) -> None:
 
 
 def test_a_wrong_offset_reads_something_else() -> None:
-    tile = Tile(16, 32, 16, "k", MODES["64B"])
+    tile = SharedTile(16, 32, 16, "k", MODES["64B"])
     fields = WGMMA.record.decode(of_tile(WGMMA, tile))
     right = addresses(fields, "k", 16, 16)
     for wrong in ({"stride byte offset": 256}, {"swizzle": "32B"}, {"start address": 16}):
@@ -152,23 +154,32 @@ def test_a_wrong_offset_reads_something_else() -> None:
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Tile(12, 16, 16, "k", MODES["none"]), "mn is 12, no multiple of 8"),
-        (lambda: Tile(8, 32, 16, "k", MODES["128B"]), "k is 32, no multiple of 64, which an atom"),
-        (lambda: Tile(8, 8, 16, "k", MODES["none"]), "k is 8, no multiple of 16, which an instr"),
-        (lambda: Tile(8, 16, 16, "n", MODES["none"]), "no direction 'n'"),
-        (lambda: Tile(64, 8, 32, "k", MODES["128B.atom32B"]), "for tiles contiguous along mn"),
-        (lambda: Tile(8, 64, 16, "k", MODES["128B"]).advance(4), "no step 4"),
+        (lambda: SharedTile(12, 16, 16, "k", MODES["none"]), "mn is 12, no multiple of 8"),
+        (
+            lambda: SharedTile(8, 32, 16, "k", MODES["128B"]),
+            "k is 32, no multiple of 64, which an atom",
+        ),
+        (
+            lambda: SharedTile(8, 8, 16, "k", MODES["none"]),
+            "k is 8, no multiple of 16, which an instr",
+        ),
+        (lambda: SharedTile(8, 16, 16, "n", MODES["none"]), "no direction 'n'"),
+        (
+            lambda: SharedTile(64, 8, 32, "k", MODES["128B.atom32B"]),
+            "for tiles contiguous along mn",
+        ),
+        (lambda: SharedTile(8, 64, 16, "k", MODES["128B"]).advance(4), "no step 4"),
         (lambda: WGMMA.check("e2m1x2", "k", MODES["none"]), "no type e2m1x2"),
         (lambda: WGMMA.check("e4m3", "mn", MODES["none"]), "e4m3 must be contiguous along k"),
         (lambda: WGMMA.check("bf16", "mn", MODES["128B.atom32B"]), "has no swizzle 128B.atom32B"),
         (lambda: TCGEN05.check("tf32", "mn", MODES["128B"]), "with 128B.atom32B alone"),
         (lambda: TCGEN05.check("bf16", "mn", MODES["128B.atom32B"]), "not for bf16 along mn"),
         (
-            lambda: of_tile(WGMMA, Tile(8, 64, 16, "k", MODES["128B"]), 0x40),
+            lambda: of_tile(WGMMA, SharedTile(8, 64, 16, "k", MODES["128B"]), 0x40),
             "starts at a multiple of 128, not 0x40",
         ),
         (
-            lambda: of_tile(WGMMA, Tile(8, 64, 16, "k", MODES["128B"]), 0x3FF80),
+            lambda: of_tile(WGMMA, SharedTile(8, 64, 16, "k", MODES["128B"]), 0x3FF80),
             "not below 0x40000",
         ),
     ],

@@ -13,9 +13,9 @@ from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import find, matching
-from ptxlab.matrix.fragment import FragmentLayout, Place, slots
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.trace import Held, trace
+from ptxlab.matrix.trace import Whereabouts, trace
 
 Array = npt.NDArray[Any]
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
@@ -122,11 +122,11 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
         ) + 0x100 * rng.integers(0, 2, WARP)
     out = run(form, arch, held)
 
-    def read(operand: str, places: tuple[Held, ...], words: Array) -> float:
+    def read(operand: str, places: tuple[Whereabouts, ...], words: Array) -> float:
         (number,) = {
             value(form.operand(operand), int(words[p.lane, p.register]), p.element)
             for p in places
-            if isinstance(p, Place)
+            if isinstance(p, RegisterPlace)
         }
         return number
 
@@ -150,10 +150,10 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
 def test_the_trace_of_m16n8k16_is_the_one_of_the_isa() -> None:
     """PTX ISA, "Matrix Fragments for mma.m16n8k16": row 11 is in groups' second half, k 9 in a2, a3."""
     (found,) = trace(find("m16n8k16"), 11, 5)
-    assert found.d == found.c == (Place(4 * 3 + 2, 3, 0 + 0),)
+    assert found.d == found.c == (RegisterPlace(4 * 3 + 2, 3, 0 + 0),)
     term = found.terms[9]
     assert (term.a_col, term.b_rows) == (9, (9,))
-    assert term.a == (Place(4 * 3 + 0, 3, 1),)
-    assert term.b == ((Place(4 * 5 + 0, 1, 1),),)
+    assert term.a == (RegisterPlace(4 * 3 + 0, 3, 1),)
+    assert term.b == ((RegisterPlace(4 * 5 + 0, 1, 1),),)
     with pytest.raises(IndexError, match="no element 16,0"):
         trace(find("m16n8k16"), 16, 0)

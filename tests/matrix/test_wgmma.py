@@ -10,9 +10,9 @@ import numpy.typing as npt
 import pytest
 from tensor_layouts import atoms_nv
 
-from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find, matching
-from ptxlab.matrix.fragment import Place
+from ptxlab.matrix.fragment import RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
 from ptxlab.matrix.wgmma import EVERY_N, INTEGER_N, WGMMA
@@ -180,14 +180,14 @@ def test_a_trace_is_a_row_of_the_product(name: str) -> None:
     )
     tiles = {}
     for matrix, shared in zip((a, b.T)[-len(one.shared) :], one.shared, strict=True):
-        tile = Tile(len(matrix), one.k, shared.bits, "k", MODES["none"])
+        tile = SharedTile(len(matrix), one.k, shared.bits, "k", MODES["none"])
         memory = np.zeros(matrix.size, int)
         for line, k in np.ndindex(*matrix.shape):
             memory[tile.layout(line, k)] = matrix[line, k]
         tiles[shared.operand] = (tile, memory)
 
-    def value(operand: str, place: Place | SharedPlace) -> int:
-        if isinstance(place, Place):
+    def value(operand: str, place: RegisterPlace | SharedPlace) -> int:
+        if isinstance(place, RegisterPlace):
             assert registers is not None
             return int(registers[place])
         tile, memory = tiles[operand]

@@ -1,4 +1,4 @@
-"""mma.sync and mma.sp on whole warps, with the fragment layouts of ``ptxlab.isa``.
+"""mma.sync and mma.sp on whole warps, with the fragment layouts of ``ptxlab.matrix``.
 
 Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp".
 """

@@ -1,4 +1,4 @@
-"""ldmatrix, stmatrix and movmatrix on whole warps, with the fragment layouts of ``ptxlab.isa``.
+"""ldmatrix, stmatrix and movmatrix on whole warps, with the fragment layouts of ``ptxlab.matrix``.
 
 Source: PTX ISA, "Warp-level matrix load instruction: ldmatrix", "Warp-level matrix store
 instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".

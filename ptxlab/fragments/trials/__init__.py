@@ -6,14 +6,14 @@ from ptxlab.errors import Unsupported
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.trials.multiply import filled_multiplication, multiply_trials
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
-from ptxlab.fragments.trials.trial import Body, Step, Trial
+from ptxlab.fragments.trials.trial import Trial
 from ptxlab.fragments.trials.wmma import wmma_trial
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WmmaMove
 
-__all__ = ["Body", "Step", "Trial", "filled", "trials", "tried"]
+__all__ = ["Trial", "filled", "trials", "tried"]
 
 
 def tried(form: Form) -> bool:

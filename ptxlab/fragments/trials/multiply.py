@@ -8,10 +8,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from ptxlab.fragments.compare import differences
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array, numbers
-from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.trials.one_hot import (
     Probes,
@@ -22,10 +21,10 @@ from ptxlab.fragments.trials.one_hot import (
     scale_probes,
     selectors,
 )
-from ptxlab.fragments.trials.trial import Body, Step, Trial, record, registers
+from ptxlab.fragments.trials.trial import Body, Trial, TrialStep, record, registers
 from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.fragment import Place
+from ptxlab.matrix.fragment import RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 METADATA_BITS = 4
@@ -74,7 +73,7 @@ def filled_multiplication(form: MatrixInstruction, fill: Fill) -> Trial:
 
 def _trial(form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]) -> Trial:
     sources, results = registers(form, "source"), registers(form, "result")
-    steps = tuple(Step((statement(form, chosen),), results) for chosen in choices)
+    steps = tuple(TrialStep((statement(form, chosen),), results) for chosen in choices)
     body = Body((*sources, *results), sources, steps)
     alike = replace(
         form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
@@ -170,7 +169,7 @@ def _looked_at(
     probe: int,
     constants: Sequence[int],
     at: tuple[int, int, int],
-) -> tuple[str, Place, int, int, int]:
+) -> tuple[str, RegisterPlace, int, int, int]:
     """Return operand, place, row, column and width of what decides D ``at`` in a probe."""
     matrix, row, col = at
     along = int(probes.at[probe])
@@ -187,9 +186,9 @@ def _looked_at(
         kept, _ = form.metadata.granularity
         chunk = along // kept
         lane, low = form.metadata.place(row, chunk, constants[0])
-        return "E", Place(lane, 0, low // METADATA_BITS), row, chunk, METADATA_BITS
+        return "E", RegisterPlace(lane, 0, low // METADATA_BITS), row, chunk, METADATA_BITS
     number = 0 if probes.probed == "scale-A" else 1
     ids = list(constants)[2 * number - 2 * len(form.scales) :][:2]
     line = row if number == 0 else col
     lane, byte = form.scales[number].place(line, along, *ids)
-    return probes.probed, Place(lane, 0, byte), line, along, SCALE_BITS
+    return probes.probed, RegisterPlace(lane, 0, byte), line, along, SCALE_BITS

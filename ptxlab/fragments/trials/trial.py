@@ -8,14 +8,16 @@ trial uses shared memory, the lane's equal share of it, before and after.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
 
 import numpy as np
 
+from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import header
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.operand import Role
@@ -25,6 +27,7 @@ VECTOR_BYTES = 16
 SHARE_BYTES = WARP * VECTOR_BYTES
 """Shared memory comes in multiples of this: every lane copies whole vectors."""
 
+KERNEL = "trial"
 _EXPLAINED = 4096
 """Words of a trial whose elements are named at most."""
 
@@ -33,7 +36,7 @@ Register = tuple[str, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class TrialStep:
     """Lines of PTX, and the registers that are written to the record after them."""
 
     lines: tuple[str, ...]
@@ -50,7 +53,7 @@ class Body:
 
     registers: tuple[Register, ...]
     sources: tuple[Register, ...]
-    steps: tuple[Step, ...]
+    steps: tuple[TrialStep, ...]
     shared_bytes: int = 0
 
     @property
@@ -185,3 +188,19 @@ def record(registers: Array, shared: Array | None = None) -> Array:
         return words
     share = np.ascontiguousarray(shared, np.uint8).reshape(len(shared), WARP, -1)
     return np.concatenate([words, share.view(np.uint64)], axis=-1)
+
+
+def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
+    """Return the PTX of one kernel each, ``trial0`` and so on."""
+    texts = (body.kernel(f"{KERNEL}{i}") for i, (_, body) in enumerate(kernels))
+    return "\n".join([*header(target, [form for form, _ in kernels]), *texts]) + "\n"
+
+
+def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
+    """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
+    with (
+        device.upload(trial.given) as given,
+        device.zeros(trial.expected.shape, "u64") as found,
+    ):
+        kernel.launch(trial.count, WARP, [given, found, *more])
+        return found.numpy()

@@ -11,10 +11,9 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.fragments.compare import differences
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array, numbers
-from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
@@ -23,14 +22,14 @@ from ptxlab.fragments.trials.trial import (
     WORD_BYTES,
     Body,
     Register,
-    Step,
     Trial,
+    TrialStep,
     record,
 )
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.wmma import WMMA, WmmaMove
 
 ALIGNMENT = 128
@@ -191,17 +190,17 @@ def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
     for matrix in matrices[:3]:
         name = matrix.layout.operand
         line = f"{matrix.move} {_list(fragment[name])}, [base+{matrix.first}];"
-        steps.append(Step((line,), registers[name]))
+        steps.append(TrialStep((line,), registers[name]))
     store = matrices[3]
     multiply = statement(form)
-    steps.append(Step((multiply,), registers["D"]))
-    steps.append(Step((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
+    steps.append(TrialStep((multiply,), registers["D"]))
+    steps.append(TrialStep((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
     nbytes = store.first + store.nbytes
     shared = -(-nbytes // SHARE_BYTES) * SHARE_BYTES
     return Body(tuple(r for each in registers.values() for r in each), (), tuple(steps), shared)
 
 
-def _list(operand: Operand) -> str:
+def _list(operand: SignatureOperand) -> str:
     return f"{{{', '.join(operand.registers)}}}"
 
 

@@ -9,7 +9,7 @@ from ptxlab.fragments.support import Compiled
 from ptxlab.matrix.asynchronous import AsyncInstruction
 from ptxlab.matrix.form import WHERE_A_LIES
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import Operand
+from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.verbs.ops.text import ptx
 from ptxlab.view.text import fields
@@ -115,7 +115,7 @@ def _shapes_json(form: AsyncInstruction) -> list[dict[str, Any]]:
     return [{"m": list(s.m), "n": list(s.n), "k": s.k} for s in form.shapes]
 
 
-def _operand(operand: Operand, holder: str) -> tuple[str, str]:
+def _operand(operand: SignatureOperand, holder: str) -> tuple[str, str]:
     if not operand.registers:
         return operand.name, operand.meaning
     registers = "register" if operand.count == 1 else "registers"
@@ -125,7 +125,7 @@ def _operand(operand: Operand, holder: str) -> tuple[str, str]:
     return operand.name, f"{operand.meaning}: {size}{each}"
 
 
-def _operand_json(operand: Operand) -> dict[str, Any]:
+def _operand_json(operand: SignatureOperand) -> dict[str, Any]:
     layout = operand.layout
     matrix = {"rows": layout.rows, "cols": layout.cols, "dtype": layout.dtype} if layout else None
     bits = {"bits": layout.bits} if layout else {}

@@ -8,9 +8,9 @@ from typing import Any
 from ptxlab.fragments.code import code
 from ptxlab.matrix.bit_fields import BitFields, of_fragment
 from ptxlab.matrix.form import Form, SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, Place, Slot, slots
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, Slot, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.trace import Held, SharedPlace, Term, Trace, operand
+from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, operand
 from ptxlab.view.text import OPEN, aligned
 
 TRACE = "ptxlab.trace/1"
@@ -116,13 +116,13 @@ def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
         yield [*left, sign, f"B[{k},{found.col}]", _held(b, places), ", ".join(notes)]
 
 
-def _held(layout: FragmentLayout | SharedOperand, places: tuple[Held, ...]) -> str:
+def _held(layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]) -> str:
     if isinstance(layout, SharedOperand):
         return " = ".join(SharedPlace(*place).formula for place in places)
-    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, Place(*p))}" for p in places)
+    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, RegisterPlace(*p))}" for p in places)
 
 
-def _part(layout: FragmentLayout, place: Place) -> str:
+def _part(layout: FragmentLayout, place: RegisterPlace) -> str:
     """Write a register, with the bits of the element where it has more than one: ``a2[31:16]``."""
     name = f"{layout.operand.lower()}{place.register}"
     if layout.elements_per_register == 1:
@@ -135,7 +135,7 @@ def _bits(slot: Slot) -> str:
 
 
 def _places_json(
-    layout: FragmentLayout | SharedOperand, places: tuple[Held, ...]
+    layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]
 ) -> list[dict[str, int]]:
     if isinstance(layout, SharedOperand):
         return [

@@ -8,7 +8,7 @@ from typing import Any
 from ptxlab.fragments import receipts
 from ptxlab.fragments.query import Selection
 from ptxlab.matrix.form import Form, SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, Place
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.trace import shared_place
 from ptxlab.verbs.fragments.text import SCHEMA, owners, place_json, where
 from ptxlab.view.colour import Paint, plain
@@ -112,16 +112,16 @@ def _has(shared: SharedOperand, selection: Selection) -> bool:
     return row < shared.rows and col < shared.cols
 
 
-def _at(layout: FragmentLayout, selection: Selection) -> Iterator[Place]:
+def _at(layout: FragmentLayout, selection: Selection) -> Iterator[RegisterPlace]:
     """Yield the places of the selected element, none where the operand is too small for it."""
     row, col = selection.element or (0, 0)
     if row < layout.rows and col < layout.cols:
         yield from layout.registers(row, col)
 
 
-def _selected(layout: FragmentLayout, selection: Selection) -> Iterator[Place]:
+def _selected(layout: FragmentLayout, selection: Selection) -> Iterator[RegisterPlace]:
     for lane, registers in enumerate(layout.table().tolist()):
         for register, elements in enumerate(registers):
             for i, (row, col) in enumerate(elements):
                 if selection.has(lane, row, col):
-                    yield Place(lane, register, i)
+                    yield RegisterPlace(lane, register, i)

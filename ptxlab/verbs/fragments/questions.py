@@ -11,7 +11,7 @@ from ptxlab.cli.common import emit, wants_colour
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.fragments import Selection
+    from ptxlab.fragments.query import Selection
     from ptxlab.matrix.form import Form
     from ptxlab.matrix.multiplication import MatrixInstruction
 

@@ -8,12 +8,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.fragments.compare import element_bits
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.query import Held, Selection, select
-from ptxlab.fragments.report import FragmentReport, Mismatch
+from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, Place, slots
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.runs import register_name
@@ -202,11 +201,11 @@ def _grids(
     return lines
 
 
-def _places(layout: FragmentLayout) -> Iterator[tuple[Place, tuple[int, int]]]:
+def _places(layout: FragmentLayout) -> Iterator[tuple[RegisterPlace, tuple[int, int]]]:
     """Yield every place of a fragment with the (row, col) it holds."""
     for place in np.ndindex(layout.table().shape[:3]):
         row, col = layout.table()[place]
-        yield Place(*place), (int(row), int(col))
+        yield RegisterPlace(*place), (int(row), int(col))
 
 
 def _sentence(held: Held) -> str:
@@ -214,7 +213,7 @@ def _sentence(held: Held) -> str:
     return f"{where(held.layout, held.place)} and holds {value}"
 
 
-def where(layout: FragmentLayout, place: Place) -> str:
+def where(layout: FragmentLayout, place: RegisterPlace) -> str:
     """Say which lane, register and bits hold an element, and which of the bits are the number."""
     row, col = layout.table()[place].tolist()
     slot = slots(layout)[place.element]
@@ -246,7 +245,7 @@ def _held_json(held: Held) -> dict[str, Any]:
     }
 
 
-def place_json(layout: FragmentLayout, place: Place) -> dict[str, Any]:
+def place_json(layout: FragmentLayout, place: RegisterPlace) -> dict[str, Any]:
     """Return as JSON data where an element is, with the bits of its container, and which it is."""
     slot = slots(layout)[place.element]
     row, col = layout.table()[place].tolist()

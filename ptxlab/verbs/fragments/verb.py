@@ -12,7 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.fragments.questions import add_questions, answer, asked, describe
 
 if TYPE_CHECKING:
-    from ptxlab.fragments import Selection
+    from ptxlab.fragments.query import Selection
     from ptxlab.matrix.form import Form
 
 DESCRIPTION = """\
@@ -86,8 +86,9 @@ def execute(args: argparse.Namespace) -> int:
         return verify_all(args)
     if args.family is not None:
         raise PtxlabError("--family goes with --all", hint="--op names an instruction")
-    from ptxlab.fragments import Selection, verify
+    from ptxlab.fragments.query import Selection
     from ptxlab.fragments.trials import tried
+    from ptxlab.fragments.verify import verify
     from ptxlab.verbs.fragments import text as fragments
     from ptxlab.view import colour
 

@@ -13,7 +13,7 @@ from typing import Any
 from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
-from ptxlab.matrix.canonical import MODES, Tile
+from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.descriptor import READERS, of_tile
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked
 from ptxlab.verbs.layout.layouts import Offsets, layout_json
@@ -27,7 +27,7 @@ KIND = "kind::"
 class Placed:
     """A tile of a type, at an address of shared memory."""
 
-    tile: Tile
+    tile: SharedTile
     dtype: str
     address: int
 
@@ -188,7 +188,7 @@ def _of_tile(args: argparse.Namespace, name: str) -> Descriptor:
         )
     dtype, major = args.dtype or "bf16", args.major or "k"
     reader.check(dtype, major, MODES[mode])
-    tile = Tile(mn, k, reader.types[dtype], major, MODES[mode])
+    tile = SharedTile(mn, k, reader.types[dtype], major, MODES[mode])
     address = args.address or 0
     word = of_tile(reader, tile, address)
     values = reader.record.decode(word) | _fields(args, reader.record)

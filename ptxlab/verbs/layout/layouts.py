@@ -15,7 +15,7 @@ from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, table
 from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.thread_value import Step, steps, thread_value
+from ptxlab.matrix.thread_value import ModeStep, steps, thread_value
 from ptxlab.view.svg_parts import (
     CELL_HEIGHT,
     CHARACTER,
@@ -157,7 +157,7 @@ def check_size(layout: Mapping) -> None:
         )
 
 
-def _sum(terms: list[tuple[Step, int]], fragment: FragmentLayout) -> str:
+def _sum(terms: list[tuple[ModeStep, int]], fragment: FragmentLayout) -> str:
     totals = {
         fragment.holder: fragment.threads,
         "register": fragment.registers_per_lane,

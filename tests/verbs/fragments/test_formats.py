@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.fragments import Selection
+from ptxlab.fragments.query import Selection
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.verbs.fragments import atlas, svg

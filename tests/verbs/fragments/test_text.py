@@ -8,16 +8,10 @@ import re
 import numpy as np
 import pytest
 
-from ptxlab.fragments import (
-    ADDRESSING,
-    NUMBERED,
-    Fill,
-    FragmentReport,
-    Run,
-    Selection,
-)
-from ptxlab.fragments.compare import mismatches
-from ptxlab.fragments.predict import matrices
+from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Fill
+from ptxlab.fragments.handwritten import matrices, mismatches
+from ptxlab.fragments.query import Selection
+from ptxlab.fragments.report import FragmentReport, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.multiplication import MatrixInstruction

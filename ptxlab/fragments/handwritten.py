@@ -1,12 +1,23 @@
-"""The program whose registers are looked at: the kernel, its one ``mma``, and the registers of it."""
+"""The handwritten programs: the kernel, its one ``mma`` and its registers, and what these must hold.
+
+The prediction knows nothing of how a program computes addresses: registers are the host matrices seen
+through the layouts of ``ptxlab.matrix``, and D is a product in float64.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
 from functools import cache
+
+import numpy as np
 
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.fragments.fill import Fill, Inputs, inputs
+from ptxlab.fragments.numbers import Array, decode
+from ptxlab.fragments.report import Mismatch, Run, differences
 from ptxlab.instrument.sites import instructions
+from ptxlab.isa.types import TYPES
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.mma import MMA
@@ -109,3 +120,56 @@ def _names(
             hint="only registers can be dumped: move constants into registers first",
         )
     return names
+
+
+def bits(matrix: Array) -> Array:
+    """Return the bit patterns of ``matrix`` as unsigned integers of the same width."""
+    return np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
+
+
+def product(instruction: MatrixInstruction, given: Inputs) -> Array:
+    """Return A * B + C in the type of D, m x n, bit for bit.
+
+    The fills are small integers: every sum is exact in float64, and partial sums along k are exact
+    in the type of D up to its range, so the one rounding at the end is that of every target however
+    many products it fuses in a step. Past the range of f16 it gives an infinity.
+    """
+    a, b, c = (
+        decode(instruction.operand(name), matrix).astype(np.float64)
+        for name, matrix in zip("ABC", (given.a, given.b, given.c), strict=True)
+    )
+    with np.errstate(over="ignore"):
+        return np.asarray((a @ b + c).astype(TYPES[instruction.d_type].dtype))
+
+
+def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
+    """Return the expected bit patterns of each operand's matrix by name, D after the instruction."""
+    given = inputs(instruction, fill)
+    d = bits(product(instruction, given))
+    return {"A": given.a, "B": given.b, "C": given.c, "D": d}
+
+
+def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mismatch, ...]:
+    """Return every wrong element of every run: registers of A, B, C and D, then D in memory."""
+    return tuple(found for run in runs for found in _of_run(instruction, run))
+
+
+def _of_run(instruction: MatrixInstruction, run: Run) -> Iterator[Mismatch]:
+    expected = matrices(instruction, run.fill)
+    for layout in instruction.operands:
+        words = layout.pack(expected[layout.operand])
+        held = run.registers[layout.operand]
+        for lane, register in np.argwhere(words != held):
+            place = int(lane), int(register)
+            for element, right, wrong in differences(layout, int(words[place]), int(held[place])):
+                row, col = map(int, layout.element(*place, element))
+                at = (*place, element, row, col, right, wrong)
+                yield Mismatch(run.fill, "register", layout.operand, *at, layout.bits)
+    if run.result is None:
+        return
+    d = instruction.operand("D")
+    for row, col in np.argwhere(expected["D"] != run.result):
+        (owner,) = d.registers(int(row), int(col))
+        right, wrong = int(expected["D"][row, col]), int(run.result[row, col])
+        at = (*owner, int(row), int(col), right, wrong)
+        yield Mismatch(run.fill, "memory", "D", *at, d.bits)
