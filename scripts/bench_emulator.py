@@ -227,7 +227,7 @@ def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) 
     import resource
 
     from ptxlab import open_device
-    from ptxlab.gemm import Problem, run
+    from ptxlab.gemm import Problem, find_algorithm, run
 
     spent: dict[str, list[float]] = {}
     if split:
@@ -235,14 +235,15 @@ def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) 
     size = workload["size"]
     problem = Problem(size, columns * size, size, workload["dtype"])
     device = open_device("emulator", arch=ARCH)
-    results = [run(device, problem, workload["algorithm"]) for _ in range(repeats)]
+    rung = find_algorithm(workload["algorithm"])
+    results = [run(device, problem, rung) for _ in range(repeats)]
     if not all(result.passed for result in results):
         raise SystemExit(f"{workload['name']} is wrong")
     unit = 1 if sys.platform == "darwin" else 1024
     return {
-        "seconds": [result.seconds for result in results],
+        "seconds": [result.launched.seconds for result in results],
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
-        "thread_instructions": results[0].counters["thread_instructions"],
+        "thread_instructions": results[0].launched.counters["thread_instructions"],
         "spent": spent,
     }
 

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm import records
+from ptxlab.gemm.machine import read_runs
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
@@ -41,7 +41,7 @@ def runs(folder: Path) -> list[Run]:
         run
         for path in sorted(folder.glob("*.json"))
         if path.name != "emulator.json"
-        for run in records.read(path)
+        for run in read_runs(path)
     ]
     return sorted(found, key=lambda run: str(run["machine"]["date"]))
 

@@ -6,14 +6,15 @@ lda, b, ldb, d, ldd, alpha, beta, bias; ``kernels/gemm.cuh`` says what each of t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import PurePosixPath
 from typing import Literal
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
-from ptxlab.gemm.published import Figure, metal, recipe
 from ptxlab.gemm.tile import (
+    Sizes,
     Tile,
     by_column,
     by_row,
@@ -22,7 +23,8 @@ from ptxlab.gemm.tile import (
     staged_padded,
     unshared,
 )
-from ptxlab.isa.targets import Target
+from ptxlab.isa.gpus import gpus_of
+from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import LaunchConfig, three
 
 Method = Literal["fma", "mma", "any"]
@@ -30,6 +32,23 @@ Method = Literal["fma", "mma", "any"]
 an order that nobody knows, on a tensor core or not. ``ptxlab.gemm.reference`` has the bounds."""
 
 Types = tuple[tuple[str, str], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Figure:
+    """What ``source`` (who, on what hardware, of which size) has published, in its own words.
+
+    ``of_peak`` is the part of the hardware's peak that this is, None where that is not known: a speed
+    on another chip says little, but what it is of that chip's peak can be compared.
+    """
+
+    source: str
+    found: str
+    of_peak: float | None = None
+
+    def __str__(self) -> str:
+        of_peak = "" if self.of_peak is None else f", {100 * self.of_peak:.1f} % of its peak"
+        return f"{self.source}: {self.found}{of_peak}"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -77,7 +96,7 @@ class Rung:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Algorithm(Rung):
-    """One kernel: its file and entry, how it is cut, compiled and launched.
+    """One kernel: its file, how it is cut, compiled and launched.
 
     ``block`` gives the threads of a CTA by tile, ``shared`` the dynamic shared memory in bytes by
     tile and bytes of an element of A and B. ``larger`` are tiles for larger problems, the largest
@@ -86,12 +105,16 @@ class Algorithm(Rung):
     """
 
     file: str
-    entry: str
     tile: Tile
     follows: str = ""
     larger: tuple[tuple[int, Tile], ...] = ()
     block: Callable[[Tile], tuple[int, ...]] = in_a_row
     shared: Callable[[Tile, int], int] = unshared
+
+    @property
+    def entry(self) -> str:
+        """The kernel's name, which is that of its file."""
+        return PurePosixPath(self.file).stem
 
     def options(self, problem: Problem, tile: Tile) -> tuple[str, ...]:
         """Return the macros that make a kernel of the file; handwritten PTX has none."""
@@ -108,7 +131,7 @@ class Algorithm(Rung):
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
-    def cut(self, sizes: Mapping[str, int]) -> Tile:
+    def cut(self, sizes: Sizes) -> Tile:
         """Return the tile with other sizes, by macro; see ``Tile.changed``."""
         if sizes and self.file.endswith(".ptx"):
             raise PtxlabError(f"{self.name} is handwritten for its tile, which nothing changes")
@@ -129,6 +152,25 @@ class Algorithm(Rung):
         return LaunchConfig((ctas, 1, 1), block, self.shared(tile, size))
 
 
+def kernel_of(rung: Rung, otherwise: str) -> Algorithm:
+    """Return ``rung`` as the kernel it is, or raise PtxlabError: it is none, ``otherwise`` goes on."""
+    if not isinstance(rung, Algorithm):
+        raise PtxlabError(f"{rung.name} is no kernel of ptxlab's{otherwise}")
+    return rung
+
+
+def recipe(gflops: int) -> Figure:
+    """Return a figure of the MAX recipe for matrix multiplication."""
+    (a100,) = gpus_of(TARGETS["sm_80"])
+    of_peak = gflops / 1e3 / a100.tflops(a100.fp32)
+    return Figure("MAX recipe, A100, 4096", f"{gflops} GFLOP/s", of_peak)
+
+
+def metal(gflops: int) -> Figure:
+    """Return a figure of the study of matrix multiplication in Metal."""
+    return Figure("Metal study, M1 Max", f"{gflops} GFLOP/s")
+
+
 F32: Types = (("f32", "f32"),)
 
 ALGORITHMS: dict[str, Algorithm] = {
@@ -138,7 +180,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="naive",
             idea="one thread an element, neighbours along the wrong axis",
             file="kernels/naive.cu",
-            entry="naive",
             types=(("f32", "f32"), ("bf16", "f32"), ("f16", "f32")),
             method="fma",
             tile=Tile(bm=32, bn=32),
@@ -149,7 +190,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="coalescing",
             idea="the axes swapped: a warp reads and writes whole lines",
             file="kernels/coalescing.cu",
-            entry="coalescing",
             types=F32,
             method="fma",
             follows="naive",
@@ -161,7 +201,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tiled",
             idea="tiles of A and B in shared memory, read many times",
             file="kernels/tiled.cu",
-            entry="tiled",
             types=F32,
             method="fma",
             follows="coalescing",
@@ -174,7 +213,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tiled_register",
             idea="8 results a thread: one number of B feeds eight fma",
             file="kernels/tiled_register.cu",
-            entry="tiled_register",
             types=F32,
             method="fma",
             follows="tiled",
@@ -186,7 +224,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="thread_tiled_4x4",
             idea="4 x 4 results a thread, no shared memory, no barrier",
             file="kernels/thread_tiled.cu",
-            entry="thread_tiled",
             types=F32,
             method="fma",
             follows="coalescing",
@@ -197,7 +234,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="thread_tiled_8x4",
             idea="8 x 4 results a thread: 12 loads for 32 fma",
             file="kernels/thread_tiled.cu",
-            entry="thread_tiled",
             types=F32,
             method="fma",
             follows="thread_tiled_4x4",
@@ -208,7 +244,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="block_tiled",
             idea="8 x 8 results a thread out of a 128 x 128 tile",
             file="kernels/block_tiled.cu",
-            entry="block_tiled",
             types=F32,
             method="fma",
             follows="tiled_register",
@@ -220,7 +255,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="block_tiled_vectorized",
             idea="128-bit loads everywhere, A transposed on the way in",
             file="kernels/block_tiled_vectorized.cu",
-            entry="block_tiled_vectorized",
             types=F32,
             method="fma",
             follows="block_tiled",
@@ -232,7 +266,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="warp_tiled",
             idea="64 x 64 a warp, 16 x 8 a thread, the next tile on its way",
             file="kernels/warp_tiled.cu",
-            entry="warp_tiled",
             types=F32,
             method="fma",
             follows="block_tiled_vectorized",
@@ -244,7 +277,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tensor_core_ptx",
             idea="mma.sync in handwritten PTX, straight from global memory",
             file="ptx/gemm_m16n8k16_bf16_f32.ptx",
-            entry="gemm_m16n8k16_bf16_f32",
             types=(("bf16", "f32"),),
             method="mma",
             follows="thread_tiled_8x4",
@@ -256,7 +288,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="tensor_core",
             idea="mma.sync fed by ldmatrix, cp.async and a swizzle",
             file="kernels/tensor_core.cu",
-            entry="tensor_core",
             types=(("bf16", "f32"), ("f16", "f32"), ("f16", "f16"), ("tf32", "f32")),
             method="mma",
             follows="tensor_core_ptx",

@@ -1,4 +1,8 @@
-"""The ladder's story: every rung beside the one that it improves on, told by counted facts."""
+"""The ladder's story: every rung beside the one that it improves on, told by counted facts.
+
+What it does better, at what price, and what holds it back follows from numbers. What changed is found
+by comparing the facts of both rungs, measure by measure; what holds one back is the least of its bounds.
+"""
 
 from __future__ import annotations
 
@@ -7,13 +11,46 @@ from dataclasses import dataclass
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import ALGORITHMS
-from ptxlab.gemm.explain_bounds import Bounds, bounds
-from ptxlab.gemm.explain_story import Story, first_story, story
+from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
+from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
 from ptxlab.gemm.facts import KernelFacts, facts
+from ptxlab.gemm.measures import Change, brief, changes, percent
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.run import AS_IT_IS, Sizes
-from ptxlab.isa.gpus import Gpu
+from ptxlab.gemm.tile import AS_IT_IS, Sizes
+from ptxlab.isa.gpus import ISSUED, Gpu
+
+NOTABLE = 1.15
+"""A change by less than this factor is none to speak of."""
+
+MOST = 3
+"""How many improvements, and how many prices, are told of a rung."""
+
+
+@dataclass(frozen=True, slots=True)
+class Story:
+    """What held back the rung ``before``, what is ``better`` and ``worse`` now, and the ``limit``.
+
+    Changes are in the order of their weight; of the first rung there are none. ``caches`` says what
+    the limit takes for granted, "" where it is nothing.
+    """
+
+    before: str
+    better: tuple[Change, ...]
+    worse: tuple[Change, ...]
+    limit: str
+    caches: str
+
+    @property
+    def sentences(self) -> tuple[str, ...]:
+        """The story from the beginning."""
+        told = [
+            self.before,
+            *(f"It {change.text}." for change in self.better),
+            *(f"In return it {change.text}." for change in self.worse),
+            self.limit,
+            self.caches,
+        ]
+        return tuple(sentence for sentence in told if sentence)
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,42 +78,98 @@ class Explanation:
 
 def explain(
     device: Device,
-    problems: Sequence[tuple[str, Problem]],
+    problems: Sequence[tuple[Rung, Problem]],
     gpu: Gpu,
     sizes: Sizes = AS_IT_IS,
 ) -> Explanation:
-    """Count every algorithm named on its problem, and compare each with the one it follows.
+    """Count every rung on its problem, and compare each with the one it follows.
 
     Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
     raises.
     """
-    return tell([facts(device, problem, name, sizes) for name, problem in problems], gpu)
+    return tell([facts(device, problem, rung, sizes) for rung, problem in problems], gpu)
 
 
 def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> Explanation:
     """Tell the story of facts that are there already, in the order of the ladder."""
     rungs = list(ALGORITHMS)
-    ordered = sorted(counted, key=lambda each: rungs.index(each.algorithm))
-    of = {each.algorithm: (each, _bounds(each, gpu)) for each in ordered}
+    ordered = sorted(counted, key=lambda each: rungs.index(each.algorithm.name))
+    of = {each.algorithm.name: (each, _bounds(each, gpu)) for each in ordered}
     steps: list[Step] = []
-    for name, (own, under) in of.items():
-        after = _before(name, of, steps)
+    for own, under in of.values():
+        after = _before(own.algorithm, of, steps)
         told = story(own, under, *of[after]) if after else first_story(own, under)
         steps.append(Step(own, under, after, told))
     return Explanation(gpu, tuple(steps))
 
 
-def _before(name: str, told: dict[str, tuple[KernelFacts, Bounds]], steps: Sequence[Step]) -> str:
+def _before(
+    algorithm: Algorithm, told: dict[str, tuple[KernelFacts, Bounds]], steps: Sequence[Step]
+) -> str:
     """Return the nearest rung among those told that this one follows, or else the one told before."""
-    follows = ALGORITHMS[name].follows
+    follows = algorithm.follows
     while follows and follows not in told:
         follows = ALGORITHMS[follows].follows
-    return follows or (steps[-1].facts.algorithm if steps else "")
+    return follows or (steps[-1].facts.algorithm.name if steps else "")
 
 
 def _bounds(of: KernelFacts, gpu: Gpu) -> Bounds:
     found = bounds(of, gpu)
     if found is None:
-        types = f"{of.problem.dtype} -> {of.problem.acc}"
-        raise PtxlabError(f"the tensor cores of an {gpu.name} do not compute {types}")
+        raise PtxlabError(f"the tensor cores of an {gpu.name} do not compute {of.problem.types}")
     return found
+
+
+def first_story(facts: KernelFacts, bounds: Bounds) -> Story:
+    """Tell of a rung that nothing comes before."""
+    return Story("", (), (), _limit(facts, bounds), _caches(bounds))
+
+
+def story(facts: KernelFacts, bounds: Bounds, before: KernelFacts, was: Bounds) -> Story:
+    """Tell what became of the rung ``before``, whose bounds were ``was``.
+
+    Of improvements those come first that relieve what held it back.
+    """
+    found = list(changes(before, facts))
+    better = [change for change in found if change.factor >= NOTABLE]
+    better.sort(key=lambda change: (was.by not in change.measure.relieves, -change.factor))
+    worse = [change for change in found if change.factor <= 1 / NOTABLE]
+    worse.sort(key=lambda change: change.factor)
+    return Story(
+        f"{before.algorithm.name} was held back by {held(before, was)}.",
+        tuple(better[:MOST]),
+        tuple(worse[:MOST]),
+        _limit(facts, bounds),
+        _caches(bounds),
+    )
+
+
+def held(facts: KernelFacts, bounds: Bounds) -> str:
+    """Say what allows no more."""
+    op = facts.opcode
+    if bounds.by == ARITHMETIC:
+        alone = bounds.limits[ARITHMETIC] / bounds.peak
+        return f"nothing but its arithmetic, which can have {percent(alone)} of the {op} units"
+    if bounds.by == ISSUE:
+        others = percent(1 - (facts.share or 0))
+        return f"what is not {op}, {others} of its main loop: an SM issues {ISSUED} instructions a clock"
+    busy = l1_bytes(facts) / bounds.gpu.l1 / facts.products
+    needed = facts.flops_of_a_product / bounds.limits[ARITHMETIC]
+    takes = "which is busy" if bounds.by == SHARED else "which take the L1 cache"
+    return f"{bounds.by}, {takes} {brief(busy)} clocks for an {op} that takes an SM {brief(needed)}"
+
+
+def _limit(facts: KernelFacts, bounds: Bounds) -> str:
+    return (
+        f"Its counts allow {brief(bounds.tflops)} TFLOP/s at most on the {bounds.gpu.name}, "
+        f"{percent(bounds.most / bounds.peak)} of the peak, because of {held(facts, bounds)}."
+    )
+
+
+def _caches(bounds: Bounds) -> str:
+    if not bounds.from_caches:
+        return ""
+    return (
+        f"At that rate caches answer {percent(bounds.from_caches)} of its sectors, or "
+        f"{bounds.gpu.memory} is the limit."
+    )

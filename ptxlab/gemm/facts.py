@@ -13,18 +13,19 @@ from ptxlab import resources
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.gemm.ladder import find_algorithm
+from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.run import AS_IT_IS, Sizes, prepare
+from ptxlab.gemm.run import refusals
+from ptxlab.gemm.sass_loops import main_loop
 from ptxlab.gemm.storage import gathered, uploaded
+from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
+from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.observe import count
 from ptxlab.observe.counters import Counts, total
 from ptxlab.toolchain import Resources
 from ptxlab.toolchain.sass import sass
-from ptxlab.toolchain.sass_loops import main_loop
 
 ARITHMETIC = {"fma": "FFMA", "mma": "HMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
@@ -44,7 +45,7 @@ class KernelFacts:
     ``opcode``; None where no loop has any.
     """
 
-    algorithm: str
+    algorithm: Algorithm
     target: str
     problem: Problem
     tile: dict[str, int]
@@ -62,55 +63,111 @@ class KernelFacts:
     opcode: str
     share: float | None
 
+    @property
+    def launched(self) -> int:
+        """How many threads ran."""
+        return self.ctas * self.threads
 
-def facts(device: Device, problem: Problem, algorithm: str, sizes: Sizes = AS_IT_IS) -> KernelFacts:
+    @property
+    def asked_bytes(self) -> int:
+        """The bytes that threads ask of global memory or give it."""
+        return self.counts.global_read + self.counts.global_written
+
+    @property
+    def results(self) -> float:
+        """How many elements of D a thread has."""
+        return self.problem.m * self.problem.n / self.launched
+
+    @property
+    def flops_of_a_product(self) -> float:
+        """The FLOP of the problem that an fma or mma of a warp does."""
+        return self.problem.flops / self.products
+
+    @property
+    def sectors_of_a_request(self) -> float:
+        """The sectors of global memory that a warp touches at once."""
+        return self.counts.sectors / self.counts.requests
+
+    @property
+    def bytes_of_a_request(self) -> float:
+        """The bytes that a warp asks of global memory at once."""
+        return self.asked_bytes / self.counts.requests
+
+    @property
+    def bytes_of_a_shared_request(self) -> float:
+        """The bytes that a warp asks of shared memory at once, 0 where it never does."""
+        moved = self.counts.shared_read + self.counts.shared_written
+        return moved / self.counts.shared_requests if self.counts.shared_requests else 0.0
+
+    @property
+    def wavefronts_of_a_product(self) -> float:
+        """The wavefronts of shared memory for an fma or mma of a warp."""
+        return self.counts.shared_wavefronts / self.products
+
+    @property
+    def conflicts(self) -> int:
+        """The wavefronts of shared memory that bank conflicts cost."""
+        return self.counts.shared_wavefronts - self.counts.shared_ideal
+
+    @property
+    def spilled(self) -> int:
+        """The bytes that a thread has to put aside and fetch again for want of registers."""
+        return self.resources.spill_stores + self.resources.spill_loads
+
+    @property
+    def beside(self) -> float:
+        """The other instructions in the main loop's machine code for each that computes."""
+        return 1 / self.share - 1 if self.share else 0.0
+
+
+def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS) -> KernelFacts:
     """Count one launch of a kernel of the ladder on the emulator ``device``.
 
     ``sizes`` changes its tile. Raises PtxlabError for a baseline, which is no kernel, for a problem
     without products, on a GPU, and for all that ``run`` raises it for.
     """
-    chosen = find_algorithm(algorithm)
-    if not isinstance(chosen, Algorithm):
-        raise PtxlabError(f"{algorithm} is no kernel of ptxlab's: nothing of it can be counted")
-    chosen.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
+    algorithm = kernel_of(rung, ": nothing of it can be counted")
+    algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
     if not problem.flops:
         raise PtxlabError("a problem without products has nothing to count")
-    tile = chosen.cut(sizes) if sizes else chosen.tile_for(problem, device.target)
+    tile = tile_for(device, algorithm, problem, sizes)
+    config = algorithm.launch(problem, tile)
+    require(config, device.target)
+    with refusals(algorithm):
+        file, options = resources.path(algorithm.file), algorithm.options(problem, tile)
+        tree, cubin = load_assembled(file, device.target, options)
     inputs = problem.inputs()
     with uploaded(device, problem, inputs) as operands:
-        ready = prepare(device, problem, chosen, operands, tile)
-        profile = count(ready.kernel, ready.config, ready.arguments)
-        d, _ = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
+        kernel = device.load(tree).kernel(algorithm.entry)
+        profile = count(kernel, config, operands.arguments(problem))
+        d, strays = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
     verification = Verification(problem, inputs)
-    file, options = resources.path(chosen.file), chosen.options(problem, tile)
-    _, cubin = load_assembled(file, device.target, options)
-    used, threads = cubin.kernels[chosen.entry], ready.config.cta_threads
-    opcode = ARITHMETIC[chosen.method]
-    loop = main_loop(sass(cubin)[chosen.entry], opcode)
+    used, opcode = cubin.kernels[algorithm.entry], ARITHMETIC[algorithm.method]
+    loop = main_loop(sass(cubin)[algorithm.entry], opcode)
     return KernelFacts(
         algorithm=algorithm,
         target=device.target.name,
         problem=problem,
         tile=tile.macros,
-        verdict=verification.verdict(d, chosen.method, device.target.dot16),
+        verdict=verification.verdict(d, algorithm.method, device.target.dot16, strays),
         ctas=profile.ctas,
-        threads=threads,
-        shared=ready.config.shared,
+        threads=config.cta_threads,
+        shared=config.shared,
         counts=profile.totals,
         copies=total(one.counts for one in profile.instructions if one.kind == COPY),
         products=sum(
             one.counts.executed
             for one in profile.instructions
-            if one.instruction.opcode == chosen.method
+            if one.instruction.opcode == algorithm.method
         ),
         barriers=profile.barriers,
         bytes_per_flop=profile.bytes_per_flop or {},
         resources=used,
         occupancy=occupancy(
             device.target,
-            threads,
+            config.cta_threads,
             registers=used.registers,
-            shared=used.shared + ready.config.shared,
+            shared=used.shared + config.shared,
             barriers=used.barriers,
         ),
         opcode=opcode,

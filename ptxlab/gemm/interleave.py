@@ -26,8 +26,7 @@ from ptxlab.device.cuda_memory import CommonBuffer
 from ptxlab.device.protocol import Buffer, Closing
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.gemm.ladder import find_algorithm
+from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Array, Problem
 from ptxlab.gemm.run import prepare
 from ptxlab.gemm.storage import Operands
@@ -101,8 +100,8 @@ class Interleaving:
 
     gpu: str
     arch: str
-    algorithm: str
-    activity: str
+    algorithm: Algorithm
+    activity: Activity
     problem: Problem
     turns: int
     verdict: Verdict
@@ -117,9 +116,9 @@ class Interleaving:
 
 def interleave(
     device: CudaDevice,
-    algorithm: str,
+    rung: Rung,
     size: int,
-    activity: str,
+    activity: Activity,
     turns: int,
     seed: int = 0,
     say: Callable[[str], None] = lambda text: None,
@@ -130,29 +129,26 @@ def interleave(
     Raises PtxlabError for a rung that is no kernel for f32, and for matrices that are more than a
     quarter of the GPU's free memory: managed memory beyond that can bring a GPU to a halt.
     """
-    rung = find_algorithm(algorithm)
-    if not isinstance(rung, Algorithm):
-        raise PtxlabError(f"{algorithm} is no kernel of ptxlab's, and cannot be put into turns")
+    algorithm = kernel_of(rung, ", and cannot be put into turns")
     problem = Problem(size, size, size, "f32", "f32", seed)
-    rung.require(problem.dtype, problem.acc)
+    algorithm.require(problem.dtype, problem.acc)
     asked, free = MATRICES * 4 * size * size, device.free_bytes
     if PART * asked > free:
         raise PtxlabError(
             f"three matrices of {size} x {size} are {asked} bytes, more than a quarter of the "
             f"{free} that are free on {device.name}"
         )
-    does = ACTIVITIES[activity]
     inputs = problem.inputs()
-    inputs = replace(inputs, b=inputs.b * np.float32(np.sqrt(does.variance / size)))
-    verification = Verification(problem, inputs)
+    inputs = replace(inputs, b=inputs.b * np.float32(np.sqrt(activity.variance / size)))
+    verification = Verification(problem, inputs, sampled=True)
     verdict, kinds, ends = None, [], []
     for kind in KINDS:
         say(f"{size} x {size}: {kind} memory")
-        with Players(device, problem, rung, kind, does) as players:
+        with Players(device, problem, algorithm, kind, activity) as players:
             players.start(inputs.a, inputs.b)
             players.multiply()
             players.y.to_cpu()
-            first = verification.verdict(players.y.array, rung.method, device.target.dot16)
+            first = verification.verdict(players.y.array, algorithm.method, device.target.dot16)
             verdict = first if verdict is None or verdict.passed else verdict
             kinds.append(players.timed(turns, clock))
             players.start(inputs.a, inputs.b)
@@ -207,7 +203,7 @@ class Players(Closing):
         self,
         device: CudaDevice,
         problem: Problem,
-        rung: Algorithm,
+        algorithm: Algorithm,
         kind: str,
         activity: Activity,
     ) -> None:
@@ -218,9 +214,9 @@ class Players(Closing):
             self.x, self.y, self.w = (
                 stack.enter_context(Matrix(device, problem.n, kind)) for _ in range(MATRICES)
             )
-            tile = tile_for(device, rung, problem)
+            tile = tile_for(device, algorithm, problem)
             self._forth, self._back = (
-                prepare(device, problem, rung, self._operands(a, d, problem.n), tile).queue()
+                prepare(device, problem, algorithm, tile, self._operands(a, d, problem.n)).queue()
                 for a, d in ((self.x, self.y), (self.y, self.x))
             )
             self._memory = stack.pop_all()

@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.gemm.algorithms import ALGORITHMS, Rung
-from ptxlab.gemm.ladder import find_algorithm
+from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
+from ptxlab.gemm.ladder import Baseline, find_algorithm
 from ptxlab.gemm.problem import Problem
 
 Shape = tuple[int, int, int]
@@ -47,7 +47,7 @@ class Entry:
     """A problem, and the rungs that meet on it."""
 
     problem: Problem
-    algorithms: tuple[str, ...]
+    rungs: tuple[Algorithm | Baseline, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,20 +79,18 @@ def plan(sizes: Sequence[Shape], choice: Choice) -> Iterator[Entry]:
 
     Raises PtxlabError for a rung that was named and takes none of it.
     """
-    by_types: dict[tuple[str, str], list[str]] = {}
-    for name in choice.names or ALGORITHMS:
-        rung = find_algorithm(name)
+    by_types: dict[tuple[str, str], list[Algorithm | Baseline]] = {}
+    for rung in map(find_algorithm, choice.names or ALGORITHMS):
         types = choice.types_of(rung)
         if choice.names:
             dtype, acc = types[0] if types else ((*choice.dtypes, rung.types[0][0])[0], choice.acc)
             rung.require(dtype, acc or rung.types[0][1], choice.layout, choice.epilogue)
         for pair in types:
-            by_types.setdefault(pair, []).append(name)
+            by_types.setdefault(pair, []).append(rung)
     for m, n, k in sizes:
-        for (dtype, acc), names in by_types.items():
+        for (dtype, acc), rungs in by_types.items():
             problem = Problem(
                 m, n, k, dtype, acc, choice.seed, layout=choice.layout, epilogue=choice.epilogue
             )
-            taking = [name for name in names if find_algorithm(name).takes(problem)]
-            if taking:
-                yield Entry(problem, tuple(taking))
+            if taking := tuple(rung for rung in rungs if rung.takes(problem)):
+                yield Entry(problem, taking)

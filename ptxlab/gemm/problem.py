@@ -94,6 +94,14 @@ class Problem:
                     f"{name} = {given} is not between {width}, the length of a row, and 2^30"
                 )
 
+    def __str__(self) -> str:
+        return f"{self.m} x {self.n} x {self.k} {self.types}"
+
+    @property
+    def types(self) -> str:
+        """The type of A and B, and that of the sums and D, in words."""
+        return f"{self.dtype} -> {self.acc}"
+
     @property
     def stored(self) -> tuple[tuple[int, int], tuple[int, int], tuple[int, int]]:
         """Rows and elements of a row of A, B and D as they lie in memory."""

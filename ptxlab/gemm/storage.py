@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,6 +24,12 @@ class Operands:
     d: Buffer
     ldd: int
     bias: Buffer | None = None
+
+    def arguments(self, problem: Problem) -> list[Any]:
+        """Return the arguments of a kernel, all of which take the same."""
+        sizes = [problem.m, problem.n, problem.k]
+        matrices = [self.a, self.lda, self.b, self.ldb, self.d, self.ldd]
+        return [*sizes, *matrices, problem.alpha, problem.beta, self.bias or 0]
 
 
 @contextmanager

@@ -10,9 +10,10 @@ import numpy as np
 from ptxlab.device.protocol import Device
 from ptxlab.errors import DeviceUnavailable
 from ptxlab.gemm.ladder import LADDER
-from ptxlab.gemm.problem import Array, Inputs, Problem
-from ptxlab.gemm.reference import Doubles, epilogue_of, factors_of, reference
+from ptxlab.gemm.problem import Array, Problem
+from ptxlab.gemm.reference import Doubles
 from ptxlab.gemm.run import GemmResult, compute, judge
+from ptxlab.gemm.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,17 +76,17 @@ def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -
     for dtype, acc in types:
         typed = replace(problem, dtype=dtype, acc=acc)
         inputs = typed.inputs()
-        extent = _Extent()
-        for name in (name for name, rung in LADDER.items() if rung.takes(typed)):
+        verification, extent = Verification(typed, inputs), _Extent()
+        for rung in (rung for rung in LADDER.values() if rung.takes(typed)):
             try:
-                computed = compute(device, typed, inputs, name)
+                computed = compute(device, typed, inputs, rung)
             except DeviceUnavailable as error:
-                absent.append(Absent(name, dtype, acc, error.message))
+                absent.append(Absent(rung.name, dtype, acc, error.message))
                 continue
-            results.append(judge(device, typed, inputs, name, computed))
+            results.append(judge(device, verification, rung, computed))
             extent.add(results[-1], computed.d)
         if len(extent.algorithms) > 1:
-            agreements.append(extent.agreement(typed, inputs))
+            agreements.append(extent.agreement(verification))
     return Survey(
         device.kind,
         device.target.name,
@@ -113,18 +114,18 @@ class _Extent:
             self.largest = np.maximum(self.largest, found)
         else:
             self.least = self.largest = found
-        self.algorithms.append(result.algorithm)
-        self.tolerances.append(result.tolerance)
+        self.algorithms.append(result.rung.name)
+        self.tolerances.append(result.verdict.tolerance)
 
-    def agreement(self, problem: Problem, inputs: Inputs) -> Agreement:
+    def agreement(self, verification: Verification) -> Agreement:
         """Compare the two; where both are the same infinity, they agree."""
         worst = 0.0
-        for part in reference(*factors_of(problem, inputs), epilogue_of(problem, inputs)):
+        for part in verification.expected():
             least = self.least[part.rows, part.columns].astype(np.float64)
             largest = self.largest[part.rows, part.columns].astype(np.float64)
             worst = max(worst, float(_apart(least, largest, part.magnitude).max(initial=0)))
         tolerance = sum(sorted(self.tolerances)[-2:])
-        passed = worst <= tolerance
+        problem, passed = verification.problem, worst <= tolerance
         return Agreement(
             problem.dtype, problem.acc, tuple(self.algorithms), passed, worst, tolerance
         )

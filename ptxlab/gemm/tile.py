@@ -4,10 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, fields, replace
+from types import MappingProxyType
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import CTA_THREADS, LaunchConfig
+
+Sizes = Mapping[str, int]
+"""Sizes of a tile by the names of their macros: ``{"BM": 64}``."""
+
+AS_IT_IS: Sizes = MappingProxyType({})
 
 
 def require(config: LaunchConfig, target: Target) -> None:
@@ -56,7 +62,7 @@ class Tile:
         """Return how many tiles cover an m x n matrix."""
         return -(-m // self.bm) * -(-n // self.bn)
 
-    def changed(self, sizes: Mapping[str, int]) -> Tile:
+    def changed(self, sizes: Sizes) -> Tile:
         """Return this tile with other sizes, by macro.
 
         Raises PtxlabError for a macro the kernel has not, and for parts that do not make up a whole.

@@ -22,7 +22,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.tile import Tile
+from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile
 from ptxlab.toolchain import cache
 
 SCHEMA = "ptxlab.tiles/1"
@@ -41,8 +41,12 @@ def shape_class(problem: Problem) -> str:
     return next((name for name, limit in CLASSES if elements < limit), "large")
 
 
-def tile_for(device: Device, algorithm: Algorithm, problem: Problem) -> Tile:
-    """Return the best tile that is known on this GPU, or else the algorithm's own choice."""
+def tile_for(
+    device: Device, algorithm: Algorithm, problem: Problem, sizes: Sizes = AS_IT_IS
+) -> Tile:
+    """Return the tile of these ``sizes``, if any; else the best known on this GPU; else the usual one."""
+    if sizes:
+        return algorithm.cut(sizes)
     own = algorithm.tile_for(problem, device.target)
     if device.kind != "cuda":
         return own
@@ -86,8 +90,7 @@ def _read() -> dict[str, Any]:
 
 
 def _key(algorithm: Algorithm, problem: Problem) -> str:
-    types = f"{problem.dtype} -> {problem.acc}"
-    return f"{algorithm.name} {types} {problem.layout} {shape_class(problem)}"
+    return f"{algorithm.name} {problem.types} {problem.layout} {shape_class(problem)}"
 
 
 def _digest(algorithm: Algorithm) -> str:

@@ -15,13 +15,12 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
 from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.facts import KernelFacts, facts
-from ptxlab.gemm.ladder import find_algorithm
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import prepare
 from ptxlab.gemm.storage import uploaded
-from ptxlab.gemm.tile import Tile
+from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
 from ptxlab.gemm.verification import Verification, checked
 
@@ -40,7 +39,7 @@ class Candidate:
     Then there are ``facts``, or on a GPU a ``timing``.
     """
 
-    tile: dict[str, int]
+    tile: Sizes
     refused: str
     facts: KernelFacts | None = None
     timing: Timing | None = None
@@ -64,11 +63,11 @@ class Candidate:
 class Comparison:
     """The tiles of an algorithm on a problem, the best first; ``own`` is what it usually has."""
 
-    algorithm: str
+    algorithm: Algorithm
     device: str
     arch: str
     problem: Problem
-    own: dict[str, int]
+    own: Sizes
     candidates: tuple[Candidate, ...]
 
 
@@ -88,16 +87,14 @@ def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[
     yield from {tuple(macros.items()): macros for macros in found}.values()
 
 
-def compare_counted(
-    device: Device, problem: Problem, algorithm: str, progress: Progress
-) -> Comparison:
+def compare_counted(device: Device, problem: Problem, rung: Rung, progress: Progress) -> Comparison:
     """Compare the tiles of a kernel by what they move and hold, on the emulator.
 
     The best move the least. Raises PtxlabError for what has no tile.
     """
-    chosen = _kernel(algorithm, problem)
-    own = chosen.tile_for(problem, device.target)
-    several = list(candidates(chosen, own, together=1))
+    algorithm = _cuttable(rung, problem)
+    own = algorithm.tile_for(problem, device.target)
+    several = list(candidates(algorithm, own, together=1))
     found: list[Candidate] = []
     for number, macros in enumerate(several):
         progress(number, len(several))
@@ -108,32 +105,32 @@ def compare_counted(
         else:
             found.append(Candidate(macros, _why_not(counted), facts=counted))
     progress(len(several), len(several))
-    return _ordered(device, problem, chosen, own, found)
+    return _ordered(device, problem, algorithm, own, found)
 
 
 def compare_timed(
     device: CudaDevice,
     stopwatch: Stopwatch,
     problem: Problem,
-    algorithm: str,
+    rung: Rung,
     procedure: Procedure,
     progress: Progress,
 ) -> Comparison:
     """Compare the tiles of a kernel by their time on a GPU, all in turns on the same matrices."""
-    chosen = _kernel(algorithm, problem)
-    own = chosen.tile_for(problem, device.target)
-    several = list(candidates(chosen, own, together=2))
+    algorithm = _cuttable(rung, problem)
+    own = algorithm.tile_for(problem, device.target)
+    several = list(candidates(algorithm, own, together=2))
     inputs = problem.inputs()
-    verification = Verification(problem, inputs)
+    verification = Verification(problem, inputs, sampled=True)
     refused: list[Candidate] = []
     right: list[tuple[dict[str, int], Work]] = []
     with uploaded(device, problem, inputs) as operands:
         for number, macros in enumerate(several):
             progress(number, len(several))
             try:
-                ready = prepare(device, problem, chosen, operands, chosen.cut(macros))
-                work = ready.queue()
-                verdict = checked(device, operands, work, verification, chosen.method)
+                tile = algorithm.cut(macros)
+                work = prepare(device, problem, algorithm, tile, operands).queue()
+                verdict = checked(device, operands, work, verification, algorithm.method)
             except PtxlabError as error:
                 if device.lost:
                     raise
@@ -150,16 +147,15 @@ def compare_timed(
         Candidate(macros, "", timing=timing)
         for (macros, _), timing in zip(right, timings, strict=True)
     ]
-    return _ordered(device, problem, chosen, own, [*timed, *refused])
+    return _ordered(device, problem, algorithm, own, [*timed, *refused])
 
 
-def _kernel(algorithm: str, problem: Problem) -> Algorithm:
-    chosen = find_algorithm(algorithm)
-    if not isinstance(chosen, Algorithm):
-        raise PtxlabError(f"{algorithm} is no kernel of ptxlab's: it has no tile to change")
-    chosen.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
-    chosen.cut(chosen.tile.macros)  # refuses where there is nothing to change
-    return chosen
+def _cuttable(rung: Rung, problem: Problem) -> Algorithm:
+    """Return the kernel of a rung that takes ``problem`` and has a tile to change."""
+    algorithm = kernel_of(rung, ": it has no tile to change")
+    algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
+    algorithm.cut(algorithm.tile.macros)  # refuses where there is nothing to change
+    return algorithm
 
 
 def _others(name: str, size: int) -> list[int]:
@@ -182,10 +178,10 @@ def _why_not(counted: KernelFacts) -> str:
     Of registers an SM has enough for one CTA at least: the kernels have ``__launch_bounds__``, within
     which ptxas rather spills.
     """
-    used = counted.resources
     if not counted.verdict.passed:
         return WRONG
-    if used.spill_stores or used.spill_loads:
+    used = counted.resources
+    if counted.spilled:
         return f"registers are not enough: {used.spill_stores} bytes a thread spill"
     return ""
 
@@ -197,7 +193,7 @@ def _ordered(
     able = sorted((one for one in found if not one.refused), key=lambda one: one.cost)
     refused = [one for one in found if one.refused]
     return Comparison(
-        algorithm.name,
+        algorithm,
         device.kind,
         device.target.name,
         problem,

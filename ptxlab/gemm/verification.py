@@ -1,12 +1,14 @@
-"""Whether a kernel that is about to be timed, or just was, computes what it should.
+"""Whether D is what it should be: judged once, for every kernel, library and baseline.
 
-The reference in float64 takes far longer on the CPU than D on the GPU, so it is made once for all
-kernels, and of a large D for a part of the rows: one drawn from each of ``ROWS`` even bands. An error
-in any tile of D, of whatever size, is then among the elements that are compared.
+The reference in float64 takes far longer on the CPU than a large D on a GPU. What is timed is
+therefore compared by a sample: of each of ``ROWS`` even bands of rows one is drawn, and their reference
+is made once for all kernels. An error in any tile of D, of whatever size, is then among the elements
+that are compared.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -17,6 +19,8 @@ from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Array, Inputs, Problem
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
+    Block,
+    Comparison,
     compare_parts,
     epilogue_of,
     error_bound,
@@ -34,35 +38,56 @@ NAN = 0xFF
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """Whether D is right: its largest ``error`` is within ``tolerance``, in units of (|A| |B|)."""
+    """Whether D is right: its ``worst`` element is within ``tolerance``, and D is all that was written.
 
-    passed: bool
-    error: float
+    Both are relative to (|A| |B|)_ij, or to what the epilogue makes of it, as
+    ``ptxlab.gemm.reference`` explains. ``strays`` counts elements written between the rows of D.
+    """
+
+    worst: Comparison
     tolerance: float
+    strays: int = 0
+
+    @property
+    def error(self) -> float:
+        """The largest error of an element."""
+        return self.worst.error
+
+    @property
+    def passed(self) -> bool:
+        """Whether D is right."""
+        return self.error <= self.tolerance and not self.strays
 
 
 class Verification:
-    """What D of one problem should be."""
+    """What D of one problem should be: all of it or, ``sampled``, some rows, whose reference is kept."""
 
-    def __init__(self, problem: Problem, inputs: Inputs) -> None:
+    def __init__(self, problem: Problem, inputs: Inputs, *, sampled: bool = False) -> None:
         self.problem = problem
         self._a, self._b = factors_of(problem, inputs)
         self._epilogue = epilogue_of(problem, inputs)
-        self.rows = drawn(problem.m, problem.seed)
-        old = self._epilogue.old
-        epilogue = replace(self._epilogue, old=None if old is None else old[self.rows])
-        self._parts = list(reference(self._a[self.rows], self._b, epilogue))
+        self._rows = drawn(problem.m, problem.seed) if sampled else slice(None)
+        self._kept = list(self._made()) if sampled else None
 
-    def verdict(self, d: Array, method: Method, arithmetic: DotProduct) -> Verdict:
+    def expected(self) -> Iterable[Block]:
+        """Return the reference of the rows that are compared, block by block."""
+        return self._made() if self._kept is None else self._kept
+
+    def _made(self) -> Iterator[Block]:
+        old = self._epilogue.old
+        epilogue = replace(self._epilogue, old=None if old is None else old[self._rows])
+        return reference(self._a[self._rows], self._b, epilogue)
+
+    def verdict(self, d: Array, method: Method, arithmetic: DotProduct, strays: int = 0) -> Verdict:
         """Judge D; an element anywhere that is not a number makes it wrong."""
         dtype = self.problem.dtype
         conversion = TF32_CONVERSION if (method, dtype) == ("any", "tf32") else 0.0
         bound = error_bound(
             method, arithmetic, self._a, self._b, self.problem.acc, self._epilogue, conversion
         )
-        worst = compare_parts(d[self.rows], self._parts, bound)
+        worst = compare_parts(d[self._rows], self.expected(), bound)
         error = np.inf if np.isnan(d).any() else worst.error
-        return Verdict(error <= bound.coefficient, error, bound.coefficient)
+        return Verdict(replace(worst, error=error), bound.coefficient, strays)
 
 
 def checked(

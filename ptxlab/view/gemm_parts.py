@@ -9,12 +9,17 @@ from typing import Any
 
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.survey import Absent
+from ptxlab.gemm.verification import Verdict
+
+
+def sizes(problem: Problem) -> str:
+    """Return m, n and k, and which is which."""
+    return f"{problem.m} x {problem.n} x {problem.k} (m x n x k)"
 
 
 def title(problem: Problem, *more: str) -> str:
     """Return the sizes and types of a problem, what is unusual of it, and ``more``."""
-    sizes = f"{problem.m} x {problem.n} x {problem.k} (m x n x k)"
-    parts = [f"{sizes}, {problem.dtype} -> {problem.acc}"]
+    parts = [f"{sizes(problem)}, {problem.types}"]
     if problem.layout != "nn":
         parts.append(f"layout {problem.layout}")
     if problem.epilogue != "none":
@@ -25,6 +30,15 @@ def title(problem: Problem, *more: str) -> str:
 def problem_as_json(problem: Problem) -> dict[str, Any]:
     names = ("m", "n", "k", "dtype", "acc", "layout", "epilogue")
     return {name: getattr(problem, name) for name in names}
+
+
+def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
+    """Return what a result says of its verdict."""
+    return {
+        "passed": verdict.passed,
+        "max_error": verdict.error,
+        "tolerance": verdict.tolerance,
+    }
 
 
 def left_out(several: Sequence[Absent]) -> list[str]:

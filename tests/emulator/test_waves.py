@@ -90,7 +90,8 @@ def test_products_do_not_depend_on_the_wave(
     for threads in (256, 4096, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
         d = emulator.zeros((150, 140), acc)
-        counters = launch(emulator, problem, algorithm, Operands(a, 40, b, 140, d, 140)).counters
+        operands = Operands(a, 40, b, 140, d, 140)
+        counters = launch(emulator, problem, algorithm, algorithm.tile, operands).counters
         found.append((d.numpy().tobytes(), counters))
     assert found[0] == found[1] == found[2]
 

@@ -5,8 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.reference import Comparison
 from ptxlab.gemm.verification import Verdict
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.observe.counters import Counts
@@ -31,11 +33,11 @@ def made(algorithm: str, *, share: float = 0.5, registers: int = 32, **counts: i
         "global_written": 512 * 128,
     }
     return KernelFacts(
-        algorithm=algorithm,
+        algorithm=ALGORITHMS[algorithm],
         target="sm_90a",
         problem=Problem(SIZE, SIZE, SIZE, "f32"),
         tile={"BM": 32, "BN": 32},
-        verdict=Verdict(True, 0.0, 1.0),
+        verdict=Verdict(Comparison(0.0, None, None, None), 1.0),
         ctas=4,
         threads=1024,
         shared=0,

@@ -102,7 +102,7 @@ def test_each_rung_says_what_it_is(name: str) -> None:
     ],
 )
 def test_other_tiles_are_right(device: Device, name: str, sizes: dict[str, int]) -> None:
-    result = run(device, Problem(41, 50, 33, "f32", layout="tn"), name, sizes)
+    result = run(device, Problem(41, 50, 33, "f32", layout="tn"), ALGORITHMS[name], sizes)
     assert result.passed
     assert sizes.items() <= result.tile.items()
 
@@ -125,7 +125,7 @@ def test_tiles_that_cannot_be(device: Device, name: str, sizes: dict[str, int], 
         pytest.skip("the bounds are those of sm_90a")
     types = LADDER[name].types[0]
     with pytest.raises(PtxlabError, match=re.escape(said)) as caught:
-        run(device, Problem(64, 64, 64, *types), name, sizes)
+        run(device, Problem(64, 64, 64, *types), LADDER[name], sizes)
     assert caught.value.exit_status == 2
     assert "\n" not in caught.value.message
 

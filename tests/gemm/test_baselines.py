@@ -9,7 +9,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.errors import DeviceUnavailable
 from ptxlab.gemm import LADDER, Problem, run
-from ptxlab.gemm.baselines import BASELINES, HostBaseline
+from ptxlab.gemm.ladder import BASELINES, HostBaseline
 
 HOST = [name for name, baseline in BASELINES.items() if isinstance(baseline, HostBaseline)]
 
@@ -25,12 +25,12 @@ def test_right_to_the_bound(
     problem = Problem(
         *size, dtype, layout=layout, epilogue="bias+relu", alpha=1.5, beta=-2, lda=60, ldd=33
     )
-    result = run(device, problem, name)
+    result = run(device, problem, LADDER[name])
     assert result.passed, result
     assert (result.device, result.arch) == ("cpu", platform.machine())
-    assert result.seconds > 0
-    assert result.tflops == problem.flops / result.seconds / 1e12
-    assert result.counters == {}
+    assert result.launched.seconds > 0
+    assert result.tflops == problem.flops / result.launched.seconds / 1e12
+    assert result.launched.counters == {}
 
 
 @pytest.mark.parametrize("name", ["cublas", "cublaslt"])
@@ -40,5 +40,5 @@ def test_without_a_gpu_there_is_no_cublas(device: Device, name: str) -> None:
     with pytest.raises(
         DeviceUnavailable, match="needs a GPU, and this is ptxlab emulator"
     ) as caught:
-        run(device, Problem(8, 8, 8, "f32"), name)
+        run(device, Problem(8, 8, 8, "f32"), LADDER[name])
     assert caught.value.exit_status == 3

@@ -21,10 +21,9 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_timing import CudaStopwatch
 from ptxlab.device.stopwatch import Reading
 from ptxlab.errors import LaunchError, PtxlabError
-from ptxlab.gemm import Problem, records
-from ptxlab.gemm.bench import Bench, BenchResult, Speed
-from ptxlab.gemm.field import bench
-from ptxlab.gemm.machine import machine_of
+from ptxlab.gemm import LADDER, Problem
+from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
+from ptxlab.gemm.machine import machine_of, read_runs, with_run
 from ptxlab.gemm.plan import SHAPES, Choice, Entry, plan, shapes
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
@@ -52,12 +51,12 @@ def run(gpu: CudaDevice, *names: str, procedure: Procedure = QUICK) -> Bench:
     said: list[str] = []
     with CudaStopwatch(gpu, "no sensors here") as stopwatch:
         machine = machine_of(gpu, "no sensors here")
-        entries = [Entry(PROBLEM, names)]
+        entries = [Entry(PROBLEM, tuple(LADDER[name] for name in names))]
         return bench(gpu, stopwatch, machine, entries, procedure, said.append)
 
 
 def by_name(found: Bench) -> dict[str, BenchResult]:
-    return {result.algorithm: result for result in found.results}
+    return {result.rung.name: result for result in found.results}
 
 
 def off_by_one(d: Array, before: int) -> None:
@@ -86,7 +85,7 @@ def test_kernels_are_timed_beside_the_library(gpu: CudaDevice) -> None:
             assert timing.median == pytest.approx(seconds)
         assert timed.speed.sustained.launches == round(1e-2 / seconds)
         assert timed.ratio == (None if ratio is None else pytest.approx(ratio))
-        assert timed.library == (None if ratio is None else "cublas")
+        assert timed.library == (None if ratio is None else LADDER["cublas"])
         assert results[name].tflops(timed.speed.burst) == pytest.approx(
             2 * 48 * 40 * 24 / seconds / 1e12
         )
@@ -168,7 +167,7 @@ def test_a_kernel_that_cannot_be_launched_is_left_out(gpu: CudaDevice) -> None:
     driver = gpu.driver.api
     driver.fail["cuLaunchKernel"] = 701
     found = run(gpu, "tiled")
-    assert [result.algorithm for result in found.results] == ["cublas"]
+    assert [result.rung.name for result in found.results] == ["cublas"]
     assert "more registers" in found.absent[-1].reason
     driver.fail["cuLaunchKernel"] = 700  # after which nothing can be done any more
     with pytest.raises(LaunchError, match="outside every allocation"):
@@ -192,7 +191,7 @@ def test_a_row_of_every_band_is_drawn() -> None:
 def test_an_error_in_any_tile_is_found() -> None:
     problem = Problem(8192, 24, 16, "f32", "f32")
     inputs = problem.inputs()
-    verification = Verification(problem, inputs)
+    verification = Verification(problem, inputs, sampled=True)
     right = inputs.a @ inputs.b
     arithmetic = TARGETS["sm_90a"].dot16
     assert verification.verdict(right, "fma", arithmetic).passed
@@ -225,12 +224,12 @@ def test_sizes_are_read() -> None:
 def test_every_kernel_meets_a_problem_of_its_own_types() -> None:
     first, second = plan([(8, 8, 8)], Choice())
     assert (first.problem.dtype, second.problem.dtype) == ("f32", "bf16")
-    assert {"naive", "warp_tiled"} <= set(first.algorithms)
-    assert set(second.algorithms) == {"tensor_core_ptx", "tensor_core"}
+    assert {"naive", "warp_tiled"} <= {rung.name for rung in first.rungs}
+    assert {rung.name for rung in second.rungs} == {"tensor_core_ptx", "tensor_core"}
     (entry,) = plan([(8, 8, 8)], Choice(dtypes=("f16",), acc="f16"))
-    assert entry.algorithms == ("tensor_core",)
+    assert entry.rungs == (LADDER["tensor_core"],)
     (entry,) = plan([(8, 8, 8)], Choice(dtypes=("bf16",), layout="tn"))
-    assert "tensor_core_ptx" not in entry.algorithms
+    assert LADDER["tensor_core_ptx"] not in entry.rungs
     with pytest.raises(PtxlabError, match="tiled does not compute bf16"):
         list(plan([(8, 8, 8)], Choice(("tiled",), ("bf16",))))
     with pytest.raises(PtxlabError, match="has no layout tn"):
@@ -341,15 +340,15 @@ def test_clock_and_power_give_the_flops_of_an_sm(gpu: CudaDevice) -> None:
 
 def test_records_grow_and_stay_whole(gpu: CudaDevice, tmp_path: Path) -> None:
     data = view.as_json(told(gpu))
-    path, content = records.added(tmp_path, data)
+    path, content = with_run(tmp_path, data)
     assert path == tmp_path / f"fake-gpu-{data['machine']['date']}.json"
     path.write_bytes(content)
-    again, content = records.added(tmp_path, data)
+    again, content = with_run(tmp_path, data)
     assert again == path
     path.write_bytes(content)
-    assert records.read(path) == [data, data]
+    assert read_runs(path) == [data, data]
     path.write_text("{}")
     with pytest.raises(PtxlabError, match="holds no results"):
-        records.added(tmp_path, data)
+        with_run(tmp_path, data)
     with pytest.raises(PtxlabError, match="no folder"):
-        records.added(tmp_path / "nowhere", data)
+        with_run(tmp_path / "nowhere", data)

@@ -22,7 +22,7 @@ import pytest
 from ptxlab.device import cuda_driver
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.errors import DeviceUnavailable, LaunchError
-from ptxlab.gemm import Problem, run
+from ptxlab.gemm import LADDER, Problem, run
 from ptxlab.gemm import cublas as ours
 from ptxlab.gemm.cublas import CANDIDATES
 from tests.device.fake_driver import FakeDriver
@@ -332,9 +332,9 @@ def test_asks_for_the_right_product(
                 7, 5, 9, dtype, acc, layout=layout, epilogue=epilogue, alpha=alpha, beta=beta,
                 lda=11, ldb=13, ldd=6,
             )  # fmt: skip
-            result = run(gpu, problem, name)
+            result = run(gpu, problem, LADDER[name])
             assert result.passed, result
-            assert (result.device, result.seconds) == ("cuda", 2.5e-3)
+            assert (result.device, result.launched.seconds) == ("cuda", 2.5e-3)
             assert result.tflops == problem.flops / 2.5e-3 / 1e12
     blas, lt = libraries
     assert blas.alive == 0
@@ -350,7 +350,7 @@ def test_cublas_is_warm_before_it_counts(
     gpu: CudaDevice, libraries: tuple[Cublas, CublasLt]
 ) -> None:
     gpu.driver.api.milliseconds = [50.0, 4.0]
-    assert run(gpu, Problem(3, 4, 5, "f32", beta=1), "cublas").seconds == 4e-3
+    assert run(gpu, Problem(3, 4, 5, "f32", beta=1), LADDER["cublas"]).launched.seconds == 4e-3
     assert len(libraries[0].runs) == 2
 
 
@@ -358,9 +358,9 @@ def test_the_fastest_proposal_runs_on_d(
     gpu: CudaDevice, libraries: tuple[Cublas, CublasLt]
 ) -> None:
     gpu.driver.api.milliseconds = [9, 5, 4, 5, 1, 3, 3, 2, 9, 3, 3, 6, 2.5]
-    result = run(gpu, Problem(3, 4, 5, "f32", beta=1), "cublaslt")
+    result = run(gpu, Problem(3, 4, 5, "f32", beta=1), LADDER["cublaslt"])
     assert result.passed
-    assert result.seconds == 2.5e-3
+    assert result.launched.seconds == 2.5e-3
     runs = libraries[1].runs
     assert [number for number, _ in runs] == [40] * 4 + [41] * 4 + [42] * 4 + [41]
     scratch = {d for _, d in runs[:-1]}
@@ -373,26 +373,26 @@ def test_what_the_libraries_refuse(gpu: CudaDevice, libraries: tuple[Cublas, Cub
     problem = Problem(3, 4, 5, "f32")
     blas.fails = "gemm"
     with pytest.raises(LaunchError, match="cublas does not compute this problem: CUBLAS_STATUS"):
-        run(gpu, problem, "cublas")
+        run(gpu, problem, LADDER["cublas"])
     blas.fails = "create"
     with pytest.raises(DeviceUnavailable, match=r"cublas does not start: libcublas\.so\.13"):
-        run(gpu, problem, "cublas")
+        run(gpu, problem, LADDER["cublas"])
     assert blas.alive == 0
     lt.proposals = 0
     with pytest.raises(LaunchError, match="cublasLt proposes no algorithm"):
-        run(gpu, problem, "cublaslt")
+        run(gpu, problem, LADDER["cublaslt"])
     assert {record.kind for record in lt.made.values()} == {"destroyed"}
     with pytest.raises(DeviceUnavailable, match="no empty sums"):
-        run(gpu, Problem(3, 4, 0, "f32"), "cublaslt")
+        run(gpu, Problem(3, 4, 0, "f32"), LADDER["cublaslt"])
     with pytest.raises(DeviceUnavailable, match="no bias of f32 for D of f16"):
-        run(gpu, Problem(3, 4, 5, "f16", "f16", epilogue="bias"), "cublaslt")
+        run(gpu, Problem(3, 4, 5, "f16", "f16", epilogue="bias"), LADDER["cublaslt"])
 
 
 @pytest.mark.parametrize("name", ["cublas", "cublaslt"])
 def test_an_empty_d_needs_no_library(
     gpu: CudaDevice, libraries: tuple[Cublas, CublasLt], name: str
 ) -> None:
-    assert run(gpu, Problem(0, 4, 5, "f32"), name).passed
+    assert run(gpu, Problem(0, 4, 5, "f32"), LADDER[name]).passed
 
 
 def test_without_the_bindings_it_says_what_to_install(
@@ -401,7 +401,7 @@ def test_without_the_bindings_it_says_what_to_install(
     monkeypatch.setitem(sys.modules, "nvmath.bindings", None)
     monkeypatch.setitem(sys.modules, "nvmath.bindings.cublas", None)
     with pytest.raises(DeviceUnavailable, match="cublas cannot be called") as caught:
-        run(gpu, Problem(3, 4, 5, "f32"), "cublas")
+        run(gpu, Problem(3, 4, 5, "f32"), LADDER["cublas"])
     assert caught.value.exit_status == 3
     assert caught.value.hint is not None
     assert "ptxlab[bench]" in caught.value.hint

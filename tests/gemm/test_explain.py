@@ -9,14 +9,14 @@ import pytest
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm import ALGORITHMS, LADDER, Problem
+from ptxlab.gemm.bounds import GLOBAL, L1, SHARED
 from ptxlab.gemm.explain import Explanation, explain, tell
-from ptxlab.gemm.explain_bounds import GLOBAL, L1, SHARED
 from ptxlab.gemm.facts import KernelFacts, facts
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe import count
-from ptxlab.verbs.gemm.explain_json import as_json
+from ptxlab.verbs.gemm.json import story_as_json
 from tests.gemm.simt import observed
 
 SIZE = 128
@@ -35,12 +35,12 @@ H200, _ = gpus_of(TARGETS["sm_90a"])
 def told(device: Device) -> Explanation:
     if device.kind != "emulator":
         pytest.skip("only the emulator counts")
-    return explain(device, [(name, SQUARE) for name in RUNGS], H200)
+    return explain(device, [(ALGORITHMS[name], SQUARE) for name in RUNGS], H200)
 
 
 @pytest.fixture(scope="module")
 def of(told: Explanation) -> dict[str, KernelFacts]:
-    return {step.facts.algorithm: step.facts for step in told.steps}
+    return {step.facts.algorithm.name: step.facts for step in told.steps}
 
 
 # ---- by hand ------------------------------------------------------------------------------------
@@ -69,7 +69,7 @@ def test_tiled(of: dict[str, KernelFacts]) -> None:
 
 def test_the_limits_of_both(told: Explanation) -> None:
     """Sectors of coalescing take a clock a request, those of naive a quarter of their number."""
-    by_name = {step.facts.algorithm: step.bounds for step in told.steps}
+    by_name = {step.facts.algorithm.name: step.bounds for step in told.steps}
     flop = 2 * SIZE**3
     clocks = WARPS * ((32 + 1) * SIZE + 32) / 4
     assert by_name["naive"].limits[L1] == pytest.approx(flop / clocks)
@@ -99,7 +99,7 @@ def test_the_story_says_these_numbers(told: Explanation) -> None:
 
 def test_json_is_what_the_counters_say(device: Device, told: Explanation) -> None:
     profile = observed(count, device, "tiled", SQUARE)
-    rung = as_json(told)["rungs"][2]
+    rung = story_as_json(told)["rungs"][2]
     for name, value in rung["counts"].items():
         assert value == getattr(profile.totals, name), name
     assert rung["bytes_per_flop"] == profile.bytes_per_flop
@@ -112,11 +112,11 @@ def test_nobody_was_ever_faster_than_the_limits(of: dict[str, KernelFacts]) -> N
     """Of the MAX recipe, measured on an A100 by others; the limits even order them alike."""
     steps = tell(list(of.values()), A100).steps
     for step in steps:
-        figure = ALGORITHMS[step.facts.algorithm].reference
+        figure = step.facts.algorithm.reference
         assert figure is not None
         assert figure.of_peak is not None
         part = figure.of_peak / (step.bounds.most / step.bounds.peak)
-        assert 0.2 < part < 1, step.facts.algorithm
+        assert 0.2 < part < 1, step.facts.algorithm.name
 
 
 # ---- what cannot be told ------------------------------------------------------------------------
@@ -132,14 +132,14 @@ def test_nobody_was_ever_faster_than_the_limits(of: dict[str, KernelFacts]) -> N
 )
 def test_what_has_no_facts(name: str, problem: Problem, message: str) -> None:
     with pytest.raises(PtxlabError, match=message):
-        facts(EmulatorDevice(TARGETS["sm_90a"]), problem, name)
+        facts(EmulatorDevice(TARGETS["sm_90a"]), problem, LADDER[name])
 
 
 def test_edges_are_work_in_vain(device: Device, of: dict[str, KernelFacts]) -> None:
     """33 x 33 of D in 4 tiles of 32 x 32: the sectors and the arithmetic of more than there is."""
     if device.kind != "emulator":
         pytest.skip("only the emulator counts")
-    odd = explain(device, [("tiled", Problem(33, 33, 33, "f32"))], H200).steps[0].bounds
+    odd = explain(device, [(ALGORITHMS["tiled"], Problem(33, 33, 33, "f32"))], H200).steps[0].bounds
     even = tell([of["tiled"]], H200).steps[0].bounds
     assert odd.most < even.most / 2
     assert odd.limits["arithmetic"] < even.limits["arithmetic"] / 2

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxlab.gemm.explain_bounds import ARITHMETIC, GLOBAL, ISSUE, L1, SHARED, bounds
+from ptxlab.gemm.bounds import ARITHMETIC, GLOBAL, ISSUE, L1, SHARED, bounds
 from ptxlab.isa.gpus import Gpu
 from ptxlab.observe.counters import Counts
 from tests.gemm.rungs import PRODUCTS, SIZE, counting, made, on_tensor_cores

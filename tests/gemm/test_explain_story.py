@@ -11,8 +11,8 @@ import pytest
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm.explain import Step, tell
-from ptxlab.gemm.explain_measures import MEASURES
 from ptxlab.gemm.facts import KernelFacts
+from ptxlab.gemm.measures import MEASURES
 from ptxlab.isa.gpus import GPUS
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.observe.counters import Counts
@@ -25,7 +25,7 @@ BEFORE = replace(BEFORE, barriers=84, resources=replace(BEFORE.resources, spill_
 
 
 def second(before: KernelFacts, after: KernelFacts) -> Step:
-    return tell([before, replace(after, algorithm="coalescing")], H200).steps[1]
+    return tell([before, replace(after, algorithm=ALGORITHMS["coalescing"])], H200).steps[1]
 
 
 def occupied(facts: KernelFacts, warps: int) -> KernelFacts:

@@ -12,11 +12,22 @@ import pytest
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.errors import LaunchError, PtxlabError
-from ptxlab.gemm.interleave import KINDS, PAGE, Interleaving, Turns, interleave, relu, touch
+from ptxlab.gemm import LADDER
+from ptxlab.gemm.interleave import (
+    ACTIVITIES,
+    KINDS,
+    PAGE,
+    Interleaving,
+    Turns,
+    interleave,
+    relu,
+    touch,
+)
 from ptxlab.verbs.interleave import text as view
 from tests.gemm.fake_gpu import FakeGpu, installed
 
 SIZE, TURNS = 40, 4
+TILED = LADDER["tiled"]
 TURN, COPY, ACTIVITY = 16e-3, 3e-3, 2e-3
 
 
@@ -48,7 +59,9 @@ def gpu(driver: FakeGpu) -> Iterator[CudaDevice]:
 
 
 def play(gpu: CudaDevice, activity: str = "relu") -> Interleaving:
-    return interleave(gpu, "tiled", SIZE, activity, TURNS, clock=lambda: float(gpu.driver.api.now))
+    return interleave(
+        gpu, TILED, SIZE, ACTIVITIES[activity], TURNS, clock=lambda: float(gpu.driver.api.now)
+    )
 
 
 @pytest.mark.parametrize("activity", ["relu", "touch"])
@@ -85,7 +98,7 @@ def test_numbers_neither_grow_nor_vanish(gpu: CudaDevice) -> None:
     """He's variance: a chain of many turns stays of the size it began with."""
     sizes = []
     gpu.driver.api.spoil["tiled"] = lambda d, before: sizes.append(float(np.abs(d).max()))
-    interleave(gpu, "tiled", 64, "relu", 30)
+    interleave(gpu, TILED, 64, ACTIVITIES["relu"], 30)
     assert 0.01 < min(sizes) <= max(sizes) < 100
 
 
@@ -107,14 +120,14 @@ def test_what_is_wrong_has_no_times(gpu: CudaDevice, driver: FakeGpu) -> None:
 def test_managed_memory_stays_far_below_what_is_free(gpu: CudaDevice) -> None:
     size = 16384  # three of them are 3 GiB of 8
     with pytest.raises(PtxlabError, match="more than a quarter of the 8589934592 that are free"):
-        interleave(gpu, "tiled", size, "relu", 1)
+        interleave(gpu, TILED, size, ACTIVITIES["relu"], 1)
     assert gpu.driver.api.named("cuMemAllocManaged") == []
 
 
 def test_other_kernels_are_refused(gpu: CudaDevice) -> None:
     for name, words in (("numpy", "no kernel"), ("tensor_core_ptx", "does not compute f32")):
         with pytest.raises(PtxlabError, match=words):
-            interleave(gpu, name, 8, "relu", 1)
+            interleave(gpu, LADDER[name], 8, ACTIVITIES["relu"], 1)
 
 
 def test_memory_is_given_back_after_a_fault(gpu: CudaDevice, driver: FakeGpu) -> None:

@@ -17,7 +17,7 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, run
+from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algorithm, run
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
 from ptxlab.gemm.reference import compare, epilogue_of, error_bound
 from ptxlab.gemm.run import compute, launch
@@ -70,15 +70,16 @@ def test_right_to_the_bound(keeping: Device, name: str, dtype: str, acc: str, ch
             m, n, k, dtype, acc, seed=5, layout=layout, epilogue=epilogue, alpha=alpha, beta=beta,
             lda=lda, ldb=ldb, ldd=ldd,
         )  # fmt: skip
-        result = run(keeping, problem, name, macros)
+        result = run(keeping, problem, algorithm, macros)
         assert result.passed, result
-        assert 0 <= result.max_error <= result.tolerance
-        assert result.worst is not None
-        assert (result.m, result.n, result.k, result.strays) == (m, n, k, 0)
-        assert (result.algorithm, result.dtype, result.acc) == (name, dtype, acc)
+        verdict = result.verdict
+        assert 0 <= verdict.error <= verdict.tolerance
+        assert verdict.worst.place is not None
+        assert verdict.strays == 0
+        assert (result.rung, result.problem) == (algorithm, problem)
         assert (result.device, result.arch) == (keeping.kind, keeping.target.name)
         assert (result.tflops is None) == (keeping.kind == "emulator")
-        assert result.seconds > 0
+        assert result.launched.seconds > 0
 
 
 @pytest.mark.parametrize("turn", range(16))
@@ -106,7 +107,7 @@ def test_matrices_begin_anywhere(keeping: Device, name: str) -> None:
     places: list[Any] = [buffer.address + buffer.dtype.itemsize for buffer in buffers]
     lda, ldb, ldd = problem.leading
     operands = Operands(places[0], lda, places[1], ldb, places[2], ldd)
-    launch(keeping, problem, algorithm, operands)
+    launch(keeping, problem, algorithm, algorithm.tile, operands)
     d = buffers[2].numpy()
     assert np.isnan(d[0])
     plus = epilogue_of(problem, inputs)
@@ -120,9 +121,10 @@ def test_matrices_begin_anywhere(keeping: Device, name: str) -> None:
 def test_an_empty_d_is_right_without_a_launch(
     device: Device, name: str, size: tuple[int, int, int]
 ) -> None:
-    result = run(device, Problem(*size, *ALGORITHMS[name].types[0]), name)
+    result = run(device, Problem(*size, *ALGORITHMS[name].types[0]), ALGORITHMS[name])
     assert result.passed
-    assert (result.worst, result.seconds, result.counters) == (None, 0.0, {})
+    assert result.verdict.worst.place is None
+    assert (result.launched.seconds, result.launched.counters) == (0.0, {})
 
 
 def test_simt_rungs_agree_to_the_bit_and_with_whole_numbers_with_numpy(keeping: Device) -> None:
@@ -138,11 +140,11 @@ def test_simt_rungs_agree_to_the_bit_and_with_whole_numbers_with_numpy(keeping: 
     rungs = [rung for rung in LADDER.values() if ("f32", "f32") in rung.types]
     for rung in rungs:
         if not rung.name.startswith("cublas"):
-            computed = compute(keeping, whole, numbers, rung.name)
+            computed = compute(keeping, whole, numbers, rung)
             np.testing.assert_array_equal(computed.d, expected)
         if isinstance(rung, Algorithm):
             assert rung.method == "fma"
-            found.add(compute(keeping, problem, inputs, rung.name).d.tobytes())
+            found.add(compute(keeping, problem, inputs, rung).d.tobytes())
     assert sum(isinstance(rung, Algorithm) for rung in rungs) >= 7
     assert len(found) == 1
 
@@ -151,12 +153,12 @@ def test_what_is_written_between_rows_is_wrong(device: Device, rewrite: Rewrite)
     store = "D.store(row, column, sum);"
     rewrite("naive", store, f"{store} if (column == 0 && row + 1 < m) d[s64(row) * ldd + n] = 7;")
     problem = Problem(40, 24, 8, "f32", ldd=27)
-    result = run(device, problem, "naive")
-    assert result.max_error <= result.tolerance
-    assert result.strays == 39  # after each row but the last, with which memory ends
+    result = run(device, problem, ALGORITHMS["naive"])
+    assert result.verdict.error <= result.verdict.tolerance
+    assert result.verdict.strays == 39  # after each row but the last, with which memory ends
     assert not result.passed
     assert "WRONG: 39 elements between the rows of D were written" in text(result)
-    assert run(device, replace(problem, ldd=None), "naive").strays == 0
+    assert run(device, replace(problem, ldd=None), ALGORITHMS["naive"]).verdict.strays == 0
 
 
 @pytest.mark.parametrize(
@@ -169,5 +171,5 @@ def test_what_is_written_between_rows_is_wrong(device: Device, rewrite: Rewrite)
 )
 def test_what_cannot_be_run(device: Device, name: str, dtype: str, acc: str, said: str) -> None:
     with pytest.raises(PtxlabError) as caught:
-        run(device, Problem(8, 8, 8, dtype, acc), name)
+        run(device, Problem(8, 8, 8, dtype, acc), find_algorithm(name))
     assert said in str(caught.value)

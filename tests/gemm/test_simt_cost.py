@@ -12,11 +12,11 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import LAYOUTS
+from ptxlab.gemm.sass_loops import SassLoop, loops, main_loop
 from ptxlab.observe.counters import total
 from ptxlab.observe.profile import Profile, count
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
 from ptxlab.toolchain.sass import SassFunction, sass
-from ptxlab.toolchain.sass_loops import SassLoop, loops, main_loop
 from tests.gemm.simt import KERNELS, Rewrite, observed, rewrite
 
 __all__ = ["rewrite"]

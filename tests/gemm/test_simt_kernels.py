@@ -36,7 +36,7 @@ def test_rows_aligned_and_not(keeping: Device, name: str, layout: str) -> None:
         lda, ldb, ldd = (-(-width // 4) * 4 + room for width in tight.leading)
         problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
         inputs = whole_numbers(problem)
-        found = compute(keeping, problem, inputs, name, sizes)
+        found = compute(keeping, problem, inputs, ALGORITHMS[name], sizes)
         np.testing.assert_array_equal(found.d, inputs.a @ inputs.b)
         assert found.strays == 0
 
@@ -73,7 +73,7 @@ def test_infinities_stay_in_their_row_and_column(keeping: Device, name: str, lay
     problem = Problem(70, 68, 21, "f32", layout=layout)
     inputs = whole_numbers(problem)
     inputs.a[-1, -1] = inputs.b[-1, -1] = np.inf
-    found = compute(keeping, problem, inputs, name, QUICK.get(name, {})).d
+    found = compute(keeping, problem, inputs, ALGORITHMS[name], QUICK.get(name, {})).d
     with np.errstate(invalid="ignore"):
         np.testing.assert_array_equal(found, inputs.a @ inputs.b)
     assert np.isfinite(found[:-1, :-1]).all()
@@ -104,7 +104,7 @@ OTHER_TILES = {
 def test_other_tiles(device: Device, name: str, sizes: dict[str, int]) -> None:
     problem = Problem(101, 72, 39, "f32")
     inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, name, sizes).d
+    found = compute(device, problem, inputs, ALGORITHMS[name], sizes).d
     np.testing.assert_array_equal(found, inputs.a @ inputs.b)
 
 
@@ -127,7 +127,7 @@ def test_tiles_that_are_refused(
 ) -> None:
     problem = Problem(8, 8, 8, "f32")
     with pytest.raises(PtxlabError, match=said):
-        compute(device, problem, whole_numbers(problem), name, sizes)
+        compute(device, problem, whole_numbers(problem), ALGORITHMS[name], sizes)
 
 
 # ---- what a slip of the pen would be ------------------------------------------------------------
@@ -174,7 +174,7 @@ def works(device: Device) -> Works:
             problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
             inputs = whole_numbers(problem)
             try:
-                found = compute(device, problem, inputs, name, QUICK.get(name, {}))
+                found = compute(device, problem, inputs, ALGORITHMS[name], QUICK.get(name, {}))
             except LaunchError:
                 return False
             if found.strays or not np.array_equal(found.d, inputs.a @ inputs.b):

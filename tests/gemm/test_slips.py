@@ -80,7 +80,9 @@ def test_a_slip_is_noticed(
 
     def wrong(problem: Problem) -> bool:
         try:
-            return not run(device, problem, name, {"GROUP": 2, **QUICK.get(name, {})}).passed
+            return not run(
+                device, problem, ALGORITHMS[name], {"GROUP": 2, **QUICK.get(name, {})}
+            ).passed
         except LaunchError:
             return True
 

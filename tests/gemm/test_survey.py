@@ -27,7 +27,7 @@ def test_all_types_are_those_of_the_rungs() -> None:
 def test_every_rung_takes_part_or_says_why_not(keeping: Device) -> None:
     found = survey(keeping, SMALL, all_types())
     assert found.passed
-    ran = {(result.algorithm, result.dtype, result.acc) for result in found.results}
+    ran = {(result.rung.name, result.problem.dtype, result.problem.acc) for result in found.results}
     left_out = {(absent.algorithm, absent.dtype, absent.acc) for absent in found.absent}
     assert not ran & left_out
     assert ran | left_out == {
@@ -47,9 +47,11 @@ def test_only_those_that_take_the_problem(keeping: Device, monkeypatch: pytest.M
     monkeypatch.setattr(module, "LADDER", {name: LADDER[name] for name in names})
     problem = replace(SMALL, layout="tt", epilogue="bias", beta=1.0)
     found = survey(keeping, problem, [("bf16", "f32")])
-    ran = [result.algorithm for result in found.results]
+    ran = [result.rung.name for result in found.results]
     assert (ran, found.absent) == (["cpu_naive", "numpy", "naive"], ())
-    assert all(result.layout == "tt" and result.dtype == "bf16" for result in found.results)
+    assert all(
+        result.problem.layout == "tt" and result.problem.dtype == "bf16" for result in found.results
+    )
 
 
 @pytest.mark.parametrize("wrong", [1.0, np.nan, np.inf])
@@ -58,9 +60,9 @@ def test_who_disagrees_is_noticed(
 ) -> None:
     """One of three is wrong at one element."""
 
-    def slightly_wrong(device: Device, problem: Problem, inputs: Any, name: str) -> Computed:
-        computed = compute(device, problem, inputs, name)
-        if name == "numpy":
+    def slightly_wrong(device: Device, problem: Problem, inputs: Any, rung: Any) -> Computed:
+        computed = compute(device, problem, inputs, rung)
+        if rung.name == "numpy":
             computed.d[3, 4] += wrong
         return computed
 

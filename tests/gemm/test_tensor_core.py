@@ -20,6 +20,7 @@ from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type
 from ptxlab.gemm.run import compute
+from ptxlab.gemm.sass_loops import SassLoop, main_loop
 from ptxlab.gemm.storage import Operands, gathered, uploaded
 from ptxlab.gemm.tile import Tile, require
 from ptxlab.isa.targets import TARGETS
@@ -27,7 +28,6 @@ from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
 from ptxlab.toolchain.sass import sass
-from ptxlab.toolchain.sass_loops import SassLoop, main_loop
 from tests.gemm.simt import QUICK
 
 KERNEL = ALGORITHMS["tensor_core"]
@@ -65,7 +65,7 @@ def test_every_way_of_copying(keeping: Device, dtype: str, acc: str, layout: str
         lda, ldb, ldd = (-(-width // 8) * 8 + room for width in tight.leading)
         problem = replace(tight, lda=lda, ldb=ldb, ldd=ldd)
         inputs = whole_numbers(problem)
-        found = compute(keeping, problem, inputs, "tensor_core", SMALL)
+        found = compute(keeping, problem, inputs, KERNEL, SMALL)
         expected = 2 * product(inputs) - inputs.d.astype(np.float64)
         np.testing.assert_array_equal(found.d, expected)
         assert found.strays == 0
@@ -103,7 +103,7 @@ def test_infinities_stay_in_their_row_and_column(
     problem = Problem(m, n, 35, layout=layout)
     inputs = whole_numbers(problem)
     inputs.a[-1, -1] = inputs.b[-1, -1] = np.inf
-    found = compute(keeping, problem, inputs, "tensor_core", SMALL).d
+    found = compute(keeping, problem, inputs, KERNEL, SMALL).d
     assert np.isfinite(found[:-1, :-1]).all()
     assert not np.isfinite(found[-1]).any()
     assert not np.isfinite(found[:, -1]).any()
@@ -123,7 +123,7 @@ def test_tf32_is_rounded_to_nearest(keeping: Device, layout: str) -> None:
     values, one = bits.view(np.float32), np.eye(size, dtype=np.float32)
     for a, b in ((values, one), (one, values)):
         inputs = Inputs(a, b, np.zeros_like(a), None)
-        found = compute(keeping, problem, inputs, "tensor_core", SMALL).d
+        found = compute(keeping, problem, inputs, KERNEL, SMALL).d
         np.testing.assert_array_equal(found.view(np.uint32), rounded)
 
 
@@ -145,7 +145,7 @@ def test_other_tiles(
 ) -> None:
     problem = Problem(200, 67, 150, dtype, acc, layout=layout)
     inputs = whole_numbers(problem)
-    found = compute(device, problem, inputs, "tensor_core", sizes).d
+    found = compute(device, problem, inputs, KERNEL, sizes).d
     np.testing.assert_array_equal(found, product(inputs))
 
 
@@ -163,7 +163,7 @@ def test_other_tiles(
 def test_tiles_that_are_refused(device: Device, sizes: dict[str, int], said: str) -> None:
     problem = Problem(8, 8, 8)
     with pytest.raises(PtxlabError, match=said):
-        compute(device, problem, whole_numbers(problem), "tensor_core", sizes)
+        compute(device, problem, whole_numbers(problem), KERNEL, sizes)
 
 
 @pytest.mark.parametrize(

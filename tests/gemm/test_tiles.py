@@ -13,9 +13,9 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_timing import CudaStopwatch
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm import ALGORITHMS, Problem, run, tile_file, tiles
+from ptxlab.gemm import ALGORITHMS, LADDER, Problem, run, tile_file, tiles
 from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.gemm.tile import Tile
+from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.gemm.tile_file import keep, shape_class, tile_for
 from ptxlab.gemm.tiles import candidates, compare_counted, compare_timed
 from ptxlab.gemm.timing import Procedure
@@ -63,7 +63,7 @@ def test_candidates_differ_from_the_usual_tile_by_one_or_two_sizes() -> None:
     assert {2, 3, 4} <= {one["STAGES"] for one in candidates(core, core.tile, together=1)}
 
 
-def changed(own: Tile, macros: dict[str, int]) -> dict[str, int]:
+def changed(own: Tile, macros: Sizes) -> dict[str, int]:
     return {name: size for name, size in macros.items() if own.macros[name] != size}
 
 
@@ -76,7 +76,7 @@ def only(monkeypatch: pytest.MonkeyPatch, algorithm: Algorithm, *several: dict[s
 def test_counted_tiles_and_why_others_cannot_be(monkeypatch: pytest.MonkeyPatch) -> None:
     only(monkeypatch, TILED, {"BM": 64}, {"BM": 16})
     with open_device("emulator", arch="sm_86") as device:
-        found = compare_counted(device, Problem(64, 64, 32, "f32"), "tiled", silent)
+        found = compare_counted(device, Problem(64, 64, 32, "f32"), TILED, silent)
     changes = [changed(TILED.tile, one.tile) for one in found.candidates]
     assert changes == [{}, {"BM": 16}, {"BM": 64}], "a tile half as high reads B twice as often"
     usual, half, refused = found.candidates
@@ -112,7 +112,7 @@ def test_refusals_name_what_is_missing(
 ) -> None:
     only(monkeypatch, ALGORITHMS[name], sizes)
     with open_device("emulator", arch="sm_89") as device:
-        found = compare_counted(device, Problem(64, 64, 32, dtype), name, silent)
+        found = compare_counted(device, Problem(64, 64, 32, dtype), ALGORITHMS[name], silent)
     assert re.search(reason, found.candidates[-1].refused)
 
 
@@ -120,7 +120,7 @@ def test_what_has_no_tile_is_no_comparison() -> None:
     with open_device("emulator") as device:
         for name, words in (("numpy", "no kernel"), ("tensor_core_ptx", "handwritten")):
             with pytest.raises(PtxlabError, match=words):
-                compare_counted(device, Problem(8, 8, 8, "bf16"), name, silent)
+                compare_counted(device, Problem(8, 8, 8, "bf16"), LADDER[name], silent)
 
 
 # ---- on a GPU --------------------------------------------------------------------------------
@@ -136,7 +136,7 @@ def test_the_fastest_right_tile_is_first(
 
     driver.cost = by_block
     with CudaStopwatch(gpu, "") as stopwatch:
-        found = compare_timed(gpu, stopwatch, PROBLEM, "naive", Procedure(seconds=0.0), silent)
+        found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
     assert [changed(NAIVE.tile, one.tile) for one in found.candidates] == [
         {"BM": 16}, {"BN": 16}, {}, {"BM": 64},
     ]  # fmt: skip
@@ -154,7 +154,7 @@ def test_a_wrong_tile_is_refused_however_fast(
     only(monkeypatch, NAIVE, {"BM": 16})
     driver.spoil["naive"] = lambda d, before: d.fill(0) if before == 1 else None
     with CudaStopwatch(gpu, "") as stopwatch:
-        found = compare_timed(gpu, stopwatch, PROBLEM, "naive", Procedure(seconds=0.0), silent)
+        found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
     assert found.candidates[1].refused == "its result is wrong"
     assert found.candidates[1].timing is None
 
@@ -170,8 +170,8 @@ def test_the_best_tile_is_used_by_gemm_on_that_gpu_alone(
     keep(gpu, TILED, PROBLEM, best, 1.0)
     keep(gpu, NAIVE, PROBLEM, NAIVE.tile, 1.0)
     assert tile_for(gpu, TILED, PROBLEM) == best
-    assert run(gpu, PROBLEM, "tiled").tile == best.macros
-    assert run(gpu, PROBLEM, "tiled", {"BM": 8}).tile == TILED.cut({"BM": 8}).macros
+    assert run(gpu, PROBLEM, TILED).tile == best.macros
+    assert run(gpu, PROBLEM, TILED, {"BM": 8}).tile == TILED.cut({"BM": 8}).macros
     for other in (Problem(40, 48, 24, "f32", layout="tn"), Problem(2000, 2000, 8, "f32")):
         assert tile_for(gpu, TILED, other) == TILED.tile
     with open_device("emulator") as emulator:

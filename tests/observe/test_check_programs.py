@@ -19,7 +19,7 @@ from ptxlab import resources
 from ptxlab.cli.parser import Parser
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.protocol import LaunchResult
-from ptxlab.gemm import Problem, run
+from ptxlab.gemm import ALGORITHMS, Problem, run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.check import Checker, check
@@ -96,7 +96,11 @@ def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.Monk
 
     monkeypatch.setattr(EmulatorKernel, "run", timed)
     dtype = "bf16" if algorithm == "tensor_core" else "f32"
-    run(EmulatorDevice(TARGETS["sm_90a"]), Problem(256, 256, 256, dtype, "f32", 0), algorithm)
+    run(
+        EmulatorDevice(TARGETS["sm_90a"]),
+        Problem(256, 256, 256, dtype, "f32", 0),
+        ALGORITHMS[algorithm],
+    )
     assert min(seconds[True]) < MOST * min(seconds[False])
 
 

@@ -16,7 +16,7 @@ from ptxlab.gemm.survey import Absent
 from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json
 from ptxlab.view.text import aligned
 
 HEAD = (
@@ -37,7 +37,7 @@ def text(several: Sequence[KernelFacts], absent: Sequence[Absent]) -> str:
         what = f"{title(problem)}; counted for {together[0].target}, nothing is timed"
         lines += [what, "", *aligned(rows(together)), ""]
         lines += [
-            f"{facts.algorithm} is WRONG: largest error {facts.verdict.error:.3g}, the bound is "
+            f"{facts.algorithm.name} is WRONG: largest error {facts.verdict.error:.3g}, the bound is "
             f"{facts.verdict.tolerance:.3g}"
             for facts in together
             if not facts.verdict.passed
@@ -62,12 +62,10 @@ def bench_as_json(
         "passed": all(facts.verdict.passed for facts in several),
         "results": [
             {
-                "algorithm": facts.algorithm,
+                "algorithm": facts.algorithm.name,
                 **problem_as_json(facts.problem),
                 "tile": facts.tile,
-                "passed": facts.verdict.passed,
-                "max_error": facts.verdict.error,
-                "tolerance": facts.verdict.tolerance,
+                **verdict_as_json(facts.verdict),
                 **untimed,
                 "facts": as_json(facts),
             }
@@ -84,7 +82,7 @@ def svg(several: Sequence[KernelFacts]) -> str:
             title(problem),
             tuple(
                 Bar(
-                    facts.algorithm,
+                    facts.algorithm.name,
                     (1 / facts.bytes_per_flop["sectors"],),
                     f"{1 / facts.bytes_per_flop['sectors']:.3g}",
                 )
@@ -103,7 +101,7 @@ def svg(several: Sequence[KernelFacts]) -> str:
 def rows(several: Sequence[KernelFacts]) -> list[tuple[str, ...]]:
     """Return the table of kernels on one problem: two lines of heads, and a line each."""
     heads = [(*left, *right) for left, right in zip(HEAD, HELD, strict=True)]
-    return [*heads, *((facts.algorithm, *row(facts)) for facts in several)]
+    return [*heads, *((facts.algorithm.name, *row(facts)) for facts in several)]
 
 
 def row(facts: KernelFacts) -> tuple[str, ...]:
@@ -111,7 +109,7 @@ def row(facts: KernelFacts) -> tuple[str, ...]:
     counts, used, held = facts.counts, facts.resources, facts.occupancy
     shared = used.shared + facts.shared
     return (
-        f"{counts.flops / (facts.ctas * facts.threads):,.0f}",
+        f"{counts.flops / facts.launched:,.0f}",
         f"{1e3 * counts.executed / counts.flops:.3g}",
         _ratio(counts.sectors, counts.sectors_ideal),
         f"{SECTOR_BYTES * counts.sectors / counts.flops:.3g}",
@@ -119,7 +117,7 @@ def row(facts: KernelFacts) -> tuple[str, ...]:
         f"{(counts.shared_read + counts.shared_written) / counts.flops:.3g}" if shared else "",
         f"{facts.barriers / facts.ctas:g}",
         str(used.registers),
-        str(used.spill_stores + used.spill_loads),
+        str(facts.spilled),
         f"{shared / 1024:.3g}" if shared else "",
         str(held.ctas),
         f"{held.warps} of {held.most_warps}",
@@ -133,7 +131,7 @@ def as_json(facts: KernelFacts) -> dict[str, Any]:
     return {
         "ctas": facts.ctas,
         "threads": facts.threads,
-        "flops_per_thread": counts.flops / (facts.ctas * facts.threads),
+        "flops_per_thread": counts.flops / facts.launched,
         "barriers": facts.barriers,
         "bytes_per_flop": facts.bytes_per_flop,
         "counts": asdict(counts),

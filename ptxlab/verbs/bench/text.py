@@ -12,12 +12,11 @@ from itertools import groupby
 from typing import Any
 
 from ptxlab.gemm.bench import Bench, BenchResult, Speed
-from ptxlab.gemm.ladder import find_algorithm
 from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json
 from ptxlab.view.text import aligned, fields
 
 SCHEMA = "ptxlab.bench/2"
@@ -55,15 +54,11 @@ def svg(bench: Bench) -> str:
     for problem, results in _by_problem(bench):
         most = results[0].limit
         timed = [result for result in results if result.timed is not None]
-        libraries = {
-            result.timed.library: result
-            for result in timed
-            if result.timed and result.timed.library
-        }
+        libraries = {result.timed.library for result in timed if result.timed}
         rules = [
-            Rule(result.algorithm, result.tflops(result.timed.speed.sustained))
+            Rule(result.rung.name, result.tflops(result.timed.speed.sustained))
             for result in timed
-            if result.timed and result.algorithm in libraries
+            if result.timed and result.rung in libraries
         ]
         if most is not None:
             rules.append(Rule("limit", most))
@@ -111,11 +106,11 @@ def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, 
             continue
         speed, reading = result.timed.speed, result.timed.reading
         each = _each(result, machine)
-        figure = find_algorithm(result.algorithm).reference
+        figure = result.rung.reference
         sustained = result.tflops(speed.sustained)
         rows.append(
             (
-                result.algorithm,
+                result.rung.name,
                 _speed(result.tflops(speed.burst)),
                 _speed(sustained),
                 _span(result, speed.sustained),
@@ -141,7 +136,7 @@ def _most(results: Sequence[BenchResult]) -> list[str]:
 def _names(results: Sequence[BenchResult]) -> list[str]:
     """Return what the libraries ran; the names of our kernels are no news."""
     return [
-        f"{result.algorithm} ran {', '.join(result.timed.kernels)}"
+        f"{result.rung.name} ran {', '.join(result.timed.kernels)}"
         for result in results
         if result.timed and result.timed.kernels and not result.tile
     ]
@@ -149,7 +144,7 @@ def _names(results: Sequence[BenchResult]) -> list[str]:
 
 def _wrong(results: Sequence[BenchResult]) -> list[str]:
     return [
-        f"{result.algorithm} is WRONG, and has no speed: largest error {result.verdict.error:.3g}, "
+        f"{result.rung.name} is WRONG, and has no speed: largest error {result.verdict.error:.3g}, "
         f"the bound is {result.verdict.tolerance:.3g}"
         for result in results
         if not result.verdict.passed
@@ -160,12 +155,10 @@ def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
     timed = result.timed
     speed = None if timed is None else timed.speed
     return {
-        "algorithm": result.algorithm,
+        "algorithm": result.rung.name,
         **problem_as_json(result.problem),
         "tile": result.tile,
-        "passed": result.verdict.passed,
-        "max_error": result.verdict.error,
-        "tolerance": result.verdict.tolerance,
+        **verdict_as_json(result.verdict),
         "seconds": speed and speed.sustained.median,
         "tflops": speed and result.tflops(speed.sustained),
         "limit_tflops": result.limit,
@@ -174,7 +167,7 @@ def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
         "power_w": timed and timed.reading.power,
         "flop_per_clk_sm": _each(result, machine),
         "kernels": [] if timed is None else list(timed.kernels),
-        "library": timed and timed.library,
+        "library": timed and timed.library and timed.library.name,
         "beside": _times(result, timed.beside) if timed and timed.beside else None,
         "ratio": timed and timed.ratio,
     }
@@ -202,11 +195,11 @@ def _bar(result: BenchResult, most: float | None) -> Bar:
     value = result.tflops(result.timed.speed.sustained)
     ratio = result.timed.ratio
     text = _speed(value)
-    if ratio is not None:
-        text += f", {100 * ratio:.0f} % of {result.timed.library}"
-    figure = find_algorithm(result.algorithm).reference
+    if result.timed.library and ratio is not None:
+        text += f", {100 * ratio:.0f} % of {result.timed.library.name}"
+    figure = result.rung.reference
     mark = figure.of_peak * most if figure and figure.of_peak and most else None
-    return Bar(result.algorithm, (value,), text, mark)
+    return Bar(result.rung.name, (value,), text, mark)
 
 
 def _by_problem(bench: Bench) -> list[tuple[Problem, list[BenchResult]]]:

@@ -21,7 +21,7 @@ def text(comparison: Comparison, kept: str) -> str:
     able = [one for one in comparison.candidates if not one.refused]
     refused = [one for one in comparison.candidates if one.refused]
     where = f"on {comparison.device}, {comparison.arch}"
-    lines = [f"tiles of {comparison.algorithm}, {title(comparison.problem)}, {where}", ""]
+    lines = [f"tiles of {comparison.algorithm.name}, {title(comparison.problem)}, {where}", ""]
     if able:
         lines += [*aligned(_table(comparison, able)), ""]
     if refused:
@@ -44,7 +44,7 @@ def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
     problem = comparison.problem
     return {
         "schema": SCHEMA,
-        "algorithm": comparison.algorithm,
+        "algorithm": comparison.algorithm.name,
         "device": comparison.device,
         "arch": comparison.arch,
         **problem_as_json(problem),

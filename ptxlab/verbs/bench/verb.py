@@ -143,8 +143,8 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.cli.progress import Status
     from ptxlab.device.cuda_timing import CudaStopwatch
     from ptxlab.device.sensors import open_sensors
+    from ptxlab.gemm.bench import bench
     from ptxlab.gemm.cublas import gpu_of
-    from ptxlab.gemm.field import bench
     from ptxlab.gemm.machine import machine_of
     from ptxlab.verbs.bench import text as view
     from ptxlab.view.gemm_parts import csv
@@ -166,10 +166,10 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
 
 def record(folder: str, data: dict[str, Any]) -> None:
     """Add the results to the file of this GPU and day."""
-    from ptxlab.gemm import records
+    from ptxlab.gemm.machine import with_run
     from ptxlab.view.json import plain
 
-    path, content = records.added(folder, plain(data))
+    path, content = with_run(folder, plain(data))
     write_whole(str(path), content)
     print(f"ptxlab: results are in {path}", file=sys.stderr)
 
@@ -193,14 +193,14 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
     status = Status()
     for entry in planned:
         p = entry.problem
-        for name in entry.algorithms:
-            status(f"{p.m} x {p.n} x {p.k} {p.dtype} -> {p.acc}: counting {name}")
+        for rung in entry.rungs:
+            status(f"{p}: counting {rung.name}")
             try:
-                found.append(facts(device, p, name))
+                found.append(facts(device, p, rung))
             except PtxlabError as error:
-                if len(planned) == len(entry.algorithms) == 1:
+                if len(planned) == len(entry.rungs) == 1:
                     raise
-                absent.append(Absent(name, p.dtype, p.acc, error.message))
+                absent.append(Absent(rung.name, p.dtype, p.acc, error.message))
     status.clear()
     data = view.bench_as_json(found, absent, device.target.name)
     text, svg = (lambda: view.text(found, absent)), (lambda: view.svg(found))
@@ -215,7 +215,6 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
     """Compare the tiles of one algorithm on one problem; keep the best where they are timed."""
     from ptxlab.cli.progress import Progress
     from ptxlab.gemm import tile_file
-    from ptxlab.gemm.algorithms import ALGORITHMS
     from ptxlab.gemm.tiles import compare_counted
     from ptxlab.verbs.bench import tiles as view
     from ptxlab.view.gemm_parts import csv
@@ -226,18 +225,18 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
         raise PtxlabError("--tiles compares those of one --algorithm, of one size and type")
     if args.format == "svg":
         raise PtxlabError("--tiles has no picture, only text, JSON and CSV")
-    problem, (name,) = planned[0].problem, planned[0].algorithms
+    problem, (rung,) = planned[0].problem, planned[0].rungs
     progress, kept = Progress(what="tiles"), ""
     if timed:
         comparison = time_tiles(args, device, planned[0], progress)
         best = comparison.candidates[0]
         if best.timing is not None:
-            algorithm = ALGORITHMS[name]
+            algorithm = comparison.algorithm
             tflops = problem.flops / best.timing.median / 1e12
             tile_file.keep(device, algorithm, problem, algorithm.cut(best.tile), tflops)
             kept = str(tile_file.path())
     else:
-        comparison = compare_counted(device, problem, name, progress)
+        comparison = compare_counted(device, problem, rung, progress)
     data = view.as_json(comparison, kept)
     emit(args, lambda: view.text(comparison, kept), data, csv=lambda: csv(data["tiles"]))
     return 0
@@ -257,7 +256,7 @@ def time_tiles(
     gpu = gpu_of(device, "bench")
     much = replace(procedure(args), seconds=0.0)
     with CudaStopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
-        return compare_timed(gpu, stopwatch, entry.problem, entry.algorithms[0], much, progress)
+        return compare_timed(gpu, stopwatch, entry.problem, entry.rungs[0], much, progress)
 
 
 # ---- Nsight Compute -----------------------------------------------------------------------------
@@ -265,19 +264,19 @@ def time_tiles(
 
 def show_profile(args: argparse.Namespace) -> int:
     """Print, for every kernel asked for, the command that profiles one launch of it."""
-    from ptxlab.gemm.algorithms import ALGORITHMS
+    from ptxlab.gemm import Algorithm
 
     commands = []
     for entry in entries(args, GPU_SIZES):
         p = entry.problem
-        for name in entry.algorithms:
-            if name not in ALGORITHMS:
+        for rung in entry.rungs:
+            if not isinstance(rung, Algorithm):
                 continue
             options = [
-                f"--algorithm {name} --m {p.m} --n {p.n} --k {p.k} --dtype {p.dtype}",
+                f"--algorithm {rung.name} --m {p.m} --n {p.n} --k {p.k} --dtype {p.dtype}",
                 f"--acc {p.acc} --layout {p.layout} --epilogue {p.epilogue}",
             ]
-            of_it = f"--kernel-name {ALGORITHMS[name].entry} --launch-count 1"
+            of_it = f"--kernel-name {rung.entry} --launch-count 1"
             commands.append(f"{NCU} {of_it} ptxlab gemm --device cuda {' '.join(options)}")
     emit(args, "\n".join(commands), {"schema": "ptxlab.bench.profile/1", "commands": commands})
     return 0

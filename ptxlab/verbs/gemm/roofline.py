@@ -13,10 +13,10 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
+from ptxlab.gemm.bounds import L1
 from ptxlab.gemm.explain import Explanation, Step
-from ptxlab.gemm.explain_bounds import L1
-from ptxlab.gemm.explain_numbers import brief
-from ptxlab.verbs.gemm.explain_text import FFMA, heading, levels_of, peaks
+from ptxlab.gemm.measures import brief
+from ptxlab.verbs.gemm.story import FFMA, heading, levels_of, peaks
 from ptxlab.verbs.gemm.svg_room import (
     LETTER,
     LETTER_HEIGHT,
@@ -174,7 +174,7 @@ def _roofs(axes: Axes, explanation: Explanation) -> Iterator[Segment]:
 
 def _arrows(spots: Sequence[Spot]) -> Iterator[Segment]:
     """Yield an arrow from every rung to each that is told after it, where there is room for one."""
-    of = {spot.step.facts.algorithm: spot for spot in spots}
+    of = {spot.step.facts.algorithm.name: spot for spot in spots}
     for spot in spots:
         if start := of.get(spot.step.after):
             whole = Segment(start.x, start.y, spot.x, spot.y)
@@ -184,7 +184,7 @@ def _arrows(spots: Sequence[Spot]) -> Iterator[Segment]:
 
 def _marks(spot: Spot) -> str:
     """Return both marks of a rung, what joins them, and what hovering over them says."""
-    told = " ".join((spot.step.facts.algorithm + ":", *spot.step.story.sentences))
+    told = " ".join((spot.step.facts.algorithm.name + ":", *spot.step.story.sentences))
     join = f'<path class="j" d="M{n(spot.x)},{n(spot.y)}H{n(spot.outside)}"/>'
     marks = _mark(spot, spot.outside, "w") + _mark(spot, spot.x, "k")
     return f"<g><title>{escape(told)}</title>{join}{marks}</g>"
@@ -204,7 +204,7 @@ def _labels(spots: Sequence[Spot], taken: list[Box]) -> Iterator[str]:
     """Yield the name of every rung where there is room, and a line to its filled mark from afar."""
     names: list[Box] = []
     for spot in spots:
-        name = spot.step.facts.algorithm
+        name = spot.step.facts.algorithm.name
         places = list(_places(spot, len(name) * LETTER))
         free = (box for box in places if _is_free(box, taken))
         clear = (box for box in free if not meet(list(_leader(spot, box).taken()), names))

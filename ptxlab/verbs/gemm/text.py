@@ -1,56 +1,50 @@
-"""GEMM results as text and as JSON: of one algorithm, of the whole ladder, and the ladder itself.
-
-Schemas ``ptxlab.gemm/2``, ``ptxlab.gemm.all/2`` and ``ptxlab.gemm.list/1``.
-"""
+"""GEMM results as text: of one algorithm, of the whole ladder, and the ladder itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from ptxlab.gemm.algorithms import Algorithm, Rung, Types
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
 from ptxlab.gemm.survey import Survey
 from ptxlab.gemm.tile import Tile
+from ptxlab.view.gemm_parts import sizes
 from ptxlab.view.text import aligned, fields
-
-SCHEMA = "ptxlab.gemm/2"
-SCHEMA_ALL = "ptxlab.gemm.all/2"
-SCHEMA_LIST = "ptxlab.gemm.list/1"
 
 
 def text(result: GemmResult) -> str:
     """Return what was run, whether it is right and how far off, the time, and any counters."""
-    pairs = [("problem", f"{_sizes(result)}, {result.dtype} in, {result.acc} out")]
-    if unusual := _unusual(result):
+    problem, counters = result.problem, result.launched.counters
+    pairs = [("problem", f"{sizes(problem)}, {problem.dtype} in, {problem.acc} out")]
+    if unusual := _unusual(problem):
         pairs.append(("with", unusual))
     pairs += [
         ("device", f"{result.device}, {result.arch}"),
         ("result", f"{'right' if result.passed else 'WRONG'}: {_error(result)}"),
         ("time", _time(result)),
     ]
-    lines = [result.algorithm, *fields(pairs)]
-    if result.counters:
-        counters = [(name, f"{count:,}") for name, count in result.counters.items()]
-        lines += ["", "counters", *(f"  {line}" for line in aligned(counters))]
+    lines = [result.rung.name, *fields(pairs)]
+    if counters:
+        counted = [(name, f"{count:,}") for name, count in counters.items()]
+        lines += ["", "counters", *(f"  {line}" for line in aligned(counted))]
     return "\n".join(lines) + "\n"
 
 
 def text_of_all(survey: Survey) -> str:
     """Return one line for each result, and one for each pair of types on whether all agree."""
-    title = f"{_sizes(survey.problem)} on {survey.device}, {survey.arch}"
+    title = f"{sizes(survey.problem)} on {survey.device}, {survey.arch}"
     if unusual := _unusual(survey.problem):
         title += f"; {unusual}"
     rows = [("algorithm", "types", "result", "max error", "tolerance", "time", "")]
     rows += [
         (
-            result.algorithm,
-            f"{result.dtype} -> {result.acc}",
+            result.rung.name,
+            result.problem.types,
             "right" if result.passed else "WRONG",
-            f"{result.max_error:.2e}",
-            f"{result.tolerance:.2e}",
-            f"{result.seconds:.3g} s",
+            f"{result.verdict.error:.2e}",
+            f"{result.verdict.tolerance:.2e}",
+            f"{result.launched.seconds:.3g} s",
             _speed(result),
         )
         for result in survey.results
@@ -88,104 +82,7 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
     return "\n".join(aligned(rows, "<")) + "\n"
 
 
-def as_json(result: GemmResult) -> dict[str, Any]:
-    """Return the result as JSON data.
-
-    ``worst`` is the element furthest from its reference, null when D has none. ``strays`` counts
-    elements written between the rows of D.
-    """
-    worst = None
-    if result.worst is not None:
-        row, col = result.worst
-        found = {"expected": result.expected, "found": result.found}
-        worst = {"row": row, "col": col, **found}
-    return {
-        "schema": SCHEMA,
-        "algorithm": result.algorithm,
-        "device": result.device,
-        "arch": result.arch,
-        "m": result.m,
-        "n": result.n,
-        "k": result.k,
-        "dtype": result.dtype,
-        "acc": result.acc,
-        "layout": result.layout,
-        "epilogue": result.epilogue,
-        "alpha": result.alpha,
-        "beta": result.beta,
-        "lda": result.lda,
-        "ldb": result.ldb,
-        "ldd": result.ldd,
-        "tile": result.tile,
-        "passed": result.passed,
-        "max_error": result.max_error,
-        "tolerance": result.tolerance,
-        "worst": worst,
-        "strays": result.strays,
-        "seconds": result.seconds,
-        "tflops": result.tflops,
-        "baselines": [],
-        "counters": result.counters,
-    }
-
-
-def all_as_json(survey: Survey) -> dict[str, Any]:
-    """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/2``."""
-    return {
-        "schema": SCHEMA_ALL,
-        "device": survey.device,
-        "arch": survey.arch,
-        "passed": survey.passed,
-        "results": [as_json(result) for result in survey.results],
-        "absent": [
-            {
-                "algorithm": absent.algorithm,
-                "dtype": absent.dtype,
-                "acc": absent.acc,
-                "reason": absent.reason,
-            }
-            for absent in survey.absent
-        ],
-        "agreements": [
-            {
-                "dtype": agreement.dtype,
-                "acc": agreement.acc,
-                "algorithms": list(agreement.algorithms),
-                "passed": agreement.passed,
-                "spread": agreement.spread,
-                "tolerance": agreement.tolerance,
-            }
-            for agreement in survey.agreements
-        ],
-    }
-
-
-def list_as_json(rungs: Sequence[Rung]) -> dict[str, Any]:
-    """Return the ladder as JSON data; ``file`` and what follows are null where it is no kernel."""
-    return {"schema": SCHEMA_LIST, "algorithms": [_rung_as_json(rung) for rung in rungs]}
-
-
-def _rung_as_json(rung: Rung) -> dict[str, Any]:
-    kernel = rung if isinstance(rung, Algorithm) else None
-    return {
-        "algorithm": rung.name,
-        "idea": rung.idea,
-        "types": [{"dtype": dtype, "acc": acc} for dtype, acc in rung.types],
-        "layouts": list(rung.layouts),
-        "epilogues": list(rung.epilogues),
-        "reference": rung.reference and str(rung.reference),
-        "file": kernel and kernel.file,
-        "tile": kernel and kernel.tile.macros,
-        "threads": kernel and kernel.tile.threads,
-        "shared": kernel and _shared(kernel),
-    }
-
-
-def _sizes(of: GemmResult | Problem) -> str:
-    return f"{of.m} x {of.n} x {of.k} (m x n x k)"
-
-
-def _unusual(of: GemmResult | Problem) -> str:
+def _unusual(of: Problem) -> str:
     """Say what is not as it would be without an option."""
     parts = []
     if of.layout != "nn":
@@ -214,42 +111,44 @@ def _tile(tile: Tile) -> str:
 
 def _launch(kernel: Algorithm) -> str:
     """Say how many threads and how much shared memory a CTA has."""
-    shared = _shared(kernel)
+    nbytes = shared(kernel)
     return f"{kernel.tile.threads} threads" + (
-        f", {shared / 1024:.3g} KiB shared" if shared else ""
+        f", {nbytes / 1024:.3g} KiB shared" if nbytes else ""
     )
 
 
-def _shared(kernel: Algorithm) -> int:
+def shared(kernel: Algorithm) -> int:
     """Return the dynamic shared memory of a CTA, for the first type the kernel takes."""
     dtype, acc = kernel.types[0]
     return kernel.launch(Problem(1, 1, 1, dtype, acc), kernel.tile).shared
 
 
 def _error(result: GemmResult) -> str:
-    if result.strays:
-        return f"{result.strays} elements between the rows of D were written"
-    if result.worst is None:
+    problem, verdict, worst = result.problem, result.verdict, result.verdict.worst
+    if verdict.strays:
+        return f"{verdict.strays} elements between the rows of D were written"
+    if worst.place is None:
         return "D has no elements"
-    row, col = result.worst
+    row, col = worst.place
     bound = "within" if result.passed else "beyond"
     unit = "(|A| |B|)"
-    if result.alpha != 1 or result.beta or "bias" in result.epilogue:
+    if problem.alpha != 1 or problem.beta or "bias" in problem.epilogue:
         unit = "(|alpha A| |B| + |beta D| + |bias|)"
     return (
-        f"largest error {result.max_error:.3g} of {unit}, {bound} the bound of "
-        f"{result.tolerance:.3g}; at D[{row},{col}], which is {result.found!r} and should be "
-        f"{result.expected!r}"
+        f"largest error {verdict.error:.3g} of {unit}, {bound} the bound of "
+        f"{verdict.tolerance:.3g}; at D[{row},{col}], which is {worst.found!r} and should be "
+        f"{worst.expected!r}"
     )
 
 
 def _time(result: GemmResult) -> str:
-    if result.tflops is not None and result.device == "cpu":
-        return f"{result.seconds * 1e3:,.3g} ms, {result.tflops * 1e3:,.3g} GFLOP/s"
-    if result.tflops is not None:
-        return f"{result.seconds * 1e6:,.1f} us, {result.tflops:,.2f} TFLOP/s"
+    seconds, tflops = result.launched.seconds, result.tflops
+    if tflops is not None and result.device == "cpu":
+        return f"{seconds * 1e3:,.3g} ms, {tflops * 1e3:,.3g} GFLOP/s"
+    if tflops is not None:
+        return f"{seconds * 1e6:,.1f} us, {tflops:,.2f} TFLOP/s"
     what = "of emulation, which says nothing about a GPU" if result.device == "emulator" else ""
-    return f"{result.seconds:.3g} s {what}".rstrip()
+    return f"{seconds:.3g} s {what}".rstrip()
 
 
 def _speed(result: GemmResult) -> str:

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.gemm_options import add_product
-from ptxlab.cli.readers import count, name_value, real
+from ptxlab.cli.readers import count, name_value, real, suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.gemm import explain as gemm_explain
 
 if TYPE_CHECKING:
-    from ptxlab.gemm import Problem
+    from ptxlab.gemm import Problem, Rung
+    from ptxlab.isa.gpus import Gpu
 
 EXAMPLE = """\
 example:
@@ -29,6 +30,9 @@ example:
 Computes D = epilogue(alpha * A * B + beta * D) with A m x k and B k x n, random, and compares every
 element with float64, within a bound proven for the algorithm. Exit status 1 when an element is
 outside it, when something beside D was written, or when two algorithms disagree."""
+
+FORMATS = ("markdown", "svg")
+"""What the story of --explain can be beside text and JSON."""
 
 ALGORITHM = "tensor_core"
 """What is run by default: the last rung."""
@@ -97,7 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", type=count, metavar="N", help="CTA order: tile rows walked together, 1 for none"
     )
-    add_common(parser, gemm_explain.FORMATS)
+    add_common(parser, FORMATS)
 
 
 def tile(text: str) -> dict[str, int]:
@@ -111,9 +115,9 @@ def execute(args: argparse.Namespace) -> int:
     if args.explain:
         if args.list or args.all:
             raise PtxlabError("--explain is not for --list or --all: it is of all rungs anyway")
-        return gemm_explain.execute(args)
-    if args.gpu or args.format in gemm_explain.FORMATS:
-        raise PtxlabError(f"--gpu and --format {'|'.join(gemm_explain.FORMATS)} are for --explain")
+        return explain_ladder(args)
+    if args.gpu or args.format in FORMATS:
+        raise PtxlabError(f"--gpu and --format {'|'.join(FORMATS)} are for --explain")
     if args.list:
         return show_list(args)
     return run_all(args) if args.all else run_one(args)
@@ -122,21 +126,21 @@ def execute(args: argparse.Namespace) -> int:
 def show_list(args: argparse.Namespace) -> int:
     """List the rungs, those of the types given where any are."""
     from ptxlab.gemm import LADDER
-    from ptxlab.verbs.gemm import text as view
+    from ptxlab.verbs.gemm import json, text
 
     rungs = [
         rung for rung in LADDER.values() if any(fits(args, dtype, acc) for dtype, acc in rung.types)
     ]
-    emit(args, lambda: view.text_of_list(rungs), view.list_as_json(rungs))
+    emit(args, lambda: text.text_of_list(rungs), json.list_as_json(rungs))
     return 0
 
 
 def run_all(args: argparse.Namespace) -> int:
     """Run every rung for every pair of types that was not ruled out."""
     from ptxlab.gemm.survey import all_types, survey
-    from ptxlab.verbs.gemm import text as view
+    from ptxlab.verbs.gemm import json, text
 
-    if args.tile or args.group is not None:
+    if tile_of(args):
         raise PtxlabError("--tile and --group are for one --algorithm, not for --all")
     types = [pair for pair in all_types() if fits(args, *pair)]
     if not types:
@@ -144,30 +148,107 @@ def run_all(args: argparse.Namespace) -> int:
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device:
         found = survey(device, problem, types)
-    emit(args, lambda: view.text_of_all(found), view.all_as_json(found))
+    emit(args, lambda: text.text_of_all(found), json.all_as_json(found))
     return 0 if found.passed else 1
 
 
 def run_one(args: argparse.Namespace) -> int:
     """Run one algorithm, for the first of its types that was not ruled out."""
     from ptxlab.gemm import find_algorithm, run
-    from ptxlab.verbs.gemm import text as view
+    from ptxlab.verbs.gemm import json, text
 
-    name = args.algorithm or ALGORITHM
-    types = find_algorithm(name).types
-    first = next((pair for pair in types if fits(args, *pair)), types[0])
-    dtype, acc = args.dtype or first[0], args.acc or first[1]
-    sizes = dict(args.tile) if args.group is None else {**args.tile, "GROUP": args.group}
-    problem = problem_of(args, dtype, acc)
+    rung = find_algorithm(args.algorithm or ALGORITHM)
+    first = next((pair for pair in rung.types if fits(args, *pair)), rung.types[0])
+    problem = problem_of(args, args.dtype or first[0], args.acc or first[1])
     with closing(open_device(args)) as device:
-        result = run(device, problem, name, sizes)
-    emit(args, lambda: view.text(result), view.as_json(result))
+        result = run(device, problem, rung, tile_of(args))
+    emit(args, lambda: text.text(result), json.as_json(result))
     return 0 if result.passed else 1
+
+
+def explain_ladder(args: argparse.Namespace) -> int:
+    """Tell why each rung wins, by counted facts."""
+    from ptxlab.gemm.explain import explain
+    from ptxlab.verbs.gemm import json, roofline, story
+
+    if args.device.startswith("cuda"):
+        raise PtxlabError(
+            "the story is told by what is counted, on the emulator",
+            hint="leave out --device; ptxlab bench measures on a GPU",
+        )
+    gpu = choose_gpu(args)
+    several = list(problems(args))
+    if not several:
+        raise PtxlabError(f"no algorithm computes {args.dtype} -> {args.acc}")
+    sizes = tile_of(args)
+    if sizes and len(several) != 1:
+        raise PtxlabError("--tile and --group are for one --algorithm")
+    args.device = "emulator"
+    with closing(open_device(args)) as device:
+        found = explain(device, several, gpu, sizes)
+    emit(
+        args,
+        lambda: story.text(found),
+        json.story_as_json(found),
+        markdown=lambda: story.markdown(found),
+        svg=lambda: roofline.svg(found),
+    )
+    return 0 if found.passed else 1
+
+
+def choose_gpu(args: argparse.Namespace) -> Gpu:
+    """Return the GPU of ``--gpu``, or the one that stands for ``--arch``; set ``--arch`` to its target."""
+    from ptxlab.isa.gpus import GPUS, gpus_of
+    from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
+
+    known = {gpu.name: gpu for gpu in GPUS}
+    if args.gpu is None:
+        args.arch = args.arch or DEFAULT_TARGET
+        found = gpus_of(TARGETS[args.arch])
+        if not found:
+            raise PtxlabError(
+                f"ptxlab has the published peaks of no GPU that is {args.arch}",
+                hint=f"it has those of {', '.join(known)}",
+            )
+        return found[0]
+    wanted = args.gpu.casefold().replace(" ", "")
+    gpu = next((g for g in GPUS if g.name.casefold().replace(" ", "").startswith(wanted)), None)
+    if gpu is None:
+        close = suggestion(args.gpu, list(known))
+        raise PtxlabError(f"no GPU {args.gpu!r}, choose from {', '.join(known)}{close}")
+    targets = [name for name, target in TARGETS.items() if gpu in gpus_of(target)]
+    if args.arch not in (None, *targets):
+        raise PtxlabError(f"the {gpu.name} is {' or '.join(targets)}, not {args.arch}")
+    args.arch = args.arch or targets[-1]
+    return gpu
+
+
+def problems(args: argparse.Namespace) -> Iterator[tuple[Rung, Problem]]:
+    """Yield the algorithms to tell of, each with its problem, of the first of its types asked for."""
+    from ptxlab.gemm import ALGORITHMS, find_algorithm
+
+    named = args.algorithm.split(",") if args.algorithm else []
+    for name in named or ALGORITHMS:
+        rung = find_algorithm(name)
+        able = [pair for pair in rung.types if fits(args, *pair)]
+        if named:
+            first = (able or rung.types)[0]
+            yield rung, problem_of(args, args.dtype or first[0], args.acc or first[1])
+        elif able and args.layout in rung.layouts and args.epilogue in rung.epilogues:
+            yield rung, problem_of(args, *able[0])
+
+
+# ---- what is asked for --------------------------------------------------------------------------
 
 
 def fits(args: argparse.Namespace, dtype: str, acc: str) -> bool:
     """Say whether a pair of types is among those asked for."""
     return args.dtype in (None, dtype) and args.acc in (None, acc)
+
+
+def tile_of(args: argparse.Namespace) -> dict[str, int]:
+    """Return the sizes of the tile that are to be other than usual."""
+    return {**args.tile, **({} if args.group is None else {"GROUP": args.group})}
 
 
 def problem_of(args: argparse.Namespace, dtype: str, acc: str) -> Problem:

@@ -7,6 +7,7 @@ from typing import Any
 
 from ptxlab.gemm.interleave import Interleaving, Turns
 from ptxlab.view.chart import Bar, Panel, chart
+from ptxlab.view.gemm_parts import verdict_as_json
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.interleave/2"
@@ -40,13 +41,12 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
         "passed": all(found.passed for found in several),
         "results": [
             {
-                "algorithm": found.algorithm,
-                "activity": found.activity,
+                "algorithm": found.algorithm.name,
+                "activity": found.activity.name,
                 "size": found.problem.n,
                 "turns": found.turns,
+                **verdict_as_json(found.verdict),
                 "passed": found.passed,
-                "max_error": found.verdict.error,
-                "tolerance": found.verdict.tolerance,
                 "kinds": [_as_json(turns) for turns in found.kinds if found.passed],
             }
             for found in several
@@ -77,7 +77,7 @@ def svg(several: Sequence[Interleaving]) -> str:
 
 def _title(found: Interleaving) -> str:
     n = found.problem.n
-    return f"{found.algorithm} and {found.activity}, {n} x {n} of f32"
+    return f"{found.algorithm.name} and {found.activity.name}, {n} x {n} of f32"
 
 
 def _wrong(found: Interleaving) -> str:

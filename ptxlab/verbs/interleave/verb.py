@@ -48,7 +48,8 @@ def execute(args: argparse.Namespace) -> int:
     """Take turns, print; 0 when all results are right, 1 when not."""
     from ptxlab.cli.progress import Status
     from ptxlab.device.cuda import CudaDevice
-    from ptxlab.gemm.interleave import interleave
+    from ptxlab.gemm import find_algorithm
+    from ptxlab.gemm.interleave import ACTIVITIES, interleave
     from ptxlab.verbs.interleave import text as view
 
     status = Status()
@@ -58,8 +59,9 @@ def execute(args: argparse.Namespace) -> int:
                 f"turns of a GPU and a CPU need a GPU, and this is {device.name}",
                 hint="an emulator has the memory of its host, and its time says nothing of a GPU",
             )
+        rung, activity = find_algorithm(args.algorithm), ACTIVITIES[args.activity]
         found = [
-            interleave(device, args.algorithm, size, args.activity, args.turns, args.seed, status)
+            interleave(device, rung, size, activity, args.turns, args.seed, status)
             for size in args.sizes
         ]
     status.clear()

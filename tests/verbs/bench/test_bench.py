@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ptxlab.cli.progress import Status
-from ptxlab.gemm import records, tile_file
+from ptxlab.gemm import tile_file
+from ptxlab.gemm.machine import read_runs
 from ptxlab.main import main
 from tests.gemm.fake_gpu import LIBRARY, FakeGpu, installed
 
@@ -157,7 +158,7 @@ def test_a_gpu_times_and_records(
     (file,) = tmp_path.iterdir()
     assert f"results are in {file}" in err
     assert main(arguments) == 0
-    first, _ = records.read(file)
+    first, _ = read_runs(file)
     assert first["results"] == data["results"]
     capsys.readouterr()
     assert main([*GPU, *TWO, "--format", "svg"]) == 0

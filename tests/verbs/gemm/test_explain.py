@@ -7,10 +7,11 @@ from typing import Any
 
 import pytest
 
-from ptxlab.gemm import ALGORITHMS
+from ptxlab.gemm import ALGORITHMS, Rung
 from ptxlab.gemm import explain as story
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.reference import Comparison
 from ptxlab.gemm.verification import Verdict
 from ptxlab.main import main
 from tests.gemm.rungs import made
@@ -131,13 +132,15 @@ def test_all_rungs_that_take_the_problem(
     """And a wrong result is exit status 1."""
     asked: list[tuple[str, Problem]] = []
 
-    def facts(device: object, problem: Problem, name: str, sizes: object) -> KernelFacts:
-        asked.append((name, problem))
-        found = made(name)
+    def facts(device: object, problem: Problem, rung: Rung, sizes: object) -> KernelFacts:
+        asked.append((rung.name, problem))
+        found = made(rung.name)
         return KernelFacts(
             **{
                 **{field: getattr(found, field) for field in KernelFacts.__slots__},
-                "verdict": Verdict(name != "tiled", 1.0, 0.5),
+                "verdict": Verdict(
+                    Comparison(1.0, None, None, None), 0.5 if rung.name == "tiled" else 1.0
+                ),
             }
         )
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from ptxlab.cli.progress import Progress
 from ptxlab.gemm import LADDER
-from ptxlab.gemm.baselines import HostBaseline
+from ptxlab.gemm.ladder import HostBaseline
 from ptxlab.gemm.reference import Bound
 from ptxlab.main import main
 
@@ -52,7 +52,7 @@ def test_a_wrong_result_is_exit_status_1(
     def no_tolerance(*args: object) -> Bound:
         return Bound(coefficient=1e-30, floor=0.0, largest=1e30)
 
-    monkeypatch.setattr(sys.modules["ptxlab.gemm.run"], "error_bound", no_tolerance)
+    monkeypatch.setattr(sys.modules["ptxlab.gemm.verification"], "error_bound", no_tolerance)
     words = ["gemm", *EMULATOR, "--algorithm", "naive", "--size", "8"]
     assert main([*words, "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["passed"] is False
@@ -175,7 +175,6 @@ def test_one_wrong_rung_is_exit_status_1_of_all(
     few = {name: LADDER[name] for name in ("cpu_naive", "naive")}
     few["numpy"] = replace(numpy, multiply=half)
     monkeypatch.setattr("ptxlab.gemm.survey.LADDER", few)
-    monkeypatch.setattr("ptxlab.gemm.ladder.LADDER", few)
     words = ["gemm", *EMULATOR, "--all", "--size", "20", "--dtype", "f32"]
     assert main(words) == 1
     lines = capsys.readouterr().out.splitlines()

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm.explain import Explanation, tell
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
@@ -31,18 +32,18 @@ def ladder(gpu: Gpu) -> Explanation:
     naive = made("naive", sectors=34816, requests=8320)
     tiled = made("tiled", share=0.3, shared_wavefronts=16896, sectors=2560, requests=640)
     blocked = counting(tiled, shared_wavefronts=2176, sectors=800)
-    vectorized = replace(blocked, algorithm="block_tiled_vectorized", share=0.85)
+    vectorized = replace(blocked, algorithm=ALGORITHMS["block_tiled_vectorized"], share=0.85)
     cores = counting(on_tensor_cores(tiled), shared_wavefronts=230, sectors=200, requests=50)
     return tell(
         [
             naive,
             made("coalescing", sectors=20608, requests=8256),
             tiled,
-            replace(blocked, algorithm="block_tiled", share=0.5),
+            replace(blocked, algorithm=ALGORITHMS["block_tiled"], share=0.5),
             vectorized,
-            replace(vectorized, algorithm="warp_tiled"),
-            replace(cores, algorithm="tensor_core_ptx"),
-            replace(cores, algorithm="tensor_core", share=1.0),
+            replace(vectorized, algorithm=ALGORITHMS["warp_tiled"]),
+            replace(cores, algorithm=ALGORITHMS["tensor_core_ptx"]),
+            replace(cores, algorithm=ALGORITHMS["tensor_core"], share=1.0),
         ],
         gpu,
     )
@@ -108,9 +109,9 @@ def test_marks_stand_where_the_numbers_are(gpu: Gpu) -> None:
     across, up = scales(root)
     found = {name: (filled, hollow, shape) for name, filled, hollow, shape in marks(root)}
     steps = ladder(gpu).steps
-    assert list(found) == [step.facts.algorithm for step in steps]
+    assert list(found) == [step.facts.algorithm.name for step in steps]
     for step in steps:
-        filled, hollow, shape = found[step.facts.algorithm]
+        filled, hollow, shape = found[step.facts.algorithm.name]
         under = step.bounds
         assert read(filled[0], across) == pytest.approx(under.intensity["L1"], rel=0.01)
         assert read(hollow[0], across) == pytest.approx(under.intensity["global"], rel=0.01)
@@ -156,7 +157,9 @@ def test_a_rung_that_memory_holds_back_stands_on_its_line() -> None:
 def test_names_do_not_cover_each_other_or_marks(gpu: Gpu) -> None:
     root = root_of(gpu)
     names = texts(root, "h")
-    assert [name for name, _, _ in names] == [step.facts.algorithm for step in ladder(gpu).steps]
+    assert [name for name, _, _ in names] == [
+        step.facts.algorithm.name for step in ladder(gpu).steps
+    ]
     boxes = [(x, y - 9, x + 6.1 * len(name), y + 2) for name, x, y in names]
     dots = [(x - 5, y - 5, x + 5, y + 5) for _, *both, _ in marks(root) for x, y in both]
     pairs = [*combinations(boxes, 2), *((box, dot) for box in boxes for dot in dots)]
@@ -176,9 +179,9 @@ def test_arrows_lead_to_what_improves() -> None:
     arrows = [path.get("d", "") for path in root.iter(f"{SVG}path") if path.get("class") == "a"]
     places = {name: at for name, at, _, _ in marks(root)}
     far = [
-        (places[step.after], places[step.facts.algorithm])
+        (places[step.after], places[step.facts.algorithm.name])
         for step in found.steps
-        if step.after and math.dist(places[step.after], places[step.facts.algorithm]) > 20
+        if step.after and math.dist(places[step.after], places[step.facts.algorithm.name]) > 20
     ]
     assert len(arrows) == len(far) >= 3
     for path, (start, end) in zip(arrows, far, strict=True):

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+from ptxlab.gemm.sass_loops import loops, main_loop
 from ptxlab.toolchain.sass import SassFunction, read_sass
-from ptxlab.toolchain.sass_loops import loops, main_loop
 
 # Two versions of a loop, the second one inside of another, and code around them.
 TEXT = """

@@ -5,18 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from textwrap import wrap
 
-from ptxlab.gemm.algorithms import ALGORITHMS
+from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, L1
 from ptxlab.gemm.explain import Explanation, Step
-from ptxlab.gemm.explain_bounds import ARITHMETIC, ISSUE, L1
-from ptxlab.gemm.explain_numbers import (
-    brief,
-    percent,
-    results,
-    sectors_of_a_request,
-    spilled,
-    wavefronts_of_a_product,
-)
+from ptxlab.gemm.measures import brief, percent
 from ptxlab.isa.gpus import Gpu
+from ptxlab.view.gemm_parts import sizes
 from ptxlab.view.tables import Table, on_github
 from ptxlab.view.text import aligned, fields
 
@@ -37,12 +30,12 @@ Column = tuple[str, Callable[[Step], str]]
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "what threads do": (
-        ("types", lambda step: _types(step)),
+        ("types", lambda step: step.facts.problem.types),
         ("CTAs", lambda step: f"{step.facts.ctas:,}"),
         ("threads", lambda step: str(step.facts.threads)),
-        ("instr/thread", lambda step: brief(step.facts.counts.threads / launched(step))),
-        ("FLOP/thread", lambda step: brief(step.facts.counts.flops / launched(step))),
-        ("results/thread", lambda step: brief(results(step.facts))),
+        ("instr/thread", lambda step: brief(step.facts.counts.threads / step.facts.launched)),
+        ("FLOP/thread", lambda step: brief(step.facts.counts.flops / step.facts.launched)),
+        ("results/thread", lambda step: brief(step.facts.results)),
         ("barriers/CTA", lambda step: brief(step.facts.barriers / step.facts.ctas)),
         ("result", lambda step: "right" if step.facts.verdict.passed else "WRONG"),
     ),
@@ -50,7 +43,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("requests", lambda step: f"{step.facts.counts.requests:,}"),
         ("sectors", lambda step: f"{step.facts.counts.sectors:,}"),
         ("ideal", lambda step: f"{step.facts.counts.sectors_ideal:,}"),
-        ("sectors/request", lambda step: brief(sectors_of_a_request(step.facts))),
+        ("sectors/request", lambda step: brief(step.facts.sectors_of_a_request)),
         ("B/FLOP asked", lambda step: _bytes(step, "global")),
         ("B/FLOP in sectors", lambda step: _bytes(step, "sectors")),
     ),
@@ -58,12 +51,12 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("requests", lambda step: f"{step.facts.counts.shared_requests:,}"),
         ("wavefronts", lambda step: f"{step.facts.counts.shared_wavefronts:,}"),
         ("ideal", lambda step: f"{step.facts.counts.shared_ideal:,}"),
-        ("wavefronts/product", lambda step: _if_any(wavefronts_of_a_product(step.facts))),
+        ("wavefronts/product", lambda step: _if_any(step.facts.wavefronts_of_a_product)),
         ("B/FLOP", lambda step: _bytes(step, "shared")),
     ),
     "machine code": (
         ("registers", lambda step: str(step.facts.resources.registers)),
-        ("spilled", lambda step: _if_any(spilled(step.facts))),
+        ("spilled", lambda step: _if_any(step.facts.spilled)),
         ("shared bytes", lambda step: _if_any(step.facts.resources.shared + step.facts.shared)),
         ("warps/SM", lambda step: str(step.facts.occupancy.warps)),
         ("allowed by", lambda step: " and ".join(step.facts.occupancy.limited_by)),
@@ -109,14 +102,14 @@ def heading(explanation: Explanation) -> str:
     unusual = [f"layout {p.layout}"] if p.layout != "nn" else []
     unusual += [f"epilogue {p.epilogue}"] if p.epilogue != "none" else []
     which = f", {' and '.join(unusual)}" if unusual else ""
-    return f"the ladder at {p.m} x {p.n} x {p.k} (m x n x k){which}, on {facts.target}"
+    return f"the ladder at {sizes(p)}{which}, on {facts.target}"
 
 
 def tables(explanation: Explanation) -> Iterator[Table]:
     """Yield the facts of all rungs, a line for each."""
     for caption, columns in COLUMNS.items():
         lines = tuple(
-            (step.facts.algorithm, *(cell(step) for _, cell in columns))
+            (step.facts.algorithm.name, *(cell(step) for _, cell in columns))
             for step in explanation.steps
         )
         yield Table(caption, ("rung", *(head for head, _ in columns)), lines)
@@ -153,8 +146,7 @@ def unit(step: Step) -> str:
     """Return what a rung computes with: FFMA, or tensor cores for its types."""
     if step.facts.opcode == FFMA:
         return FFMA
-    problem = step.facts.problem
-    return f"tensor cores, {problem.dtype} -> {problem.acc}"
+    return f"tensor cores, {step.facts.problem.types}"
 
 
 def levels_of(gpu: Gpu) -> Iterator[tuple[str, float]]:
@@ -167,7 +159,7 @@ def levels_of(gpu: Gpu) -> Iterator[tuple[str, float]]:
 
 def _title(step: Step) -> str:
     after = f", after {step.after}" if step.after else ""
-    return f"{step.facts.algorithm}{after}: {ALGORITHMS[step.facts.algorithm].idea}"
+    return f"{step.facts.algorithm.name}{after}: {step.facts.algorithm.idea}"
 
 
 def _story(step: Step) -> list[tuple[str, str]]:
@@ -177,7 +169,7 @@ def _story(step: Step) -> list[tuple[str, str]]:
     parts += [("better", change.text) for change in told.better]
     parts += [("worse", change.text) for change in told.worse]
     parts += [("limit", told.limit), ("caches", told.caches)]
-    if reference := ALGORITHMS[step.facts.algorithm].reference:
+    if reference := step.facts.algorithm.reference:
         parts.append(("published", str(reference)))
     return [(name, text) for name, text in parts if text]
 
@@ -207,15 +199,6 @@ def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
 
 
 # ---- cells --------------------------------------------------------------------------------------
-
-
-def _types(step: Step) -> str:
-    return f"{step.facts.problem.dtype} -> {step.facts.problem.acc}"
-
-
-def launched(step: Step) -> int:
-    """Return how many threads ran."""
-    return step.facts.ctas * step.facts.threads
 
 
 def _bytes(step: Step, level: str) -> str:

@@ -9,22 +9,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
-from ptxlab.gemm.explain_bounds import ARITHMETIC, GLOBAL, ISSUE, SHARED
-from ptxlab.gemm.explain_numbers import (
-    asked_bytes,
-    beside,
-    brief,
-    bytes_of_a_request,
-    bytes_of_a_shared_request,
-    conflicts,
-    flops_of_a_product,
-    percent,
-    results,
-    sectors_of_a_request,
-    several,
-    spilled,
-    wavefronts_of_a_product,
-)
+from ptxlab.gemm.bounds import ARITHMETIC, GLOBAL, ISSUE, SHARED
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import memory_type
 
@@ -91,16 +76,36 @@ def _inverse(number: Number) -> Number:
     return of
 
 
+# ---- numbers in a sentence ----------------------------------------------------------------------
+
+
+def brief(value: float) -> str:
+    """Write a number with as many digits as one wants to hear."""
+    if value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.2g}" if value < 1 else f"{value:.3g}"
+
+
+def percent(part: float) -> str:
+    """Write a part of a whole."""
+    return f"{100 * part:.0f} %" if part >= 0.01 or not part else f"{100 * part:.1g} %"
+
+
+def several(value: float, noun: str) -> str:
+    """Write a number with what it counts."""
+    return f"{brief(value)} {noun}" + "s" * (value != 1)
+
+
 # ---- reasons ------------------------------------------------------------------------------------
 
 
 def _why_sectors(before: KernelFacts, after: KernelFacts) -> str:
     """Say which of two it is: the pattern of addresses, or how much is done with what is read."""
-    asked = [asked_bytes(facts) / facts.problem.flops for facts in (before, after)]
-    sectors = [facts.counts.sectors / asked_bytes(facts) for facts in (before, after)]
+    asked = [facts.asked_bytes / facts.problem.flops for facts in (before, after)]
+    sectors = [facts.counts.sectors / facts.asked_bytes for facts in (before, after)]
     reuse, pattern = math.log(asked[0] / asked[1]), math.log(sectors[0] / sectors[1])
     if abs(pattern) > abs(reuse):
-        old, new = sectors_of_a_request(before), sectors_of_a_request(after)
+        old, new = before.sectors_of_a_request, after.sectors_of_a_request
         return f"a warp touches {brief(new)} in a request, not {brief(old)}"
     because = _sources(before, after, better=reuse > 0)
     return f"a byte asked for serves {brief(1 / asked[1])} FLOP, not {brief(1 / asked[0])}{because}"
@@ -109,11 +114,11 @@ def _why_sectors(before: KernelFacts, after: KernelFacts) -> str:
 def _sources(before: KernelFacts, after: KernelFacts, *, better: bool) -> str:
     """Say where numbers come from instead, or no more, leaving out what points the other way."""
     parts = []
-    old, new = (facts.counts.shared_read / asked_bytes(facts) for facts in (before, after))
+    old, new = (facts.counts.shared_read / facts.asked_bytes for facts in (before, after))
     if (new > old) == better and old != new:
         again = f"is read {brief(new)} times from" if new else "is not kept in"
         parts.append(f"it {again} shared memory")
-    old, new = results(before), results(after)
+    old, new = before.results, after.results
     if (new > old) == better and old != new:
         parts.append(f"a thread has {several(new, 'result')}, not {brief(old)}")
     old, new = (memory_type(facts.problem.dtype).itemsize for facts in (before, after))
@@ -124,14 +129,14 @@ def _sources(before: KernelFacts, after: KernelFacts, *, better: bool) -> str:
 
 def _why_wavefronts(before: KernelFacts, after: KernelFacts) -> str:
     """Say how many there are now, and if it is for how much a thread keeps in registers."""
-    text = f"{brief(wavefronts_of_a_product(after))} for an {after.opcode} of a warp"
+    text = f"{brief(after.wavefronts_of_a_product)} for an {after.opcode} of a warp"
     if not before.counts.shared_wavefronts:
-        lost = conflicts(after) / after.counts.shared_wavefronts
+        lost = after.conflicts / after.counts.shared_wavefronts
         return f"{text}, {percent(lost) if lost else 'none'} of them for bank conflicts"
     if before.opcode == after.opcode:
-        text += f", not {brief(wavefronts_of_a_product(before))}"
-    fewer = wavefronts_of_a_product(after) < wavefronts_of_a_product(before)
-    old, new = results(before), results(after)
+        text += f", not {brief(before.wavefronts_of_a_product)}"
+    fewer = after.wavefronts_of_a_product < before.wavefronts_of_a_product
+    old, new = before.results, after.results
     if old != new and (new > old) == fewer:
         text += f": a thread has {several(new, 'result')}, not {brief(old)}"
     return text
@@ -148,7 +153,7 @@ def _both(number: Number, unit: str = "") -> Reason:
 
 
 def _why_products(before: KernelFacts, after: KernelFacts) -> str:
-    new, old = brief(flops_of_a_product(after)), brief(flops_of_a_product(before))
+    new, old = brief(after.flops_of_a_product), brief(before.flops_of_a_product)
     return f"an {after.opcode} of a warp is {new} FLOP, an {before.opcode} was {old}"
 
 
@@ -189,9 +194,9 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "requests of global memory",
-        _inverse(bytes_of_a_request),
+        _inverse(lambda facts: facts.bytes_of_a_request),
         (GLOBAL, ISSUE),
-        _both(bytes_of_a_request, " bytes"),
+        _both(lambda facts: facts.bytes_of_a_request, " bytes"),
         "asks global memory {times} {less} often for the same bytes: a request of a warp is {reason}",
     ),
     Measure(
@@ -216,30 +221,30 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "bank conflicts",
-        conflicts,
+        lambda facts: facts.conflicts,
         (SHARED,),
-        _both(conflicts, " wavefronts"),
+        _both(lambda facts: facts.conflicts, " wavefronts"),
         "loses {times} {fewer} wavefronts to bank conflicts, {reason}",
         gone="has no bank conflicts",
         new="has bank conflicts, which cost {reason}",
     ),
     Measure(
         "requests of shared memory",
-        _inverse(bytes_of_a_shared_request),
+        _inverse(lambda facts: facts.bytes_of_a_shared_request),
         (ISSUE,),
-        _both(bytes_of_a_shared_request, " bytes"),
+        _both(lambda facts: facts.bytes_of_a_shared_request, " bytes"),
         "asks shared memory {times} {less} often for the same bytes: a request of a warp is {reason}",
     ),
     Measure(
         "products",
-        _inverse(flops_of_a_product),
+        _inverse(lambda facts: facts.flops_of_a_product),
         (ARITHMETIC, ISSUE),
         _why_products,
         "multiplies with {times} {fewer} instructions: {reason}",
     ),
     Measure(
         "instructions beside the arithmetic",
-        beside,
+        lambda facts: facts.beside,
         (ISSUE,),
         _why_beside,
         "has {times} {fewer} other instructions for each that computes: its main loop is {reason}",
@@ -262,9 +267,9 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "spills",
-        spilled,
+        lambda facts: facts.spilled,
         (),
-        _both(spilled, " bytes a thread"),
+        _both(lambda facts: facts.spilled, " bytes a thread"),
         "spills {times} {less} to memory, {reason}",
         gone="spills no registers",
         new="spills registers to memory, {reason}",
