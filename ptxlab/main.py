@@ -119,7 +119,6 @@ def top_parser() -> Parser:
 
 def report(error: BaseException) -> int:
     """Say on stderr what went wrong, and return the exit status it means."""
-    error = as_ptxlab_error(error)
     match error:
         case PtxlabError():
             say(str(error) if error.location else f"ptxlab: {error}")
@@ -147,17 +146,6 @@ def report(error: BaseException) -> int:
 def forget_stdout() -> None:
     """Give the interpreter's last flush somewhere harmless to go."""
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-
-
-def as_ptxlab_error(error: BaseException) -> BaseException:
-    """Return a user's error that comes from below ``ptxlab.errors`` as a ``PtxlabError``."""
-    if isinstance(error, LookupError):
-        from ptxlab.matrix.catalog import UnknownInstruction
-
-        if isinstance(error, UnknownInstruction):
-            near = f"the nearest are {', '.join(error.suggestions)}"
-            return PtxlabError(str(error), hint=near)
-    return error
 
 
 def say(text: str) -> None:

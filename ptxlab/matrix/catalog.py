@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
-from ptxlab.errors import nearest
+from ptxlab.errors import PtxlabError, nearest
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.mma import MMA, MMA_BLOCK_SCALED
@@ -25,11 +25,11 @@ _SUGGESTED = 4
 _SUGGESTED_NAMES = 3
 
 
-class UnknownInstruction(LookupError):
+class UnknownInstruction(PtxlabError):
     """No instruction answers the description; ``suggestions`` are the nearest that exist."""
 
     def __init__(self, message: str, suggestions: tuple[str, ...]) -> None:
-        super().__init__(message)
+        super().__init__(message, hint=f"the nearest are {', '.join(suggestions)}")
         self.suggestions = suggestions
 
 

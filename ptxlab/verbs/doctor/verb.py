@@ -3,15 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Callable
-from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.errors import DeviceUnavailable
-
-if TYPE_CHECKING:
-    from ptxlab.device.protocol import Device
-    from ptxlab.verbs.doctor.text import Driver, Gpu, Package, Report, Trial
 
 EXAMPLE = """\
 example:
@@ -20,29 +14,6 @@ example:
 
 Everything is tried, not only looked for: a kernel is compiled, assembled, disassembled and run, on
 the emulator and on every GPU. Exit status 0 when the emulator works: it is all that is needed."""
-
-TARGET = "sm_80"
-SOURCE = 'extern "C" __global__ void add(unsigned* x) { x[threadIdx.x] += threadIdx.x; }'
-PTX = """\
-.version 7.0
-.target sm_75
-.address_size 64
-.visible .entry add(.param .u64 x)
-{
-    .reg .b32 i, value;
-    .reg .b64 p;
-    ld.param.u64 p, [x];
-    mov.u32 i, %tid.x;
-    mad.wide.u32 p, i, 4, p;
-    ld.global.u32 value, [p];
-    add.u32 value, value, i;
-    st.global.u32 [p], value;
-    ret;
-}
-"""
-"""The kernel that is tried, from CUDA C and by hand."""
-
-BENCH = "pip install 'ptxlab[bench]'"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -53,135 +24,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Look, try, print; 0 when the emulator works, 3 when not."""
     from ptxlab.verbs.doctor import text as view
+    from ptxlab.verbs.doctor.examine import examine
 
     found = examine()
     emit(args, lambda: view.text(found), view.as_json(found))
     return 0 if found.emulator.works else DeviceUnavailable.exit_status
-
-
-def examine() -> Report:
-    """Look at everything ptxlab uses and try what it does."""
-    import platform
-    import sys
-    from pathlib import Path
-
-    import ptxlab
-    from ptxlab.toolchain import cache, inventory
-    from ptxlab.verbs.doctor.text import Report
-
-    driver, gpus = gpus_found()
-    with cache.bypassed():
-        tools, newest_ptx, tried_tools = inventory.tools(), inventory.newest_ptx(), toolchain()
-    return Report(
-        version=ptxlab.__version__,
-        home=str(Path(ptxlab.__file__).parent),
-        python=platform.python_version(),
-        executable=sys.executable,
-        platform=platform.platform(),
-        packages=packages(),
-        tools=tools,
-        newest_ptx=newest_ptx,
-        driver=driver,
-        gpus=gpus,
-        cache=str(cache.directory()),
-        cache_bytes=cache.size(),
-        emulator=tried("the emulator", emulate),
-        toolchain=tried_tools,
-    )
-
-
-def packages() -> tuple[Package, ...]:
-    """Return the packages ptxlab asks for, those of its benchmarks too, with their versions."""
-    import re
-    from importlib import metadata
-
-    from ptxlab.verbs.doctor.text import Package
-
-    try:
-        wanted = metadata.requires("ptxlab") or []
-    except metadata.PackageNotFoundError:  # run from a folder, without being installed
-        return ()
-    found = []
-    for line in wanted:
-        requirement, _, marker = line.partition(";")
-        if "extra" in marker and "bench" not in marker:
-            continue
-        match = re.match(r"[\w.-]+", requirement)
-        assert match is not None
-        try:
-            version = metadata.version(match[0])
-        except metadata.PackageNotFoundError:
-            version = ""
-        needed = "extra" not in marker
-        advice = f"pip install '{requirement.strip()}'" if needed else BENCH
-        found.append(Package(match[0], version, needed, advice))
-    return tuple(found)
-
-
-def gpus_found() -> tuple[Driver, tuple[Gpu, ...]]:
-    """Ask the driver what it is, and try every GPU it shows."""
-    from ptxlab.toolchain import inventory
-    from ptxlab.verbs.doctor.text import Driver, Gpu
-
-    try:
-        from ptxlab.device.cuda import CudaDevice
-        from ptxlab.device.cuda_driver import driver_version, gpu_count
-
-        version = driver_version()
-        driver = Driver(version, inventory.newest_ptx_of_driver(version), "")
-        count = gpu_count()
-    except (DeviceUnavailable, ImportError) as error:
-        return Driver(0, "", str(error).removeprefix("no GPU can be used: ")), ()
-    gpus = []
-    for ordinal in range(count):
-        try:
-            device = CudaDevice(ordinal)
-        except DeviceUnavailable as error:
-            gpus.append(Gpu(ordinal, "", "", str(error)))
-            continue
-        trial = tried(device.name, lambda: run(device))  # noqa: B023, called at once
-        gpus.append(Gpu(ordinal, device.name, device.target.name, trial.problem))
-    return driver, tuple(gpus)
-
-
-def toolchain() -> tuple[Trial, ...]:
-    """Try each step from CUDA C to SASS."""
-    from ptxlab.toolchain import compile_cuda, disassemble, link_ptx
-
-    return (
-        tried("CUDA C to PTX", lambda: compile_cuda(SOURCE, path="doctor.cu", arch=TARGET)),
-        tried("PTX to machine code", lambda: link_ptx(PTX, arch=TARGET)),
-        tried("machine code to SASS", lambda: disassemble(link_ptx(PTX, arch=TARGET))),
-    )
-
-
-def emulate() -> None:
-    from ptxlab.device.emulator import EmulatorDevice
-    from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
-
-    run(EmulatorDevice(TARGETS[DEFAULT_TARGET]))
-
-
-def run(device: Device) -> None:
-    from contextlib import closing
-
-    import numpy as np
-
-    from ptxlab.errors import LaunchError
-
-    with closing(device):
-        x = device.upload(np.full(32, 7, np.uint32))
-        device.load(PTX).kernel("add").launch(1, 32, [x])
-        if x.numpy().tolist() != list(range(7, 39)):
-            raise LaunchError("a kernel ran and gave a wrong result")
-
-
-def tried(name: str, what: Callable[[], object]) -> Trial:
-    """Do ``what`` and return how that went, whatever went wrong."""
-    from ptxlab.verbs.doctor.text import Trial
-
-    try:
-        what()
-    except Exception as error:  # a doctor is there for what nobody foresaw
-        return Trial(name, str(error) or type(error).__name__)
-    return Trial(name, "")

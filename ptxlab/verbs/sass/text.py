@@ -12,8 +12,8 @@ from typing import Any
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.syntax.line_info import SourceLine
 from ptxlab.toolchain.assembly import Assembly, Line
-from ptxlab.toolchain.ptxas_log import Resources
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
+from ptxlab.verbs.sass.programs import Kernel, Program
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned, fields
 
@@ -22,34 +22,6 @@ SCHEMA = "ptxlab.sass/1"
 _FOR_TARGET = re.compile(r"^\s*\.(?:version|target)\b.*$", re.MULTILINE)
 _MOST_OPCODES = 12
 _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
-
-
-@dataclass(frozen=True, slots=True)
-class Kernel:
-    """A kernel with the occupancy of one or several sizes of CTA and ``dynamic`` shared memory."""
-
-    name: str
-    dynamic: int
-    occupancies: tuple[Occupancy, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Program:
-    """One file assembled for one target."""
-
-    file: str
-    assembly: Assembly
-    kernels: tuple[Kernel, ...]
-
-    @property
-    def arch(self) -> str:
-        return self.assembly.cubin.arch
-
-    def resources(self, name: str) -> Resources:
-        return self.assembly.cubin.kernels[name]
-
-    def function(self, name: str) -> SassFunction:
-        return self.assembly.functions[name]
 
 
 @dataclass(frozen=True, slots=True)

@@ -13,7 +13,7 @@ from ptxlab.device import cuda_driver
 from ptxlab.errors import ToolchainError
 from ptxlab.main import main
 from ptxlab.toolchain import nvrtc
-from ptxlab.verbs.doctor import verb as doctor
+from ptxlab.verbs.doctor import examine as doctor
 
 _spec = importlib.util.spec_from_file_location(
     "fake_driver", Path(__file__).parents[2] / "device" / "fake_driver.py"
