@@ -54,6 +54,14 @@ class Selection:
         """Say whether what ``lane`` holds of (row, col) is looked at."""
         return self.lane in (None, lane) and self.element in (None, (row, col))
 
+    def places(self, layout: FragmentLayout) -> Iterator[RegisterPlace]:
+        """Yield the places of what is looked at of an operand, lanes and registers upward."""
+        for lane, registers in enumerate(layout.table().tolist()):
+            for register, elements in enumerate(registers):
+                for i, (row, col) in enumerate(elements):
+                    if self.has(lane, row, col):
+                        yield RegisterPlace(lane, register, i)
+
 
 def select(report: FragmentReport, selection: Selection) -> tuple[Held, ...]:
     """Return what the selection names of every operand, in order, lanes and registers upward.
@@ -67,9 +75,8 @@ def select(report: FragmentReport, selection: Selection) -> tuple[Held, ...]:
 
 def _of(report: FragmentReport, layout: FragmentLayout, selection: Selection) -> Iterator[Held]:
     words = report.shown.registers[layout.operand]
-    for lane, registers in enumerate(layout.table().tolist()):
-        for register, elements in enumerate(registers):
-            for i, (row, col) in enumerate(elements):
-                if selection.has(lane, row, col):
-                    bits = element_bits(layout, int(words[lane, register]), i)
-                    yield Held(layout, RegisterPlace(lane, register, i), row, col, bits)
+    for place in selection.places(layout):
+        lane, register, element = place
+        row, col = layout.table()[place].tolist()
+        bits = element_bits(layout, int(words[lane, register]), element)
+        yield Held(layout, place, row, col, bits)

@@ -10,6 +10,7 @@ from ptxlab.layouts.layout import ComposedLayout, Layout
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.fragments import svg as drawing
+from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.verbs.layout.layouts import Offsets
 
 Shown = Form | FragmentLayout | Layout | ComposedLayout
@@ -23,7 +24,7 @@ def svg(shown: Shown) -> str | None:
     None of a layout with too many.
     """
     if isinstance(shown, FragmentLayout):
-        return drawing.operand_svg(shown)
+        return operand_svg(shown)
     if isinstance(shown, Layout | ComposedLayout):
         try:
             return Offsets(shown, _BITS).svg()

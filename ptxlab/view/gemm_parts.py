@@ -10,6 +10,7 @@ from typing import Any
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.survey import Absent
 from ptxlab.gemm.verification import Verdict
+from ptxlab.view.json import members
 
 
 def sizes(problem: Problem) -> str:
@@ -28,8 +29,7 @@ def title(problem: Problem, *more: str) -> str:
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:
-    names = ("m", "n", "k", "dtype", "acc", "layout", "epilogue")
-    return {name: getattr(problem, name) for name in names}
+    return members(problem, "m", "n", "k", "dtype", "acc", "layout", "epilogue")
 
 
 def verdict_as_json(verdict: Verdict) -> dict[str, Any]:

@@ -32,6 +32,11 @@ def plain(value: Any) -> Any:
     return value
 
 
+def members(thing: object, *names: str) -> dict[str, Any]:
+    """Return what a result says of itself under these names."""
+    return {name: getattr(thing, name) for name in names}
+
+
 def _of_numpy(array: np.ndarray[Any, np.dtype[Any]]) -> Any:
     if array.dtype.kind in "biuU":
         return array.tolist()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -51,6 +52,22 @@ def grid(
         if any(kept):
             lines.append("  ".join([f"{row:>{edge}}", *painted]))
     return lines
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """One table: a caption, a line of heads, and lines that begin with their own head."""
+
+    caption: str
+    head: tuple[str, ...]
+    lines: tuple[tuple[str, ...], ...]
+
+
+def on_github(table: Table) -> str:
+    """Return a table as GitHub writes it, without its caption."""
+    rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
+    head, *lines = (f"| {' | '.join(line)} |" for line in (table.head, *table.lines))
+    return "\n".join([head, f"|{rule}|", *lines])
 
 
 def number(value: Any) -> str:

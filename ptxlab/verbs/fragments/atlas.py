@@ -25,8 +25,8 @@ from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
 from ptxlab.verbs.fragments.atlas_groups import Tables, groups
+from ptxlab.verbs.fragments.runs import vertical
 from ptxlab.view.palette import lane_colour
-from ptxlab.view.runs import vertical
 
 SCRIPTS = (
     "layouts.js",

@@ -79,7 +79,7 @@ def answer(args: argparse.Namespace, instruction: Form, selection: Selection) ->
 
 def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
     """Show the layouts of an instruction that nothing here runs, and return 0."""
-    from ptxlab.verbs.fragments import layout_report
+    from ptxlab.verbs.fragments import text as view
     from ptxlab.view import colour
 
     if args.ptx is not None:
@@ -89,8 +89,8 @@ def describe(args: argparse.Namespace, instruction: Form, selection: Selection) 
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     emit(
         args,
-        lambda: layout_report.text(instruction, selection, paint),
-        layout_report.as_json(instruction, selection),
+        lambda: view.layout_text(instruction, selection, paint),
+        view.layout_json(instruction, selection),
     )
     return 0
 

@@ -11,29 +11,12 @@ from collections.abc import Iterator
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments import svg_warpgroup
-from ptxlab.view.runs import Keep, register_name, runs
-from ptxlab.view.svg_parts import (
-    INDEX,
-    LINE,
-    MARGIN,
-    TITLE,
-    Box,
-    Scale,
-    document,
-    heading,
-    n,
-    notes,
-    whole,
-    window,
-)
+from ptxlab.verbs.fragments import svg_operands, svg_warpgroup
+from ptxlab.verbs.fragments.runs import Keep, nothing, register_name, runs
+from ptxlab.verbs.fragments.svg_operands import Scale, whole
+from ptxlab.view.svg_parts import INDEX, LINE, MARGIN, TITLE, document, heading, n, notes
 
 AXES = {"A": "m×k", "B": "k×n", "C": "m×n", "D": "m×n"}
-
-
-def nothing(lane: int, row: int, col: int) -> bool:
-    """Mark no element."""
-    return False
 
 
 def svg(instruction: Form, marked: Keep = nothing) -> str:
@@ -45,7 +28,7 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
     side by side.
     """
     if not isinstance(instruction, MatrixInstruction):
-        return _side_by_side(instruction, marked)
+        return svg_operands.side_by_side(_title(instruction), instruction, marked)
     if instruction.shared:
         return svg_warpgroup.svg(instruction, marked)
     count = instruction.operand("D").matrices
@@ -58,47 +41,6 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
     name, room = heading(_title(instruction))
     about = f"Which lane of a warp holds which element in {instruction.name}"
     return document(about, [name, *parts], max(left, room), height)
-
-
-def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
-    """Return the picture of one operand; what is ``marked`` is outlined."""
-    top = MARGIN + 2 * LINE
-    parts, right, bottom = _matrices(layout, marked, MARGIN, top)
-    group = "warp" if layout.holder == "lane" else "warpgroup"
-    about = f"Which {layout.holder} of a {group} holds which element of {layout.operand}"
-    return document(about, parts, right, bottom)
-
-
-def _side_by_side(instruction: Form, marked: Keep) -> str:
-    """Return the picture of all operands, each by itself."""
-    name, room = heading(_title(instruction))
-    drawn, right, bottom = [name], 0.0, 0.0
-    for layout in instruction.operands:
-        parts, right, below = _matrices(layout, marked, right + MARGIN, TITLE + MARGIN + 2 * LINE)
-        drawn += parts
-        bottom = max(bottom, below)
-    about = f"Which lane of a warp holds which element in {instruction.name}"
-    return document(about, drawn, max(right, room), bottom)
-
-
-def _matrices(
-    layout: FragmentLayout, marked: Keep, left: float, top: float
-) -> tuple[list[str], float, float]:
-    """Return the drawing of an operand's matrices, from a corner on, and where it ends."""
-    parts: list[str] = []
-    left += INDEX
-    for matrix in range(layout.matrices):
-        title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
-        cells = window(layout, matrix, marked)
-        scale = Scale.of(layout, cells)
-        box = Box(layout, cells, left, top, scale)
-        cols = cells[-1].col + cells[-1].cols - cells[0].col
-        if cols < layout.cols:
-            title += f", {cols} of {layout.cols} columns"
-        parts += box.draw(title, f"{layout.operand}{matrix}", marked)
-        parts += (*box.columns(), *box.rows())
-        left += max(cols * scale.width, 130) + MARGIN + INDEX
-    return parts, left - INDEX, top + layout.rows * scale.height + MARGIN
 
 
 def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[str, float, float]:

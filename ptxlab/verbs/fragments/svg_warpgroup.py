@@ -13,22 +13,9 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
-from ptxlab.view.runs import Keep, register_name, runs, span
-from ptxlab.view.svg_parts import (
-    COLUMNS,
-    INDEX,
-    LINE,
-    MARGIN,
-    TITLE,
-    Box,
-    Scale,
-    document,
-    heading,
-    n,
-    notes,
-    whole,
-    window,
-)
+from ptxlab.verbs.fragments.runs import Keep, register_name, runs, span
+from ptxlab.verbs.fragments.svg_operands import COLUMNS, Box, Scale, whole, window
+from ptxlab.view.svg_parts import INDEX, LINE, MARGIN, TITLE, document, heading, n, notes
 
 UNIT = 132.0
 """How wide 16 bytes are drawn along k."""

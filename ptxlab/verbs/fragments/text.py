@@ -1,4 +1,5 @@
-"""A FragmentReport as text and as JSON (schema ``ptxlab.fragments/1``)."""
+"""The fragments of an instruction as text and as JSON (schema ``ptxlab.fragments/1``): what a run of it
+showed, or of one that nothing here runs the layouts alone."""
 
 from __future__ import annotations
 
@@ -8,16 +9,19 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.fragments import receipts
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
-from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
+from ptxlab.matrix.form import Form, SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.trace import shared_place
+from ptxlab.verbs.fragments.operands import matrices, owners, place_json, where
+from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
-from ptxlab.view.runs import register_name
-from ptxlab.view.tables import by_register
-from ptxlab.view.text import OPEN, aligned, fields, grid, hexadecimal, number
+from ptxlab.view.json import members
+from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
 
 Array = npt.NDArray[Any]
 
@@ -55,11 +59,7 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "fill": report.shown.fill,
         "operands": {
             layout.operand: {
-                "rows": layout.rows,
-                "cols": layout.cols,
-                "dtype": layout.dtype,
-                "bits": layout.bits,
-                "matrices": layout.matrices,
+                **members(layout, "rows", "cols", "dtype", "bits", "matrices"),
                 "registers": layout.registers_per_lane,
                 "map": layout.table().tolist(),
                 "dump": [
@@ -85,7 +85,6 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
 
 def _header(report: FragmentReport) -> list[str]:
     instruction = report.instruction
-    major, minor = instruction.minimum_ptx
     wheres = [mismatch.where for mismatch in report.mismatches]
     bad_layout = sum(where != "memory" for where in wheres)
     bad_results = sum(where != "register" for where in wheres)
@@ -100,8 +99,7 @@ def _header(report: FragmentReport) -> list[str]:
         *([OPEN] if instruction.layout_open and not report.own_layout else []),
         *fields(
             [
-                ("PTX ISA", instruction.section),
-                ("needs", f"{instruction.minimum_target}, PTX {major}.{minor}"),
+                *_needs(instruction),
                 ("device", report.device_name),
                 ("target", report.target.name),
                 ("layout", OWN if report.own_layout else layout),
@@ -109,6 +107,14 @@ def _header(report: FragmentReport) -> list[str]:
                 ("hardware", _hardware(report)),
             ]
         ),
+    ]
+
+
+def _needs(instruction: Form) -> list[tuple[str, str]]:
+    major, minor = instruction.minimum_ptx
+    return [
+        ("PTX ISA", instruction.section),
+        ("needs", f"{instruction.minimum_target}, PTX {major}.{minor}"),
     ]
 
 
@@ -165,65 +171,19 @@ def _contents(layout: FragmentLayout, word: int) -> list[str]:
     return [_value(layout, element_bits(layout, word, i)) for i in range(packed)]
 
 
-def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:
-    """Return the matrix, or matrices, with in each cell the lane and register that hold the element."""
-    width = len(f"{layout.threads - 1}:{register_name(layout, layout.registers_per_lane - 1)}")
-    cells = np.full((layout.matrices, layout.rows, layout.cols), "", dtype=f"U{width}")
-    for (lane, register, _), (row, col) in _places(layout):
-        if not cells[layout.matrix(lane), row, col]:  # of copies the first
-            cells[layout.matrix(lane), row, col] = f"{lane}:{register_name(layout, register)}"
-    title = f"{layout.operand}: {layout.holder} and register that hold each element"
-    return _grids(layout, title, cells, selection, paint)
-
-
 def _result(layout: FragmentLayout, result: Array, selection: Selection, paint: Paint) -> list[str]:
     """Return D as the program stored it, each cell in the colour of the lane that holds it."""
     stored = decode(layout, result).reshape(-1, layout.rows, layout.cols)
-    cells = [[[number(value) for value in row] for row in matrix] for matrix in stored]
-    return _grids(layout, "D: as the program stored it", np.array(cells), selection, paint)
 
+    def value(matrix: int, place: RegisterPlace, row: int, col: int) -> str:
+        return number(stored[matrix, row, col])
 
-def _grids(
-    layout: FragmentLayout, title: str, cells: Array, selection: Selection, paint: Paint
-) -> list[str]:
-    """Return one grid a matrix, each under the title."""
-    lines: list[str] = []
-    for matrix, each in enumerate(cells):
-        which = f", matrix {matrix}" if layout.matrices > 1 else ""
-        lanes = {
-            element: place.lane
-            for place, element in _places(layout)
-            if layout.matrix(place.lane) == matrix
-        }
-        head, *rows = grid(each.tolist(), lanes, paint, selection.has)
-        if rows:
-            lines += [*([""] if lines else []), f"{title}{which}", head, *rows]
-    return lines
-
-
-def _places(layout: FragmentLayout) -> Iterator[tuple[RegisterPlace, tuple[int, int]]]:
-    """Yield every place of a fragment with the (row, col) it holds."""
-    for place in np.ndindex(layout.table().shape[:3]):
-        row, col = layout.table()[place]
-        yield RegisterPlace(*place), (int(row), int(col))
+    return matrices(layout, "D: as the program stored it", value, selection, paint)
 
 
 def _sentence(held: Held) -> str:
     value = f"{_value(held.layout, held.bits)} ({hexadecimal(held.bits, held.layout.bits)})"
     return f"{where(held.layout, held.place)} and holds {value}"
-
-
-def where(layout: FragmentLayout, place: RegisterPlace) -> str:
-    """Say which lane, register and bits hold an element, and which of the bits are the number."""
-    row, col = layout.table()[place].tolist()
-    slot = slots(layout)[place.element]
-    bits = f"bits {slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else f"bit {slot.low}"
-    if slot.data_bits < slot.bits:
-        bits += f" (the number in {slot.data_low + slot.data_bits - 1}:{slot.data_low})"
-    return (
-        f"{layout.operand}[{row},{col}] is in {layout.holder} {place.lane}, register "
-        f"{register_name(layout, place.register)}, element {place.element}, {bits}"
-    )
 
 
 def _size(report: FragmentReport, layout: FragmentLayout) -> str:
@@ -245,28 +205,97 @@ def _held_json(held: Held) -> dict[str, Any]:
     }
 
 
-def place_json(layout: FragmentLayout, place: RegisterPlace) -> dict[str, Any]:
-    """Return as JSON data where an element is, with the bits of its container, and which it is."""
-    slot = slots(layout)[place.element]
-    row, col = layout.table()[place].tolist()
-    bits = {"low_bit": slot.low, "high_bit": slot.low + slot.bits - 1}
-    return {**place._asdict(), **bits, "row": row, "col": col}
-
-
 def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
     """Return a mismatch as JSON data: the bits of the register, and what they should say and do."""
     bits = instruction.operand(mismatch.shown_by).bits
+    place = ("operand", "lane", "register", "element", "low_bit", "high_bit", "row", "col")
     return {
-        "fill": mismatch.fill,
-        "where": mismatch.where,
-        "operand": mismatch.operand,
-        "lane": mismatch.lane,
-        "register": mismatch.register,
-        "element": mismatch.element,
-        "low_bit": mismatch.low_bit,
-        "high_bit": mismatch.high_bit,
-        "row": mismatch.row,
-        "col": mismatch.col,
+        **members(mismatch, "fill", "where", *place),
         "expected": hexadecimal(mismatch.expected, bits),
         "found": hexadecimal(mismatch.found, bits),
     }
+
+
+# ---- of an instruction that nothing here runs -------------------------------------------------
+
+
+def layout_text(instruction: Form, selection: Selection, paint: Paint = plain) -> str:
+    """Return what is known of each operand: by thread and as a coloured matrix, or one element."""
+    parts = [_layout_header(instruction)]
+    if selection.element is not None:
+        parts.append(
+            [
+                *(where(o, place) for o in instruction.operands for place in selection.places(o)),
+                *_shared_sentences(instruction, *selection.element),
+            ]
+        )
+    else:
+        for layout in instruction.operands:
+            table = by_register(layout, selection.has)
+            parts.append([table.caption, *aligned([table.head, *table.lines])])
+            parts.append(owners(layout, selection, paint))
+        parts += [[_described(shared)] for shared in instruction.shared]
+    return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def layout_json(instruction: Form, selection: Selection) -> dict[str, Any]:
+    """Return the layouts as JSON data; there is no device, and no dump."""
+    data: dict[str, Any] = {
+        "schema": SCHEMA,
+        "instruction": instruction.name,
+        "variant": instruction.variant or None,
+        "device": None,
+        "arch": None,
+        "operands": {
+            layout.operand: {
+                **members(layout, "rows", "cols", "dtype", "bits", "threads"),
+                "registers": layout.registers_per_lane,
+                "map": layout.table().tolist(),
+            }
+            for layout in instruction.operands
+        },
+        "shared": {
+            shared.operand: members(shared, "rows", "cols", "dtype", "bits", "majors")
+            for shared in instruction.shared
+        },
+        "verified": {"layout": None, "result": None, "hardware": receipts.hardware(instruction)},
+        "mismatches": [],
+    }
+    if not selection.everything:
+        data["selection"] = [
+            {"operand": layout.operand, **place_json(layout, place)}
+            for layout in instruction.operands
+            for place in selection.places(layout)
+        ]
+    return data
+
+
+def _layout_header(instruction: Form) -> list[str]:
+    hardware = receipts.hardware(instruction)
+    known = f"verified by a register dump of {hardware}" if hardware else "unverified on hardware"
+    return [
+        instruction.name,
+        *fields(
+            [
+                *_needs(instruction),
+                ("layout", f"that of the PTX ISA, {known}; nothing was run"),
+            ]
+        ),
+    ]
+
+
+def _shared_sentences(instruction: Form, row: int, col: int) -> Iterator[str]:
+    for shared in instruction.shared:
+        if row < shared.rows and col < shared.cols:
+            place = shared_place(shared, row, col).formula
+            yield (
+                f"{shared.operand}[{row},{col}] is in shared memory, {place} (along k, no swizzle)"
+            )
+
+
+def _described(shared: SharedOperand) -> str:
+    along = " or ".join(shared.majors).replace("mn", "m" if shared.operand == "A" else "n")
+    return (
+        f"{shared.operand} {shared.rows}×{shared.cols} {shared.dtype}: in shared memory, contiguous "
+        f"along {along}, where its matrix descriptor says"
+    )

@@ -176,15 +176,15 @@ def verify_all(args: argparse.Namespace) -> int:
 def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
     """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
     from ptxlab.matrix.catalog import MULTIPLICATIONS
-    from ptxlab.verbs.fragments import atlas, svg
-    from ptxlab.view import tables
+    from ptxlab.verbs.fragments import atlas, svg, tables
+    from ptxlab.verbs.fragments.runs import nothing
 
     if args.ptx is not None:
         raise PtxlabError(
             f"--format {args.format} draws the layout and runs no program",
             hint="--ptx goes with --format text and json",
         )
-    marked = svg.nothing if selection.everything else selection.has
+    marked = nothing if selection.everything else selection.has
     emit(
         args,
         "",

@@ -10,8 +10,7 @@ from ptxlab.gemm.explain import Explanation, Step
 from ptxlab.gemm.measures import brief, percent
 from ptxlab.isa.gpus import Gpu
 from ptxlab.view.gemm_parts import sizes
-from ptxlab.view.tables import Table, on_github
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import Table, aligned, fields, on_github
 
 FFMA = "FFMA"
 WIDTH = 100

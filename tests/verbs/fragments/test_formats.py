@@ -11,8 +11,7 @@ import pytest
 from ptxlab.fragments.query import Selection
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find
-from ptxlab.verbs.fragments import atlas, svg
-from ptxlab.view import tables
+from ptxlab.verbs.fragments import atlas, svg, tables
 
 S4 = find("m16n8k64", "s4")
 LANE = Selection(lane=6)

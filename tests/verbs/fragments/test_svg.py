@@ -12,7 +12,8 @@ import pytest
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.svg import operand_svg, svg
+from ptxlab.verbs.fragments.svg import svg
+from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.view.palette import INK, PAPER, lane_colour
 
 SVG = "{http://www.w3.org/2000/svg}"

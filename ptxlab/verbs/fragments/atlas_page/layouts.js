@@ -48,7 +48,7 @@ function placesAt(layout, matrix, row, col) {
   return (row < layout.rows && col < layout.cols && layout.places[matrix].get(row * layout.cols + col)) || null;
 }
 
-/** Cut the operand into neighbouring elements that share a register, as ptxlab/view/runs.py does. */
+/** Cut the operand into neighbouring elements that share a register, as verbs/fragments/runs.py does. */
 function runsOf(layout, matrix) {
   const down = layout.vertical ? 1 : 0, right = 1 - down, found = [];
   const follows = (before, after) => before && after && before.length === after.length &&

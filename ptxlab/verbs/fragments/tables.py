@@ -8,26 +8,13 @@ share a cell, as in the PTX ISA's figures, and are written ``row,first..last``.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.view.runs import Keep, owner, register_name, runs, span
+from ptxlab.verbs.fragments.runs import Keep, everything, owner, register_name, runs, span
+from ptxlab.view.text import Table, on_github
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
-
-
-@dataclass(frozen=True, slots=True)
-class Table:
-    """One table: a caption, a line of heads, and lines that begin with their own head."""
-
-    caption: str
-    head: tuple[str, ...]
-    lines: tuple[tuple[str, ...], ...]
-
-
-def everything(lane: int, row: int, col: int) -> bool:
-    return True
 
 
 def csv(instruction: Form, keep: Keep = everything) -> str:
@@ -48,12 +35,6 @@ def markdown(instruction: Form, keep: Keep = everything) -> str:
     parts = [f"# `{instruction.name}`"]
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, keep)]
     return "\n\n".join(parts) + "\n"
-
-
-def on_github(table: Table) -> str:
-    rule = "|".join(["--:", *[":-:"] * (len(table.head) - 1)])
-    head, *lines = (f"| {' | '.join(line)} |" for line in (table.head, *table.lines))
-    return "\n".join([head, f"|{rule}|", *lines])
 
 
 def latex(instruction: Form, keep: Keep = everything) -> str:

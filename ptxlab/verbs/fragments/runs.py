@@ -16,6 +16,14 @@ Keep = Callable[[int, int, int], bool]
 """Says of a lane, a row and a column whether that element in that lane is meant."""
 
 
+def everything(lane: int, row: int, col: int) -> bool:
+    return True
+
+
+def nothing(lane: int, row: int, col: int) -> bool:
+    return False
+
+
 @dataclass(frozen=True, slots=True)
 class Run:
     """``length`` elements from (``row``, ``col``) on, along a row or, ``vertical``, a column.

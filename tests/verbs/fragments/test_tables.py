@@ -12,7 +12,7 @@ from ptxlab.fragments.query import Selection
 from ptxlab.matrix.catalog import MULTIPLICATIONS, find
 from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.view.tables import csv, latex, markdown, tables
+from ptxlab.verbs.fragments.tables import csv, latex, markdown, tables
 
 BF16 = find("m16n8k16", "bf16")
 DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
