@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
 
 Text = str | Callable[[], str]
+Data = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
 def add_common(
@@ -88,18 +89,16 @@ def print_to_stderr(text: str) -> None:
     sys.stderr.write(text)
 
 
-def emit(
-    args: argparse.Namespace, text: Text, json_object: Mapping[str, Any], **others: Text
-) -> None:
+def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> None:
     """Write a result in the form the user chose, to stdout or to the file of ``--output``.
 
-    ``others`` holds the texts of further formats by name. A text may be a function that makes it,
-    so that only the one that is wanted is made.
+    ``data`` is its JSON, ``others`` holds the texts of further formats by name. Each may be a function
+    that makes it, so that only the one that is wanted is made.
     """
     if args.format == "json":
         from ptxlab.view.json import write  # here, because it brings numpy, which help can spare
 
-        chosen: Text = write(json_object)
+        chosen: Text = write(data() if callable(data) else data)
     else:
         chosen = {"text": text, **others}[args.format]
     body = chosen if isinstance(chosen, str) else chosen()

@@ -4,6 +4,7 @@ import argparse
 import json
 import os
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -38,11 +39,14 @@ def test_each_form_goes_to_stdout(capsys: pytest.CaptureFixture[str]) -> None:
     assert capsys.readouterr() == ("<svg/>\n", "")
 
 
-def test_only_the_text_that_is_wanted_is_made() -> None:
-    def never() -> str:
+def test_only_what_is_wanted_is_made(capsys: pytest.CaptureFixture[str]) -> None:
+    def never() -> NoReturn:
         raise AssertionError("made in vain")
 
-    emit(parse("--json"), never, {}, svg=never)
+    emit(parse("--json"), never, lambda: {"x": 2}, svg=never)
+    assert capsys.readouterr().out == '{"x": 2}\n'
+    emit(parse(), lambda: "words", never, svg=never)
+    assert capsys.readouterr().out == "words\n"
 
 
 def test_what_json_cannot_say_is_a_string(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
         report = _checked(args, asked, device)
     places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
     sources = read_sources({place.path for place in places if place is not None})
-    emit(args, lambda: view.text(report, sources), view.as_json(report))
+    emit(args, lambda: view.text(report, sources), lambda: view.as_json(report))
     return int(report.failed(strict=args.strict))
 
 

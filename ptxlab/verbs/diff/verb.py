@@ -91,7 +91,7 @@ def execute(args: argparse.Namespace) -> int:
         )
         report = diff(work, a, b)
         shown = view.Shown(args.file, (label(a), label(b)), work, report)
-    emit(args, lambda: view.text(shown), view.as_json(shown))
+    emit(args, lambda: view.text(shown), lambda: view.as_json(shown))
     return 0 if report.same else 1
 
 

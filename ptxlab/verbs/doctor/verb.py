@@ -27,5 +27,5 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.doctor.examine import examine
 
     found = examine()
-    emit(args, lambda: view.text(found), view.as_json(found))
+    emit(args, lambda: view.text(found), lambda: view.as_json(found))
     return 0 if found.emulator.works else DeviceUnavailable.exit_status

@@ -101,7 +101,7 @@ def execute(args: argparse.Namespace) -> int:
         kept = {name: getattr(found, name) for name in ("words", "passes", "registers", "types")}
         write_whole(args.save, npz(kept))
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
-    emit(args, lambda: view.text(shown, paint), view.as_json(shown))
+    emit(args, lambda: view.text(shown, paint), lambda: view.as_json(shown))
     return 0
 
 

@@ -39,5 +39,5 @@ def execute(args: argparse.Namespace) -> int:
                 hint=f"it needs {found[0].minimum_target}",
             )
     explanation = explain(found, args.arch)
-    emit(args, lambda: view.text(explanation), view.as_json(explanation))
+    emit(args, lambda: view.text(explanation), lambda: view.as_json(explanation))
     return 0

@@ -9,6 +9,7 @@ from typing import Any
 from ptxlab.fragments.campaign import Outcome, Status
 from ptxlab.fragments.report import Mismatch
 from ptxlab.verbs.fragments.text import mismatch_json
+from ptxlab.view.text import hexadecimal
 
 SCHEMA = "ptxlab.fragments.all/1"
 STATUSES: dict[Status, str] = {
@@ -109,7 +110,7 @@ def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
     width = outcome.form.operand(m.shown_by).bits
-    right, wrong = (f"0x{value:0{(width + 3) // 4}x}" for value in (m.expected, m.found))
+    right, wrong = (hexadecimal(value, width) for value in (m.expected, m.found))
     seen = "D shows" if m.where == "product" else "it has" if m.where == "register" else "stored is"
     place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
     if m.operand.startswith("scale"):

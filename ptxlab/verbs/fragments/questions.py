@@ -90,7 +90,7 @@ def describe(args: argparse.Namespace, instruction: Form, selection: Selection) 
     emit(
         args,
         lambda: view.layout_text(instruction, selection, paint),
-        view.layout_json(instruction, selection),
+        lambda: view.layout_json(instruction, selection),
     )
     return 0
 

@@ -107,7 +107,7 @@ def execute(args: argparse.Namespace) -> int:
     emit(
         args,
         lambda: fragments.text(report, selection, paint),
-        fragments.as_json(report, selection),
+        lambda: fragments.as_json(report, selection),
     )
     return 0 if report.passed else 1
 
@@ -169,7 +169,7 @@ def verify_all(args: argparse.Namespace) -> int:
         progress = Progress(what="instructions")
         outcomes = campaign(device, entries, everywhere=everywhere, progress=progress)
         target = "any known target" if everywhere else device.target.name
-        emit(args, lambda: view.text(outcomes, target), view.as_json(outcomes, device.name))
+        emit(args, lambda: view.text(outcomes, target), lambda: view.as_json(outcomes, device.name))
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 

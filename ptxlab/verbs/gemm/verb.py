@@ -131,7 +131,7 @@ def show_list(args: argparse.Namespace) -> int:
     rungs = [
         rung for rung in LADDER.values() if any(fits(args, dtype, acc) for dtype, acc in rung.types)
     ]
-    emit(args, lambda: text.text_of_list(rungs), json.list_as_json(rungs))
+    emit(args, lambda: text.text_of_list(rungs), lambda: json.list_as_json(rungs))
     return 0
 
 
@@ -148,7 +148,7 @@ def run_all(args: argparse.Namespace) -> int:
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device:
         found = survey(device, problem, types)
-    emit(args, lambda: text.text_of_all(found), json.all_as_json(found))
+    emit(args, lambda: text.text_of_all(found), lambda: json.all_as_json(found))
     return 0 if found.passed else 1
 
 
@@ -162,7 +162,7 @@ def run_one(args: argparse.Namespace) -> int:
     problem = problem_of(args, args.dtype or first[0], args.acc or first[1])
     with closing(open_device(args)) as device:
         result = run(device, problem, rung, tile_of(args))
-    emit(args, lambda: text.text(result), json.as_json(result))
+    emit(args, lambda: text.text(result), lambda: json.as_json(result))
     return 0 if result.passed else 1
 
 
@@ -189,7 +189,7 @@ def explain_ladder(args: argparse.Namespace) -> int:
     emit(
         args,
         lambda: story.text(found),
-        json.story_as_json(found),
+        lambda: json.story_as_json(found),
         markdown=lambda: story.markdown(found),
         svg=lambda: roofline.svg(found),
     )

@@ -65,5 +65,5 @@ def execute(args: argparse.Namespace) -> int:
             for size in args.sizes
         ]
     status.clear()
-    emit(args, lambda: view.text(found), view.as_json(found), svg=lambda: view.svg(found))
+    emit(args, lambda: view.text(found), lambda: view.as_json(found), svg=lambda: view.svg(found))
     return 0 if all(one.passed for one in found) else 1

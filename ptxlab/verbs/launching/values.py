@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.cli.readers import count, suggestion
+from ptxlab.cli.readers import count, positive, several, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.types import ScalarType
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, Array, ArrayValue, element_type, load
@@ -101,6 +101,9 @@ MAKERS: dict[str, Callable[[tuple[int, ...], ScalarType, tuple[int, ...]], Array
 """The arrays that can be made in place: 0, 1, 0 1 2 ..., standard normal, the identity."""
 
 
+_shape = several(positive, "a shape such as 128 or 128x64", range(1, 33), "x")
+
+
 def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
     if maker not in MAKERS:
         raise ValueError(f"no {maker}(), there are {', '.join(MAKERS)}{suggestion(maker, MAKERS)}")
@@ -123,9 +126,3 @@ def _refuse_more_than_memory(shape: tuple[int, ...]) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
         raise ValueError(f"making it takes {size:,} bytes, this machine has {memory:,}")
-
-
-def _shape(text: str) -> tuple[int, ...]:
-    if not re.fullmatch(r"[1-9]\d*(x[1-9]\d*)*", text):
-        raise ValueError(f"{text!r} is not a shape such as 128 or 128x64")
-    return tuple(map(int, text.split("x")))

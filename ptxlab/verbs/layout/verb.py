@@ -129,7 +129,7 @@ def execute(args: argparse.Namespace) -> int:
         result = answer(args)
     except (ValueError, IndexError) as error:
         raise PtxlabError(f"layout {args.layout}: {error}", hint="ptxlab layout --help") from error
-    emit(args, result.text, result.as_json(), svg=result.svg)
+    emit(args, result.text, result.as_json, svg=result.svg)
     return 0
 
 

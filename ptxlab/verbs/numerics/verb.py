@@ -85,10 +85,10 @@ def execute(args: argparse.Namespace) -> int:
     measured = measure(args, products)
     if args.count is not None:
         many = survey(products, chosen, measured)
-        emit(args, lambda: view.survey_text(many), view.survey_json(many))
+        emit(args, lambda: view.survey_text(many), lambda: view.survey_json(many))
         return 0 if many.passed else 1
     one = study(products, chosen, measured)
-    emit(args, lambda: view.study_text(one), view.study_json(one))
+    emit(args, lambda: view.study_text(one), lambda: view.study_json(one))
     return 0 if one.passed else 1
 
 

@@ -57,5 +57,5 @@ def execute(args: argparse.Namespace) -> int:
         and all(form.runs_on(TARGETS[name]) for name in args.arch)
     ]
     known = (instructions, emulated(instructions), proven())
-    emit(args, lambda: view.text(*known), view.as_json(*known))
+    emit(args, lambda: view.text(*known), lambda: view.as_json(*known))
     return 0

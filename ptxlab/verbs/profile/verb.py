@@ -83,7 +83,7 @@ def execute(args: argparse.Namespace) -> int:
     emit(
         args,
         lambda: view.text(profile, sources, by=by, sort=args.sort, top=args.top, heat=heat),
-        view.as_json(profile, sources),
+        lambda: view.as_json(profile, sources),
         html=lambda: profile_page.page(profile, sources),
     )
     return 0

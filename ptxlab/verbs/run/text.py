@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.verbs.launching.launch import Argument
-from ptxlab.view.text import number
+from ptxlab.view.text import hexadecimal, number
 
 Array = npt.NDArray[Any]
 
@@ -125,9 +125,8 @@ def _dim(sizes: tuple[int, ...]) -> str:
 def _body(argument: Argument) -> str:
     array = np.asarray(argument.value)
     if argument.dtype.startswith("b") and argument.dtype != "bf16":  # untyped bits, as bits
-        digits = 2 * array.itemsize
         # numpy's stubs give an element the type of the array's, which Any cannot tell from void.
-        shown: Any = {"int": lambda element: f"0x{int(element):0{digits}x}"}
+        shown: Any = {"int": lambda element: hexadecimal(int(element), 8 * array.itemsize)}
         return np.array2string(
             array, threshold=64, edgeitems=3, max_line_width=100, formatter=shown
         )

@@ -76,7 +76,7 @@ def execute(args: argparse.Namespace) -> int:
         timing=timing,
     )
     save(args.save, arguments)
-    emit(args, lambda: view.text(done), view.as_json(done))
+    emit(args, lambda: view.text(done), lambda: view.as_json(done))
     return 0 if done.right else 1
 
 

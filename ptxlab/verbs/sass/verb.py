@@ -44,5 +44,5 @@ def execute(args: argparse.Namespace) -> int:
         programs.append(program(args, args.diff, programs[0].assembly.cubin.arch))
     report = view.Report(args.file, tuple(programs), args.diff)
     named = {line.path for one in programs for line in one.assembly.sources.values()}
-    emit(args, lambda: view.text(report, read_sources(named)), view.as_json(report))
+    emit(args, lambda: view.text(report, read_sources(named)), lambda: view.as_json(report))
     return 0
