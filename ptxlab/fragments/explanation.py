@@ -51,7 +51,7 @@ def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
         tuple(found[1:]),
         form.signature,
         statement(form),
-        form.flops if isinstance(form, MatrixInstruction) else None,
+        form.flops,
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
         form.name in emulated([form]),
         receipts.hardware(form),

@@ -20,7 +20,7 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.isa.types import TYPES
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
@@ -35,7 +35,7 @@ PARAMETERS = ("a", "b", "d", "k")
 @cache
 def verifiable() -> tuple[MatrixInstruction, ...]:
     """Return the instructions that a program comes with ptxlab for, in the order of the table."""
-    return tuple(i for i in MMA if resources.shipped(f"ptx/{_file(i)}"))
+    return tuple(i for i in MMA if resources.shipped(program(i)))
 
 
 def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
@@ -45,16 +45,11 @@ def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
     """
     for one in verifiable():
         if one == instruction:
-            return one, str(resources.path(f"ptx/{_file(one)}"))
+            return one, str(resources.path(program(one)))
     raise Unsupported(
         f"a program for {instruction.name} cannot be looked at",
         hint=f"those for {', '.join(one.name for one in verifiable())} can",
     )
-
-
-def _file(instruction: MatrixInstruction) -> str:
-    types = dict.fromkeys((instruction.a_type, instruction.b_type))
-    return f"mma_{instruction.shape}_{'_'.join(types)}_{instruction.d_type}.ptx"
 
 
 def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, Instruction]:

@@ -66,6 +66,11 @@ class Form(Pictured):
         return f"{self.name}.{self.variant}" if self.variant else self.name
 
     @property
+    def flops(self) -> int | None:
+        """The multiplications and additions; None of what multiplies nothing."""
+        return None
+
+    @property
     def minimum_target(self) -> str:
         """The lowest targets, as a person would say them: ``sm_80``, or ``sm_100f or sm_120f``."""
         return alternatives(self.minimum_targets)

@@ -66,7 +66,7 @@ class FragmentLayout(Pictured):
     threads: int = WARP
 
     def __post_init__(self) -> None:
-        problem = _problem(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+        problem = _problem(self._arrangement)
         if problem:
             raise ValueError(f"{self} {problem}")
 
@@ -83,7 +83,7 @@ class FragmentLayout(Pictured):
     @property
     def outer_size(self) -> int:
         """The dimension that groups of lanes divide: the columns of B, the rows of all others."""
-        return self.cols if self.kind in OUTER_IS_COLUMNS else self.rows
+        return self._arrangement.outer_size
 
     @property
     def register_bits(self) -> int:
@@ -98,8 +98,7 @@ class FragmentLayout(Pictured):
     @property
     def registers_per_lane(self) -> int:
         """How many registers of each lane the operand takes."""
-        elements = self.matrices * self.rows * self.cols
-        return self.copies * elements // (self.threads * self.elements_per_register)
+        return self.copies * self._arrangement.distinct
 
     def matrix(self, lane: Index) -> Index:
         """Return which of the ``matrices`` the elements of ``lane`` belong to."""
@@ -116,10 +115,7 @@ class FragmentLayout(Pictured):
         ):
             if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
-        distinct = self.registers_per_lane // self.copies
-        return _row_col(
-            self.kind, self.outer_size, self.threads, self.bits, lane, register % distinct, i
-        )
+        return self._arrangement.row_col(lane, register, i)
 
     def registers(self, row: int, col: int) -> tuple[RegisterPlace, ...]:
         """Return every place that holds the element, derived from the table: the inverse map.
@@ -136,11 +132,11 @@ class FragmentLayout(Pictured):
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""
-        return _table(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+        return _table(self._arrangement)
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
-        return _numbers(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+        return _numbers(self._arrangement)
 
     def pack(self, matrix: Array) -> Array:
         """Return the registers, [..., threads, registers], of element bit patterns [..., rows, cols].
@@ -165,6 +161,10 @@ class FragmentLayout(Pictured):
         return flat.reshape(*words.shape[:-2], *shape)
 
     @property
+    def _arrangement(self) -> _Arrangement:
+        return _Arrangement(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+
+    @property
     def _dimensions(self) -> int:
         return 2 if self.matrices == 1 else 3
 
@@ -177,62 +177,69 @@ class FragmentLayout(Pictured):
         return (np.arange(self.elements_per_register) * self.bits).astype(self._word)
 
 
-def _row_col(
-    kind: FragmentKind,
-    outer_size: int,
-    threads: int,
-    bits: int,
-    thread: Index,
-    register: Index,
-    element: Index,
-) -> tuple[Index, Index]:
-    held_by_a_warp = outer_size * WARP // threads
-    outer, inner = formulas.position(kind, held_by_a_warp, bits, thread, register, element)
-    return (inner, outer) if kind in OUTER_IS_COLUMNS else (outer, inner)
+class _Arrangement(NamedTuple):
+    """What places the elements of an operand, whatever its name and type. Many operands share one."""
 
+    kind: FragmentKind
+    rows: int
+    cols: int
+    bits: int
+    copies: int
+    threads: int
 
-# Many operands of many instructions share a layout; what follows is worked out once for each.
+    @property
+    def outer_size(self) -> int:
+        return self.cols if self.kind in OUTER_IS_COLUMNS else self.rows
+
+    @property
+    def elements(self) -> int:
+        """How many elements all matrices have."""
+        return formulas.matrices(self.kind) * self.rows * self.cols
+
+    @property
+    def distinct(self) -> int:
+        """The registers of a thread before its copies begin."""
+        return self.elements // (self.threads * elements_per_register(self.bits))
+
+    def row_col(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+        held_by_a_warp = self.outer_size * WARP // self.threads
+        register = register % self.distinct
+        outer, inner = formulas.position(
+            self.kind, held_by_a_warp, self.bits, thread, register, element
+        )
+        return (inner, outer) if self.kind in OUTER_IS_COLUMNS else (outer, inner)
 
 
 @cache
-def _table(
-    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
-) -> npt.NDArray[np.int64]:
-    packed = elements_per_register(bits)
-    distinct = formulas.matrices(kind) * rows * cols // (threads * packed)
-    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
-    lanes = np.arange(threads)[:, np.newaxis, np.newaxis]
-    registers = np.arange(distinct * copies)[:, np.newaxis] % distinct
-    places = _row_col(kind, outer_size, threads, bits, lanes, registers, np.arange(packed))
+def _table(of: _Arrangement) -> npt.NDArray[np.int64]:
+    threads = np.arange(of.threads)[:, np.newaxis, np.newaxis]
+    registers = np.arange(of.distinct * of.copies)[:, np.newaxis]
+    places = of.row_col(threads, registers, np.arange(elements_per_register(of.bits)))
     table = np.stack(np.broadcast_arrays(*places), axis=-1)
     table.flags.writeable = False
     return table
 
 
 @cache
-def _numbers(
-    kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int
-) -> npt.NDArray[np.int64]:
-    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
-    matrix = formulas.matrix(kind, np.arange(threads)[:, np.newaxis, np.newaxis])
-    numbers = np.asarray((matrix * rows + row) * cols + col)
+def _numbers(of: _Arrangement) -> npt.NDArray[np.int64]:
+    row, col = np.moveaxis(_table(of), -1, 0)
+    matrix = formulas.matrix(of.kind, np.arange(of.threads)[:, np.newaxis, np.newaxis])
+    numbers = np.asarray((matrix * of.rows + row) * of.cols + col)
     numbers.flags.writeable = False
     return numbers
 
 
 @cache
-def _problem(kind: FragmentKind, rows: int, cols: int, bits: int, copies: int, threads: int) -> str:
+def _problem(of: _Arrangement) -> str:
     """Say what is wrong with a layout; nothing where every element has ``copies`` places."""
-    elements = formulas.matrices(kind) * rows * cols
-    outer_size = cols if kind in OUTER_IS_COLUMNS else rows
-    fits = max(32, bits) % bits == 0 and elements % (threads * elements_per_register(bits)) == 0
-    if not fits or outer_size % (8 * threads // WARP):
+    in_a_register = elements_per_register(of.bits)
+    fits = max(32, of.bits) % of.bits == 0 and of.elements % (of.threads * in_a_register) == 0
+    if not fits or of.outer_size % (8 * of.threads // WARP):
         return "does not divide over the registers of a warp"
-    row, col = np.moveaxis(_table(kind, rows, cols, bits, copies, threads), -1, 0)
-    inside = (row >= 0) & (row < rows) & (col >= 0) & (col < cols)
-    numbers = _numbers(kind, rows, cols, bits, copies, threads)[inside]
-    places = np.bincount(numbers.ravel(), minlength=elements)
-    if not inside.all() or (places != copies).any():
+    row, col = np.moveaxis(_table(of), -1, 0)
+    inside = (row >= 0) & (row < of.rows) & (col >= 0) & (col < of.cols)
+    places = np.bincount(_numbers(of)[inside].ravel(), minlength=of.elements)
+    if not inside.all() or (places != of.copies).any():
         return "does not hold every element once"
     return ""
 

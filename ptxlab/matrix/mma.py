@@ -221,6 +221,15 @@ def _block_scaled_instructions() -> Iterator[MatrixInstruction]:
             )
 
 
+def program(form: MatrixInstruction) -> str:
+    """Return what the handwritten program of a form is called, ``ptx/mma_m16n8k16_bf16_f32.ptx``.
+
+    Few forms have one.
+    """
+    types = dict.fromkeys((form.a_type, form.b_type))
+    return f"ptx/mma_{form.shape}_{'_'.join(types)}_{form.d_type}.ptx"
+
+
 MMA: tuple[MatrixInstruction, ...] = (
     *(instruction for line in _LINES for instruction in _instructions(line)),
     *_quad_pair_instructions(),

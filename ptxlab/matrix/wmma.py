@@ -144,12 +144,16 @@ def _opcode(layout: FragmentLayout) -> str:
     return f"wmma.{'store' if layout.operand == 'D' else 'load'}.{layout.operand.lower()}"
 
 
+def move_name(layout: FragmentLayout, shape: str, order: str) -> str:
+    """Return the load of A, B or C, or store of D, of a shape as ``m16n16k16``, in full."""
+    return f"{_opcode(layout)}.sync.aligned.{order}.{shape}.shared.{layout.dtype}"
+
+
 def _move(layout: FragmentLayout, shape: str, order: str, line: _Line) -> WmmaMove:
-    opcode = _opcode(layout)
-    _, verb, _ = opcode.split(".")
+    _, verb, _ = _opcode(layout).split(".")
     return WmmaMove(
         "wmma",
-        f"{opcode}.sync.aligned.{order}.{shape}.shared.{layout.dtype}",
+        move_name(layout, shape, order),
         (line.target,),
         line.minimum_ptx,
         f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}",

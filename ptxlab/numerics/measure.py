@@ -10,7 +10,7 @@ import numpy as np
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError
-from ptxlab.matrix.mma import MMA
+from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import Array
 from ptxlab.numerics.models import models
@@ -34,7 +34,7 @@ def measure(device: Device, products: DotProducts) -> Measured:
     """
     (model,) = models(products.dtype, products.acc, [device.target.name])
     instruction = _instruction(device, products)
-    kernel = device.load(resources.path(_program(instruction))).kernel()
+    kernel = device.load(resources.path(program(instruction))).kernel()
     a, b = _padded(products.a, instruction.k), _padded(products.b, instruction.k)
     words = np.empty_like(products.c)
     side = min(instruction.m, instruction.n)
@@ -55,16 +55,12 @@ def _instruction(device: Device, products: DotProducts) -> MatrixInstruction:
         and form.runs_on(device.target)
     ]
     longest = max(forms, key=lambda form: form.k, default=None)
-    if longest is None or not resources.shipped(_program(longest)):
+    if longest is None or not resources.shipped(program(longest)):
         raise PtxlabError(
             f"ptxlab has no mma program of {products.dtype} into {products.acc} for {device.name}",
             hint="leave --device out to see the models alone",
         )
     return longest
-
-
-def _program(form: MatrixInstruction) -> str:
-    return f"ptx/mma_{form.shape}_{form.a_type}_{form.d_type}.ptx"
 
 
 def _padded(words: Array, k: int) -> Array:

@@ -38,7 +38,7 @@ from ptxlab.syntax.tree import Instruction, Operand
 class LoadMatrix:
     """ldmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
 
-    __slots__ = ("_access", "_all_addresses", "_destinations", "_form")
+    __slots__ = ("_access", "_all_addresses", "_destinations", "_form", "_order")
 
     participants = staticmethod(whole_warps)
 
@@ -51,6 +51,7 @@ class LoadMatrix:
         all_addresses: bool,
     ) -> None:
         self._form = form
+        self._order = _order(form.fragment)
         self._access = access
         self._destinations = destinations
         self._all_addresses = all_addresses
@@ -67,9 +68,8 @@ class LoadMatrix:
         if rows.shape[0] == 1:
             rows = np.repeat(rows, count * asked)
         elements = _unpacked(rows.view(np.uint8).reshape(count, form.matrices, -1), form)
-        order = _order(form.fragment)
-        if order is not None:
-            elements = elements[..., order]
+        if self._order is not None:
+            elements = elements[..., self._order]
         words = np.ascontiguousarray(elements).view(np.uint32).reshape(count, -1, WARP)
         for position, destination in enumerate(self._destinations):
             write_warps(frame, lanes, destination, words[:, position])
@@ -78,12 +78,13 @@ class LoadMatrix:
 class StoreMatrix:
     """stmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
 
-    __slots__ = ("_access", "_form", "_sources")
+    __slots__ = ("_access", "_form", "_order", "_sources")
 
     participants = staticmethod(whole_warps)
 
     def __init__(self, form: StMatrix, access: Access, sources: list[Source]) -> None:
         self._form = form
+        self._order = _order(form.fragment)
         self._access = access
         self._sources = sources
 
@@ -96,9 +97,8 @@ class StoreMatrix:
             axis=1,
         )
         elements = words.view(np.dtype(f"u{form.bits // 8}"))
-        order = _order(form.fragment)
-        if order is not None:
-            elements = elements[..., np.argsort(order)]
+        if self._order is not None:
+            elements = elements[..., np.argsort(self._order)]
         rows = np.ascontiguousarray(elements).reshape(-1).view(ITEM[ROW_BYTES])
         scatter(self._access, frame, _suppliers(frame, lanes, form.matrices * form.rows), rows)
 

@@ -17,12 +17,11 @@ import numpy as np
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import header
+from ptxlab.fragments.specimen import WORD_BYTES, header
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.operand import Role
 
-WORD_BYTES = 8
 VECTOR_BYTES = 16
 SHARE_BYTES = WARP * VECTOR_BYTES
 """Shared memory comes in multiples of this: every lane copies whole vectors."""

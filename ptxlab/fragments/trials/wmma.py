@@ -14,12 +14,11 @@ import numpy as np
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array, numbers
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.specimen import WORD_BYTES, statement
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
 from ptxlab.fragments.trials.trial import (
     SHARE_BYTES,
-    WORD_BYTES,
     Body,
     Register,
     Trial,
@@ -30,7 +29,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand
-from ptxlab.matrix.wmma import WMMA, WmmaMove
+from ptxlab.matrix.wmma import WMMA, WmmaMove, move_name
 
 ALIGNMENT = 128
 _UNTOUCHED = 0xA5
@@ -173,9 +172,8 @@ def _in_shared_memory(form: MatrixInstruction, orders: dict[str, str]) -> tuple[
     found: list[_Matrix] = []
     first = 0
     for layout in form.operands:
-        name, order = layout.operand, orders[layout.operand]
-        opcode = f"wmma.{'store' if name == 'D' else 'load'}.{name.lower()}"
-        move = f"{opcode}.sync.aligned.{order}.{form.shape}.shared.{layout.dtype}"
+        order = orders[layout.operand]
+        move = move_name(layout, form.shape, order)
         found.append(_Matrix(move, layout, order, first))
         first += -(-found[-1].nbytes // ALIGNMENT) * ALIGNMENT
     return tuple(found)
