@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,6 +15,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import STORED, TYPES, ScalarType
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.verbs.launching.launch import Launch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.text import aligned, fields, grid, hexadecimal, number, values
 
@@ -29,11 +29,7 @@ _READABLE = TYPES | STORED
 class Shown:
     """What was dumped in a launch, and which warp of it to show, read as which type."""
 
-    file: str
-    device: str
-    arch: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
+    launch: Launch
     cta: tuple[int, ...]
     warp: int
     lane: int | None
@@ -42,8 +38,7 @@ class Shown:
 
     def check(self) -> None:
         """Raise PtxlabError unless the launch had that warp and lane."""
-        grid = (*self.grid, 1, 1)
-        for have, want, axis in zip(grid, self.cta, "xyz", strict=False):
+        for have, want, axis in zip(self.launch.config.grid, self.cta, "xyz", strict=False):
             if want >= have:
                 raise PtxlabError(f"there is no CTA {want} along {axis}, the grid has {have}")
         if WARP * self.warp >= self.threads:
@@ -58,13 +53,13 @@ class Shown:
 
     @property
     def threads(self) -> int:
-        return math.prod(self.block)
+        return self.launch.config.cta_threads
 
     @property
     def numbers(self) -> Array:
         """The numbers of the warp's threads in the whole grid."""
         x, y, z = (*self.cta, 0, 0)[:3]
-        width, height = (*self.grid, 1)[:2]
+        width, height, _ = self.launch.config.grid
         cta = (z * height + y) * width + x
         first = WARP * self.warp
         return cta * self.threads + np.arange(first, min(first + WARP, self.threads))
@@ -92,11 +87,11 @@ def as_json(shown: Shown) -> dict[str, Any]:
     threads = shown.numbers
     return {
         "schema": SCHEMA,
-        "file": shown.file,
-        "device": shown.device,
-        "arch": shown.arch,
-        "grid": list(shown.grid),
-        "block": list(shown.block),
+        "file": shown.launch.asked.file,
+        "device": shown.launch.device.kind,
+        "arch": shown.launch.device.target.name,
+        "grid": shown.launch.grid,
+        "block": shown.launch.block,
         "at": found.dump.at,
         "nth": found.dump.nth,
         "before": found.dump.before,
@@ -116,9 +111,9 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "lanes": [
             {
                 "lane": lane,
-                "thread": int(threads[lane]),
-                "passes": int(found.passes[threads[lane]]),
-                "reached": bool(found.reached[threads[lane]]),
+                "thread": threads[lane],
+                "passes": found.passes[threads[lane]],
+                "reached": found.reached[threads[lane]],
                 "words": [
                     _hex(int(word), _bits(kind))
                     for word, kind in zip(found.words[threads[lane]], found.types, strict=True)
@@ -132,7 +127,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
 
 
 def _header(shown: Shown) -> list[str]:
-    found = shown.dumped
+    found, device = shown.dumped, shown.launch.device
     first = found.places[0].instruction
     lines = sorted({place.instruction.position.line for place in found.places})
     where = f"line {lines[0]}" if len(lines) == 1 else f"{len(lines)} lines, {lines[0]} and later"
@@ -143,7 +138,7 @@ def _header(shown: Shown) -> list[str]:
         f"{moment} {first.name} ({where}){time}",
         *fields(
             [
-                ("launch", f"{shown.file} on {shown.device} ({shown.arch})"),
+                ("launch", f"{shown.launch.asked.file} on {device.kind} ({device.target.name})"),
                 ("shown", f"warp {shown.warp} of CTA {','.join(map(str, shown.cta))}"),
                 ("reached", f"{reached} of {len(found.reached)} threads"),
             ]

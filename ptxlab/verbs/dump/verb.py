@@ -13,7 +13,7 @@ from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device, Dump, Dumped
-    from ptxlab.verbs.launching.launch import Asked
+    from ptxlab.verbs.launching.launch import Asked, Launch
 
 EXAMPLE = f"""\
 example:
@@ -83,19 +83,8 @@ def execute(args: argparse.Namespace) -> int:
     asked = read_launch(args)
     wanted = Dump(args.at, args.regs, args.before, args.nth)
     with closing(open_device(args)) as device:
-        found, block, grid = look(asked, device, wanted)
-        shown = view.Shown(
-            file=args.file,
-            device=device.kind,
-            arch=device.target.name,
-            grid=grid,
-            block=block,
-            cta=args.cta,
-            warp=args.warp,
-            lane=args.lane,
-            read_as=args.read_as,
-            dumped=found,
-        )
+        launch, found = look(asked, device, wanted)
+        shown = view.Shown(launch, args.cta, args.warp, args.lane, args.read_as, found)
         shown.check()
     if args.save:
         kept = {name: getattr(found, name) for name in ("words", "passes", "registers", "types")}
@@ -105,9 +94,7 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def look(
-    asked: Asked, device: Device, wanted: Dump
-) -> tuple[Dumped, tuple[int, ...], tuple[int, ...]]:
+def look(asked: Asked, device: Device, wanted: Dump) -> tuple[Launch, Dumped]:
     """Launch with the dump, and on a GPU once more without, to see that it changed nothing."""
     import numpy as np
 
@@ -125,4 +112,4 @@ def look(
                     f"{one.name} differs between a launch with and without the dump",
                     hint="the program's result depends on timing: ptxlab check may say why",
                 )
-    return result.dump, launch.block, launch.grid
+    return launch, result.dump

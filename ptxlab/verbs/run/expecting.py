@@ -19,7 +19,6 @@ from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
 from ptxlab.verbs.launching.launch import Argument
 from ptxlab.verbs.launching.values import Value, is_array, read
 from ptxlab.verbs.run.expression import evaluate
-from ptxlab.verbs.run.text import Difference, Expectation
 
 SHOWN = 5
 """How many differences are shown of an array that is wrong."""
@@ -32,6 +31,32 @@ class Expected:
     name: str
     text: str
     array: npt.NDArray[Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """An element that is not as expected: its indices, what it is, and what it should be."""
+
+    index: tuple[int, ...]
+    value: Any
+    expected: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Expectation:
+    """An array compared with what it should be: ``text``, in the user's words.
+
+    ``wrong`` of its ``elements`` differ by more than the ``tolerance`` (rtol, atol); ``differences``
+    are the first of them. ``largest_error`` is over all elements, NaN where one is not a number.
+    """
+
+    name: str
+    text: str
+    tolerance: tuple[float, float]
+    elements: int
+    wrong: int
+    largest_error: float
+    differences: tuple[Difference, ...]
 
 
 def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> list[Expected]:

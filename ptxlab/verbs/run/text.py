@@ -8,38 +8,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.verbs.launching.launch import Argument
+from ptxlab.device.protocol import LaunchResult
+from ptxlab.verbs.launching.launch import Argument, Launch
+from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.text import hexadecimal, number
 
 Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.run/1"
-
-
-@dataclass(frozen=True, slots=True)
-class Difference:
-    """An element that is not as expected: its indices, what it is, and what it should be."""
-
-    index: tuple[int, ...]
-    value: Any
-    expected: Any
-
-
-@dataclass(frozen=True, slots=True)
-class Expectation:
-    """An array compared with what it should be: ``text``, in the user's words.
-
-    ``wrong`` of its ``elements`` differ by more than the ``tolerance`` (rtol, atol); ``differences``
-    are the first of them. ``largest_error`` is over all elements, NaN where one is not a number.
-    """
-
-    name: str
-    text: str
-    tolerance: tuple[float, float]
-    elements: int
-    wrong: int
-    largest_error: float
-    differences: tuple[Difference, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,22 +29,14 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
-    """One launch: which kernel on which device, its shape, how long, and every argument.
+class Outcome:
+    """A launch, what it told, and its arguments after it.
 
     ``expectations`` are what the user expected of arrays, ``timing`` how long repeated launches took.
     """
 
-    file: str
-    kernel: str
-    device: str
-    arch: str
-    grid: tuple[int, ...]
-    block: tuple[int, ...]
-    cluster: tuple[int, ...] | None
-    shared: int
-    seconds: float
-    counters: dict[str, int]
+    launch: Launch
+    result: LaunchResult
     arguments: tuple[Argument, ...]
     expectations: tuple[Expectation, ...] = ()
     timing: Timing | None = None
@@ -78,43 +46,45 @@ class Launch:
         return not any(expectation.wrong for expectation in self.expectations)
 
 
-def text(launch: Launch) -> str:
+def text(outcome: Outcome) -> str:
     """Return the launch in one line, below it every array, long ones abbreviated, and the verdicts."""
-    cluster = f", clusters of {_dim(launch.cluster)}" if launch.cluster else ""
+    launch, device = outcome.launch, outcome.launch.device
+    cluster = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
     lines = [
-        f"{launch.kernel}<<<{_dim(launch.grid)}, {_dim(launch.block)}>>>{cluster} on "
-        f"{launch.device} ({launch.arch}), {launch.seconds:.3g} s"
-        + (" of emulation" if launch.device == "emulator" else "")
+        f"{launch.kernel.name}<<<{_dim(launch.grid)}, {_dim(launch.block)}>>>{cluster} on "
+        f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
+        + (" of emulation" if device.kind == "emulator" else "")
     ]
-    if launch.timing is not None:
-        lines.append(_timing(launch.timing))
-    for argument in launch.arguments:
+    if outcome.timing is not None:
+        lines.append(_timing(outcome.timing))
+    for argument in outcome.arguments:
         if isinstance(argument.value, np.ndarray):
             shape = "x".join(map(str, argument.value.shape))
             mark = "changed" if argument.changed else "unchanged"
             lines += [f"\n{argument.name}  {argument.dtype} {shape}  {mark}", _body(argument)]
-    for expectation in launch.expectations:
+    for expectation in outcome.expectations:
         lines += ["", *_verdict(expectation)]
     return "\n".join(lines)
 
 
-def as_json(launch: Launch) -> dict[str, Any]:
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    launch = outcome.launch
     return {
         "schema": SCHEMA,
-        "file": launch.file,
-        "kernel": launch.kernel,
-        "device": launch.device,
-        "arch": launch.arch,
-        "grid": list(launch.grid),
-        "block": list(launch.block),
-        "cluster": list(launch.cluster) if launch.cluster else None,
-        "shared": launch.shared,
-        "seconds": launch.seconds,
-        "counters": launch.counters,
-        "arguments": [_argument(argument) for argument in launch.arguments],
-        "timing": asdict(launch.timing) if launch.timing else None,
-        "expectations": [_expectation(expectation) for expectation in launch.expectations],
-        "passed": launch.right if launch.expectations else None,
+        "file": launch.asked.file,
+        "kernel": launch.kernel.name,
+        "device": launch.device.kind,
+        "arch": launch.device.target.name,
+        "grid": launch.grid,
+        "block": launch.block,
+        "cluster": launch.asked.cluster,
+        "shared": launch.config.shared,
+        "seconds": outcome.result.seconds,
+        "counters": outcome.result.counters,
+        "arguments": [_argument(argument) for argument in outcome.arguments],
+        "timing": asdict(outcome.timing) if outcome.timing else None,
+        "expectations": [_expectation(expectation) for expectation in outcome.expectations],
+        "passed": outcome.right if outcome.expectations else None,
     }
 
 

@@ -60,21 +60,8 @@ def execute(args: argparse.Namespace) -> int:
         arguments = launch.arguments()
         timing = time(launch) if args.time else None
     by_name = {argument.name: argument for argument in arguments}
-    done = view.Launch(
-        file=args.file,
-        kernel=launch.kernel.name,
-        device=device.kind,
-        arch=device.target.name,
-        grid=launch.grid,
-        block=launch.block,
-        cluster=launch.asked.cluster,
-        shared=launch.config.shared,
-        seconds=result.seconds,
-        counters=result.counters,
-        arguments=arguments,
-        expectations=tuple(compare(one, by_name[one.name], args.tolerance) for one in wanted),
-        timing=timing,
-    )
+    expectations = tuple(compare(one, by_name[one.name], args.tolerance) for one in wanted)
+    done = view.Outcome(launch, result, arguments, expectations, timing)
     save(args.save, arguments)
     emit(args, lambda: view.text(done), lambda: view.as_json(done))
     return 0 if done.right else 1
