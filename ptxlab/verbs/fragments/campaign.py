@@ -1,15 +1,21 @@
-"""What came of verifying many instructions, as text and as JSON (schema ``ptxlab.fragments.all/1``)."""
+"""What came of verifying many instructions (``--all``), as text and as JSON (schema ``ptxlab.fragments.all/1``)."""
 
 from __future__ import annotations
 
+import argparse
 from collections import Counter
 from collections.abc import Iterator, Sequence
+from contextlib import closing
 from typing import Any
 
-from ptxlab.fragments.campaign import Outcome, Status
+from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.progress import Progress
+from ptxlab.fragments.campaign import Outcome, Status, campaign
 from ptxlab.fragments.report import Mismatch
+from ptxlab.matrix import catalog
 from ptxlab.verbs.fragments.text import mismatch_json
-from ptxlab.view.text import hexadecimal
+from ptxlab.view.json import members
+from ptxlab.view.text import aligned, hexadecimal
 
 SCHEMA = "ptxlab.fragments.all/1"
 STATUSES: dict[Status, str] = {
@@ -22,6 +28,18 @@ STATUSES: dict[Status, str] = {
 """What may come of an instruction, in words."""
 
 
+def run(args: argparse.Namespace) -> int:
+    """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
+    asked = [form for form in catalog.forms() if args.family in (None, form.family)]
+    with closing(open_device(args)) as device:
+        everywhere = device.kind == "emulator" and args.arch is None
+        progress = Progress(what="instructions")
+        outcomes = campaign(device, asked, everywhere=everywhere, progress=progress)
+        target = "any known target" if everywhere else device.target.name
+        emit(args, lambda: text(outcomes, target), lambda: as_json(outcomes, device.name))
+    return int(any(outcome.status == "failed" for outcome in outcomes))
+
+
 def text(outcomes: Sequence[Outcome], target: str) -> str:
     """Return a table with a line a family, and what is wrong with what failed.
 
@@ -32,7 +50,8 @@ def text(outcomes: Sequence[Outcome], target: str) -> str:
     rows = [["", *heads], *([name, *map(str, row)] for name, row in counts.items())]
     if len(counts) > 1:
         rows.append(["all", *(str(sum(column)) for column in zip(*counts.values(), strict=True))])
-    lines = _table(rows)
+    width = max(len(name) for name, *_ in rows)
+    lines = aligned([[f"{name:{width}}", *counts] for name, *counts in rows])
     probes = sum(outcome.probes for outcome in outcomes)
     if probes:
         lines += ["", f"{probes:,} probes ran, a warp each."]
@@ -58,10 +77,7 @@ def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
                 "instruction": outcome.form.name,
                 "variant": outcome.form.variant or None,
                 "family": outcome.form.family,
-                "status": outcome.status,
-                "targets": list(outcome.targets),
-                "probes": outcome.probes,
-                "wrong": outcome.wrong,
+                **members(outcome, "status", "targets", "probes", "wrong"),
                 "mismatches": [
                     mismatch_json(outcome.form, mismatch) for mismatch in outcome.mismatches
                 ],
@@ -83,17 +99,6 @@ def _families(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
 def _counts(outcomes: Sequence[Outcome]) -> list[int]:
     found = Counter(outcome.status for outcome in outcomes)
     return [found[status] for status in STATUSES]
-
-
-def _table(rows: Sequence[Sequence[str]]) -> list[str]:
-    """Return lines with the first column left-aligned and the others right-aligned."""
-    first, *others = (max(map(len, column)) for column in zip(*rows, strict=True))
-    return [
-        "  ".join(
-            [f"{row[0]:{first}}", *(f"{c:>{w}}" for c, w in zip(row[1:], others, strict=True))]
-        )
-        for row in rows
-    ]
 
 
 def _reasons(outcome: Outcome) -> Iterator[str]:

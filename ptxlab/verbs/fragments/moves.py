@@ -4,11 +4,36 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.fragments.moves import Move, Moves, permuted
+from ptxlab.errors import PtxlabError
+from ptxlab.fragments.moves import Move, Moves, moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
+from ptxlab.matrix.catalog import matching
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments.operands import Answer
+from ptxlab.verbs.fragments.verb import SAME
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.moves/1"
+
+
+def answer(instruction: MatrixInstruction, name: str) -> Answer:
+    """Say how D of the instruction becomes A of the one that has the ``name``, or the parts of one."""
+    following = instruction
+    if name != SAME:
+        forms = matching(name)
+        multiplying = [form for form in forms if isinstance(form, MatrixInstruction)]
+        if not multiplying:
+            raise PtxlabError(
+                f"{forms[0].name} multiplies nothing", hint="the next instruction must take an A"
+            )
+        following = multiplying[0]
+    if any(shared.operand == "A" for shared in following.shared):
+        raise PtxlabError(
+            f"A of {following.name} lies in shared memory",
+            hint="take its form with A in registers: add .rs to its name",
+        )
+    found = moves(instruction, following)
+    return lambda: text(found), lambda: as_json(found)
 
 
 def text(found: Moves) -> str:

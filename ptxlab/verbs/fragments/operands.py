@@ -6,17 +6,35 @@ from collections.abc import Callable
 from typing import Any
 
 from ptxlab.fragments.query import Selection
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, Slot, slots
 from ptxlab.verbs.fragments.runs import places, register_name
 from ptxlab.view.colour import Paint
-from ptxlab.view.text import grid
+from ptxlab.view.text import OPEN, grid
+
+Answer = tuple[Callable[[], str], Callable[[], dict[str, Any]]]
+"""What answers a question, as text and as JSON data, each made when it is wanted."""
+
+
+def title(instruction: Form) -> str:
+    return instruction.name + (f"\n{OPEN}" if instruction.layout_open else "")
+
+
+def start(schema: str, instruction: Form) -> dict[str, Any]:
+    """Return what the JSON of every answer begins with."""
+    return {
+        "schema": schema,
+        "instruction": instruction.name,
+        "variant": instruction.variant or None,
+        "layout": "ptxlab" if instruction.layout_open else "isa",
+    }
 
 
 def where(layout: FragmentLayout, place: RegisterPlace) -> str:
     """Say which lane, register and bits hold an element, and which of the bits are the number."""
     row, col = layout.table()[place].tolist()
     slot = slots(layout)[place.element]
-    bits = f"bits {high_bit(slot)}:{slot.low}" if slot.bits > 1 else f"bit {slot.low}"
+    bits = f"bit{'s' * (slot.bits > 1)} {bit_range(slot)}"
     if slot.data_bits < slot.bits:
         bits += f" (the number in {slot.data_low + slot.data_bits - 1}:{slot.data_low})"
     return (
@@ -32,11 +50,12 @@ def place_json(layout: FragmentLayout, place: RegisterPlace) -> dict[str, Any]:
 
 
 def bits_json(slot: Slot) -> dict[str, int]:
-    return {"low_bit": slot.low, "high_bit": high_bit(slot)}
+    return {"low_bit": slot.low, "high_bit": slot.low + slot.bits - 1}
 
 
-def high_bit(slot: Slot) -> int:
-    return slot.low + slot.bits - 1
+def bit_range(slot: Slot) -> str:
+    """Write ``31:16``, or of a single bit its number."""
+    return f"{slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else str(slot.low)
 
 
 def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:

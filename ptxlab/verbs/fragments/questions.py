@@ -1,62 +1,29 @@
-"""The questions of ``ptxlab fragments`` that the layouts alone answer, without a run."""
+"""The questions of ``ptxlab fragments`` that the layouts alone answer, without a run.
+
+Here what a register holds, the formulas and the code; the other two have files of their own.
+"""
 
 from __future__ import annotations
 
 import argparse
 import re
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from ptxlab.cli.common import emit, wants_colour
+from ptxlab.cli.common import emit
 from ptxlab.errors import PtxlabError
+from ptxlab.fragments.code import code
+from ptxlab.fragments.query import Selection
+from ptxlab.matrix.bit_fields import BitFields, of_fragment
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout, slots
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments import moves, trace
+from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
+from ptxlab.view.text import aligned
 
-if TYPE_CHECKING:
-    from ptxlab.fragments.query import Selection
-    from ptxlab.matrix.form import Form
-    from ptxlab.matrix.multiplication import MatrixInstruction
-
-LANGUAGES = ("cuda", "ptx", "python")
-_SAME = "the same"
-Answer = tuple[Callable[[], str], dict[str, Any]]
-
-
-def add_questions(parser: argparse.ArgumentParser) -> None:
-    """Add one option a question."""
-    group = parser.add_argument_group(
-        "questions that run nothing (text or json)"
-    ).add_mutually_exclusive_group()
-    group.add_argument(
-        "--trace",
-        metavar="ROW,COL",
-        help="which registers of A, B and C feed this element of D",
-    )
-    group.add_argument(
-        "--register", metavar="NAME", help="what each lane holds in a register, such as a2, by bits"
-    )
-    group.add_argument(
-        "--formula", action="store_true", help="the closed formulas, from place to element and back"
-    )
-    group.add_argument(
-        "--code",
-        choices=LANGUAGES,
-        metavar="|".join(LANGUAGES),
-        help="the index arithmetic and its inverse as source code",
-    )
-    group.add_argument(
-        "--moves",
-        nargs="?",
-        const=_SAME,
-        metavar="NEXT",
-        help="the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; "
-        "by default the same instruction), and their PTX",
-    )
-
-
-def asked(args: argparse.Namespace) -> bool:
-    """Say whether the command line asks one of these questions."""
-    return bool(args.formula) or any(
-        option is not None for option in (args.trace, args.register, args.code, args.moves)
-    )
+REGISTER = "ptxlab.register/1"
+FORMULA = "ptxlab.formula/1"
+CODE = "ptxlab.code/1"
 
 
 def answer(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
@@ -77,43 +44,22 @@ def answer(args: argparse.Namespace, instruction: Form, selection: Selection) ->
     return 0
 
 
-def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
-    """Show the layouts of an instruction that nothing here runs, and return 0."""
-    from ptxlab.verbs.fragments import text as view
-    from ptxlab.view import colour
-
-    if args.ptx is not None:
-        raise PtxlabError(
-            "--ptx names a program to run", hint=f"{instruction.name} is not run here"
-        )
-    paint = colour.on_terminal() if wants_colour(args) else colour.plain
-    emit(
-        args,
-        lambda: view.layout_text(instruction, selection, paint),
-        lambda: view.layout_json(instruction, selection),
-    )
-    return 0
-
-
 def _answer(args: argparse.Namespace, instruction: Form) -> Answer:
-    from ptxlab.fragments.code import code
-    from ptxlab.verbs.fragments import answers as view
-
     if args.trace is not None:
-        return _trace(args.trace, _multiplying(instruction))
+        return trace.answer(_multiplying(instruction), *args.trace)
     if args.register is not None:
         return _register(args.register, instruction, args.lane)
     if args.code is not None:
-        return lambda: code(instruction, args.code), view.code_json(instruction, args.code)
+        written = code(instruction, args.code)
+        found = {**start(CODE, instruction), "language": args.code, "code": written}
+        return lambda: written, lambda: found
     if args.moves is not None:
-        return _moves(args.moves, _multiplying(instruction))
-    return lambda: view.formula_text(instruction), view.formula_json(instruction)
+        return moves.answer(_multiplying(instruction), args.moves)
+    return lambda: formula_text(instruction), lambda: formula_json(instruction)
 
 
 def _multiplying(instruction: Form) -> MatrixInstruction:
     """Return the instruction if it makes a D. Raises PtxlabError if it does not."""
-    from ptxlab.matrix.multiplication import MatrixInstruction
-
     if not isinstance(instruction, MatrixInstruction):
         raise PtxlabError(
             f"{instruction.name} multiplies nothing",
@@ -122,23 +68,10 @@ def _multiplying(instruction: Form) -> MatrixInstruction:
     return instruction
 
 
-def _trace(text: str, instruction: MatrixInstruction) -> Answer:
-    from ptxlab.matrix.trace import trace
-    from ptxlab.verbs.fragments import answers as view
-
-    numbers = re.fullmatch(r"\s*(\d+)\s*,\s*(\d+)\s*", text)
-    if not numbers:
-        raise PtxlabError(f"--trace {text!r} is not ROW,COL, such as 3,5")
-    try:
-        found = trace(instruction, int(numbers[1]), int(numbers[2]))
-    except IndexError as error:
-        raise PtxlabError(f"--trace {text}: {error}") from None
-    return lambda: view.trace_text(found), view.trace_json(found)
+# ---- what a register holds -------------------------------------------------------------------
 
 
 def _register(text: str, instruction: Form, lane: int | None) -> Answer:
-    from ptxlab.verbs.fragments import answers as view
-
     name = re.fullmatch(r"([a-z])(\d{1,3})", text.lower())
     layout = next((o for o in instruction.operands if name and o.operand == name[1].upper()), None)
     if not name or not layout or int(name[2]) >= layout.registers_per_lane:
@@ -151,30 +84,115 @@ def _register(text: str, instruction: Form, lane: int | None) -> Answer:
         raise PtxlabError(f"{instruction.name} has no register {text!r}", hint=f"it has {known}")
     number = int(name[2])
     return (
-        lambda: view.register_text(instruction, layout, number, lane),
-        view.register_json(instruction, layout, number, lane),
+        lambda: register_text(instruction, layout, number, lane),
+        lambda: register_json(instruction, layout, number, lane),
     )
 
 
-def _moves(text: str, instruction: MatrixInstruction) -> Answer:
-    from ptxlab.fragments.moves import moves
-    from ptxlab.matrix.catalog import matching
-    from ptxlab.matrix.multiplication import MatrixInstruction
-    from ptxlab.verbs.fragments import moves as view
-
-    following = instruction
-    if text != _SAME:
-        forms = matching(text)
-        multiplying = [form for form in forms if isinstance(form, MatrixInstruction)]
-        if not multiplying:
-            raise PtxlabError(
-                f"{forms[0].name} multiplies nothing", hint="the next instruction must take an A"
-            )
-        following = multiplying[0]
-    if any(shared.operand == "A" for shared in following.shared):
-        raise PtxlabError(
-            f"A of {following.name} lies in shared memory",
-            hint="take its form with A in registers: add .rs to its name",
+def register_text(
+    instruction: Form, layout: FragmentLayout, register: int, lane: int | None
+) -> str:
+    """Return what every lane, or one, holds in a register, with the bits of each element."""
+    name = f"{layout.operand.lower()}{register}"
+    parts = slots(layout)
+    lines = [
+        title(instruction),
+        f"{name}: a register of {layout.register_bits} bits, {_contents(layout)}",
+    ]
+    inside = parts[0]
+    if inside.data_bits < inside.bits:
+        first = inside.data_low - inside.low
+        lines.append(
+            f"of the {inside.bits} bits of an element, bits {first + inside.data_bits - 1} to {first} "
+            f"are the number"
         )
-    found = moves(instruction, following)
-    return lambda: view.text(found), view.as_json(found)
+    rows = [[layout.holder, *(f"[{bit_range(slot)}]" for slot in parts)]]
+    for number in range(layout.threads) if lane is None else [lane]:
+        cells = [",".join(map(str, element)) for element in layout.table()[number, register]]
+        rows.append([str(number), *cells])
+    return "\n".join([*lines, *aligned(rows)]) + "\n"
+
+
+def _contents(layout: FragmentLayout) -> str:
+    count = layout.elements_per_register
+    elements = "one element" if count == 1 else f"{count} elements"
+    return f"{elements} of {layout.operand} ({layout.dtype}), row,col from low bits up"
+
+
+def register_json(
+    instruction: Form, layout: FragmentLayout, register: int, lane: int | None
+) -> dict[str, Any]:
+    """Return the same as JSON data."""
+    lanes = range(layout.threads) if lane is None else [lane]
+    return {
+        **start(REGISTER, instruction),
+        "operand": layout.operand,
+        "register": register,
+        "dtype": layout.dtype,
+        "slots": [
+            {
+                **bits_json(slot),
+                "data_low_bit": slot.data_low,
+                "data_high_bit": slot.data_low + slot.data_bits - 1,
+            }
+            for slot in slots(layout)
+        ],
+        "lanes": [
+            {"lane": number, "elements": layout.table()[number, register].tolist()}
+            for number in lanes
+        ],
+    }
+
+
+# ---- the closed formulas ----------------------------------------------------------------------
+
+
+def formula_text(instruction: Form) -> str:
+    """Return the closed formulas of all operands, from place to element and back."""
+    holder = instruction.operands[0].holder
+    derived = f"derived from the layout, bit by bit; true for every {holder}"
+    blocks = [f"{title(instruction)}\n{derived}"]
+    for layout in instruction.operands:
+        there = of_fragment(layout)
+        blocks.append(
+            "\n".join(
+                [
+                    f"{layout.operand}  {layout.rows} x {layout.cols} of {layout.dtype}",
+                    *_assignments(there),
+                    *_assignments(there.inverse()),
+                ]
+            )
+        )
+    return "\n\n".join(blocks) + "\n"
+
+
+def _assignments(fields: BitFields) -> list[str]:
+    width = max(len(output.variable.name) for output in fields.outputs)
+    return [f"  {o.variable.name:{width}} = {o.expression}" for o in fields.outputs]
+
+
+def formula_json(instruction: Form) -> dict[str, Any]:
+    """Return the same as JSON data, with the bit fields apart."""
+    return {
+        **start(FORMULA, instruction),
+        "operands": {
+            layout.operand: {
+                "element": _fields_json(of_fragment(layout)),
+                "place": _fields_json(of_fragment(layout).inverse()),
+            }
+            for layout in instruction.operands
+        },
+    }
+
+
+def _fields_json(fields: BitFields) -> dict[str, Any]:
+    return {
+        output.variable.name: {
+            "formula": output.expression,
+            "fields": [
+                {"source": f.source, "low_bit": f.low, "bits": f.bits, "to_bit": f.to}
+                for f in output.fields
+            ],
+        }
+        for output in fields.outputs
+    }

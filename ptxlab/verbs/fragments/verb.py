@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 from ptxlab.cli import readers
 from ptxlab.cli.common import add_common, emit, open_device, wants_colour
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.fragments.questions import add_questions, answer, asked, describe
 
 if TYPE_CHECKING:
     from ptxlab.fragments.query import Selection
     from ptxlab.matrix.form import Form
+    from ptxlab.view.colour import Paint
 
 DESCRIPTION = """\
 example:
@@ -37,6 +37,9 @@ What nothing here can run is assembled for its targets.
 svg, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
 with all instructions, to hover, search and link to, opened at the one that was chosen."""
 DEFAULT = "m16n8k16"
+LANGUAGES = ("cuda", "ptx", "python")
+SAME = "the same"
+"""The instruction after itself, for ``--moves``."""
 DRAWN = ("csv", "markdown", "svg", "latex", "html")
 
 
@@ -73,7 +76,35 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="look at this program in place of ptxlab's own: one kernel with the parameters "
         "a, b, d, k of ptx/mma_m16n8k16_*.ptx, and one mma",
     )
-    add_questions(parser)
+    group = parser.add_argument_group(
+        "questions that run nothing (text or json)"
+    ).add_mutually_exclusive_group()
+    group.add_argument(
+        "--trace",
+        type=readers.element,
+        metavar="ROW,COL",
+        help="which registers of A, B and C feed this element of D",
+    )
+    group.add_argument(
+        "--register", metavar="NAME", help="what each lane holds in a register, such as a2, by bits"
+    )
+    group.add_argument(
+        "--formula", action="store_true", help="the closed formulas, from place to element and back"
+    )
+    group.add_argument(
+        "--code",
+        choices=LANGUAGES,
+        metavar="|".join(LANGUAGES),
+        help="the index arithmetic and its inverse as source code",
+    )
+    group.add_argument(
+        "--moves",
+        nargs="?",
+        const=SAME,
+        metavar="NEXT",
+        help="the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; "
+        "by default the same instruction), and their PTX",
+    )
     add_common(parser, DRAWN)
     parser.add_argument(
         "--html", dest="format", action="store_const", const="html", help="same as --format html"
@@ -89,27 +120,29 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.fragments.query import Selection
     from ptxlab.fragments.trials import tried
     from ptxlab.fragments.verify import verify
-    from ptxlab.verbs.fragments import text as fragments
-    from ptxlab.view import colour
+    from ptxlab.verbs.fragments import questions
+    from ptxlab.verbs.fragments import text as view
 
     instruction = chosen(args)
     selection = Selection(args.lane, args.element)
     selection.check(instruction)
     if asked(args):
-        return answer(args, instruction, selection)
+        return questions.answer(args, instruction, selection)
     if args.format in DRAWN:
         return draw(args, instruction, selection)
     if not tried(instruction):
         return describe(args, instruction, selection)
     with closing(open_device(on_a_target_that_has(instruction, args))) as device:
         report = verify(device, instruction, args.fill, args.ptx)
-    paint = colour.on_terminal() if wants_colour(args) else colour.plain
-    emit(
-        args,
-        lambda: fragments.text(report, selection, paint),
-        lambda: fragments.as_json(report, selection),
-    )
+    paint = painter(args)
+    emit(args, lambda: view.text(report, selection, paint), lambda: view.as_json(report, selection))
     return 0 if report.passed else 1
+
+
+def painter(args: argparse.Namespace) -> Paint:
+    from ptxlab.view import colour
+
+    return colour.on_terminal() if wants_colour(args) else colour.plain
 
 
 def chosen(args: argparse.Namespace) -> Form:
@@ -146,6 +179,13 @@ def on_a_target_that_has(instruction: Form, args: argparse.Namespace) -> argpars
     return argparse.Namespace(**{**vars(args), "arch": instruction.targets[0]})
 
 
+def asked(args: argparse.Namespace) -> bool:
+    """Say whether the command line asks a question that the layouts alone answer."""
+    return bool(args.formula) or any(
+        option is not None for option in (args.trace, args.register, args.code, args.moves)
+    )
+
+
 def verify_all(args: argparse.Namespace) -> int:
     """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
     single = ("op", "dtype", "acc", "lane", "element", "ptx")
@@ -158,19 +198,26 @@ def verify_all(args: argparse.Namespace) -> int:
             "--all verifies every instruction, and shows none",
             hint="it goes with --family, --device, --arch and --json",
         )
-    from ptxlab.cli.progress import Progress
-    from ptxlab.fragments.campaign import campaign
-    from ptxlab.matrix.catalog import forms
-    from ptxlab.verbs.fragments import campaign as view
+    from ptxlab.verbs.fragments import campaign
 
-    entries = [entry for entry in forms() if args.family in (None, entry.family)]
-    with closing(open_device(args)) as device:
-        everywhere = device.kind == "emulator" and args.arch is None
-        progress = Progress(what="instructions")
-        outcomes = campaign(device, entries, everywhere=everywhere, progress=progress)
-        target = "any known target" if everywhere else device.target.name
-        emit(args, lambda: view.text(outcomes, target), lambda: view.as_json(outcomes, device.name))
-    return int(any(outcome.status == "failed" for outcome in outcomes))
+    return campaign.run(args)
+
+
+def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
+    """Show the layouts of an instruction that nothing here runs, and return 0."""
+    from ptxlab.verbs.fragments import text as view
+
+    if args.ptx is not None:
+        raise PtxlabError(
+            "--ptx names a program to run", hint=f"{instruction.name} is not run here"
+        )
+    paint = painter(args)
+    emit(
+        args,
+        lambda: view.layout_text(instruction, selection, paint),
+        lambda: view.layout_json(instruction, selection),
+    )
+    return 0
 
 
 def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:

@@ -102,7 +102,7 @@ def test_the_layouts_of_wmma_are_said_to_be_ptxlabs_own(
 @pytest.mark.parametrize(
     ("words", "message"),
     [
-        (["--trace", "9"], "--trace '9' is not ROW,COL"),
+        (["--trace", "9"], "--trace: '9' is not ROW,COL"),
         (["--trace", "99,1"], "D has no element 99,1: it is 16 x 8"),
         (["--register", "a9"], "it has a0 to a3, b0 to b1, c0 to c3, d0 to d3"),
         (["--register", "x"], "has no register 'x'"),

@@ -1,0 +1,136 @@
+"""Which registers feed an element of D, as text and as JSON (schema ``ptxlab.trace/1``)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from ptxlab.errors import PtxlabError
+from ptxlab.matrix.form import SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, operand, trace
+from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
+from ptxlab.view.text import aligned
+
+SCHEMA = "ptxlab.trace/1"
+SHARED = (
+    "shared memory: start address and offsets of the descriptor, contiguous along k, no swizzle"
+)
+
+
+def answer(instruction: MatrixInstruction, row: int, col: int) -> Answer:
+    try:
+        found = trace(instruction, row, col)
+    except IndexError as error:
+        raise PtxlabError(f"--trace {row},{col}: {error}") from None
+    return lambda: text(found), lambda: as_json(found)
+
+
+def text(traces: tuple[Trace, ...]) -> str:
+    """Return the dot product of an element of D, a product a line, each factor with its register."""
+    blocks = [title(traces[0].instruction)]
+    for found in traces:
+        form = found.instruction
+        which = f" of matrix {found.matrix}" if len(traces) > 1 else ""
+        at = f"{found.row},{found.col}"
+        added = "D" if form.shared else "C"
+        terms = (
+            "the number of ones among the terms"
+            if form.bit_operation
+            else "the sum of the products"
+        )
+        head = f"D[{at}] = {added}[{at}] + {terms}{which}"
+        if form.metadata or form.scales:
+            head += f" ({_selectors(form)} 0)"
+        if form.shared:
+            head += f"\n{SHARED}"
+        sums = [("D", found.d)] if form.shared else [("D", found.d), ("C", found.c)]
+        ends = [f"{name}[{at}]  {_held(form.operand(name), places)}" for name, places in sums]
+        rows = [line for term in found.terms for line in _term_rows(found, term)]
+        blocks.append("\n".join([head, *ends, *aligned(rows, "<")]))
+    return "\n\n".join(blocks) + "\n"
+
+
+def as_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
+    """Return the same as JSON data; a place is lane, register, and lowest and highest bit."""
+    form = traces[0].instruction
+    a, b = operand(form, "A"), operand(form, "B")
+    d = form.operand("D")
+    c = d if form.shared else form.operand("C")
+    return {
+        **start(SCHEMA, form),
+        "row": traces[0].row,
+        "col": traces[0].col,
+        "matrices": [
+            {
+                "d": _places_json(d, found.d),
+                "c": _places_json(c, found.c),
+                "terms": [
+                    {
+                        "a_col": term.a_col,
+                        "b_rows": list(term.b_rows),
+                        "a": _places_json(a, term.a),
+                        "b": [_places_json(b, places) for places in term.b],
+                        "metadata": term.metadata
+                        and dict(zip(("lane", "low_bit", "bits"), term.metadata, strict=True)),
+                        "scales": [{"lane": lane, "byte": byte} for lane, byte in term.scales],
+                    }
+                    for term in found.terms
+                ],
+            }
+            for found in traces
+        ],
+    }
+
+
+def _selectors(form: MatrixInstruction) -> str:
+    """Return what an operand of the instruction could choose otherwise."""
+    sparse = ["sparsity selector"] if form.metadata else []
+    return ", ".join([*sparse, *(["byte-id, thread-id"] if form.scales else [])])
+
+
+def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
+    a, b = (operand(found.instruction, name) for name in "AB")
+    scales = [
+        f"scale of {name} in lane {lane} byte {byte}"
+        for name, (lane, byte) in zip("AB", term.scales, strict=False)
+    ]
+    for number, (k, places) in enumerate(zip(term.b_rows, term.b, strict=True)):
+        left = [f"A[{found.row},{term.a_col}]", _held(a, term.a)] if number == 0 else ["", ""]
+        sign = (found.instruction.bit_operation or "*") if number == 0 else "or"
+        notes = scales
+        if term.metadata is not None and number == 0:
+            lane, low, bits = term.metadata
+            high = low + bits - 1
+            holder = found.instruction.operand("D").holder
+            notes = [f"as metadata in {holder} {lane} bits {high}:{low} says", *scales]
+        yield [*left, sign, f"B[{k},{found.col}]", _held(b, places), ", ".join(notes)]
+
+
+def _held(layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]) -> str:
+    if isinstance(layout, SharedOperand):
+        return " = ".join(SharedPlace(*place).formula for place in places)
+    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, RegisterPlace(*p))}" for p in places)
+
+
+def _part(layout: FragmentLayout, place: RegisterPlace) -> str:
+    """Write a register, with the bits of the element where it has more than one: ``a2[31:16]``."""
+    name = f"{layout.operand.lower()}{place.register}"
+    if layout.elements_per_register == 1:
+        return name
+    return f"{name}[{bit_range(slots(layout)[place.element])}]"
+
+
+def _places_json(
+    layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]
+) -> list[dict[str, int]]:
+    if isinstance(layout, SharedOperand):
+        return [
+            {"line": line, "unit": unit, "low_bit": bit, "high_bit": bit + layout.bits - 1}
+            for line, unit, bit in places
+        ]
+    return [
+        {"lane": lane, "register": register, **bits_json(slots(layout)[element])}
+        for lane, register, element in places
+    ]
