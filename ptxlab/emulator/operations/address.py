@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
-from ptxlab.emulator.operations.memory import take_space, two_operands
+from ptxlab.emulator.operations.memory import state_space, two_operands
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.lanes import Lanes
@@ -17,25 +18,20 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction
 
 
-@step("cvta")
-def convert_address(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """cvta: between an address in a state space and the generic address of the same byte."""
-    to_space = modifiers.take("to")
-    space = take_space(modifiers)
-    if space == "generic":
-        raise UnknownForm("needs a state space")
+def convert_address(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Convert between an address in a state space and the generic address of the same byte."""
+    space = state_space(form.modifiers)
     if space == "param":
         raise UnknownForm("a generic address of a parameter is not modelled")
-    kind = modifiers.type("u32", "u64")
     target, value = two_operands(context, instruction)
     base = np.array([WINDOWS.get(space, 0)], np.uint64)
-    if kind.name == "u32" and base[0]:
+    if form["T"] == "u32" and base[0]:
         raise UnknownForm("32-bit generic addresses are not modelled")
-    destination = context.destination(target, kind.name)
-    source = context.source(value, kind.name)
+    destination = context.destination(target, form["T"])
+    source = context.source(value, form["T"])
     if not base[0]:
         return AluStep(_same, [destination], [source])
-    shift = np.subtract if to_space else np.add
+    shift = np.subtract if form["to"] else np.add
     return AluStep(lambda address: shift(address, base), [destination], [source])
 
 
@@ -81,26 +77,40 @@ def _is_constant(address: int, memory: GlobalMemory) -> bool:
     return found is not None and not found.writable and address < found.address + found.size
 
 
-@step("isspacep")
-def is_in_space(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """isspacep.space: whether a generic address is one of a state space."""
-    space = modifiers.one_of(
-        "global", "const", "local", "shared", "shared::cta", "shared::cluster", "param",
-        "param::entry",
-    )  # fmt: skip
+def is_in_space(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Say whether a generic address is one of a state space."""
     target, value = two_operands(context, instruction)
     destination = context.destination(target, "pred")
-    return SpaceTest(space.partition("::")[0], destination, context.source(value, "u64"))
+    return SpaceTest(state_space(form.modifiers), destination, context.source(value, "u64"))
 
 
-@step("prefetch", "prefetchu")
-def prefetch(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """Prefetch: a hint; only its operand is checked."""
-    take_space(modifiers)
-    modifiers.one_of("L1", "L2", "L2::evict_last", "L2::evict_normal")
+def prefetch(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Take a hint; only its operand is checked."""
     context.address(instruction.operands[0])
     return AluStep(lambda: (), [], [])
 
 
 def _same(value: Array) -> Array:
     return value
+
+
+_NEEDS = {
+    "shared::cta": "sm_75 7.8",
+    "shared::cluster": "sm_90 7.8",
+    "param": "sm_75 7.7",
+    "param::entry": "sm_75 8.3",
+}
+_SPACES = "global shared shared::cta local const param param::entry"
+row(
+    "cvta{.to}.<space>.<T>", "T -> T", step=convert_address, mix="conversion", needs=_NEEDS,
+    space=_SPACES, T="u32 u64",
+)
+row(
+    "isspacep.<space>", "u64 -> pred", step=is_in_space, mix="conversion", needs=_NEEDS,
+    space=f"{_SPACES} shared::cluster",
+)
+
+_hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")
+_hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
+_hint("prefetch{.global}.<level>", needs="sm_80 7.4", level="L2::evict_last L2::evict_normal")
+_hint("prefetchu.L1")

@@ -65,7 +65,7 @@ def _half(function: _Function, T: str, ftz: str = "") -> Compute:
     return by_half(T, with_flush(compute, fmt) if ftz else compute)
 
 
-approximate = partial(special, model=True)
+approximate = partial(special, fidelity="model")
 
 for _opcode, _function in (
     ("rcp", np.reciprocal),

@@ -8,25 +8,24 @@ Instructions: atom, red".
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.operations.memory import memory_operand
-from ptxlab.emulator.operations.qualifiers import SCOPES
+from ptxlab.emulator.operations.memory import NEEDS, SCOPES, memory_operand, vector_size, without_hint
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm, find
+from ptxlab.emulator.prepare.row import Form, find, row
 from ptxlab.emulator.run.access import Access, Part, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.isa.types import ScalarType
-from ptxlab.syntax.tree import Instruction, Operand
+from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.syntax.tree import Instruction
 
 Update = Callable[..., Array]
 """The new value from the old one and the instruction's operands."""
@@ -34,25 +33,6 @@ Update = Callable[..., Array]
 Queue = Callable[..., tuple[Array, Array]]
 """From the old value and the operands of threads in their order: what each finds, and what is left."""
 
-INTEGERS = ("u32", "s32", "u64", "s64")
-HALVES = ("f16", "f16x2", "bf16", "bf16x2")
-TYPES_OF = {
-    "and": ("b32", "b64"),
-    "or": ("b32", "b64"),
-    "xor": ("b32", "b64"),
-    "exch": ("b32", "b64", "b128"),
-    "cas": ("b16", "b32", "b64", "b128"),
-    "add": ("u32", "s32", "u64", "f32", "f64", *HALVES),
-    "inc": ("u32",),
-    "dec": ("u32",),
-    "min": INTEGERS,
-    "max": INTEGERS,
-}
-VECTOR_TYPES_OF = {"add": ("f32", *HALVES), "min": HALVES, "max": HALVES}
-ORDERINGS = {
-    "atom": ("relaxed", "acquire", "release", "acq_rel"),
-    "red": ("relaxed", "release"),
-}
 # An integer or bitwise update may be accumulated by numpy in one call, in order.
 ACCUMULATED = {
     "and": np.bitwise_and,
@@ -167,47 +147,22 @@ class Turns:
         memory[place] = old[0]
 
 
-@step("atom", "red")
-def atomic(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """atom and red: every operation and type, vectors and 128 bits among them."""
-    modifiers.one_of(*ORDERINGS[instruction.opcode], default="relaxed")
-    modifiers.one_of(*SCOPES, default="gpu")
-    operation = modifiers.one_of(*TYPES_OF)
-    returns = instruction.opcode == "atom"
-    if not returns and operation in ("exch", "cas"):
-        raise UnknownForm(f"red has no .{operation}")
-    size = int(modifiers.one_of("v2", "v4", "v8", default="v1")[1:])
-    kind, change = _change(context, operation, modifiers, vector=size > 1)
-    most = 8 if kind.bits == 16 else 4
-    if size > most:
-        raise UnknownForm(f".v{size}.{kind.name} is more than 16 bytes")
-    operands = _operands(context, modifiers, 1 + returns + 1 + (operation == "cas"))
+def atomic(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Change places in memory, one thread after the other; atom returns what was there."""
+    operation, kind = form["op"], TYPES[form["T"]]
+    returns = form.opcode == "atom"
+    size = vector_size(form)
+    operands = without_hint(context, form, 1 + returns + 1 + (operation == "cas"))
     targets = context.elements(operands.pop(0), size) if returns else ()
     destinations = tuple(context.destination(target, kind.name) for target in targets)
     access = memory_operand(
-        context, modifiers, operands.pop(0), kind.bytes * size, "atomic", writes=True
+        context, form, operands.pop(0), kind.bytes * size, "atomic", writes=True
     )
-    spaces = ("global", "generic") if size > 1 else ("global", "shared", "generic")
-    if access.space not in spaces:
-        raise UnknownForm(f"cannot be in .{access.space}")
     columns = [context.elements(operand, size) for operand in operands]
     sources = tuple(
         tuple(context.source(column[i], kind.name) for column in columns) for i in range(size)
     )
-    return Atomic(access, kind.dtype, change, sources, destinations)
-
-
-def _operands(context: Context, modifiers: Modifiers, wanted: int) -> list[Operand]:
-    """Return the operands without a cache policy, which is a hint."""
-    operands = list(context.instruction.operands)
-    hinted = modifiers.take("L2::cache_hint")
-    if len(operands) != wanted + hinted:
-        context.reject(
-            f"{context.instruction.name} takes {wanted + hinted} operands, found {len(operands)}"
-        )
-    if hinted:
-        context.source(operands.pop(), "b64")
-    return operands
+    return Atomic(access, kind.dtype, _change(operation, kind), sources, destinations)
 
 
 _EXACT = ("bits", "unsigned", "signed")
@@ -264,26 +219,62 @@ SIMPLE: dict[str, Update] = {
 }
 
 
-def _change(
-    context: Context, operation: str, modifiers: Modifiers, *, vector: bool
-) -> tuple[ScalarType, Change]:
-    """Take the type and return it with what happens to a value; floats as the ALU computes them."""
-    allowed: Sequence[str] = (VECTOR_TYPES_OF if vector else TYPES_OF).get(operation, ())
-    if not allowed:
-        raise UnknownForm(f".{operation} has no vector form")
-    kind = modifiers.type(*allowed)
+def _change(operation: str, kind: ScalarType) -> Change:
+    """Return what happens to a value; floats as the operation of that name computes them."""
     if operation in SIMPLE:
-        return kind, Change(SIMPLE[operation], SIMPLE[operation], QUEUES.get(operation))
+        return Change(SIMPLE[operation], SIMPLE[operation], QUEUES.get(operation))
     if kind.kind in _EXACT:
         update = ACCUMULATED[operation]
-        return kind, Change(update, update, _accumulated(update))
-    if (kind.name in HALVES) != modifiers.take("noftz"):
-        word = "needs" if kind.name in HALVES else "has no"
-        raise UnknownForm(f".{operation}.{kind.name} {word} .noftz")
-
-    def compute(*names: str) -> Update:
-        return find(operation, (*names, kind.name)).compute
-
+        return Change(update, update, _accumulated(update))
     # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
     flushing = ("ftz",) if kind.name == "f32" else ()
-    return kind, Change(compute(*flushing), compute())
+    in_shared = find(operation, (kind.name,)).compute
+    return Change(find(operation, (*flushing, kind.name)).compute, in_shared)
+
+
+# ---- rows -----------------------------------------------------------------------------------
+
+_NEEDS = {
+    **{name: need for name, need in NEEDS.items() if name != "b128"},
+    **dict.fromkeys(("bf16", "bf16x2"), "sm_90 7.8"),
+    **dict.fromkeys(("v2", "v4", "v8"), "sm_90 8.1"),
+}
+_HALVES, _PAIRS = "f16 bf16", "f16x2 bf16x2"
+
+_atomic = partial(row, step=atomic, mix="atomic", scope=SCOPES, needs=_NEEDS)
+_atom = partial(_atomic, sem="relaxed acquire release acq_rel")
+_red = partial(_atomic, sem="relaxed release")
+_SPACES = "global shared shared::cta"
+_WHERE = "{.<sem>}{.<scope>}{.<space>}"
+_IN_GLOBAL = "{.<sem>}{.<scope>}{.global}"
+
+for _op, _types in (
+    ("and or xor", "b32 b64"),
+    ("add", "u32 s32 u64 f32 f64"),
+    ("inc dec", "u32"),
+    ("min max", "u32 s32 u64 s64"),
+):
+    _changed = _WHERE + ".<op>{.L2::cache_hint}.<T>"
+    _atom("atom" + _changed, "[T] T b64? -> T", space=_SPACES, op=_op, T=_types)
+    _red("red" + _changed, "[T] T b64?", space=_SPACES, op=_op, T=_types)
+
+_replaced = _WHERE + ".<op>{.L2::cache_hint}.<T>"
+_atom("atom" + _replaced, "[T] T b64? -> T", space=_SPACES, op="exch", T="b32 b64")
+_atom("atom" + _replaced, "[T] T T b64? -> T", space=_SPACES, op="cas", T="b16 b32 b64")
+_wide = partial(_atom, space=_SPACES, needs={**_NEEDS, "": "sm_90 8.3"}, T="b128")
+_wide("atom" + _replaced, "[T] T b64? -> T", op="exch")
+_wide("atom" + _replaced, "[T] T T b64? -> T", op="cas")
+
+_rounded = _WHERE + ".<op>.noftz{.L2::cache_hint}.<T>"
+_halves = f"{_HALVES} {_PAIRS}"
+_atom("atom" + _rounded, "[T] T b64? -> T", space=_SPACES, op="add", T=_halves)
+_red("red" + _rounded, "[T] T b64?", space=_SPACES, op="add", T=_halves)
+
+for _vectors, _op, _types, _noftz in (
+    ("v2 v4", "add", "f32", ""),
+    ("v2 v4 v8", "add min max", _HALVES, ".noftz"),
+    ("v2 v4", "add min max", _PAIRS, ".noftz"),
+):
+    _several = f"{_IN_GLOBAL}.<op>{_noftz}{{.L2::cache_hint}}.<vec>.<T>"
+    _atom("atom" + _several, "[T] T*vec b64? -> T*vec", op=_op, vec=_vectors, T=_types)
+    _red("red" + _several, "[T] T*vec b64?", op=_op, vec=_vectors, T=_types)

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import partial
 
 import numpy as np
 
+from ptxlab.emulator.operations.memory import NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import Access, Part, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
@@ -142,30 +143,27 @@ class WaitGroup:
             frame.wave.copies.wait(lanes, self._allowed)
 
 
-@step("cp")
-def copy(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """cp.async and its groups; the bulk forms are not modelled."""
-    if not modifiers.take("async") or modifiers.take("bulk"):
-        raise UnknownForm("is not modelled; cp.async without .bulk is")
-    if modifiers.take("commit_group"):
-        return CommitGroup()
-    if modifiers.take("wait_all"):
-        return WaitGroup(None)
-    if modifiers.take("wait_group"):
-        [allowed] = instruction.operands
-        if not isinstance(allowed, Integer):
-            context.reject("cp.async.wait_group takes an integer constant", allowed)
-        return WaitGroup(allowed.value)
-    return _copy(context, instruction, modifiers)
+def commit_group(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Close the group of copies."""
+    return CommitGroup()
 
 
-def _copy(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    cache = modifiers.one_of(*SIZES)
-    if not (modifiers.take("shared") or modifiers.take("shared::cta")):
-        raise UnknownForm("copies to .shared only")
-    modifiers.one_of("global")
-    for prefetch in ("L2::64B", "L2::128B", "L2::256B"):
-        modifiers.take(prefetch)
+def wait_all(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Wait for all copies."""
+    return WaitGroup(None)
+
+
+def wait_group(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Wait for all groups of copies but the latest ones."""
+    [allowed] = instruction.operands
+    if not isinstance(allowed, Integer):
+        context.reject("cp.async.wait_group takes an integer constant", allowed)
+    return WaitGroup(allowed.value)
+
+
+def copy(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Copy from global to shared memory."""
+    cache = form["cache"]
     if not 3 <= len(instruction.operands) <= 4:
         context.reject(f"{instruction.name} takes 3 or 4 operands")
     target, origin, size = instruction.operands[:3]
@@ -186,3 +184,13 @@ def _copy(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     )
     read = Access("global", *context.address(origin), size.value, context.line, "cp.async read")
     return AsyncCopy(write, read, given, ignore)
+
+
+row(
+    "cp.async.<cache>.<shared>.global{.<prefetch>}", "[b8] [b8] #u32 u32?", step=copy,
+    mix="asynchronous copy", cache=" ".join(SIZES), needs={"": "sm_80 7.0", **NEEDS}, shared="shared shared::cta", prefetch=PREFETCHES,
+)
+_group = partial(row, mix="asynchronous copy", needs="sm_80 7.0")
+_group("cp.async.commit_group", "", step=commit_group)
+_group("cp.async.wait_all", "", step=wait_all)
+_group("cp.async.wait_group", "#u32", step=wait_group)

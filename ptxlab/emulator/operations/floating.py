@@ -161,7 +161,7 @@ floating(
     "div.<mode>{.ftz}.f32",
     "f32 f32 -> f32",
     make=_inexact_quotient,
-    model=True,
+    fidelity="model",
     mode="approx full",
 )
 for _opcode, _one_f32, _one_f64 in (

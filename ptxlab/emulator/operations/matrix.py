@@ -20,8 +20,8 @@ from ptxlab.emulator.operations.warp import (
 )
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
@@ -149,11 +149,9 @@ _BY_NAME = {form.name: form for form in MULTIPLICATIONS}
 _AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
 
 
-@step("mma", collective=True)
-def matrix_multiply(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """mma.sync.aligned and mma.sp of the forms in the instruction table."""
+def matrix_multiply(context: Context, instruction: Instruction, asked: Form) -> Step:
+    """Multiply matrices, dense or sparse, plain or scaled."""
     form = named_form(context, canonical(instruction))
-    take_all(modifiers)
     operands = list(instruction.operands)
     expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
     if len(operands) != expected:
@@ -194,12 +192,6 @@ def named_form(context: Context, name: str) -> MatrixInstruction:
         context.refuse(name, hint=did_you_mean(name, _BY_NAME, most=3))
     require_form(context, form)
     return form
-
-
-def take_all(modifiers: Modifiers) -> None:
-    """Take every modifier: the name as a whole has been looked up."""
-    for name in modifiers.rest():
-        modifiers.take(name)
 
 
 def multiply_operands(
@@ -247,3 +239,6 @@ def _scale(context: Context, scale: Scale, register: Operand, ids: Operand) -> S
         context.source(byte_id, "u16"),
         context.source(thread_id, "u16"),
     )
+
+
+row("mma.*", "", step=matrix_multiply, mix="matrix multiply", collective=True)

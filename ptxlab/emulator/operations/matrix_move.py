@@ -7,7 +7,7 @@ instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import cache
+from functools import cache, partial
 from typing import TypeVar
 
 import numpy as np
@@ -22,9 +22,8 @@ from ptxlab.emulator.operations.warp import (
 )
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import Access, require_valid
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
@@ -156,12 +155,10 @@ _LOADS = {form.name: form for form in LDMATRIX}
 _STORES = {form.name: form for form in STMATRIX}
 
 
-def _form(context: Context, forms: Mapping[str, _Form], modifiers: Modifiers) -> _Form:
-    """Take every modifier but the state space, and return the form the table has for them."""
+def _form(context: Context, forms: Mapping[str, _Form], asked: Form) -> _Form:
+    """Return the form the table has for the modifiers without the state space."""
     instruction = context.instruction
-    names = [name for name in instruction.modifiers if not name.startswith("shared")]
-    for name in names:
-        modifiers.take(name)
+    names = [name for name in asked.modifiers if name not in ("shared", "shared::cta")]
     types = 1 + any(name.startswith("b8x16") for name in names)
     form = forms.get(".".join([instruction.opcode, *names[:-types], "shared", *names[-types:]]))
     if form is None:
@@ -170,45 +167,46 @@ def _form(context: Context, forms: Mapping[str, _Form], modifiers: Modifiers) ->
     return form
 
 
-def _access(context: Context, modifiers: Modifiers, address: Operand, verb: str) -> Access:
+def _access(context: Context, asked: Form, address: Operand, verb: str) -> Access:
     writes = verb == "write"
     what = f"{context.instruction.opcode} row {verb}"
-    access = memory_operand(context, modifiers, address, ROW_BYTES, what, writes=writes)
+    access = memory_operand(context, asked, address, ROW_BYTES, what, writes=writes)
     if access.space not in ("shared", "generic"):
         raise UnknownForm("reaches shared memory only")
     return access
 
 
-@step("ldmatrix", collective=True)
-def load_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """ldmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
-    form = _form(context, _LOADS, modifiers)
+def load_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
+    """Load matrices from shared memory."""
+    form = _form(context, _LOADS, asked)
     target, address = two_operands(context, instruction)
     destinations = [context.destination(e, "b32") for e in context.elements(target, form.registers)]
-    access = _access(context, modifiers, address, "read")
+    access = _access(context, asked, address, "read")
     return LoadMatrix(
         form, access, destinations, all_addresses=form.needs_all_addresses(context.target)
     )
 
 
-@step("stmatrix", collective=True)
-def store_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """stmatrix.sync.aligned of the forms in the instruction table, shared or generic."""
-    form = _form(context, _STORES, modifiers)
+def store_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
+    """Store matrices to shared memory."""
+    form = _form(context, _STORES, asked)
     address, value = two_operands(context, instruction)
     sources = [context.source(e, "b32") for e in context.elements(value, form.registers)]
-    return StoreMatrix(form, _access(context, modifiers, address, "write"), sources)
+    return StoreMatrix(form, _access(context, asked, address, "write"), sources)
 
 
-@step("movmatrix", collective=True)
-def move_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """movmatrix.sync.aligned.m8n8.trans.b16."""
+def move_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
+    """Transpose a matrix in registers."""
     if instruction.name != MOVMATRIX.name:
         context.refuse(instruction.name, hint=f"there is {MOVMATRIX.name}")
-    for name in modifiers.rest():
-        modifiers.take(name)
     require_form(context, MOVMATRIX)
     target, source = two_operands(context, instruction)
     return MoveMatrix(
         context.destination(target, "b32"), context.source(source, "b32"), context.line
     )
+
+
+_moved = partial(row, operands="", mix="matrix move", collective=True)
+_moved("ldmatrix.*", step=load_matrix)
+_moved("stmatrix.*", step=store_matrix)
+_moved("movmatrix.*", step=move_matrix)

@@ -15,15 +15,13 @@ from ptxlab.emulator.operations.matrix import (
     MatrixMultiply,
     multiply_operands,
     named_form,
-    take_all,
 )
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import by_warp, require_whole_warps, whole_warps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import Access
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
@@ -164,28 +162,24 @@ def _units(layout: FragmentLayout) -> FragmentLayout:
 _MOVES = {form.name: form for form in WMMA_MOVES}
 
 
-@step("wmma", collective=True)
-def warp_matrix(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """wmma.load, wmma.mma or wmma.store of the forms in the instruction table."""
-    if modifiers.rest()[:1] == ("mma",):
+def warp_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
+    """Load, multiply or store the fragments of a warp's matrices."""
+    if asked.modifiers[:1] == ("mma",):
         form = named_form(context, instruction.name)
-        take_all(modifiers)
         if len(instruction.operands) != 4:
             context.reject(f"{instruction.name} takes 4 operands")
         destinations, sources = multiply_operands(context, form, list(instruction.operands))
         return MatrixMultiply(form, context.target, destinations, sources, context.line)
-    return _move(context, instruction, modifiers)
+    return _move(context, instruction, asked)
 
 
-def _move(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    names = [n for n in instruction.modifiers if n.split("::")[0] not in ("shared", "global")]
+def _move(context: Context, instruction: Instruction, asked: Form) -> Step:
+    names = [n for n in asked.modifiers if n not in ("shared", "shared::cta", "global")]
     name = ".".join([instruction.opcode, *names[:-1], "shared", *names[-1:]])
     form = _MOVES.get(name)
     if form is None:
         context.refuse(instruction.name, hint=did_you_mean(name, _MOVES, most=3))
     require_form(context, form)
-    for name in names:
-        modifiers.take(name)
     layout = form.layout
     stores = layout.operand == "D"
     operands = list(instruction.operands)
@@ -193,7 +187,7 @@ def _move(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
         context.reject(f"{form.opcode} takes 2 operands and a stride, found {len(operands)}")
     fragment, address = (operands[1], operands[0]) if stores else (operands[0], operands[1])
     unit = _units(layout)
-    access = memory_operand(context, modifiers, address, unit.bits // 8, form.opcode, writes=stores)
+    access = memory_operand(context, asked, address, unit.bits // 8, form.opcode, writes=stores)
     if access.space not in ("shared", "global", "generic"):
         raise UnknownForm("reaches shared and global memory only")
     slot = context.new_slot("u64")
@@ -207,3 +201,6 @@ def _move(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     if stores:
         return StoreFragment(matrix, [context.source(e, register_type) for e in elements])
     return LoadFragment(matrix, [context.destination(e, register_type) for e in elements])
+
+
+row("wmma.*", "", step=warp_matrix, mix="matrix move", collective=True)

@@ -2,30 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
-from ptxlab.emulator.operations.qualifiers import take_qualifiers
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import Access, parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.isa.types import ScalarType
-from ptxlab.syntax.tree import Instruction
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax.tree import Instruction, Operand
 
 SPACES = ("global", "shared", "local", "const", "param")
 
-LOADABLE = frozenset(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)) | {
-    "f32",
-    "f64",
-    "b128",
-}
 
 
 class Load:
@@ -107,10 +102,10 @@ def scatter(access: Access, frame: Frame, lanes: Lanes, items: Array) -> None:
 
 
 def memory_operand(
-    context: Context, modifiers: Modifiers, address: Any, nbytes: int, verb: str, *, writes: bool
+    context: Context, form: Form, address: Any, nbytes: int, verb: str, *, writes: bool
 ) -> Access:
-    """Take the state space from the modifiers and return the access it makes with ``address``."""
-    space = take_space(modifiers)
+    """Return the access that ``address`` makes in the form's state space."""
+    space = state_space(form.modifiers)
     base, offset = context.address(address)
     if nbytes not in ITEM:
         context.refuse(f"an access of {nbytes} bytes")
@@ -119,53 +114,61 @@ def memory_operand(
     return Access(where, base, offset, nbytes, context.line, text, writes)
 
 
-def take_space(modifiers: Modifiers) -> str:
-    """Take the state space, "generic" when none is named."""
-    for space in SPACES:
-        for name in (space, f"{space}::cta", f"{space}::entry", f"{space}::func"):
-            if modifiers.take(name):
-                return space
-    return "generic"
+def state_space(modifiers: Sequence[str]) -> str:
+    """Return the state space that the modifiers name, "generic" where they name none."""
+    names = (name.partition("::")[0] for name in modifiers)
+    return next((name for name in names if name in SPACES), "generic")
 
 
-def _element(modifiers: Modifiers) -> tuple[int, ScalarType]:
-    """Take the vector size and the type."""
-    if modifiers.take("v8"):
-        raise UnknownForm("vectors of eight are not modelled")
-    count = 4 if modifiers.take("v4") else 2 if modifiers.take("v2") else 1
-    return count, modifiers.type(*LOADABLE)
-
-
-@step("ld", "ldu")
-def load(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """ld: from global, shared, local, const or param memory, or a generic address."""
-    target, address = take_qualifiers(context, modifiers)
-    count, kind = _element(modifiers)
+def load(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Read global, shared, local, const or param memory, or at a generic address."""
+    target, address = _without_policy(context, form)
+    count, kind = vector_size(form), TYPES[form["T"]]
     destinations = [
         context.destination(e, kind.name, wider=True) for e in context.elements(target, count)
     ]
-    static = static_parameter(context, address) if "param" in modifiers.rest() else None
+    static = static_parameter(context, address) if "param" in form.modifiers else None
     if static is not None:
-        take_space(modifiers)
         return load_parameter(context, static, address, destinations, kind)
-    access = memory_operand(context, modifiers, address, kind.bytes * count, "load", writes=False)
+    access = memory_operand(context, form, address, kind.bytes * count, "load", writes=False)
     return Load(access, destinations, kind.dtype)
 
 
-@step("st")
-def store(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """st: to global, shared, local or param memory, or a generic address."""
-    address, value = take_qualifiers(context, modifiers)
-    count, kind = _element(modifiers)
+def store(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Write global, shared, local or param memory, or at a generic address."""
+    address, value = _without_policy(context, form)
+    count, kind = vector_size(form), TYPES[form["T"]]
     sources = [context.source(e, kind.name, wider=True) for e in context.elements(value, count)]
-    static = static_parameter(context, address) if "param" in modifiers.rest() else None
+    static = static_parameter(context, address) if "param" in form.modifiers else None
     if static is not None:
-        take_space(modifiers)
         if static.space != "call":
             context.reject("kernel parameters cannot be written")
         return StoreArgument(static.offset, address.offset, sources, kind.dtype)
-    access = memory_operand(context, modifiers, address, kind.bytes * count, "store", writes=True)
+    access = memory_operand(context, form, address, kind.bytes * count, "store", writes=True)
     return Store(access, sources)
+
+
+def vector_size(form: Form) -> int:
+    """Return how many elements a vector has, 1 without ``.v2`` and the like."""
+    return int(form["vec"].removeprefix("v") or 1)
+
+
+def without_hint(context: Context, form: Form, wanted: int) -> list[Operand]:
+    """Return the ``wanted`` operands without a cache policy, which is a hint."""
+    operands = list(context.instruction.operands)
+    hinted = bool(form[HINT])
+    if len(operands) != wanted + hinted:
+        context.reject(
+            f"{context.instruction.name} takes {wanted + hinted} operands, found {len(operands)}"
+        )
+    if hinted:
+        context.source(operands.pop(), "b64")
+    return operands
+
+
+def _without_policy(context: Context, form: Form) -> tuple[Any, Any]:
+    first, second = without_hint(context, form, 2)
+    return first, second
 
 
 def two_operands(context: Context, instruction: Instruction) -> tuple[Any, Any]:
@@ -173,3 +176,64 @@ def two_operands(context: Context, instruction: Instruction) -> tuple[Any, Any]:
     if len(instruction.operands) != 2:
         context.reject(f"{instruction.name} takes 2 operands, found {len(instruction.operands)}")
     return instruction.operands[0], instruction.operands[1]
+
+
+# ---- what ld and st may say -----------------------------------------------------------------
+
+# Every access is seen by all threads at once, so each ordering in each scope is kept; caches and
+# evictions are hints, which have nothing to do outside global memory.
+HINT = "L2::cache_hint"
+SCOPES = "cta cluster gpu sys"
+EVICTIONS = " ".join(
+    f"L1::{name}"
+    for name in ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
+)
+PREFETCHES = "L2::64B L2::128B L2::256B"
+NEEDS = {
+    "b128": "sm_75 8.3",
+    "mmio": "sm_75 8.2",
+    "sys b128": "sm_75 8.4",
+    "cluster": "sm_90 7.8",
+    "shared::cta": "sm_75 7.8",
+    HINT: "sm_80 7.4",
+    **dict.fromkeys(EVICTIONS.split(), "sm_75 7.4"),
+    "L2::64B": "sm_75 7.4",
+    "L2::128B": "sm_75 7.4",
+    "L2::256B": "sm_80 7.4",
+}
+LOADABLE = " ".join(
+    [*(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128"]
+)
+
+_SHARED = "shared shared::cta"
+_VECTORS = "v2 v4"
+_PARAMETERS = "param param::entry param::func"
+_moved = partial(row, needs=NEEDS, vec=_VECTORS, T=LOADABLE)
+_END = "{.<vec>}.<T>"
+
+# ---- ld ----
+_OF_GLOBAL = "{.<evict>}{.L2::cache_hint}{.<prefetch>}" + _END
+_load = partial(_moved, operands="[T] b64? -> T*vec", step=load, mix="load")
+_hinted = partial(_load, evict=EVICTIONS, prefetch=PREFETCHES)
+_ANYWHERE = f"{_SHARED} local const {_PARAMETERS}"
+_load("ld{.weak}{.<space>}{.<cache>}" + _END, space=_ANYWHERE, cache="ca cg cs lu cv")
+_hinted("ld{.weak}{.global}{.<cache>}" + _OF_GLOBAL, cache="ca cg cs lu cv")
+_hinted("ld.global{.<cache>}.nc" + _OF_GLOBAL, cache="ca cg cs lu cv")
+_load("ld.volatile{.<space>}" + _END, space=_SHARED)
+_load("ld.volatile{.global}{.<prefetch>}" + _END, prefetch=PREFETCHES)
+_load("ld.<order>.<scope>{.<space>}" + _END, order="relaxed acquire", scope=SCOPES, space=_SHARED)
+_hinted("ld.<order>.<scope>{.global}" + _OF_GLOBAL, order="relaxed acquire", scope=SCOPES)
+_load("ld.mmio.relaxed.sys{.global}" + _END)
+_load("ldu{.global}" + _END)
+
+# ---- st ----
+_OF_GLOBAL = "{.<evict>}{.L2::cache_hint}" + _END
+_store = partial(_moved, operands="[T] T*vec b64?", step=store, mix="store")
+_hinted = partial(_store, evict=EVICTIONS)
+_ANYWHERE = f"{_SHARED} local {_PARAMETERS}"
+_store("st{.weak}{.<space>}{.<cache>}" + _END, space=_ANYWHERE, cache="wb cg cs wt")
+_hinted("st{.weak}{.global}{.<cache>}" + _OF_GLOBAL, cache="wb cg cs wt")
+_store("st.volatile{.<space>}" + _END, space=f"{_SHARED} global")
+_store("st.<order>.<scope>{.<space>}" + _END, order="relaxed release", scope=SCOPES, space=_SHARED)
+_hinted("st.<order>.<scope>{.global}" + _OF_GLOBAL, order="relaxed release", scope=SCOPES)
+_store("st.mmio.relaxed.sys{.global}" + _END)

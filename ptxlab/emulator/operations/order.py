@@ -6,9 +6,11 @@ nothing to do. Source: PTX ISA, "membar, fence" and "Miscellaneous Instructions"
 
 from __future__ import annotations
 
+from functools import partial
+
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
@@ -24,14 +26,8 @@ class Fence:
         """Go on."""
 
 
-@step("membar", "fence")
-def fence(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """membar.{cta,gl,sys} and fence.{sc,acq_rel,acquire,release}; proxies are not modelled."""
-    if instruction.opcode == "membar":
-        modifiers.one_of("cta", "gl", "sys")
-    else:
-        modifiers.one_of("sc", "acq_rel", "acquire", "release", default="acq_rel")
-        modifiers.one_of("cta", "cluster", "gpu", "sys")
+def fence(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Order memory accesses, which they are; proxies are not modelled."""
     return Fence()
 
 
@@ -54,16 +50,24 @@ class Trap:
         )
 
 
-@step("trap", "brkpt")
-def trap(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """Trap aborts execution; brkpt suspends it, for a debugger."""
+def trap(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Abort execution; brkpt suspends it, for a debugger."""
     return Trap(instruction.opcode, context.line)
 
 
-@step("pmevent")
-def event(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """Pmevent: a signal to a profiler."""
-    modifiers.take("mask")
+def event(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Send a signal to a profiler."""
     if len(instruction.operands) != 1:
         context.reject(f"{instruction.name} takes the number or mask of events")
     return Fence()
+
+
+_order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
+_order("membar.<scope>", scope="cta gl sys")
+_order(
+    "fence{.<sem>}.<scope>", needs={"cluster": "sm_90 7.8"},
+    sem="sc acq_rel acquire release", scope="cta cluster gpu sys",
+)
+row("trap", "", step=trap, mix="control")
+row("brkpt", "", step=trap, mix="control")
+row("pmevent{.mask}", "#u32", step=event, mix="control", fidelity="ordering")

@@ -6,8 +6,8 @@ import numpy as np
 
 from ptxlab.emulator.operations.warp import MemberMask
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
@@ -73,13 +73,10 @@ def _indexed(lane: Array, b: Array, low: Array, high: Array, segment: Array) -> 
 _FROM = {"up": _up, "down": _down, "bfly": _butterfly, "idx": _indexed}
 
 
-@step("shfl", collective=True)
-def shuffle(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """shfl.sync.{up,down,bfly,idx}.b32 d|p, a, b, c, membermask."""
-    if not modifiers.take("sync"):
+def shuffle(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Read a register of another lane of the warp."""
+    if not form["sync"]:
         context.refuse("shfl without .sync", hint="write shfl.sync; shfl was removed from sm_70 on")
-    mode = modifiers.one_of(*_FROM)
-    modifiers.type("b32")
     if len(instruction.operands) != 5:
         context.reject(f"{instruction.name} takes 5 operands, found {len(instruction.operands)}")
     target: Operand = instruction.operands[0]
@@ -89,4 +86,10 @@ def shuffle(context: Context, instruction: Instruction, modifiers: Modifiers) ->
         target = target.first
     value = context.destination(target, "b32")
     a, b, c, mask = (context.source(operand, "b32") for operand in instruction.operands[1:])
-    return Shuffle(value, inside, [a, b, c], mode, MemberMask(mask, context))
+    return Shuffle(value, inside, [a, b, c], form["mode"], MemberMask(mask, context))
+
+
+row(
+    "shfl{.sync}.<mode>.b32", "b32 b32 b32 b32 -> b32|pred", step=shuffle, mix="warp",
+    collective=True, mode=" ".join(_FROM),
+)

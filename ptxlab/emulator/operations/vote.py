@@ -6,17 +6,18 @@ Source: PTX ISA, "Parallel Synchronization and Communication Instructions".
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
+from ptxlab.isa.types import TYPES
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 Among = Callable[[Array, Array], tuple[Array, ...]]
@@ -83,20 +84,20 @@ def _ballot(value: Array, members: Array) -> tuple[Array, ...]:
 _VOTES: dict[str, Among] = {"all": _all, "any": _any, "uni": _uniform, "ballot": _ballot}
 
 
-@step("vote", collective=True)
-def vote(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """vote.sync.{all,any,uni}.pred and vote.sync.ballot.b32."""
-    if not modifiers.take("sync"):
-        raise UnknownForm("is not modelled without .sync, which sm_70 and newer need")
-    mode = modifiers.one_of(*_VOTES)
-    kind = modifiers.type("b32" if mode == "ballot" else "pred")
+def vote(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Ask whether a predicate holds in all lanes, in any, in all or none, or in which."""
     target, value, mask = _three(context, instruction)
     return Together(
-        _VOTES[mode],
-        [context.destination(target, kind.name)],
+        _VOTES[form["mode"]],
+        [context.destination(target, form.results[0])],
         context.source(value, "pred"),
         MemberMask(context.source(mask, "b32"), context),
     )
+
+
+warp = partial(row, mix="warp", collective=True)
+warp("vote.sync.<mode>.pred", "pred b32 -> pred", step=vote, mode="all any uni")
+warp("vote.sync.<mode>.b32", "pred b32 -> b32", step=vote, mode="ballot")
 
 
 # ---- match ----------------------------------------------------------------------------------
@@ -113,12 +114,9 @@ def _match_all(value: Array, members: Array) -> tuple[Array, ...]:
     return np.where(agree, ballot(members), np.uint32(0)), agree
 
 
-@step("match", collective=True)
-def match(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """match.any.sync and match.all.sync, of b32 and b64."""
-    mode = modifiers.one_of("any", "all")
-    modifiers.one_of("sync")
-    kind = modifiers.type("b32", "b64")
+def match(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Find the lanes with the same value, or whether all have the same one."""
+    mode = form["mode"]
     target, value, mask = _three(context, instruction)
     second: Operand | None = None
     if mode == "all" and isinstance(target, Pair):
@@ -134,26 +132,30 @@ def match(context: Context, instruction: Instruction, modifiers: Modifiers) -> S
     return Together(
         among,
         destinations,
-        context.source(value, kind.name),
+        context.source(value, form["T"]),
         MemberMask(context.source(mask, "b32"), context),
     )
+
+
+_match = partial(warp, step=match, T="b32 b64")
+_match("match.<mode>.sync.<T>", "T b32 -> b32", mode="any")
+_match("match.<mode>.sync.<T>", "T b32 -> b32|pred", mode="all")
 
 
 # ---- redux ----------------------------------------------------------------------------------
 
 _REDUCTIONS = {
-    "add": (np.add, "u32", "s32"),
-    "min": (np.minimum, "u32", "s32"),
-    "max": (np.maximum, "u32", "s32"),
-    "and": (np.bitwise_and, "b32"),
-    "or": (np.bitwise_or, "b32"),
-    "xor": (np.bitwise_xor, "b32"),
+    "add": np.add,
+    "min": np.minimum,
+    "max": np.maximum,
+    "and": np.bitwise_and,
+    "or": np.bitwise_or,
+    "xor": np.bitwise_xor,
 }
 
 
 def _reduction(operation: str, dtype: np.dtype[np.generic]) -> Among:
-    ufunc = _REDUCTIONS[operation][0]
-    assert isinstance(ufunc, np.ufunc)
+    ufunc = _REDUCTIONS[operation]
     limits = np.iinfo(dtype)  # type: ignore[type-var]
     neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(operation, 0)
     identity = np.array(neutral).astype(dtype)
@@ -165,19 +167,21 @@ def _reduction(operation: str, dtype: np.dtype[np.generic]) -> Among:
     return among
 
 
-@step("redux", collective=True)
-def redux(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """redux.sync of integers; the floating-point forms of sm_100a are not modelled."""
-    modifiers.one_of("sync")
-    operation = modifiers.one_of(*_REDUCTIONS)
-    kind = modifiers.type(*(name for name in _REDUCTIONS[operation] if isinstance(name, str)))
+def redux(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Reduce integers; the floating-point forms of sm_100a are not modelled."""
+    kind = TYPES[form["T"]]
     target, value, mask = _three(context, instruction)
     return Together(
-        _reduction(operation, kind.dtype),
+        _reduction(form["op"], kind.dtype),
         [context.destination(target, kind.name)],
         context.source(value, kind.name),
         MemberMask(context.source(mask, "b32"), context),
     )
+
+
+_redux = partial(warp, step=redux, needs="sm_80 7.0")
+_redux("redux.sync.<op>.<T>", "T b32 -> T", op="add min max", T="u32 s32")
+_redux("redux.sync.<op>.<T>", "T b32 -> T", op="and or xor", T="b32")
 
 
 # ---- activemask -----------------------------------------------------------------------------
@@ -198,12 +202,13 @@ class ActiveMask:
         frame.registers[slot] = lanes.merge(frame.registers[slot], bits)
 
 
-@step("activemask")
-def activemask(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """activemask.b32."""
-    modifiers.type("b32")
+def activemask(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Find the lanes that stand at this instruction together."""
     [target] = instruction.operands
     return ActiveMask(context.destination(target, "b32"))
+
+
+row("activemask.b32", "-> b32", step=activemask, mix="warp")
 
 
 def _three(context: Context, instruction: Instruction) -> tuple[Operand, ...]:

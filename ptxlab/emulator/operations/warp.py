@@ -10,8 +10,8 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers, step
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
@@ -134,11 +134,11 @@ class WarpBarrier:
                 frame.wave.watcher.synchronize_warps(team.reshape(-1))
 
 
-@step("bar", "barrier", collective=True)
-def warp_barrier(context: Context, instruction: Instruction, modifiers: Modifiers) -> Step:
-    """bar.warp.sync membermask. Barriers of a CTA end a block and are built by ``exits``."""
-    modifiers.one_of("warp")
-    modifiers.one_of("sync")
+def warp_barrier(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``exits``."""
     if len(instruction.operands) != 1:
         context.reject(f"{instruction.name} takes a membermask")
     return WarpBarrier(MemberMask(context.source(instruction.operands[0], "b32"), context))
+
+
+row("bar.warp.sync", "b32", step=warp_barrier, mix="synchronization", collective=True)

@@ -4,36 +4,34 @@ from __future__ import annotations
 
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.refused import reason
-from ptxlab.emulator.prepare.row import UnknownForm, find
-from ptxlab.errors import PtxSyntaxError, Unsupported
-from ptxlab.isa import legality
+from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm, form_of
+from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import Form as MatrixForm
 
 
-def require(context: Context) -> None:
-    """Check the instruction in hand by the rules of ``isa.legality``.
+def legal_form(context: Context) -> Form:
+    """Return the form of the instruction in hand, which the target and the version have.
 
-    Raises Unsupported where the emulator refuses its family or the target lacks it, PtxSyntaxError
+    Raises Unsupported where the emulator does not have it or the target lacks it, PtxSyntaxError
     where the version is too old.
     """
     instruction = context.instruction
     why = reason(instruction.name)
     if why is not None:
         context.refuse(instruction.name, hint=why)
-    sources = max(len(instruction.operands) - 1, 0)
-    _require(context, needs(instruction.opcode, instruction.modifiers, sources))
-
-
-def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Needs:
-    """Return what an instruction needs, which need not be one that exists."""
+    if instruction.opcode not in ROWS:
+        hint = did_you_mean(instruction.opcode, ROWS)
+        context.refuse(f"instruction {instruction.name}", hint=hint)
     try:
-        return find(opcode, modifiers, sources).needs
-    except (KeyError, UnknownForm):
-        return legality.needs(opcode, modifiers, sources)
+        form = form_of(instruction)
+    except UnknownForm as unknown:
+        context.refuse_form(unknown)
+    _require(context, form.needs)
+    return form
 
 
-def require_form(context: Context, form: Form) -> None:
+def require_form(context: Context, form: MatrixForm) -> None:
     """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
 
     Raises like ``require``.

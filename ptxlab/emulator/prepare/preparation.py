@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.control import End, Jump, Return
+from ptxlab.emulator.operations.exits import build_exit
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.exits import CONTROL, build_exit, is_exit
 from ptxlab.emulator.prepare.flatten import Body, flatten
-from ptxlab.emulator.prepare.legality import require
+from ptxlab.emulator.prepare.legality import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.operation import ALU, COLLECTIVE, STEPS, Modifiers, build
 from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Source, Step
-from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm
+from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, size_of
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.watch import Site, WatchedExit, WatchedStep
-from ptxlab.errors import did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
@@ -55,13 +55,14 @@ def _function(context: Context, function: tree.Function, shared: int, *, watched
     argument_slots = tuple(_argument(context, outer, d) for d in arguments)
     result_slots = tuple(_argument(context, outer, d) for d in function.results)
     body = flatten(context, function.body, Scope(outer), shared)
+    forms = []
     for instruction, scope in body.instructions:
         context.begin(instruction, scope)
-        require(context)
-    spans = _spans(body)
+        forms.append(legal_form(context))
+    spans = _spans(body, forms)
     flows = [Flow() for _ in spans]
     bound = [
-        _block(context, body, spans, number, flow, function, watched=watched)
+        _block(context, body, forms, spans, number, flow, function, watched=watched)
         for number, flow in enumerate(flows)
     ]
     keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
@@ -105,15 +106,15 @@ def _argument(context: Context, scope: Scope, declaration: tree.Declaration) -> 
     return slot
 
 
-def _spans(body: Body) -> list[range]:
+def _spans(body: Body, forms: Sequence[Form]) -> list[range]:
     """Cut at labels, after exits, and before what must wait for the rest of a warp."""
     count = len(body.instructions)
     starts = {0, count} | {position for _, _, position in body.labels}
-    for position, (instruction, _) in enumerate(body.instructions):
-        if is_exit(instruction):
-            starts.add(position + 1)
-        elif instruction.opcode in COLLECTIVE:
+    for position, form in enumerate(forms):
+        if form.row.collective:
             starts.add(position)
+        if form.row.exit:
+            starts.add(position + 1)
     ordered = sorted(starts)
     number = {position: index for index, position in enumerate(ordered)}
     for scope, name, position in body.labels:
@@ -124,6 +125,7 @@ def _spans(body: Body) -> list[range]:
 def _block(
     context: Context,
     body: Body,
+    forms: Sequence[Form],
     spans: list[range],
     number: int,
     flow: Flow,
@@ -149,17 +151,18 @@ def _block(
         context.begin(instruction, scope, position - spans[number].start)
         polls |= _polls(instruction)
         guard = _guard(context)
-        if is_exit(instruction):
-            exit, flow.successors = build_exit(context, guard, following, in_entry=in_entry)
+        form = forms[position]
+        if form.row.exit:
+            exit, flow.successors = build_exit(context, form, guard, following, in_entry=in_entry)
             ends = isinstance(exit, End)
             leaving = [_guarded(step, guard) for step in context.prologue]
         else:
-            steps.append(_step(context, guard))
+            steps.append(_step(context, form, guard))
         reads, writes = frozenset(context.reads), frozenset(context.writes)
         flow.uses.append(Uses(reads, writes, guard is not None))
         if watched:
             site = Site(position, function.name, instruction, scope, reads, writes)
-            if is_exit(instruction):
+            if form.row.exit:
                 exit = WatchedExit(exit, guard, site)
             else:
                 steps[-1] = WatchedStep(steps[-1], guard, site)
@@ -175,39 +178,19 @@ def _polls(instruction: tree.Instruction) -> bool:
     return instruction.opcode == "atom" or not waiting.isdisjoint(instruction.modifiers)
 
 
-def _step(context: Context, guard: Source | None) -> Step:
-    """Build the step of the instruction in hand. Raise Unsupported for a form that has none."""
-    instruction = context.instruction
-    modifiers = Modifiers(
-        instruction.modifiers, context.target, max(len(instruction.operands) - 1, 0)
-    )
+def _step(context: Context, form: Form, guard: Source | None) -> Step:
+    """Build the step of the instruction in hand. Raise Unsupported for what no step can do."""
+    build = form.row.step or alu_step
     try:
-        step = _unguarded(context, modifiers)
-        modifiers.finish()
-    except UnknownForm as form:
-        context.refuse_form(form)
+        step: Step = build(context, context.instruction, form)
+    except UnknownForm as unknown:
+        context.refuse_form(unknown)
     guarded = _guarded(step, guard)
     return InTurn([*context.prologue, guarded]) if context.prologue else guarded
 
 
 def _guarded(step: Step, guard: Source | None) -> Step:
     return step if guard is None else Guarded(step, guard)
-
-
-def _unguarded(context: Context, modifiers: Modifiers) -> Step:
-    instruction = context.instruction
-    opcode = instruction.opcode
-    if opcode in STEPS:
-        step: Step = STEPS[opcode](context, instruction, modifiers)
-        return step
-    if opcode in ROWS or opcode in ALU:
-        operation = build(opcode, modifiers)
-        if isinstance(operation, Form) and operation.row.step:
-            made: Step = operation.row.step(context, instruction, operation)
-            return made
-        return alu_step(context, instruction, operation)
-    hint = did_you_mean(opcode, [*ROWS, *ALU, *STEPS, *CONTROL])
-    return context.refuse(f"instruction {instruction.name}", hint=hint)
 
 
 def _guard(context: Context) -> Source | None:

@@ -1,7 +1,12 @@
-"""From control-flow instructions to the exits of blocks, and where they may lead."""
+"""bra, brx, call, ret, exit and the barriers of a CTA: the exits of blocks, and where they may lead.
+
+Source: PTX ISA, "Control Flow Instructions" and "Parallel Synchronization and Communication
+Instructions: bar, barrier".
+"""
 
 from __future__ import annotations
 
+from functools import partial
 from typing import NamedTuple
 
 from ptxlab.emulator.operations.control import (
@@ -18,31 +23,23 @@ from ptxlab.emulator.operations.control import (
 )
 from ptxlab.emulator.operations.parameter import StoreArgument
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.operation import Modifiers
 from ptxlab.emulator.prepare.program import Exit, Source
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.barriers import Reduction
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
 
-CONTROL = frozenset({"bra", "brx", "ret", "exit", "call", "bar", "barrier"})
-"""Opcodes that end a block."""
-
 Plain = Jump | BranchTable | End | Return | Call | IndirectCall | Barrier
 
 
-def is_exit(instruction: tree.Instruction) -> bool:
-    """Say whether ``instruction`` ends a block; a barrier of a warp does not."""
-    return instruction.opcode in CONTROL and "warp" not in instruction.modifiers
-
-
 def build_exit(
-    context: Context, guard: Source | None, following: int, *, in_entry: bool
+    context: Context, form: Form, guard: Source | None, following: int, *, in_entry: bool
 ) -> tuple[Exit, tuple[int, ...]]:
     """Return the exit for the instruction in hand, and the blocks it may lead to."""
-    plain = _plain(context, following, in_entry)
+    assert form.row.exit is not None
+    plain: Plain = form.row.exit(context, form, following, in_entry)
     onward = _leads_to(plain)
     if guard is None:
         return plain, onward
@@ -61,35 +58,36 @@ def _leads_to(plain: Plain) -> tuple[int, ...]:
     return ()
 
 
-def _plain(context: Context, following: int, in_entry: bool) -> Plain:
-    match context.instruction.opcode:
-        case "bra":
-            [label] = context.names(1)
-            return Jump(context.label(label))
-        case "brx":
-            return _table(context)
-        case "exit":
-            return End()
-        case "ret":
-            return End() if in_entry else Return()
-        case "call":
-            return _call(context, following)
-        case _:
-            return _barrier(context, following)
+def branch(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """Go on at a label."""
+    [label] = context.names(1)
+    return Jump(context.label(label))
 
 
-def _table(context: Context) -> BranchTable:
+def end(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """End the threads."""
+    return End()
+
+
+def give_back(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """Go back to the caller, or end the threads of a kernel."""
+    return End() if in_entry else Return()
+
+
+def table(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """Go on at the label that a number chooses from a list."""
     if len(context.instruction.operands) != 2:
         context.reject(f"{context.instruction.name} takes an index and a list of targets")
     index, name = context.instruction.operands
-    table = context.table(name.text) if isinstance(name, tree.Name) else None
-    if not isinstance(table, tree.BranchTargets):
+    labels = context.table(name.text) if isinstance(name, tree.Name) else None
+    if not isinstance(labels, tree.BranchTargets):
         context.reject("the name of a .branchtargets list is needed here", name)
-    targets = tuple(context.label(target) for target in table.targets)
+    targets = tuple(context.label(target) for target in labels.targets)
     return BranchTable(context.source(index, "u32"), targets, context.line)
 
 
-def _call(context: Context, following: int) -> Plain:
+def call(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """Call a function, by its name or by its address."""
     operands = list(context.instruction.operands)
     results = _group(operands)
     callee = operands.pop(0) if operands else None
@@ -229,19 +227,12 @@ def _param_variable(
     return variable
 
 
-def _barrier(context: Context, following: int) -> Barrier:
-    """bar and barrier of a CTA: .sync, .arrive and .red."""
+def barrier(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
+    """Meet the other threads of the CTA, or only say that this one has come."""
     instruction = context.instruction
-    modifiers = Modifiers(instruction.modifiers, context.target)
-    for optional in ("cta", "aligned"):
-        modifiers.take(optional)
     operands = list(instruction.operands)
-    try:
-        mode = modifiers.one_of("sync", "arrive", "red")
-        reduction = _reduction(context, modifiers, operands) if mode == "red" else None
-        modifiers.finish()
-    except UnknownForm as form:
-        context.refuse_form(form)
+    mode = form["mode"]
+    reduction = _reduction(context, form, operands) if mode == "red" else None
     sources = [context.source(operand, "u32") for operand in operands]
     if not 1 + (mode == "arrive") <= len(sources) <= 2:
         context.reject(f"{instruction.name} takes a barrier and a number of threads")
@@ -249,11 +240,26 @@ def _barrier(context: Context, following: int) -> Barrier:
     return Barrier(sources[0], count, mode != "arrive", reduction, following, context.line)
 
 
-def _reduction(context: Context, modifiers: Modifiers, operands: list[tree.Operand]) -> Reduction:
+def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Reduction:
     """Take the destination and the predicate of bar.red from the operands."""
-    operation = modifiers.one_of("popc", "and", "or")
-    kind = modifiers.type("u32" if operation == "popc" else "pred")
     if len(operands) < 3:
         context.reject(f"{context.instruction.name} takes a result, a barrier and a predicate")
-    destination = context.destination(operands.pop(0), kind.name)
-    return Reduction(operation, context.source(operands.pop(), "pred"), destination)
+    destination = context.destination(operands.pop(0), form["T"])
+    return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)
+
+
+row("bra{.uni}", "@label", exit=branch, mix="control")
+row("brx.idx{.uni}", "u32 @list", exit=table, mix="control")
+row("call{.uni}", "@function", exit=call, mix="control")
+row("ret{.uni}", "", exit=give_back, mix="control")
+row("exit", "", exit=end, mix="control")
+
+_meet = partial(row, exit=barrier, mix="synchronization", collective=True)
+for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
+    _row = partial(_meet, needs={"cta": "sm_75 7.8"})
+    _row(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32?", mode="sync")
+    _row(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32", mode="arrive")
+    _reduce = partial(_row, mode="red")
+    _start = _opcode + "{.cta}.<mode>.<op>"
+    _reduce(_start + _aligned + ".<T>", "u32 pred -> T", op="popc", T="u32")
+    _reduce(_start + _aligned + ".<T>", "u32 u32? pred -> T", op="and or", T="pred")
