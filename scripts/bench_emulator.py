@@ -276,11 +276,11 @@ def time_steps(spent: dict[str, list[float]]) -> None:
 
     prepare_step = preparation._step
 
-    def timed(context: Any, guard: Any) -> Any:
+    def timed(context: Any, form: Any, guard: Any) -> Any:
         instruction = context.instruction
         spaces = [name for name in instruction.modifiers if name in ("global", "shared", "local")]
         family = ".".join([instruction.opcode, *spaces[:1]])
-        return Timed(prepare_step(context, guard), spent.setdefault(family, [0.0, 0]))
+        return Timed(prepare_step(context, form, guard), spent.setdefault(family, [0.0, 0]))
 
     preparation._step = timed
 

@@ -3,8 +3,9 @@
 python scripts/certify_operations.py
 
 Each form of the register-to-register instructions that the emulator computes, and some of the others,
-is assembled (nvJitLink, no GPU needed) for every target, in every .version that a rule names. What ptxas takes must be what `ptxlab.isa.legality` says, form by
-form. Exit status 1 where they differ.
+is assembled (nvJitLink, no GPU needed) for every target, in every .version that a row names. What
+ptxas takes must be what the rows of the emulator's operations say, form by form. Exit status 1 where
+they differ.
 """
 
 from __future__ import annotations
@@ -13,10 +14,10 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ptxlab.emulator.prepare.forms import Form, forms
+from ptxlab.emulator.prepare.forms import forms, opcodes
+from ptxlab.emulator.prepare.row import ROWS, Form, find
 from ptxlab.errors import ToolchainError
-from ptxlab.isa.grammar import GRAMMAR
-from ptxlab.isa.legality import RULES, Version, needs
+from ptxlab.isa.legality import RULES, Needs, Version
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 from ptxlab.toolchain import link_ptx
@@ -47,7 +48,7 @@ _FIRST_LINE = 7
 _REJECTED = re.compile(r"line (\d+); error")
 
 
-# One or more for each rule about memory and warps, and some that no rule is about.
+# One or more for each need of memory and warps, and some that need nothing.
 OTHERS = """
 ld.b128 %q0, [%d8];
 ld.relaxed.sys.global.b128 %q0, [%d8];
@@ -55,7 +56,6 @@ ld.mmio.relaxed.sys.global.u32 %r0, [%d8];
 ld.relaxed.cluster.global.u32 %r0, [%d8];
 ld.acquire.gpu.global.u32 %r0, [%d8];
 ld.shared::cta.v4.u32 {%r0, %r1, %r2, %r3}, [%d8];
-ld.shared::cluster.u32 %r0, [%d8];
 ld.global.nc.L1::no_allocate.L2::128B.v4.u32 {%r0, %r1, %r2, %r3}, [%d8];
 ld.global.L1::evict_unchanged.u32 %r0, [%d8];
 ld.global.L1::evict_normal.u32 %r0, [%d8];
@@ -104,16 +104,28 @@ bar.warp.sync %r0;
 
 
 def all_forms() -> tuple[Form, ...]:
-    """Return every form of every opcode of the grammar."""
-    return tuple(form for opcode in GRAMMAR for form in forms(opcode))
+    """Return every form from registers to registers."""
+    return tuple(form for opcode in opcodes() for form in forms(opcode))
+
+
+def other_forms() -> tuple[Form, ...]:
+    """Return the forms of ``OTHERS``."""
+    names = [text.split()[0].rstrip(";").split(".") for text in OTHERS]
+    return tuple(find(opcode, tuple(modifiers)) for opcode, *modifiers in names)
+
+
+def needed(form: Form) -> Needs:
+    """Return what the rows say that a form needs."""
+    return form.needs
 
 
 def line(form: Form) -> str:
     """Write ``form`` with registers as operands."""
     results = [_register(kind, i) for i, kind in enumerate(form.results) if kind != "cc"]
     sources = [_register(kind, (4 + i) % 9) for i, kind in enumerate(form.operands) if kind != "cc"]
-    if form.opcode == "lop3":
-        sources[3] = "0x96"
+    for position, operand in enumerate(form.row.sources):
+        if operand.kind == "constant":
+            sources[position] = "0x96"
     return f"{form.name} {', '.join(['|'.join(results), *sources])};"
 
 
@@ -150,10 +162,8 @@ def rejected(lines: list[str], target: str, version: Version) -> set[int]:
 
 def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
     """Say where ptxas and the rules differ on one target and version."""
-    every = [(line(form), needs(form.opcode, form.modifiers, form.sources)) for form in all_forms()]
-    for text in OTHERS:
-        opcode, *modifiers = text.split()[0].rstrip(";").split(".")
-        every.append((text, needs(opcode, tuple(modifiers))))
+    every = [(line(form), needed(form)) for form in all_forms()]
+    every += zip(OTHERS, map(needed, other_forms()), strict=True)
     without = rejected([text for text, _ in every], target, version)
     for index, (text, need) in enumerate(every):
         legal = not need.missing(TARGETS[target]) and need.ptx <= version
@@ -163,8 +173,9 @@ def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
 
 
 def versions(target: str) -> list[Version]:
-    """Return the versions to ask for a target: each that a rule names and the one before it."""
+    """Return the versions to ask for a target: each that a row names and the one before it."""
     named = {rule.ptx for rule in RULES}
+    named |= {need.ptx for rows in ROWS.values() for row in rows for need in row.needs.values()}
     before = {(major, minor - 1) for major, minor in named if minor}
     oldest = INTRODUCED[target]
     return sorted({v for v in named | before if oldest <= v <= NEWEST} | {oldest, NEWEST})

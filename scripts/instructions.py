@@ -2,8 +2,8 @@
 
 python scripts/instructions.py
 
-Nothing on the page is kept by hand: it is read off the registered operations, the grammar, the rules
-of legality and the tables of matrix instructions. A test compares the page with what this makes.
+Nothing on the page is kept by hand: it is read off the rows of the operations and the tables of matrix
+instructions. A test compares the page with what this makes.
 """
 
 from __future__ import annotations
@@ -12,12 +12,10 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ptxlab.emulator.prepare.exits import CONTROL
-from ptxlab.emulator.prepare.forms import Form, forms
-from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.refused import REFUSED
-from ptxlab.isa.grammar import GRAMMAR
-from ptxlab.isa.legality import RULES, Rule, Version, needs
+from ptxlab.emulator.prepare.row import ANY, ROWS, Form, Row
+from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.form import Form as MatrixForm
 from ptxlab.matrix.form import alternatives
@@ -32,9 +30,6 @@ Box = tuple[frozenset[str], ...]
 
 
 _MATRIX: tuple[MatrixForm, ...] = (*MULTIPLICATIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
-_MATRIX_OPCODES = tuple(dict.fromkeys(form.name.partition(".")[0] for form in _MATRIX))
-_ORDERING = ("fence", "membar", "prefetch", "prefetchu", "pmevent")
-_OPEN = ("approx", "full", "rs")
 
 _HEAD = """# Instructions of the emulator
 
@@ -102,37 +97,28 @@ def wanted(targets: Iterable[Sequence[str]], ptx: Version) -> str:
     return ", ".join(parts)
 
 
-def _fidelity(form: Form) -> str:
-    return "model" if any(part in _OPEN for part in form.slots) else "exact"
-
-
 def _needs(form: Form) -> str:
-    need = needs(form.opcode, form.modifiers, form.sources)
-    return wanted(need.targets, need.ptx)
+    return wanted(form.needs.targets, form.needs.ptx)
 
 
 def registers() -> Iterator[str]:
     """Give the table of the instructions from registers to registers."""
     yield from _header("Forms", "Sources", "Needs", "Fidelity")
-    for opcode in sorted(GRAMMAR):
+    for opcode in sorted(opcodes()):
         groups: dict[tuple[int, str, str], list[Form]] = {}
         for form in forms(opcode):
-            key = (form.sources, _needs(form), _fidelity(form))
+            key = (form.sources, _needs(form), form.fidelity)
             groups.setdefault(key, []).append(form)
         for (sources, need, fidelity), members in groups.items():
             cover = boxes(form.slots for form in members)
-            texts = [written(opcode, box, _order(opcode, box)) for box in cover]
+            texts = [written(opcode, box, _order(box, members)) for box in cover]
             yield _row("<br>".join(f"`{text}`" for text in texts), str(sources), need, fidelity)
 
 
-def _order(opcode: str, box: Box) -> Sequence[Sequence[str]]:
-    """Return the grammar of ``opcode`` that the forms of ``box`` come from."""
-    return next(
-        slots
-        for slots in GRAMMAR[opcode]
-        if len(slots) == len(box)
-        and all(parts <= set(known) for parts, known in zip(box, slots, strict=True))
-    )
+def _order(box: Box, members: Sequence[Form]) -> list[tuple[str, ...]]:
+    """Return what fills each slot of forms as long as those of ``box``, in the order of the rows."""
+    columns = zip(*(form.slots for form in members if len(form.slots) == len(box)), strict=True)
+    return [tuple(dict.fromkeys(column)) for column in columns]
 
 
 def matrices() -> Iterator[str]:
@@ -152,39 +138,45 @@ def matrices() -> Iterator[str]:
         yield _row("<br>".join(f"`{text}`" for text in texts), wanted([(target,)], ptx), "exact")
 
 
+def _others() -> Iterator[Row]:
+    """Give the rows of memory, warp and control instructions."""
+    for rows in ROWS.values():
+        for row in rows:
+            if (row.step or row.exit) and not (row.compute or row.make or _of_a_table(row)):
+                yield row
+
+
+def _of_a_table(row: Row) -> bool:
+    return any(slot.name == ANY for slot in row.slots)
+
+
 def others() -> Iterator[str]:
     """Give the table of memory, warp and control instructions."""
-    yield from _header("Opcodes", "What runs", "Fidelity")
-    groups: dict[str, list[str]] = {}
-    for opcode, builder in STEPS.items():
-        if opcode not in GRAMMAR and opcode not in _MATRIX_OPCODES and opcode not in CONTROL:
-            summary = " ".join((builder.__doc__ or "").split("\n\n")[0].split())
-            groups.setdefault(summary, []).append(opcode)
-    for summary, opcodes in groups.items():
-        fidelity = "ordering" if opcodes[0] in _ORDERING else "exact"
-        yield _row(", ".join(f"`{opcode}`" for opcode in opcodes), _cell(summary), fidelity)
-    control = ", ".join(f"`{opcode}`" for opcode in sorted(CONTROL))
-    yield _row(control, "Control flow, calls and barriers, whole CTAs and single warps.", "exact")
+    yield from _header("Forms", "What they do", "Fidelity")
+    groups: dict[tuple[str, str], dict[str, None]] = {}
+    for row in _others():
+        summary = " ".join(((row.step or row.exit).__doc__ or "").split("\n\n")[0].split())
+        choices = [slot.choices for slot in row.slots]
+        text = written(row.opcode, tuple(map(frozenset, choices)), choices)
+        groups.setdefault((summary, row.fidelity), {})[f"`{text}`"] = None
+    for (summary, fidelity), texts in groups.items():
+        yield _row("<br>".join(texts), _cell(summary), fidelity)
 
 
 def rules() -> Iterator[str]:
     """Give the table of what memory, warp and control instructions need beyond the oldest target."""
     yield from _header("Instructions", "With", "Needs")
+    opcodes: dict[tuple[str, Needs], dict[str, None]] = {}
+    for row in _others():
+        for names, need in row.needs.items():
+            opcodes.setdefault((names, need), {})[f"`{row.opcode}`"] = None
     groups: dict[tuple[str, str], list[str]] = {}
-    for rule in RULES:
-        opcodes = [f"`{opcode}`" for opcode in rule.opcodes if opcode not in GRAMMAR]
-        if opcodes:
-            key = (", ".join(opcodes), wanted([rule.targets], rule.ptx))
-            groups.setdefault(key, []).append(_condition(rule))
-    for (names, need), conditions in groups.items():
-        yield _row(names, " or ".join(conditions), need)
-
-
-def _condition(rule: Rule) -> str:
-    parts = [f"`.{name}`" for name in sorted(rule.having)]
-    if rule.types != ".*":
-        parts.append(f"type `{rule.types}`")
-    return _cell(" and ".join(parts))
+    for (names, need), found in opcodes.items():
+        condition = " and ".join(f"`.{name}`" for name in names.split())
+        key = (", ".join(found), wanted(need.targets, need.ptx))
+        groups.setdefault(key, []).append(condition)
+    for (instructions, least), conditions in groups.items():
+        yield _row(instructions, " or ".join(conditions), least)
 
 
 def refused() -> Iterator[str]:

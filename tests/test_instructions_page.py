@@ -11,11 +11,10 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.prepare.forms import forms
-from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.preparation import prepare
+from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
 
@@ -54,7 +53,7 @@ def test_the_page_is_current(script: Any) -> None:
 
 def test_every_opcode_is_on_the_page(script: Any) -> None:
     page = script.page()
-    for opcode in {*GRAMMAR, *STEPS}:
+    for opcode in ROWS:
         assert f"`{opcode}." in page or f"`{opcode}[." in page or f"`{opcode}`" in page, opcode
 
 
@@ -81,7 +80,7 @@ def listed(script: Any) -> dict[tuple[str, int], tuple[str, str]]:
 
 
 def test_the_page_lists_each_form_of_the_grammar_once(script: Any) -> None:
-    known = {(form.name, form.sources) for opcode in GRAMMAR for form in forms(opcode)}
+    known = {(form.name, form.sources) for opcode in opcodes() for form in forms(opcode)}
     assert listed(script).keys() == known
 
 

@@ -94,39 +94,11 @@ def _rule(
     )
 
 
-_BF16 = "bf16(x2)?"
-_HALF = "b?f16(x2)?"
 _FP8 = "e4m3x2|e5m2x2"
 _SMALL = "e2m3x2|e3m2x2|e2m1x2|ue8m0x2"
 _BLACKWELL = "sm_100f sm_120f"
 
-_PRIORITIES = ("evict_normal", "evict_unchanged", "evict_first", "evict_last", "no_allocate")
-
 RULES: tuple[Rule, ...] = (
-    # integers
-    _rule("add min max", "sm_90", "8.0", types="[us]16x2"),
-    _rule("min max", "sm_90", "8.0", "relu", "s32|s16x2"),
-    _rule("bmsk szext", "sm_75", "7.6"),
-    _rule("lop3", "sm_75", "8.2", "and"),
-    _rule("lop3", "sm_75", "8.2", "or"),
-    _rule("mov", "sm_75", "8.3", types="b128"),
-    # f16 and bf16
-    _rule("abs", "sm_75", "6.5", types="f16(x2)?"),
-    _rule("abs neg fma", "sm_80", "7.0", types=_BF16),
-    _rule("fma", "sm_80", "7.0", "relu"),
-    _rule("min max", "sm_80", "7.0", types=_HALF),
-    _rule("add sub mul setp", "sm_90", "7.8", types=_BF16),
-    _rule("set", "sm_75", "6.5", types=r"[us](16|32)\.f16(x2)?"),
-    _rule("set", "sm_90", "7.8", types=".*bf16.*"),
-    _rule("ex2 tanh", "sm_75", "7.0", types="f16(x2)?"),
-    _rule("ex2 tanh", "sm_90", "7.8", types=_BF16),
-    # f32
-    _rule("tanh", "sm_75", "7.0"),
-    _rule("min max", "sm_80", "7.0", "NaN"),
-    _rule("min max", "sm_86", "7.2", "xorsign"),
-    _rule("min max", "sm_100", "8.8", types="f32", sources=3),
-    _rule("add sub mul fma", "sm_100", "8.6", types="f32x2"),
-    _rule("add sub fma", "sm_100", "8.6", types="f32.b?f16"),
     # conversions
     _rule("cvt", "sm_75", "6.5", "pack"),
     _rule("cvt", "sm_80", "7.0", "relu"),
@@ -145,27 +117,6 @@ RULES: tuple[Rule, ...] = (
     _rule("cvt", _BLACKWELL, "8.6", types=rf".*\.({_SMALL})|({_SMALL})\..*"),
     _rule("cvt", _BLACKWELL, "9.1", types=r"(e2m3x2|e3m2x2|e2m1x2)\.f16x2"),
     _rule("cvt", "sm_100f", "8.7", "rs"),
-    # among the threads of a warp
-    _rule("redux", "sm_80", "7.0"),
-    _rule("bar barrier", "sm_75", "7.8", "cta"),
-    # memory
-    _rule("ld st", "sm_75", "8.3", types="b128"),
-    _rule("ld st", "sm_75", "8.2", "mmio"),
-    _rule("ld st atom", "sm_75", "8.4", "sys", "b128"),
-    _rule("atom red", "sm_90", "7.8", types=_BF16),
-    _rule("atom", "sm_90", "8.3", types="b128"),
-    *(_rule("atom red", "sm_90", "8.1", vector) for vector in ("v2", "v4", "v8")),
-    _rule("ld st atom red fence", "sm_90", "7.8", "cluster"),
-    _rule("ld st atom red cvta isspacep", "sm_75", "7.8", "shared::cta"),
-    _rule("ld st atom red cvta isspacep", "sm_90", "7.8", "shared::cluster"),
-    _rule("cvta isspacep", "sm_75", "7.7", "param"),
-    _rule("cvta isspacep", "sm_75", "8.3", "param::entry"),
-    _rule("ld st atom red cp", "sm_80", "7.4", "L2::cache_hint"),
-    *(_rule("ld st", "sm_75", "7.4", f"L1::{hint}") for hint in _PRIORITIES),
-    *(_rule("ld cp", "sm_75", "7.4", f"L2::{size}") for size in ("64B", "128B")),
-    _rule("ld cp", "sm_80", "7.4", "L2::256B"),
-    *(_rule("prefetch", "sm_80", "7.4", f"L2::evict_{hint}") for hint in ("last", "normal")),
-    _rule("cp", "sm_80", "7.0", "async"),
 )
 
 _BY_OPCODE: dict[str, tuple[Rule, ...]] = {

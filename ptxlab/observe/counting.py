@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.prepare.exits import is_exit
+from ptxlab.emulator.prepare.row import form_of
 from ptxlab.emulator.run.access import WINDOWS, Access
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE
@@ -122,7 +122,7 @@ class Counting(Watcher):
             counts.flops += times * does.flops
             counts.integer_ops += times * does.integer_ops
         # What ends a block accesses nothing, but what it calls before that may: printf its format.
-        self._current = None if is_exit(site.instruction) else tally
+        self._current = None if form_of(site.instruction).row.exit else tally
         if self._current is None and passing is not None and passing is not lanes:
             counts.splits += _split(lanes, passing)
 

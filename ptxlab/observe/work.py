@@ -10,47 +10,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.emulator.operations.matrix import canonical
-from ptxlab.isa.types import TYPES
+from ptxlab.emulator.operations.memory import state_space
+from ptxlab.emulator.prepare.row import form_of, is_type
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.syntax.tree import Instruction
-
-_SPACES = ("global", "shared", "local", "const", "param")
-
-_OPCODES = {
-    "floating point": "fma mad mul add sub min max abs neg div copysign testp",
-    "special function": "rcp sqrt rsqrt sin cos lg2 ex2 tanh",
-    "integer": "mul24 mad24 sad rem addc subc madc dp4a dp2a "
-    "vadd vsub vabsdiff vmin vmax vshl vshr vmad vset "
-    "vadd2 vsub2 vavrg2 vabsdiff2 vmin2 vmax2 vset2 vadd4 vsub4 vavrg4 vabsdiff4 vmin4 vmax4 vset4",
-    "logic and bits": "and or xor not cnot lop3 shl shr shf prmt bfe bfi bfind brev clz popc fns bmsk szext",
-    "comparison": "setp set selp slct",
-    "conversion": "cvt cvta isspacep",
-    "move": "mov",
-    "matrix multiply": "mma wmma",
-    "matrix move": "ldmatrix stmatrix movmatrix",
-    "warp": "shfl vote match redux activemask",
-    "control": "bra brx call ret exit trap brkpt pmevent",
-    "synchronization": "bar barrier membar fence",
-    "atomic": "atom red",
-    "asynchronous copy": "cp",
-    "cache": "prefetch prefetchu",
-}
-_CLASS = {opcode: name for name, opcodes in _OPCODES.items() for opcode in opcodes.split()}
-
-_OPERATIONS = {"add": 1, "sub": 1, "mul": 1, "fma": 2, "mad": 2}
-"""Operations an element of what may be a floating-point instruction."""
-
-_INTEGER_OPERATIONS = {
-    "addc": 1,
-    "subc": 1,
-    "mul24": 1,
-    "mad24": 2,
-    "madc": 2,
-    "dp4a": 8,
-    "dp2a": 4,
-}
-
-_PACKED_FLOATS = ("f16x2", "bf16x2", "f32x2")
 
 _FORMS = {form.name: form for form in MULTIPLICATIONS}
 
@@ -70,25 +33,17 @@ class Work:
 
 def work(instruction: Instruction) -> Work:
     """Return what ``instruction`` is and computes."""
-    opcode = instruction.opcode
-    if opcode in ("mma", "wmma"):
+    form = form_of(instruction)
+    row, kind = form.row, form.row.mix
+    if row.opcode in ("mma", "wmma"):
         return _matrix(instruction)
-    if opcode in ("ld", "ldu", "st"):
-        verb = "store" if opcode == "st" else "load"
-        spaces = [name.split("::")[0] for name in instruction.modifiers]
-        space = next((space for space in _SPACES if space in spaces), "generic")
-        return Work(f"{space} {verb}")
-    kind = _CLASS.get(opcode, "other")
-    if opcode in _INTEGER_OPERATIONS:
-        return Work(kind, integer_ops=_INTEGER_OPERATIONS[opcode])
-    if kind != "floating point":
-        return Work(kind)
-    name = next((name for name in instruction.modifiers if name in TYPES), "f32")
-    elements = 2 if name.endswith("x2") else 1
-    operations = elements * _OPERATIONS.get(opcode, 0)
-    if TYPES[name].kind == "float" or name in _PACKED_FLOATS:
-        return Work(kind, flops=operations)
-    return Work("integer", integer_ops=operations)
+    if kind in ("load", "store"):
+        return Work(f"{state_space(form.modifiers)} {kind}")
+    name = next((name for name in form.modifiers if is_type(name)), "")
+    operations = row.work * (2 if name.endswith("x2") else 1)
+    if kind == "integer":
+        return Work(kind, integer_ops=operations)
+    return Work(kind, flops=operations)
 
 
 def _matrix(instruction: Instruction) -> Work:

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.forms import opcodes
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.refused import REFUSED, reason
+from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, statement
-from ptxlab.isa.grammar import GRAMMAR
 from ptxlab.isa.legality import RULES
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import forms
@@ -212,7 +212,7 @@ def test_every_family_is_tried() -> None:
     missing = [
         key
         for key in REFUSED
-        if key.partition(".")[0] not in GRAMMAR
+        if key.partition(".")[0] not in opcodes()
         and not any(f"{name}.".startswith(f"{key}.") for name in names)
     ]
     assert missing == []
@@ -228,4 +228,4 @@ def test_reasons_go_by_whole_parts_of_a_name() -> None:
 
 def test_every_rule_speaks_of_something_that_is_emulated() -> None:
     for rule in RULES:
-        assert set(rule.opcodes) <= {*GRAMMAR, *STEPS}, rule
+        assert set(rule.opcodes) <= set(ROWS), rule

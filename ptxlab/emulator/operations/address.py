@@ -102,15 +102,25 @@ _NEEDS = {
 }
 _SPACES = "global shared shared::cta local const param param::entry"
 row(
-    "cvta{.to}.<space>.<T>", "T -> T", step=convert_address, mix="conversion", needs=_NEEDS,
-    space=_SPACES, T="u32 u64",
+    "cvta{.to}.<space>.<T>",
+    "T -> T",
+    step=convert_address,
+    mix="conversion",
+    needs=_NEEDS,
+    space=_SPACES,
+    T="u32 u64",
 )
 row(
-    "isspacep.<space>", "u64 -> pred", step=is_in_space, mix="conversion", needs=_NEEDS,
+    "isspacep.<space>",
+    "u64 -> pred",
+    step=is_in_space,
+    mix="conversion",
+    needs=_NEEDS,
     space=f"{_SPACES} shared::cluster",
 )
 
 _hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")
 _hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
-_hint("prefetch{.global}.<level>", needs="sm_80 7.4", level="L2::evict_last L2::evict_normal")
+_KEPT = ("L2::evict_last", "L2::evict_normal")
+_hint("prefetch{.global}.<level>", needs=dict.fromkeys(_KEPT, "sm_80 7.4"), level=" ".join(_KEPT))
 _hint("prefetchu.L1")

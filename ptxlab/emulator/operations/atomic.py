@@ -15,7 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.operations.memory import NEEDS, SCOPES, memory_operand, vector_size, without_hint
+from ptxlab.emulator.operations.memory import (
+    NEEDS,
+    SCOPES,
+    memory_operand,
+    vector_size,
+    without_hint,
+)
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
 from ptxlab.emulator.prepare.row import Form, find, row
@@ -235,7 +241,8 @@ def _change(operation: str, kind: ScalarType) -> Change:
 # ---- rows -----------------------------------------------------------------------------------
 
 _NEEDS = {
-    **{name: need for name, need in NEEDS.items() if name != "b128"},
+    **NEEDS,
+    "b128": "sm_90 8.3",
     **dict.fromkeys(("bf16", "bf16x2"), "sm_90 7.8"),
     **dict.fromkeys(("v2", "v4", "v8"), "sm_90 8.1"),
 }
@@ -259,11 +266,8 @@ for _op, _types in (
     _red("red" + _changed, "[T] T b64?", space=_SPACES, op=_op, T=_types)
 
 _replaced = _WHERE + ".<op>{.L2::cache_hint}.<T>"
-_atom("atom" + _replaced, "[T] T b64? -> T", space=_SPACES, op="exch", T="b32 b64")
-_atom("atom" + _replaced, "[T] T T b64? -> T", space=_SPACES, op="cas", T="b16 b32 b64")
-_wide = partial(_atom, space=_SPACES, needs={**_NEEDS, "": "sm_90 8.3"}, T="b128")
-_wide("atom" + _replaced, "[T] T b64? -> T", op="exch")
-_wide("atom" + _replaced, "[T] T T b64? -> T", op="cas")
+_atom("atom" + _replaced, "[T] T b64? -> T", space=_SPACES, op="exch", T="b32 b64 b128")
+_atom("atom" + _replaced, "[T] T T b64? -> T", space=_SPACES, op="cas", T="b16 b32 b64 b128")
 
 _rounded = _WHERE + ".<op>.noftz{.L2::cache_hint}.<T>"
 _halves = f"{_HALVES} {_PAIRS}"

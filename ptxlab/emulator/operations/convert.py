@@ -14,8 +14,13 @@ import numpy as np
 from ptxlab.emulator.operations import convert_pack, convert_packed
 from ptxlab.emulator.operations.convert_packed import narrowing
 from ptxlab.emulator.operations.floating import ROUNDINGS
-from ptxlab.emulator.prepare.operation import Modifiers, alu
-from ptxlab.emulator.prepare.row import Alu, UnknownForm
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.legality import require
+from ptxlab.emulator.prepare.operation import Modifiers
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Alu, Form, UnknownForm, row
+from ptxlab.emulator.prepare.steps import alu_step
+from ptxlab.isa.legality import needs
 from ptxlab.isa.types import ScalarType
 from ptxlab.numbers.floats import (
     BF16,
@@ -34,6 +39,7 @@ from ptxlab.numbers.floats import (
     to_odd,
     two_sum,
 )
+from ptxlab.syntax.tree import Instruction
 
 Unary = Callable[[Array], Array]
 
@@ -52,8 +58,7 @@ class _Options:
     satfinite: bool
 
 
-@alu("cvt")
-def _cvt(m: Modifiers) -> Alu:
+def build(m: Modifiers) -> Alu:
     """``cvt{.rounding}{.ftz}{.sat}{.relu}{.satfinite}.dtype.atype``."""
     if m.take("pack"):
         return convert_pack.build(m)
@@ -250,3 +255,15 @@ def _to_tf32(source: ScalarType, options: _Options) -> Alu:
         return relu(r, F32) if options.relu else r
 
     return Alu(("tf32",), ("f32",), compute)
+
+
+def convert(context: Context, instruction: Instruction, form: Form) -> Step:
+    """Convert numbers."""
+    modifiers = Modifiers(instruction.modifiers, context.target)
+    operation = build(modifiers)
+    modifiers.finish()
+    require(context, needs("cvt", instruction.modifiers))
+    return alu_step(context, instruction, operation)
+
+
+row("cvt.*", "", step=convert, mix="conversion")

@@ -7,7 +7,7 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.operations.memory import NEEDS, PREFETCHES
+from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Array, Source, Step
 from ptxlab.emulator.prepare.row import Form, row
@@ -164,16 +164,19 @@ def wait_group(context: Context, instruction: Instruction, form: Form) -> Step:
 def copy(context: Context, instruction: Instruction, form: Form) -> Step:
     """Copy from global to shared memory."""
     cache = form["cache"]
-    if not 3 <= len(instruction.operands) <= 4:
+    operands = list(instruction.operands)
+    if form[HINT] and operands:
+        context.source(operands.pop(), "b64")
+    if not 3 <= len(operands) <= 4:
         context.reject(f"{instruction.name} takes 3 or 4 operands")
-    target, origin, size = instruction.operands[:3]
+    target, origin, size = operands[:3]
     if not isinstance(size, Integer) or size.value not in SIZES[cache]:
         context.reject(
             f"the size of cp.async.{cache} is one of {', '.join(map(str, SIZES[cache]))}", size
         )
     given = ignore = None
-    if len(instruction.operands) == 4:
-        last = instruction.operands[3]
+    if len(operands) == 4:
+        last = operands[3]
         register = context.register(last.text) if isinstance(last, Name) else None
         if register is not None and register.type == "pred":
             ignore = context.source(last, "pred")
@@ -187,8 +190,14 @@ def copy(context: Context, instruction: Instruction, form: Form) -> Step:
 
 
 row(
-    "cp.async.<cache>.<shared>.global{.<prefetch>}", "[b8] [b8] #u32 u32?", step=copy,
-    mix="asynchronous copy", cache=" ".join(SIZES), needs={"": "sm_80 7.0", **NEEDS}, shared="shared shared::cta", prefetch=PREFETCHES,
+    "cp.async.<cache>.<shared>.global{.L2::cache_hint}{.<prefetch>}",
+    "[b8] [b8] #u32 u32? b64?",
+    step=copy,
+    mix="asynchronous copy",
+    cache=" ".join(SIZES),
+    needs={"": "sm_80 7.0", **NEEDS},
+    shared="shared shared::cta",
+    prefetch=PREFETCHES,
 )
 _group = partial(row, mix="asynchronous copy", needs="sm_80 7.0")
 _group("cp.async.commit_group", "", step=commit_group)

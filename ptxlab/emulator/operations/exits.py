@@ -254,12 +254,11 @@ row("call{.uni}", "@function", exit=call, mix="control")
 row("ret{.uni}", "", exit=give_back, mix="control")
 row("exit", "", exit=end, mix="control")
 
-_meet = partial(row, exit=barrier, mix="synchronization", collective=True)
+_meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_75 7.8"})
 for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
-    _row = partial(_meet, needs={"cta": "sm_75 7.8"})
-    _row(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32?", mode="sync")
-    _row(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32", mode="arrive")
-    _reduce = partial(_row, mode="red")
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32?", mode="sync")
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32", mode="arrive")
+    _reduce = partial(_meet, mode="red")
     _start = _opcode + "{.cta}.<mode>.<op>"
     _reduce(_start + _aligned + ".<T>", "u32 pred -> T", op="popc", T="u32")
     _reduce(_start + _aligned + ".<T>", "u32 u32? pred -> T", op="and or", T="pred")

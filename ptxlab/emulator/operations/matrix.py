@@ -99,8 +99,8 @@ class MatrixMultiply:
         scales = tuple(self._read_scales(operand, frame, split) for operand in self._scales)
         d = self._compute(Factors(a, b, c, self._places(frame, warps, split), scales))
         layout = form.operand("D")
-        for destination, row in zip(self._destinations, to_registers(layout, d), strict=True):
-            write_warps(frame, lanes, destination, row)
+        for destination, value in zip(self._destinations, to_registers(layout, d), strict=True):
+            write_warps(frame, lanes, destination, value)
         if warps is None:
             values = [frame.registers[destination.slot] for destination in self._destinations]
             frame.wave.fragments.remember(layout, values, d)

@@ -22,7 +22,6 @@ from ptxlab.syntax.tree import Instruction, Operand
 SPACES = ("global", "shared", "local", "const", "param")
 
 
-
 class Load:
     """Read one item, or a vector of two or four, into registers."""
 

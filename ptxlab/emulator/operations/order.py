@@ -65,8 +65,10 @@ def event(context: Context, instruction: Instruction, form: Form) -> Step:
 _order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
 _order("membar.<scope>", scope="cta gl sys")
 _order(
-    "fence{.<sem>}.<scope>", needs={"cluster": "sm_90 7.8"},
-    sem="sc acq_rel acquire release", scope="cta cluster gpu sys",
+    "fence{.<sem>}.<scope>",
+    needs={"cluster": "sm_90 7.8"},
+    sem="sc acq_rel acquire release",
+    scope="cta cluster gpu sys",
 )
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")

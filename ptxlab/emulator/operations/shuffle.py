@@ -90,6 +90,10 @@ def shuffle(context: Context, instruction: Instruction, form: Form) -> Step:
 
 
 row(
-    "shfl{.sync}.<mode>.b32", "b32 b32 b32 b32 -> b32|pred", step=shuffle, mix="warp",
-    collective=True, mode=" ".join(_FROM),
+    "shfl{.sync}.<mode>.b32",
+    "b32 b32 b32 b32 -> b32|pred",
+    step=shuffle,
+    mix="warp",
+    collective=True,
+    mode=" ".join(_FROM),
 )

@@ -1,77 +1,72 @@
-"""Every form of the register-to-register instructions that the emulator computes.
-
-Found by offering each combination of the grammar to the operation that implements its opcode.
-"""
+"""The forms from registers to registers: of conversions, those of the grammar that their builder takes."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, cached_property
 from itertools import product
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare import operation as registry
-from ptxlab.emulator.prepare import row
+from ptxlab.emulator.operations import convert
 from ptxlab.emulator.prepare.operation import Modifiers
-from ptxlab.emulator.prepare.row import Alu, UnknownForm
+from ptxlab.emulator.prepare.row import ROWS, Alu, Compute, Fidelity, Form, UnknownForm
+from ptxlab.emulator.prepare.row import forms as forms_of_rows
 from ptxlab.isa.grammar import GRAMMAR
+from ptxlab.isa.legality import Needs, needs
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 
-_THREE_SOURCES = ("min", "max")
 
+@dataclass(frozen=True, eq=False)
+class Conversion(Form):
+    """A form of ``cvt``."""
 
-@dataclass(frozen=True, slots=True)
-class Form:
-    """One instruction: the opcode, what fills each slot, and the types of results and sources.
+    alu: Alu
 
-    ``cc``, the carry flag, is among the types but is no operand that is written.
-    """
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """The types of the results."""
+        return self.alu.results
 
-    opcode: str
-    slots: tuple[str, ...]
-    results: tuple[str, ...]
-    operands: tuple[str, ...]
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The types of the source operands."""
+        return self.alu.operands
+
+    @cached_property
+    def compute(self) -> Compute:
+        """The function from sources to results."""
+        return self.alu.compute
+
+    @cached_property
+    def needs(self) -> Needs:
+        """The least target and version."""
+        return needs(self.opcode, self.modifiers)
 
     @property
-    def modifiers(self) -> tuple[str, ...]:
-        """What follows the opcode."""
-        return tuple(part for part in self.slots if part)
+    def fidelity(self) -> Fidelity:
+        """How near it comes to a GPU."""
+        return "model" if "rs" in self.slots else "exact"
 
-    @property
-    def name(self) -> str:
-        """The instruction as it is written."""
-        return ".".join((self.opcode, *self.modifiers))
 
-    @property
-    def sources(self) -> int:
-        """How many source operands are written."""
-        return sum(name != "cc" for name in self.operands)
+def opcodes() -> tuple[str, ...]:
+    """Return the opcodes that have forms from registers to registers."""
+    found = [name for name, rows in ROWS.items() if any(row.compute or row.make for row in rows)]
+    return (*found, *GRAMMAR)
 
 
 @cache
 def forms(opcode: str) -> tuple[Form, ...]:
     """Return the forms of ``opcode`` that the emulator computes. Raises KeyError for a name unknown."""
-    found: dict[tuple[str, int], Form] = {}
+    if opcode not in GRAMMAR:
+        return forms_of_rows(opcode)
+    found: dict[str, Form] = {}
     for slots in GRAMMAR[opcode]:
         for choice in product(*slots):
-            for form in _built(opcode, choice):
-                found.setdefault((form.name, form.sources), form)
+            modifiers = Modifiers([part for part in choice if part], TARGETS[DEFAULT_TARGET])
+            try:
+                operation = convert.build(modifiers)
+                modifiers.finish()
+            except UnknownForm:
+                continue
+            form = Conversion(ROWS[opcode][0], choice, operation)
+            found.setdefault(form.name, form)
     return tuple(found.values())
-
-
-def _built(opcode: str, choice: tuple[str, ...]) -> Iterator[Form]:
-    names = [part for part in choice if part]
-    for sources in (None, 3) if opcode in _THREE_SOURCES else (None,):
-        modifiers = Modifiers(names, TARGETS[DEFAULT_TARGET], sources)
-        try:
-            operation = build(opcode, modifiers)
-            modifiers.finish()
-        except UnknownForm:
-            continue
-        yield Form(opcode, choice, operation.results, operation.operands)
-
-
-def build(opcode: str, modifiers: Modifiers) -> Alu | row.Form:
-    """Build the operation of a register-to-register instruction; of video ones without selectors."""
-    return registry.build(opcode, modifiers)

@@ -27,7 +27,7 @@ def legal_form(context: Context) -> Form:
         form = form_of(instruction)
     except UnknownForm as unknown:
         context.refuse_form(unknown)
-    _require(context, form.needs)
+    require(context, form.needs)
     return form
 
 
@@ -36,10 +36,14 @@ def require_form(context: Context, form: MatrixForm) -> None:
 
     Raises like ``require``.
     """
-    _require(context, Needs((form.minimum_targets,), form.minimum_ptx))
+    require(context, Needs((form.minimum_targets,), form.minimum_ptx))
 
 
-def _require(context: Context, needed: Needs) -> None:
+def require(context: Context, needed: Needs) -> None:
+    """Check that the target and the version have what the instruction in hand needs.
+
+    Raises Unsupported or PtxSyntaxError where they do not.
+    """
     name, target = context.instruction.name, context.target
     missing = needed.missing(target)
     if missing:

@@ -1,29 +1,15 @@
-"""What an instruction does, apart from where its operands come from: the registry of operations.
-
-An operation family registers a builder under its opcode. The builder reads the instruction's
-modifiers once, when a program is prepared, and returns an ``Alu``: the PTX types of results and
-operands, and a pure function over numpy arrays. That function sees every active thread at once. It
-must not write to its inputs, and it must broadcast: an array of shape (1,) is a value all threads
-share.
-"""
+"""The modifiers of an instruction, taken one by one; for what is not told in rows."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.emulator.prepare.row import ROWS, Alu, Form, UnknownForm, find
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Instruction
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.prepare.context import Context
-
-Array = npt.NDArray[Any]
 
 
 class Modifiers:
@@ -82,66 +68,6 @@ class Modifiers:
             raise UnknownForm(f"modifier .{self._rest[0]} is not modelled")
 
 
-Builder = Callable[[Modifiers], Alu]
-
-ALU: dict[str, Builder] = {}
-
-
-def alu(*opcodes: str) -> Callable[[Builder], Builder]:
-    """Register a builder of register-to-register operations under ``opcodes``."""
-
-    def register(builder: Builder) -> Builder:
-        for opcode in opcodes:
-            if opcode in ALU:
-                raise ValueError(f"opcode {opcode} is registered twice")
-            ALU[opcode] = builder
-        return builder
-
-    return register
-
-
-def build(opcode: str, modifiers: Modifiers) -> Alu | Form:
-    """Return the row's form, or what a builder makes of it."""
-    try:
-        if opcode in ROWS:
-            form = find(opcode, modifiers.every, modifiers.sources)
-            for name in modifiers.every:
-                modifiers.take(name)
-            return form
-    except UnknownForm:
-        if opcode not in ALU:
-            raise
-    operation = ALU[opcode](modifiers)
-    modifiers.finish()
-    return operation
-
-
 def quiet() -> Any:
     """Silence numpy's floating-point warnings: IEEE results are the result, not a problem."""
     return np.errstate(all="ignore")
-
-
-StepBuilder = Callable[["Context", Instruction, Modifiers], Any]
-
-STEPS: dict[str, StepBuilder] = {}
-
-COLLECTIVE: set[str] = set()
-"""Opcodes whose threads must arrive together: each begins a block, so that some can wait there."""
-
-
-def step(*opcodes: str, collective: bool = False) -> Callable[[StepBuilder], StepBuilder]:
-    """Register a builder of ``Step`` objects, for operations that are more than arithmetic.
-
-    The steps of a ``collective`` one have ``participants``; see ``program.Block``.
-    """
-    if collective:
-        COLLECTIVE.update(opcodes)
-
-    def register(builder: StepBuilder) -> StepBuilder:
-        for opcode in opcodes:
-            if opcode in STEPS:
-                raise ValueError(f"opcode {opcode} is registered twice")
-            STEPS[opcode] = builder
-        return builder
-
-    return register

@@ -146,7 +146,185 @@ class Row:
             filled.append(left.pop(place))
         return None if left else tuple(filled)
 
-    def forms(opcode: str) -> tuple[Form, ...]:
+    def forms(self) -> Iterator[Form]:
+        """Give every form, in the order of the choices."""
+        for filled in product(*(slot.choices for slot in self.slots)):
+            yield Form(self, filled)
+
+
+@dataclass(frozen=True, eq=False)
+class Form:
+    """One instruction: a row, and what fills each of its slots ("" where it is left out)."""
+
+    row: Row
+    slots: tuple[str, ...]
+
+    def __getitem__(self, name: str) -> str:
+        """Return what fills the slot called ``name``, "" where the row has none."""
+        return self._filled.get(name, "")
+
+    @cached_property
+    def _filled(self) -> dict[str, str]:
+        return {slot.name: part for slot, part in zip(self.row.slots, self.slots, strict=False)}
+
+    @property
+    def opcode(self) -> str:
+        """The instruction's opcode."""
+        return self.row.opcode
+
+    @property
+    def modifiers(self) -> tuple[str, ...]:
+        """What follows the opcode."""
+        return tuple(part for part in self.slots if part)
+
+    @property
+    def name(self) -> str:
+        """The instruction as the PTX ISA writes it."""
+        return ".".join((self.opcode, *self.modifiers))
+
+    @cached_property
+    def results(self) -> tuple[str, ...]:
+        """The types of the results, with ``cc``."""
+        return self._types(self.row.results)
+
+    @cached_property
+    def operands(self) -> tuple[str, ...]:
+        """The types of the source operands, with ``cc``."""
+        return self._types(self.row.sources)
+
+    def _types(self, operands: Iterable[OperandClass]) -> tuple[str, ...]:
+        return tuple(self._filled.get(operand.type, operand.type) for operand in operands)
+
+    @property
+    def sources(self) -> int:
+        """How many source operands are written."""
+        return sum(name != CARRY for name in self.operands)
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How near it comes to a GPU; see ``Row``."""
+        return self.row.fidelity
+
+    @cached_property
+    def compute(self) -> Compute:
+        """The function from sources to results."""
+        return self.row.compute or self.made()
+
+    def made(self, **more: object) -> Compute:
+        """Return the function that the row makes for this form, given ``more`` that it asks for."""
+        assert self.row.make is not None
+        filled = {slot.name: self[slot.name] for slot in self.row.slots if not slot.fixed}
+        return self.row.make(**filled, **more)
+
+    @cached_property
+    def needs(self) -> Needs:
+        """The least target and version."""
+        having = set(self.slots)
+        asked = (need for names, need in self.row.needs.items() if having.issuperset(names.split()))
+        return sum(asked, ANYWHERE)
+
+
+ROWS: dict[str, list[Row]] = {}
+"""The rows of each opcode."""
+
+
+def row(
+    syntax: str,
+    operands: str,
+    compute: Compute | None = None,
+    *,
+    make: Callable[..., Compute] | None = None,
+    step: Builder | None = None,
+    exit: Builder | None = None,
+    mix: str,
+    work: int = 0,
+    fidelity: Fidelity = "exact",
+    collective: bool = False,
+    needs: str | Mapping[str, str] = "",
+    **sets: str,
+) -> None:
+    """Register an operation; see the module and ``Row``.
+
+    What it ``needs`` is like "sm_80 7.0"; of a table for many rows, each takes what it has the names of.
+    """
+    if not (compute or make or step or exit):
+        raise ValueError(f"{syntax}: nothing says what the operation does")
+    opcode, slots = _parse(syntax, sets)
+    sources, _, results = operands.partition("->")
+    asked = {"": needs} if isinstance(needs, str) else needs
+    names_here = {name for slot in slots for name in slot.choices}
+    made = Row(
+        opcode,
+        slots,
+        tuple(_operands(sources, syntax, sets)),
+        tuple(_operands(results, syntax, sets)),
+        mix,
+        {
+            names: parse_needs(text)
+            for names, text in asked.items()
+            if text and names_here.issuperset(names.split())
+        },
+        work,
+        fidelity,
+        collective,
+        compute,
+        make,
+        step,
+        exit,
+    )
+    ROWS.setdefault(opcode, []).append(made)
+
+
+_PART = re.compile(r"(?P<open>\{)?\.(?P<set><)?(?P<name>[\w:*]+)>?\}?")
+
+
+def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[Slot, ...]]:
+    start = re.match(r"\w+", syntax)
+    assert start is not None
+    slots = []
+    for part in _PART.finditer(syntax, start.end()):
+        name = part["name"]
+        choices = tuple(sets[name].split()) if part["set"] else (name,)
+        typed = any(is_type(choice) for choice in choices)
+        fixed = not part["set"] and not part["open"]
+        slots.append(Slot(name, ("", *choices) if part["open"] else choices, fixed, typed))
+    unused = set(sets) - {slot.name for slot in slots}
+    if unused:
+        raise ValueError(f"{syntax}: nothing is called {', '.join(unused)}")
+    return start[0], tuple(slots)
+
+
+_TYPE = re.compile(r"pred|tf32|[busf]\d+(x\d)?|bf16(x2)?|e\dm\d(x\d)?|ue8m0(x\d)?")
+
+
+def is_type(name: str) -> bool:
+    """Say whether a modifier is a type, of numbers in registers or of those packed into them."""
+    return _TYPE.fullmatch(name) is not None
+
+
+_OPERAND = re.compile(r"(#|@|\[)?(\w*)\]?(?:\*(\w+))?(\?)?")
+_KINDS: dict[str, Literal["constant", "address", "name"]] = {
+    "#": "constant",
+    "[": "address",
+    "@": "name",
+}
+
+
+def _operands(text: str, syntax: str, sets: Mapping[str, str]) -> Iterator[OperandClass]:
+    for word in text.split():
+        for half, name in enumerate(word.split("|")):
+            found = _OPERAND.fullmatch(name)
+            if found is None:
+                raise ValueError(f"{syntax}: what is {word}?")
+            mark, kind, vector, optional = found.groups(default="")
+            if mark != "@" and kind not in (*sets, *TYPES, CARRY):
+                raise ValueError(f"{syntax}: {kind} is neither a type nor a slot")
+            yield OperandClass(
+                kind, _KINDS[mark] if mark else "value", vector, bool(half or optional)
+            )
+
+
+def forms(opcode: str) -> tuple[Form, ...]:
     """Return every form of ``opcode`` from registers to registers, each once.
 
     Raises KeyError for a name unknown.
@@ -166,9 +344,7 @@ def find(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) ->
     Raises KeyError for an opcode without rows, UnknownForm for modifiers that no row has.
     """
     found = [
-        Form(made, filled)
-        for made in ROWS[opcode]
-        if (filled := made.match(modifiers)) is not None
+        Form(made, filled) for made in ROWS[opcode] if (filled := made.match(modifiers)) is not None
     ]
     if not found:
         raise UnknownForm(_why_not(ROWS[opcode], modifiers))
@@ -188,8 +364,8 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
             unknown = f"modifier .{name} is not modelled"
             return f"does not take type .{name}" if is_type(name) else unknown
     misfits = [_misfit(made, modifiers) for made in rows]
-    least = min(len(left) + len(missing) for left, missing, _ in misfits)
-    nearest = [one for one in misfits if len(one[0]) + len(one[1]) == least]
+    least = min(map(_size, misfits))
+    nearest = [one for one in misfits if _size(one) == least]
     left, missing, taken = nearest[0]
     if left:
         typed = is_type(left[0])
@@ -197,11 +373,19 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
         return f"does not take {'type ' if typed else ''}.{left[0]}{beside}"
     if missing:
         choices = dict.fromkeys(name for _, slots, _ in nearest for name in slots[0].choices)
-        return f"needs one of .{', .'.join(choices)}"
+        return f"needs {'one of ' if len(choices) > 1 else ''}.{', .'.join(choices)}"
     return "takes its types in another order"
 
 
-def _misfit(made: Row, modifiers: Sequence[str]) -> tuple[list[str], list[Slot], list[str]]:
+_Misfit = tuple[list[str], list[Slot], list[str]]
+
+
+def _size(misfit: _Misfit) -> tuple[int, int]:
+    left, missing, _ = misfit
+    return len(left) + len(missing), len(left)
+
+
+def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
     """Return what a row does not take, which slots it then misses, and what it does take."""
     left, missing, taken = list(modifiers), [], []
     for slot in made.slots:

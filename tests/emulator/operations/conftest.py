@@ -12,9 +12,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.operation import Modifiers, build, quiet
-from ptxlab.emulator.prepare.row import Alu, Form
+from ptxlab.emulator.operations import convert
+from ptxlab.emulator.prepare.operation import Modifiers, quiet
+from ptxlab.emulator.prepare.row import Alu, Form, find
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 
@@ -34,8 +34,12 @@ NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF80000000000
 
 def build_alu(instruction: str, sources: int | None = None) -> Alu | Form:
     opcode, *names = instruction.split(".")
-    modifiers = Modifiers(names, TARGETS["sm_90a"], sources)
-    return build(opcode, modifiers)
+    if opcode == "cvt":
+        modifiers = Modifiers(names, TARGETS["sm_90a"], sources)
+        operation = convert.build(modifiers)
+        modifiers.finish()
+        return operation
+    return find(opcode, tuple(names), sources)
 
 
 def run_alu(instruction: str, *operands: Any) -> Any:

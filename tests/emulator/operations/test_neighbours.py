@@ -10,10 +10,9 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ptxlab.emulator.prepare.forms import Form, build, forms
-from ptxlab.emulator.prepare.operation import Modifiers, quiet
-from ptxlab.isa.grammar import GRAMMAR
-from ptxlab.isa.targets import TARGETS
+from ptxlab.emulator.prepare.forms import forms, opcodes
+from ptxlab.emulator.prepare.operation import quiet
+from ptxlab.emulator.prepare.row import Form
 from ptxlab.isa.types import TYPES
 from ptxlab.numbers import floats
 
@@ -83,7 +82,7 @@ def draw(form: Form, reference: Any, pool: Any, random: np.random.Generator) -> 
     return inputs
 
 
-def run(operation: Any, inputs: list[Array]) -> Array:
+def run(operation: Form, inputs: list[Array]) -> Array:
     """Return the bytes of all results, [threads, bytes]."""
     with quiet():
         results = operation.compute(*inputs)
@@ -94,22 +93,21 @@ def run(operation: Any, inputs: list[Array]) -> Array:
     return np.concatenate(columns, axis=1)
 
 
-def alone(operation: Any, inputs: list[Array]) -> Array:
+def alone(operation: Form, inputs: list[Array]) -> Array:
     """Run one thread after another."""
     rows = [run(operation, [x[i : i + 1] for x in inputs]) for i in range(len(inputs[0]))]
     return np.concatenate(rows)
 
 
-@pytest.mark.parametrize("opcode", GRAMMAR)
+@pytest.mark.parametrize("opcode", opcodes())
 def test_every_form_is_the_same_alone_and_among_others(
     reference: Any, pool: Any, opcode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(len(opcode))
     for form in forms(opcode):
-        operation = build(opcode, Modifiers(form.modifiers, TARGETS["sm_100a"], form.sources))
         inputs = draw(form, reference, pool, random)
-        apart = alone(operation, inputs)
-        np.testing.assert_array_equal(run(operation, inputs), apart, form.name)
+        apart = alone(form, inputs)
+        np.testing.assert_array_equal(run(form, inputs), apart, form.name)
         with monkeypatch.context() as patch:
             patch.setattr(floats, "BLOCK", 4)
-            np.testing.assert_array_equal(run(operation, inputs), apart, form.name)
+            np.testing.assert_array_equal(run(form, inputs), apart, form.name)

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.prepare.operation import STEPS
+from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.fragments import receipts, support
 from ptxlab.fragments.specimen import program
 from ptxlab.main import main
@@ -83,7 +83,7 @@ def test_the_text_counts_what_it_lists(
 def test_what_the_emulator_lacks_is_found_by_asking_it(monkeypatch: pytest.MonkeyPatch) -> None:
     some = [e for e in forms() if e.family in ("movmatrix", "ldmatrix", "stmatrix")]
     assert support.emulated(some) == {entry.name for entry in some}
-    monkeypatch.delitem(STEPS, "ldmatrix")
+    monkeypatch.delitem(ROWS, "ldmatrix")
     kept = support.emulated(some)
     assert kept == {entry.name for entry in some if entry.family != "ldmatrix"}
 
