@@ -60,7 +60,22 @@ def _warpgroup() -> tuple[MatrixInstruction, ...]:
     return WGMMA
 
 
-def find(op: str, dtype: str | None = None, acc: str | None = None) -> MatrixInstruction:
+def find(op: str, dtype: str | None = None, acc: str | None = None) -> Form:
+    """Return the form that ``op``, a shape or a name or parts of one, means first of all.
+
+    That is what ``multiplication`` finds, or else, of a name that begins with an opcode such as
+    ``ldmatrix.x4.trans``, the first of ``matching``. Raises UnknownInstruction when nothing fits.
+    """
+    try:
+        return multiplication(op, dtype, acc)
+    except UnknownInstruction:
+        opcodes = {form.name.split(".")[0] for form in forms()}
+        if dtype or acc or op.split(".")[0] not in opcodes:
+            raise
+    return matching(op)[0]
+
+
+def multiplication(op: str, dtype: str | None = None, acc: str | None = None) -> MatrixInstruction:
     """Return the multiplication ``op`` (a shape, or a name) with inputs ``dtype`` and result ``acc``.
 
     A name may be in full or any parts of one in their order, ``wgmma.m64n256k16``; the parts ``rs`` and

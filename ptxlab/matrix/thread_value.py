@@ -33,8 +33,8 @@ class ModeStep:
 def thread_value(fragment: FragmentLayout) -> Layout:
     """Return the layout of a fragment in CuTe's notation, derived from its table.
 
-    >>> from ptxlab.matrix.catalog import find
-    >>> thread_value(find("m16n8k16", dtype="bf16").operand("A")).notation
+    >>> from ptxlab.matrix.catalog import multiplication
+    >>> thread_value(multiplication("m16n8k16", dtype="bf16").operand("A")).notation
     '((4,8),(2,2,2)):((32,1),(16,8,128))'
 
     Raises ValueError for a fragment that is no such layout.

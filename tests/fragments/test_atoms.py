@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 from tensor_layouts import CopyAtom, MMAAtom, atoms_nv
 
-from ptxlab.matrix.catalog import find, matching
+from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LdMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -60,7 +60,7 @@ def instruction(atom: MMAAtom) -> MatrixInstruction:
     elif atom.name in OF_OTHER_NAMES:
         form = matching(OF_OTHER_NAMES[atom.name])[0]
     else:  # a complex number is multiplied by four instructions of its real parts
-        form = find(atom.ptx.removesuffix(" (complex)"))
+        form = multiplication(atom.ptx.removesuffix(" (complex)"))
     assert isinstance(form, MatrixInstruction)
     return form
 

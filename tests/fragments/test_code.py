@@ -11,15 +11,15 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.code import code
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 WITH_RUN = [
-    find("m16n8k16"),
-    find("m8n8k4", "f16", "f32"),
-    find("m16n8k256", "b1"),
-    find("m16n16k16", "f16"),
+    multiplication("m16n8k16"),
+    multiplication("m8n8k4", "f16", "f32"),
+    multiplication("m16n8k256", "b1"),
+    multiplication("m16n16k16", "f16"),
 ]
 """One matrix, four, the most elements a register, and copies."""
 
@@ -138,9 +138,9 @@ def test_compiled_code(
 
 
 def test_wrong_arithmetic_is_noticed() -> None:
-    layout = find("m16n8k16").operand("A")
+    layout = multiplication("m16n8k16").operand("A")
     at = np.array(places(layout), np.uint32)
-    text = ptx(find("m16n8k16"), layout)
+    text = ptx(multiplication("m16n8k16"), layout)
     right = run(text, at)
     wrong = run(text.replace("bfe.u32 bits, lane, 2, 3;", "bfe.u32 bits, lane, 1, 3;"), at)
     assert (right[:, 0] != wrong[:, 0]).any()

@@ -20,12 +20,12 @@ from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.query import Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 SM90 = TARGETS["sm_90a"]
-BF16 = find("m16n8k16", "bf16")
-F16 = find("m16n8k16", "f16")
+BF16 = multiplication("m16n8k16", "bf16")
+F16 = multiplication("m16n8k16", "f16")
 
 
 def pattern(value: float, dtype: type) -> int:
@@ -132,7 +132,7 @@ def test_product_is_exact_arithmetic_whatever_a_target_fuses(
 
 
 def test_numbered_f16_overflows_to_infinity_and_f32_does_not() -> None:
-    wide = product(find("m16n8k16", "f16", "f32"), inputs(F16, NUMBERED))
+    wide = product(multiplication("m16n8k16", "f16", "f32"), inputs(F16, NUMBERED))
     narrow = product(F16, inputs(F16, NUMBERED))
     assert wide.max() == (np.arange(240, 256) * np.arange(7, 128, 8)).sum()
     assert (np.isinf(narrow) == (wide >= 65520)).all()

@@ -13,29 +13,33 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.moves import Moves, moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
 
 Array = npt.NDArray[Any]
-BF16 = find("m16n8k16", "bf16")
-F16 = find("m16n8k16", "f16", "f16")
-TF32 = find("m16n8k8", "tf32")
-S8 = find("m16n8k32", "s8")
-E4M3 = find("m16n8k32", "e4m3")
+BF16 = multiplication("m16n8k16", "bf16")
+F16 = multiplication("m16n8k16", "f16", "f16")
+TF32 = multiplication("m16n8k8", "tf32")
+S8 = multiplication("m16n8k32", "s8")
+E4M3 = multiplication("m16n8k32", "e4m3")
 CASES = [
     (BF16, BF16, "pack"),
-    (BF16, find("m16n8k8", "bf16"), "pack"),
-    (find("m16n8k16", "f16", "f32"), find("m16n8k16", "f16"), "pack"),
+    (BF16, multiplication("m16n8k8", "bf16"), "pack"),
+    (multiplication("m16n8k16", "f16", "f32"), multiplication("m16n8k16", "f16"), "pack"),
     (F16, F16, "none"),
     (TF32, TF32, "convert shuffle prmt"),
     (S8, S8, "pack shuffle prmt"),
-    (find("m16n8k32", "u8"), find("m16n8k16", "u8"), "pack shuffle prmt"),
-    (find("m8n8k16", "s8"), find("m8n8k16", "s8"), "pack shuffle prmt"),
+    (multiplication("m16n8k32", "u8"), multiplication("m16n8k16", "u8"), "pack shuffle prmt"),
+    (multiplication("m8n8k16", "s8"), multiplication("m8n8k16", "s8"), "pack shuffle prmt"),
     (E4M3, E4M3, "pack shuffle prmt"),
-    (E4M3, find("m16n8k32", "e5m2"), "pack shuffle prmt"),
+    (E4M3, multiplication("m16n8k32", "e5m2"), "pack shuffle prmt"),
     (F16, E4M3, "pack shuffle prmt"),
-    (find("m16n8k32", "e5m2", "f16"), find("m16n8k16", "e5m2"), "pack shuffle prmt"),
+    (
+        multiplication("m16n8k32", "e5m2", "f16"),
+        multiplication("m16n8k16", "e5m2"),
+        "pack shuffle prmt",
+    ),
 ]
 
 
@@ -166,11 +170,26 @@ def test_a_wrong_move_is_noticed(right: str, wrong: str) -> None:
     ("first", "following", "error", "words"),
     [
         (BF16, S8, Unsupported, "no moves from D of f32 to A of s8"),
-        (TF32, find("m16n8k4", "tf32"), PtxlabError, "no number of D 16 x 8 makes one A 16 x 4"),
-        (BF16, find("m16n8k32", "bf16"), Unsupported, "is compressed"),
-        (find("m16n16k16", "f16"), F16, Unsupported, "leaves the layout"),
-        (find("m8n8k4", "f16"), find("m8n8k4", "f16"), PtxlabError, "no number of D"),
-        (find("m16n8k8", "f64"), find("m16n8k8", "f64"), Unsupported, "from D of f64"),
+        (
+            TF32,
+            multiplication("m16n8k4", "tf32"),
+            PtxlabError,
+            "no number of D 16 x 8 makes one A 16 x 4",
+        ),
+        (BF16, multiplication("m16n8k32", "bf16"), Unsupported, "is compressed"),
+        (multiplication("m16n16k16", "f16"), F16, Unsupported, "leaves the layout"),
+        (
+            multiplication("m8n8k4", "f16"),
+            multiplication("m8n8k4", "f16"),
+            PtxlabError,
+            "no number of D",
+        ),
+        (
+            multiplication("m16n8k8", "f64"),
+            multiplication("m16n8k8", "f64"),
+            Unsupported,
+            "from D of f64",
+        ),
     ],
     ids=["types", "columns", "sparse", "wmma", "quad-pairs", "f64"],
 )

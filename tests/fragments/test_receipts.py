@@ -21,7 +21,7 @@ from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
+from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.position import FragmentKind
@@ -214,7 +214,7 @@ def test_a_receipt_marks_the_instruction_everywhere(
     every = shown(capsys, "fragments", "--all", "--family", "movmatrix", "--device", "emulator")
     assert every["instructions"][0]["status"] == "hardware"
     assert every["instructions"][0]["hardware"] == "Fake GPU"
-    data = atlas.data(MULTIPLICATIONS, find("m16n8k16"))
+    data = atlas.data(MULTIPLICATIONS, multiplication("m16n8k16"))
     marked = [each["name"] for each in (*data["instructions"], *data["moves"]) if each["hardware"]]
     assert sorted(marked) == sorted(e.name for e in SOME)
 

@@ -22,7 +22,7 @@ from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.trials import trials, tried
 from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
 from ptxlab.fragments.trials.trial import launch, module
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find, forms, matching
+from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
@@ -149,7 +149,7 @@ def test_the_element_that_is_elsewhere_is_named(operand: str) -> None:
     """k 3 and 9 exchanged in the table: the trial expects the number of the one and finds the other's."""
     what = "col" if operand == "A" else "row"
     found = caught(with_tampered("mma.m16n8k16.f32.f16.f16.f32", (operand, what, 3, 9)))
-    layout = find("m16n8k16", "f16", "f32").operand(operand)
+    layout = multiplication("m16n8k16", "f16", "f32").operand(operand)
     for m in (m for m in found if m.operand == operand):
         assert (m.col if operand == "A" else m.row) in (3, 9)
         here = layout.element(m.lane, m.register, m.element)

@@ -23,11 +23,11 @@ from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA
 
-BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
+BF16, F16 = multiplication("m16n8k16", "bf16"), multiplication("m16n8k16", "f16")
 
 Ptxlab = Callable[..., tuple[int, str, str]]
 
@@ -75,7 +75,7 @@ def test_numbered_a_in_lane_0(device: Device) -> None:
 
 @pytest.mark.parametrize("dtype", ["bf16", "f16"])
 def test_ones_give_16_in_all_four_f32_registers(device: Device, dtype: str) -> None:
-    report = verify(device, find("m16n8k16", dtype, "f32"), ONES)
+    report = verify(device, multiplication("m16n8k16", dtype, "f32"), ONES)
     assert (report.shown.registers["D"].view(np.float32) == np.full((32, 4), 16)).all()
     assert [run.fill for run in report.runs] == ["ones", "numbered", "addressing"]
 

@@ -7,7 +7,7 @@ import itertools
 import pytest
 
 from ptxlab.matrix.bit_fields import BitFields, Values, Variable, derive, of_fragment
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
@@ -44,7 +44,7 @@ def test_the_printed_formulas_are_true_at_every_place_and_back(layout: FragmentL
 
 def test_m16n8k16_has_the_formulas_of_the_isa() -> None:
     """PTX ISA, "Matrix Fragments for mma.m16n8k16": groupID is lane >> 2, i is 2 * register + element."""
-    a = of_fragment(find("m16n8k16").operand("A"))
+    a = of_fragment(multiplication("m16n8k16").operand("A"))
     assert formulas(a) == {
         "row": "(lane >> 2) + 8 * (register & 1)",
         "col": "element + 2 * (lane & 3) + 8 * (register >> 1)",

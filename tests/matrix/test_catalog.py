@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find, forms, multiplication
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix
 
 
@@ -46,22 +46,31 @@ def test_every_name_says_what_the_record_says() -> None:
         (("m16n8k128", "s4"), "mma.sp.sync.aligned.m16n8k128.row.col.s32.s4.s4.s32"),
     ],
 )
-def test_find(arguments: tuple[str, ...], name: str) -> None:
-    assert find(*arguments).name == name
+def test_multiplication(arguments: tuple[str, ...], name: str) -> None:
+    assert multiplication(*arguments).name == name
 
 
-def test_defaults_of_find() -> None:
-    assert find("m16n8k16", "f16").d_type == "f16"
-    assert find("m16n8k16", "bf16").d_type == "f32"
-    assert find("m16n8k16", acc="f16").a_type == "f16"
-    assert find("m16n8k16", "f16", "f32").name.endswith(".f32.f16.f16.f32")
+def test_find_takes_every_form_and_a_multiplication_first() -> None:
+    assert all(find(form.key) is form for form in forms()[::7])
+    assert find("m16n8k16", "f16", "f32") is multiplication("m16n8k16", "f16", "f32")
+    assert find("ldmatrix.x4.trans").operand("R").registers_per_lane == 4
+    for dtype, acc in (("bf16", None), (None, "f32")):
+        with pytest.raises(UnknownInstruction, match="no instruction is ldmatrix"):
+            find("ldmatrix.x4.trans", dtype, acc)
+
+
+def test_defaults_of_multiplication() -> None:
+    assert multiplication("m16n8k16", "f16").d_type == "f16"
+    assert multiplication("m16n8k16", "bf16").d_type == "f32"
+    assert multiplication("m16n8k16", acc="f16").a_type == "f16"
+    assert multiplication("m16n8k16", "f16", "f32").name.endswith(".f32.f16.f16.f32")
 
 
 def test_every_instruction_is_found_by_its_full_name() -> None:
     for instruction in MULTIPLICATIONS:
-        assert find(instruction.name) is instruction
+        assert multiplication(instruction.name) is instruction
         both = f"{instruction.a_type}.{instruction.b_type}"
-        assert find(instruction.name, both, instruction.d_type) is instruction
+        assert multiplication(instruction.name, both, instruction.d_type) is instruction
 
 
 @pytest.mark.parametrize(
@@ -77,17 +86,17 @@ def test_what_is_not_there_is_named_with_what_is(
     op: str, dtype: str | None, acc: str | None, near: str
 ) -> None:
     with pytest.raises(UnknownInstruction, match=op) as caught:
-        find(op, dtype, acc)
+        multiplication(op, dtype, acc)
     assert any(near in suggestion for suggestion in caught.value.suggestions)
     assert len(caught.value.suggestions) <= 4
 
 
 def test_operands_and_requirements() -> None:
-    instruction = find("m16n8k16", "f16", "f32")
+    instruction = multiplication("m16n8k16", "f16", "f32")
     shapes = {layout.operand: (layout.rows, layout.cols) for layout in instruction.operands}
     assert shapes == {"A": (16, 16), "B": (16, 8), "C": (16, 8), "D": (16, 8)}
     assert [layout.registers_per_lane for layout in instruction.operands] == [4, 2, 4, 4]
-    assert [layout.registers_per_lane for layout in find("m16n8k16", "f16").operands] == [
+    assert [layout.registers_per_lane for layout in multiplication("m16n8k16", "f16").operands] == [
         4,
         2,
         2,
@@ -158,7 +167,7 @@ def test_movmatrix_is_a_transpose() -> None:
 
 def test_ldmatrix_x4_of_a_row_major_tile_is_the_mma_fragment_of_a() -> None:
     """Matrices 0 to 3 as the quarters (top, bottom, right top, right bottom) give A's registers."""
-    a = find("m16n8k16", "f16").operand("A")
+    a = multiplication("m16n8k16", "f16").operand("A")
     fragment = LdMatrix.of(4, False).fragment
     for lane in range(32):
         for matrix, corner in enumerate(((0, 0), (8, 0), (0, 8), (8, 8))):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from ptxlab.matrix import position
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -184,28 +184,28 @@ MANUAL = [
     ("m16n8k16 f64 A", FragmentLayout("A", "a", 16, 16, "f64", 64), double_k16_a),
     ("m16n8k16 f64 B", FragmentLayout("B", "b", 16, 8, "f64", 64), double_k16_b),
     ("m8n8k4 f64 A", FragmentLayout("A", "a", 8, 4, "f64", 64), double_k4_a),
-    ("m8n8k4 f64 B", find("m8n8k4", "f64").operand("B"), one_k4_b),
-    ("m16n8k16 s8 A", find("m16n8k16", "s8").operand("A"), byte_k16_a),
-    ("m16n8k16 s8 B", find("m16n8k16", "s8").operand("B"), byte_8x8x16_b),
-    ("m16n8k32 s4 A", find("m16n8k32", "s4").operand("A"), nibble_k32_a),
-    ("m16n8k32 s4 B", find("m16n8k32", "s4").operand("B"), nibble_k32_b),
-    ("m8n8k32 s4 A", find("m8n8k32", "s4").operand("A"), nibble_8x8x32_a),
-    ("m16n8k128 b1 A", find("m16n8k128", "b1").operand("A"), bit_k128_a),
-    ("m16n8k128 b1 B", find("m16n8k128", "b1").operand("B"), bit_k128_b),
-    ("m8n8k128 b1 A", find("m8n8k128", "b1").operand("A"), bit_8x8x128_a),
-    ("m16n8k4 tf32 A", find("m16n8k4", "tf32").operand("A"), tf32_k4_a),
-    ("m16n8k4 tf32 B", find("m16n8k4", "tf32").operand("B"), one_k4_b),
-    ("m16n8k4 f64 A", find("m16n8k4", "f64").operand("A"), tf32_k4_a),
-    ("m16n8k8 f64 A", find("m16n8k8", "f64").operand("A"), double_k8_a),
-    ("m16n8k8 f64 B", find("m16n8k8", "f64").operand("B"), double_k8_b),
-    ("m16n8k32 e4m3 A", find("m16n8k32", "e4m3").operand("A"), byte_k32_a),
-    ("m16n8k32 e2m1 B", find("m16n8k32", "e2m1").operand("B"), byte_k32_b),
-    ("m16n8k64 e2m1 A", find(MXF4).operand("A"), nibble_k64_a),
-    ("m16n8k64 e2m1 B", find(MXF4).operand("B"), nibble_k64_b),
-    ("sparse m16n8k32 f16 B", find(SPARSE.format("m16n8k32", "f32.f16.f16.f32")).operand("B"), float_k32_b),
-    ("sparse m16n8k16 tf32 B", find(SPARSE.format("m16n8k16", "f32.tf32.tf32.f32")).operand("B"), tf32_k16_b),
-    ("sparse m16n8k64 s8 B", find(SPARSE.format("m16n8k64", "s32.s8.s8.s32")).operand("B"), byte_k64_b),
-    ("sparse m16n8k128 s4 B", find(SPARSE.format("m16n8k128", "s32.s4.s4.s32")).operand("B"), nibble_k128_b),
+    ("m8n8k4 f64 B", multiplication("m8n8k4", "f64").operand("B"), one_k4_b),
+    ("m16n8k16 s8 A", multiplication("m16n8k16", "s8").operand("A"), byte_k16_a),
+    ("m16n8k16 s8 B", multiplication("m16n8k16", "s8").operand("B"), byte_8x8x16_b),
+    ("m16n8k32 s4 A", multiplication("m16n8k32", "s4").operand("A"), nibble_k32_a),
+    ("m16n8k32 s4 B", multiplication("m16n8k32", "s4").operand("B"), nibble_k32_b),
+    ("m8n8k32 s4 A", multiplication("m8n8k32", "s4").operand("A"), nibble_8x8x32_a),
+    ("m16n8k128 b1 A", multiplication("m16n8k128", "b1").operand("A"), bit_k128_a),
+    ("m16n8k128 b1 B", multiplication("m16n8k128", "b1").operand("B"), bit_k128_b),
+    ("m8n8k128 b1 A", multiplication("m8n8k128", "b1").operand("A"), bit_8x8x128_a),
+    ("m16n8k4 tf32 A", multiplication("m16n8k4", "tf32").operand("A"), tf32_k4_a),
+    ("m16n8k4 tf32 B", multiplication("m16n8k4", "tf32").operand("B"), one_k4_b),
+    ("m16n8k4 f64 A", multiplication("m16n8k4", "f64").operand("A"), tf32_k4_a),
+    ("m16n8k8 f64 A", multiplication("m16n8k8", "f64").operand("A"), double_k8_a),
+    ("m16n8k8 f64 B", multiplication("m16n8k8", "f64").operand("B"), double_k8_b),
+    ("m16n8k32 e4m3 A", multiplication("m16n8k32", "e4m3").operand("A"), byte_k32_a),
+    ("m16n8k32 e2m1 B", multiplication("m16n8k32", "e2m1").operand("B"), byte_k32_b),
+    ("m16n8k64 e2m1 A", multiplication(MXF4).operand("A"), nibble_k64_a),
+    ("m16n8k64 e2m1 B", multiplication(MXF4).operand("B"), nibble_k64_b),
+    ("sparse m16n8k32 f16 B", multiplication(SPARSE.format("m16n8k32", "f32.f16.f16.f32")).operand("B"), float_k32_b),
+    ("sparse m16n8k16 tf32 B", multiplication(SPARSE.format("m16n8k16", "f32.tf32.tf32.f32")).operand("B"), tf32_k16_b),
+    ("sparse m16n8k64 s8 B", multiplication(SPARSE.format("m16n8k64", "s32.s8.s8.s32")).operand("B"), byte_k64_b),
+    ("sparse m16n8k128 s4 B", multiplication(SPARSE.format("m16n8k128", "s32.s4.s4.s32")).operand("B"), nibble_k128_b),
 ]  # fmt: skip
 
 
@@ -235,7 +235,7 @@ def test_the_comparison_sees_a_wrong_map() -> None:
 
 
 def test_registers_is_the_inverse_of_element() -> None:
-    for layout in find("m16n8k16", "f16").operands:
+    for layout in multiplication("m16n8k16", "f16").operands:
         for row in range(layout.rows):
             for col in range(layout.cols):
                 (place,) = layout.registers(row, col)
@@ -243,14 +243,14 @@ def test_registers_is_the_inverse_of_element() -> None:
 
 
 def test_known_places() -> None:
-    a = find("m16n8k16", dtype="bf16").operand("A")
+    a = multiplication("m16n8k16", dtype="bf16").operand("A")
     assert a.registers(0, 0) == (RegisterPlace(0, 0, 0),)
     assert a.registers(15, 15) == (RegisterPlace(31, 3, 1),)
     assert a.registers(3, 9) == (RegisterPlace(12, 2, 1),)
 
 
 def test_table_agrees_with_element_and_cannot_be_written() -> None:
-    a = find("m16n8k16", dtype="bf16").operand("a")
+    a = multiplication("m16n8k16", dtype="bf16").operand("a")
     table = a.table()
     assert table.shape == (32, 4, 2, 2)
     assert tuple(table[13, 2, 1]) == a.element(13, 2, 1)
@@ -276,7 +276,7 @@ def test_pack_places_each_element_and_unpack_brings_it_back(layout: FragmentLayo
 
 
 def test_out_of_range_is_an_index_error() -> None:
-    a = find("m16n8k16", dtype="bf16").operand("A")
+    a = multiplication("m16n8k16", dtype="bf16").operand("A")
     for lane, register, element in ((32, 0, 0), (-1, 0, 0), (0, 4, 0), (0, 0, 2)):
         with pytest.raises(IndexError, match="A has no"):
             a.element(lane, register, element)
@@ -323,7 +323,7 @@ WINDOWS = [
 def test_sparse_a_comes_from_the_manuals_windows(
     shape: str, types: str, count: int, first: Callable[[int], int], further: int
 ) -> None:
-    a = find(SPARSE.format(shape, types)).operand("A")
+    a = multiplication(SPARSE.format(shape, types)).operand("A")
     per_register = a.elements_per_register
     assert a.registers_per_lane * per_register == count
     for lane in range(32):
@@ -373,7 +373,7 @@ def test_m8n8k4_has_four_matrices(form: MatrixInstruction) -> None:
 
 
 def test_copies_repeat_the_registers() -> None:
-    a = find("m16n16k16", "f16").operand("A")
+    a = multiplication("m16n16k16", "f16").operand("A")
     assert (a.copies, a.registers_per_lane) == (2, 8)
     matrix = np.random.default_rng(1).integers(0, 1 << 16, (16, 16))
     words = a.pack(matrix)
@@ -389,4 +389,4 @@ def test_every_layout_of_every_instruction_is_whole() -> None:
             places = np.unique(layout.numbers(), return_counts=True)
             assert len(places[0]) == layout.matrices * layout.rows * layout.cols
             assert (places[1] == layout.copies).all()
-    assert find("m16n8k32", "s4").operand("B").table().shape == (32, 1, 8, 2)
+    assert multiplication("m16n8k32", "s4").operand("B").table().shape == (32, 1, 8, 2)

@@ -7,7 +7,7 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.layouts.layout import Layout, Swizzle
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.matrix_plan import FORMS, plan
 
 PROGRAM = """
@@ -69,7 +69,7 @@ def test_a_plan_says_what_ldmatrix_does(device: Device, trans: str, across: bool
 
 
 def test_the_operands_of_an_mma() -> None:
-    mma = find("m16n8k16", dtype="bf16")
+    mma = multiplication("m16n8k16", dtype="bf16")
     square = plan(FORMS["ldmatrix.x4"], Layout.row_major((64, 64)), 16, (16, 32))
     a = mma.operand("A").table() + np.array((16, 32))
     assert np.array_equal(np.array(square.held), a)

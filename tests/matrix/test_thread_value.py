@@ -9,7 +9,7 @@ import pytest
 from tensor_layouts import MMAAtom, atoms_nv
 
 from ptxlab.layouts.layout import Layout
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.thread_value import steps, thread_value
 
@@ -40,7 +40,7 @@ FRAGMENTS = tuple(
     ],
 )
 def test_cutes_traits(shape: str, dtype: str, operand: str, expected: str) -> None:
-    assert thread_value(find(shape, dtype).operand(operand)).notation == expected
+    assert thread_value(multiplication(shape, dtype).operand(operand)).notation == expected
 
 
 def test_there_are_many_fragments() -> None:

@@ -12,7 +12,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.catalog import find, matching
+from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Whereabouts, trace
@@ -28,12 +28,12 @@ def instruction(name: str) -> MatrixInstruction:
 
 
 FORMS = [
-    find("m16n8k16", "bf16"),
-    find("m8n8k4", "f16", "f32"),
-    find("m16n8k64", "s4"),
-    find("m16n8k4", "tf32"),
-    find("m16n8k8", "f64"),
-    find("m16n16k16", "f16", "f32"),
+    multiplication("m16n8k16", "bf16"),
+    multiplication("m8n8k4", "f16", "f32"),
+    multiplication("m16n8k64", "s4"),
+    multiplication("m16n8k4", "tf32"),
+    multiplication("m16n8k8", "f64"),
+    multiplication("m16n16k16", "f16", "f32"),
     instruction("mma.sp.m16n8k32.f32.f16"),
     instruction("mma.sp.m16n8k16.tf32"),
     instruction("mma.sp.m16n8k64.s4"),
@@ -149,11 +149,11 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
 
 def test_the_trace_of_m16n8k16_is_the_one_of_the_isa() -> None:
     """PTX ISA, "Matrix Fragments for mma.m16n8k16": row 11 is in groups' second half, k 9 in a2, a3."""
-    (found,) = trace(find("m16n8k16"), 11, 5)
+    (found,) = trace(multiplication("m16n8k16"), 11, 5)
     assert found.d == found.c == (RegisterPlace(4 * 3 + 2, 3, 0 + 0),)
     term = found.terms[9]
     assert (term.a_col, term.b_rows) == (9, (9,))
     assert term.a == (RegisterPlace(4 * 3 + 0, 3, 1),)
     assert term.b == ((RegisterPlace(4 * 5 + 0, 1, 1),),)
     with pytest.raises(IndexError, match="no element 16,0"):
-        trace(find("m16n8k16"), 16, 0)
+        trace(multiplication("m16n8k16"), 16, 0)

@@ -11,7 +11,7 @@ import pytest
 from tensor_layouts import atoms_nv
 
 from ptxlab.matrix.canonical import MODES, SharedTile
-from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, find, matching
+from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, matching, multiplication
 from ptxlab.matrix.fragment import RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
@@ -148,16 +148,16 @@ def test_both_variants_of_all_shapes() -> None:
 
 
 def test_they_are_found_by_their_words() -> None:
-    assert find("wgmma.m64n256k16", "bf16").key.endswith(".m64n256k16.f32.bf16.bf16.rs")
-    assert find("wgmma.m64n256k16.ss", "bf16").variant == "ss"
-    assert find("wgmma.m64n8k32", "s8").satfinite is False
+    assert multiplication("wgmma.m64n256k16", "bf16").key.endswith(".m64n256k16.f32.bf16.bf16.rs")
+    assert multiplication("wgmma.m64n256k16.ss", "bf16").variant == "ss"
+    assert multiplication("wgmma.m64n8k32", "s8").satfinite is False
     assert not {one.family for one in MULTIPLICATIONS} & {"wgmma", "wgmma.sp"}
     with pytest.raises(UnknownInstruction, match="m64n40k32"):
-        find("wgmma.m64n40k32", "s8")
+        multiplication("wgmma.m64n40k32", "s8")
 
 
 def test_a_place_in_shared_memory_is_a_unit_of_a_line() -> None:
-    a, b = find("wgmma.m64n32k16.ss", "bf16").shared
+    a, b = multiplication("wgmma.m64n32k16.ss", "bf16").shared
     assert shared_place(b, 13, 21) == SharedPlace(21, 1, 16 * 5)
     assert SharedPlace(21, 1, 80).formula == "start + 2 SBO + LBO + 90"
     assert shared_place(a, 21, 13) == shared_place(b, 13, 21)

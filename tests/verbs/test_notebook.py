@@ -10,12 +10,12 @@ import pytest
 
 from ptxlab.fragments import receipts
 from ptxlab.layouts.layout import Layout, Swizzle
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 
-BF16 = find("m16n8k16", "bf16")
+BF16 = multiplication("m16n8k16", "bf16")
 
 
 @pytest.mark.parametrize(

@@ -148,16 +148,9 @@ def painter(args: argparse.Namespace) -> Paint:
 def chosen(args: argparse.Namespace) -> Form:
     """Return the instruction of ``--op``, ``--dtype`` and ``--acc``."""
     from ptxlab.matrix.asynchronous import AsyncInstruction
-    from ptxlab.matrix.catalog import UnknownInstruction, find, forms, matching
+    from ptxlab.matrix.catalog import find
 
-    op = args.op or DEFAULT
-    try:
-        return find(op, args.dtype, args.acc)
-    except UnknownInstruction:
-        opcodes = {entry.name.split(".")[0] for entry in forms()}
-        if args.dtype or args.acc or op.split(".")[0] not in opcodes:
-            raise
-    form = matching(op)[0]
+    form = find(args.op or DEFAULT, args.dtype, args.acc)
     if isinstance(form, AsyncInstruction):
         raise PtxlabError(
             f"{form.name} has no fragments", hint=f"ptxlab explain {form.name} says what it has"

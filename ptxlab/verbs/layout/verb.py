@@ -137,7 +137,7 @@ def answer(args: argparse.Namespace) -> Result:
     """Return what was asked for. Raises ValueError or IndexError for a layout that has no answer."""
     from ptxlab.layouts.shared_memory import ACCESSES
     from ptxlab.matrix import matrix_plan
-    from ptxlab.matrix.catalog import find
+    from ptxlab.matrix.catalog import multiplication
     from ptxlab.verbs.layout import descriptors, shared_memory
     from ptxlab.verbs.layout.layouts import Fragments, Offsets
 
@@ -145,7 +145,7 @@ def answer(args: argparse.Namespace) -> Result:
     if args.descriptor:
         return descriptors.describe(args)
     if names_instruction(args.layout):
-        return Fragments(find(args.layout, args.dtype, args.acc))
+        return Fragments(multiplication(args.layout, args.dtype, args.acc))
     plain, layout = read(args)
     if args.tile:
         tiling = layout.tile(args.tile)

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.emulator.operations.matrix_arithmetic import arithmetic
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.tensor_core import multiply_add
@@ -261,7 +261,7 @@ def test_a_target_without_it_refuses(
     devices: Any, program: Any, shape: str, dtype: str, arch: str, needed: str
 ) -> None:
     with pytest.raises(Unsupported, match=f"does not exist on {arch}") as caught:
-        devices(arch).load(program(find(shape, dtype)).kernel(arch))
+        devices(arch).load(program(multiplication(shape, dtype)).kernel(arch))
     assert needed in (caught.value.hint or "")
     assert caught.value.location is not None
     assert "mma.sync" in caught.value.location.text
@@ -279,7 +279,7 @@ def test_every_form_is_refused_where_the_target_lacks_it(devices: Any, program: 
 
 
 def test_kind_may_stand_before_the_shape(execute: Any) -> None:
-    form = find("m16n8k32", "e4m3.e2m1", "f32")
+    form = multiplication("m16n8k32", "e4m3.e2m1", "f32")
     assert ".kind::f8f6f4" in form.name
     early = form.name.replace(".kind::f8f6f4", "").replace("aligned.", "aligned.kind::f8f6f4.")
     random = np.random.default_rng(2)
@@ -290,7 +290,7 @@ def test_kind_may_stand_before_the_shape(execute: Any) -> None:
 
 
 def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:
-    form = find("m16n8k16", "f16")
+    form = multiplication("m16n8k16", "f16")
     with pytest.raises(Unsupported, match=r"m16n8k24.*is not modelled") as caught:
         devices("sm_90a").load(program(form, name=form.name.replace("k16", "k24")).kernel("sm_90a"))
     assert "m16n8k16" in (caught.value.hint or "")
@@ -298,7 +298,7 @@ def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:
 
 def test_a_wrong_packing_is_seen(execute: Any, least: Any) -> None:
     """The faulty twin: registers a1 and a2 exchanged give another D."""
-    form = find("m16n8k32", "s8")
+    form = multiplication("m16n8k32", "s8")
     random = np.random.default_rng(3)
     a, b, c = (words_of(form, operand, random, 2) for operand in "ABC")
     packed = pack("A", form, a)[..., [0, 2, 1, 3]]
@@ -316,4 +316,4 @@ def test_every_target_has_the_arithmetic_of_what_it_runs() -> None:
                 built += 1
     assert built > 3900
     with pytest.raises(ValueError, match="sm_80 has no arithmetic"):
-        arithmetic(find("m16n8k32", "e4m3"), TARGETS["sm_80"])
+        arithmetic(multiplication("m16n8k32", "e4m3"), TARGETS["sm_80"])

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma import MMA_BLOCK_SCALED
 from ptxlab.matrix.mma_sp import MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -135,7 +135,7 @@ def test_scales_meet_their_rows_and_columns(execute: Any, form: MatrixInstructio
 ])  # fmt: skip
 def test_every_selector(execute: Any, name: str) -> None:
     """Every id of A and every id of B, and of their pairs a third where there are many."""
-    form = find(name)
+    form = multiplication(name)
     pairs = ids(form)
     some = pairs[:: 3 if len(pairs) > 8 else 1]
     assert {pair[:2] for pair in some} == {pair[:2] for pair in pairs}

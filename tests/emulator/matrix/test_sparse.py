@@ -11,7 +11,7 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma_sp import MMA_SPARSE
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
@@ -117,7 +117,7 @@ def test_random_sparse_matrices(
 
 def test_one_hot_of_a_meets_one_row_of_b(execute: Any, least: Any) -> None:
     """Each stored element alone, each of B's rows alone: they meet where the metadata says."""
-    for form in (find(n) for n in NAMES):
+    for form in (multiplication(n) for n in NAMES):
         chunk, _ = unit(form)
         choices = nibbles(form)
         stored = form.k // 2
@@ -174,7 +174,7 @@ NAMES = [
 def test_undefined_metadata_is_refused_where_it_is(
     execute: Any, least: Any, name: str, wrong: int
 ) -> None:
-    form = find(name)
+    form = multiplication(name)
     case = Case(form, 0, seed=1)
     lane, bit = metadata_place(form, 0, 11, 2)
     case.metadata[3, lane] &= np.uint64(~(15 << bit) & 0xFFFFFFFF)
@@ -188,8 +188,8 @@ def test_undefined_metadata_is_refused_where_it_is(
 
 
 def test_unordered_metadata_is_for_plain_sp_only(execute: Any) -> None:
-    form = find(NAMES[0])
-    ordered = find(NAMES[0].replace(".sp", ".sp::ordered_metadata"))
+    form = multiplication(NAMES[0])
+    ordered = multiplication(NAMES[0].replace(".sp", ".sp::ordered_metadata"))
     case = Case(form, 0, seed=2)  # permutations: indices in any order
     execute(form, case.a, case.b, case.c, arch="sm_80", more=", e, 0", extra=(case.metadata,))
     with pytest.raises(LaunchError, match="is undefined"):
@@ -206,14 +206,14 @@ def test_unordered_metadata_is_for_plain_sp_only(execute: Any) -> None:
 )  # fmt: skip
 def test_only_documented_selectors(devices: Any, program: Any, name: str, selector: str) -> None:
     """ptxas takes 2 and 3 for m16n8k32 of f16 into f32, which the ISA leaves undefined."""
-    form = find(name)
+    form = multiplication(name)
     with pytest.raises(PtxSyntaxError, match="sparsity selector"):
         devices("sm_80").load(program(form, f", e, {selector}").kernel("sm_80"))
 
 
 def test_sparse_fp8_has_one_shape(devices: Any, program: Any) -> None:
     """Documentation lists m16n8k32 too, which no assembler takes."""
-    form = find("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
+    form = multiplication("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
     text = program(form, ", e, 0", form.name.replace("k64", "k32")).kernel("sm_89")
     with pytest.raises(Unsupported, match="m16n8k32"):
         devices("sm_89").load(text)
@@ -232,7 +232,7 @@ def test_refused_where_the_target_lacks_it(devices: Any, program: Any) -> None:
 
 def test_metadata_bits_of_the_wrong_row_are_seen(execute: Any, least: Any) -> None:
     """The faulty twin: metadata of the quad-pair of lanes exchanged gives another D."""
-    form = find(NAMES[5])
+    form = multiplication(NAMES[5])
     case = Case(form, 0, seed=5)
     exchanged = case.metadata.reshape(-1, 8, 4)[..., [1, 0, 2, 3]].reshape(-1, 32)
     found = execute(form, case.a, case.b, case.c, arch="sm_80", more=", e, 0", extra=(exchanged,))

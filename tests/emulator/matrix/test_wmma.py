@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.tensor_core import multiply_add
@@ -259,7 +259,7 @@ def test_random_bits_have_the_targets_arithmetic(
 
 def test_elementwise_work_on_a_fragment_reaches_every_element(devices: Any) -> None:
     """All copies of an element change alike, so a negated A gives a negated product."""
-    form = find("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
+    form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
     plain = text(form, ".global", (0, 0, 0, 0), ("row", "row"))
     negate = "\n".join(f"xor.b32 a{i}, a{i}, 0x80008000;" for i in range(8))
     negated = plain.replace("wmma.load.b", negate + "\nwmma.load.b")
@@ -284,7 +284,7 @@ def test_elementwise_work_on_a_fragment_reaches_every_element(devices: Any) -> N
 def test_addresses_are_uniform_and_aligned(
     devices: Any, edit: tuple[str, str], match: str | None
 ) -> None:
-    form = find("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
+    form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
     program = text(form, ".global", (16, 16, 16, 16), ("row", "row"))
     assert edit[0] in program
     kernel = devices("sm_90a").load(program.replace(*edit)).kernel("k")
@@ -297,7 +297,7 @@ def test_addresses_are_uniform_and_aligned(
 
 
 def test_a_stride_that_breaks_alignment_is_an_error(devices: Any) -> None:
-    form = find("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
+    form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.f32.f32")
     program = text(form, ".global", (20, 16, 16, 16), ("row", "row"))
     with (
         devices("sm_90a").zeros((2, 4, SIZE), "u8") as data,
@@ -308,14 +308,14 @@ def test_a_stride_that_breaks_alignment_is_an_error(devices: Any) -> None:
 
 def test_nonsense_that_an_old_assembler_took_is_refused(devices: Any, program: Any) -> None:
     """wmma.mma of s4 in shape m16n16k16: accepted up to ptxas 13.0, and no such instruction."""
-    form = find("wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32")
+    form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32")
     body = program(form).kernel("sm_80").replace("s32.s8.s8.s32", "s32.s4.s4.s32")
     with pytest.raises(Unsupported, match=r"s4\.s4"):
         devices("sm_80").load(body)
 
 
 def test_targets_without_a_type_refuse_its_loads_too(devices: Any) -> None:
-    form = find("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32")
+    form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32")
     program = text(form, ".global", (0, 0, 0, 0), ("row", "row")).replace("sm_90a", "sm_75")
     with pytest.raises(Unsupported, match=r"wmma.load.a.*on sm_75") as caught:
         devices("sm_75").load(program)

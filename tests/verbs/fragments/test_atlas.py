@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
@@ -21,7 +21,7 @@ from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.verbs.fragments import atlas
 
-BF16 = find("m16n8k16", "bf16")
+BF16 = multiplication("m16n8k16", "bf16")
 PAGE = atlas.page(MULTIPLICATIONS, BF16)
 
 

@@ -12,7 +12,7 @@ import pytest
 
 from ptxlab.fragments import receipts
 from ptxlab.layouts.shared_memory import wavefronts
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -28,7 +28,7 @@ pytestmark = pytest.mark.skipif(
     bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
 )
 
-BF16 = find("m16n8k16", "bf16")
+BF16 = multiplication("m16n8k16", "bf16")
 DIFFERENT = list({i.operands: i for i in MULTIPLICATIONS}.values())
 
 
@@ -148,7 +148,9 @@ def feeding(instruction: MatrixInstruction, row: int, col: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "instruction", [BF16, find("m16n8k64", "s4"), find("m8n8k4", "f64")], ids=lambda i: i.shape
+    "instruction",
+    [BF16, multiplication("m16n8k64", "s4"), multiplication("m8n8k4", "f64")],
+    ids=lambda i: i.shape,
 )
 def test_an_element_of_d_lights_what_feeds_it(
     page: Browser, instruction: MatrixInstruction
@@ -238,7 +240,7 @@ def test_a_bad_address_falls_back(page: Browser, address: str) -> None:
 
 
 def test_the_four_products_of_m8n8k4(page: Browser, address: str) -> None:
-    instruction = find("m8n8k4", "f16", "f32")
+    instruction = multiplication("m8n8k4", "f16", "f32")
     page.open(f"{address}#op={instruction.name}")
     page.click('[data-matrix-pick="2"]')
     lanes = page.js(
@@ -359,7 +361,7 @@ def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
 
 def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address: str) -> None:
     """wgmma m64n96k16: another n and other columns are chosen, and an element of D is traced."""
-    form = find("wgmma.m64n96k16.rs", "bf16")
+    form = multiplication("wgmma.m64n96k16.rs", "bf16")
     page.open(f"{address}#op={form.key}&at=D,41,77")
     assert page.text("#name") == form.key
     place = form.operand("D").registers(41, 77)[0]
@@ -387,10 +389,12 @@ def test_a_warpgroup_shows_its_threads_and_shared_memory(page: Browser, address:
 
 def test_metadata_and_scales_stand_below_the_dot_product(page: Browser, address: str) -> None:
     """Owners as the PTX ISA's figures of sparse mma.m16n8k64 and of block scaling have them."""
-    page.open(f"{address}#op={find('mma.sp.m16n8k64', 's8').name}&at=D,3,5")
+    page.open(f"{address}#op={multiplication('mma.sp.m16n8k64', 's8').name}&at=D,3,5")
     held = page.text("#inspector .held")
     assert held == "j 0..15lane 12 bits 0 to 31j 16..31lane 14 bits 0 to 31"
-    page.open(f"{address}#op={find('m16n8k64.mxf4nvf4.scale_vec::4X.ue4m3').name}&at=D,3,5")
+    page.open(
+        f"{address}#op={multiplication('m16n8k64.mxf4nvf4.scale_vec::4X.ue4m3').name}&at=D,3,5"
+    )
     rows = page.js("return [...document.querySelectorAll('.sum tr')].map((e) => e.textContent)")
     assert rows[-4:] == [
         f"{16 * block}..{16 * block + 15}lane 12 byte {block}lane 20 byte {block}"

@@ -10,10 +10,10 @@ import pytest
 
 from ptxlab.fragments.query import Selection
 from ptxlab.main import main
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.verbs.fragments import atlas, svg, tables
 
-S4 = find("m16n8k64", "s4")
+S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)
 EXPECTED = {
     "svg": svg.svg(S4, LANE.has),

@@ -9,7 +9,7 @@ from dataclasses import replace
 
 import pytest
 
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.svg import svg
@@ -22,7 +22,7 @@ HELD = re.compile(r"(?:lane|thread) (\d+), register ([a-d])(\d+), bits (\d+) to 
 Owner = tuple[int, int, int]
 Held = dict[tuple[int, int, int], set[Owner]]
 
-BF16 = find("m16n8k16", "bf16")
+BF16 = multiplication("m16n8k16", "bf16")
 DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
 """One instruction of each set of layouts."""
 
@@ -103,7 +103,7 @@ def test_every_cell_says_what_the_layout_says(instruction: MatrixInstruction) ->
 @pytest.mark.parametrize(("col", "first"), [(0, 0), (21, 16)])
 def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
     """And A whole; of B, and of A in shared memory, the units of 16 bytes with their offsets."""
-    warpgroup = find("wgmma.m64n24k16")
+    warpgroup = multiplication("wgmma.m64n24k16")
     d, a = warpgroup.operand("D"), warpgroup.operand("A")
     root = ElementTree.fromstring(svg(warpgroup, lambda lane, row, at: (row, at) == (35, col)))
     seen = {element for element in expected(d, 0) if first <= element[1] < first + 8}
@@ -112,7 +112,7 @@ def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
     assert read(root, "A0", a) == expected(a, 0)
     alone = ElementTree.fromstring(operand_svg(d, lambda lane, row, at: (row, at) == (35, col)))
     assert read(alone, "D0", d) == seen
-    text = svg(find("wgmma.m64n24k16.ss"), lambda lane, row, at: at == col)
+    text = svg(multiplication("wgmma.m64n24k16.ss"), lambda lane, row, at: at == col)
     lines = f"{first}..{first + 7}"
     where = f"start + {first // 8} SBO + LBO" if first > 8 else "start + LBO"
     assert f"B[8..15,{lines}]: 8 lines of 16 bytes from {where} on" in text
@@ -124,12 +124,12 @@ def test_reading_would_see_another_layout() -> None:
     with pytest.raises(AssertionError):
         read(root, "A0", BF16.operand("A"))
     right = ElementTree.fromstring(svg(BF16))
-    f16 = find("m16n8k16", "f16", "f16").operand("D")
+    f16 = multiplication("m16n8k16", "f16", "f16").operand("D")
     assert read(right, "CandD0", BF16.operand("D")) != expected(f16, 0)
 
 
 def test_cells_lie_inside_the_picture_and_apart() -> None:
-    for instruction in (BF16, find("m16n8k256"), find("m8n8k4", "f16", "f32")):
+    for instruction in (BF16, multiplication("m16n8k256"), multiplication("m8n8k4", "f16", "f32")):
         root = ElementTree.fromstring(svg(instruction))
         _, _, width, height = map(float, root.attrib["viewBox"].split())
         for shift in root.findall(f"{SVG}g"):

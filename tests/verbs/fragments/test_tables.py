@@ -9,12 +9,12 @@ from dataclasses import replace
 import pytest
 
 from ptxlab.fragments.query import Selection
-from ptxlab.matrix.catalog import MULTIPLICATIONS, find
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.tables import csv, latex, markdown, tables
 
-BF16 = find("m16n8k16", "bf16")
+BF16 = multiplication("m16n8k16", "bf16")
 DIFFERENT = {tuple(replace(o, dtype="") for o in i.operands): i for i in MULTIPLICATIONS}.values()
 Rows = list[list[str]]
 
@@ -95,14 +95,16 @@ def read_latex(text: str) -> list[Rows]:
     return found
 
 
-@pytest.mark.parametrize("instruction", [*DIFFERENT, find("wgmma.m64n24k16")], ids=lambda i: i.name)
+@pytest.mark.parametrize(
+    "instruction", [*DIFFERENT, multiplication("wgmma.m64n24k16")], ids=lambda i: i.name
+)
 def test_the_tables_are_the_layouts(instruction: MatrixInstruction) -> None:
     check(instruction, [[list(t.head), *map(list, t.lines)] for t in tables(instruction)])
 
 
 @pytest.mark.parametrize("name", ["m16n8k16", "m8n8k4", "m16n8k256", "m16n8k64"])
 def test_markdown_and_latex_read_back(name: str) -> None:
-    instruction = find(name)
+    instruction = multiplication(name)
     check(
         instruction,
         [[[c.strip() for c in row] for row in t] for t in read_markdown(markdown(instruction))],
@@ -123,7 +125,7 @@ def test_a_wrong_cell_would_be_seen() -> None:
 
 @pytest.mark.parametrize("name", ["m16n8k16", "m8n8k4", "m16n8k256", "wgmma.m64n24k16"])
 def test_csv_reads_back(name: str) -> None:
-    instruction = find(name)
+    instruction = multiplication(name)
     lines = list(csv_reader.DictReader(csv(instruction).splitlines()))
     assert len(lines) == sum(o.table().size // 2 for o in instruction.operands)
     for line in lines:

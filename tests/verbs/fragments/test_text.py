@@ -13,13 +13,13 @@ from ptxlab.fragments.handwritten import matrices, mismatches
 from ptxlab.fragments.query import Selection
 from ptxlab.fragments.report import FragmentReport, Run
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import find
+from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.text import as_json, text
 from ptxlab.view.colour import on_terminal
 
 SM90 = TARGETS["sm_90a"]
-BF16, F16 = find("m16n8k16", "bf16"), find("m16n8k16", "f16")
+BF16, F16 = multiplication("m16n8k16", "bf16"), multiplication("m16n8k16", "f16")
 
 
 def run(instruction: MatrixInstruction, fill: Fill) -> Run:
@@ -61,16 +61,16 @@ def test_lane_0_of_a_holds_the_eight_numbers_of_the_manual() -> None:
 
 def test_many_small_elements_are_shown_by_place_and_as_bits() -> None:
     """Numbers that wrap at 4 bits tell no element from another; Matrix Fragments for mma.m16n8k64."""
-    shown = text(report(find("m16n8k64", "s4")), Selection(lane=6))
+    shown = text(report(multiplication("m16n8k64", "s4")), Selection(lane=6))
     words = ["1,16..23", "9,16..23", "1,48..55", "9,48..55"]
     cells = [cell for where in words for cell in (where, "0x76543210")]
     assert section(shown, "A: 16 x 64")[3].split() == ["6", *cells]
 
 
 def test_the_bits_of_an_element_and_of_the_number_in_its_container() -> None:
-    shown = text(report(find("m16n8k32", "e2m1")), Selection(element=(3, 5)))
+    shown = text(report(multiplication("m16n8k32", "e2m1")), Selection(element=(3, 5)))
     assert "A[3,5] is in lane 13, register a0, element 1, bits 15:8 (the number in 13:10)" in shown
-    shown = text(report(find("m16n8k256", "b1")), Selection(element=(3, 5)))
+    shown = text(report(multiplication("m16n8k256", "b1")), Selection(element=(3, 5)))
     assert "A[3,5] is in lane 12, register a0, element 5, bit 5 and holds 1" in shown
 
 
