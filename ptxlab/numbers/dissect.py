@@ -10,18 +10,21 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
-from ptxlab.numbers.formats import F16, Array, ByteFormat, Format
-from ptxlab.numbers.fused_step import ACCUMULATORS, Operand, operand_formats
+from ptxlab.numbers.exact import Number, encode, odd
+from ptxlab.numbers.formats import F16, Array, Format
+from ptxlab.numbers.fused_step import (
+    ACCUMULATORS,
+    operand_formats,
+    round_result,
+    shortened,
+)
 from ptxlab.numbers.tensor_core_software import unpack
-
-Number = Fraction | float
-"""An exact value; a float only where it is infinite or NaN."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,11 +102,11 @@ def explain(
 
 
 def _rules(
-    target: Target, a_type: str, b_type: str, form: Operand
+    target: Target, a_type: str, b_type: str, form: Format
 ) -> DotProduct | UnpackedDotProduct:
     """Return the arithmetic of mma.sync on these types."""
     arithmetic = target.arithmetic
-    rules = arithmetic.dot8 if isinstance(form, ByteFormat) else arithmetic.dot16
+    rules = arithmetic.dot8 if form.word_bits == 8 else arithmetic.dot16
     foreign = [name for name in (a_type, b_type) if name not in arithmetic.types]
     if foreign or rules is None:
         raise Unsupported(
@@ -145,9 +148,9 @@ def _fused_step(
     word, addend = c
     (_, c_exponent), *_ = _decode([word], result)
     if result is F16:
-        zero, fraction_bits, mode = rules.zero_exponent_f16, F16.fraction_bits, "nearest"
+        zero, rounded = rules.zero_exponent_f16, result
     else:
-        zero, fraction_bits, mode = rules.zero_exponent_f32, rules.result_bits, "zero"
+        zero, rounded = rules.zero_exponent_f32, shortened(result, rules.result_bits)
     raw: list[tuple[int | None, Number, int]] = [*products, (None, addend, c_exponent)]
     exponents = [zero if value == 0 else exponent for _, value, exponent in raw]
     finite = all(isinstance(value, Fraction) for _, value, _ in raw)
@@ -163,8 +166,8 @@ def _fused_step(
         for (k, value, _), exponent in zip(raw, exponents, strict=True)
     )
     total = _sum([term.kept for term in terms])
-    bits, rounded = _round(total, result, fraction_bits, mode)
-    return Step("fused", terms, top, last_bit, total, bits, rounded)
+    bits = round_result(odd(total), rounded)[0]
+    return Step("fused", terms, top, last_bit, total, *_read(bits, result))
 
 
 def _unpacked(
@@ -179,11 +182,12 @@ def _unpacked(
     numbers = (steps[-1].value, c[1])
     terms = tuple(Term(None, value, None, value) for value in numbers)
     total = _sum(numbers)
-    word, value = _round(total, result, result.fraction_bits, "nearest")
-    return [*steps, Step("add", terms, None, None, total, word, value)]
+    # A sum of no terms but zeros is +0, as the instruction's is.
+    bits = encode(odd(total), result)[0]
+    return [*steps, Step("add", terms, None, None, total, *_read(bits, result))]
 
 
-def _decode(words: Sequence[int] | Array, form: Operand) -> list[tuple[Number, int]]:
+def _decode(words: Sequence[int] | Array, form: Format) -> list[tuple[Number, int]]:
     """Return the value and the exponent of each word."""
     with np.errstate(invalid="ignore"):
         values, exponents = form.decode(np.asarray(words, form.word))
@@ -215,23 +219,6 @@ def _truncate(value: Number, last_bit: Fraction | None) -> Number:
     return int(value / last_bit) * last_bit
 
 
-def _round(value: Number, form: Format, fraction_bits: int, mode: str) -> tuple[int, Number]:
-    """Round to a word of ``form`` that keeps ``fraction_bits``, and return it with its value."""
-    sign = 1 << (form.word_bits - 1)
-    infinity = form.special_field << form.exponent_shift
-    if not isinstance(value, Fraction):
-        if math.isnan(value):
-            return sign - 1, value
-        return infinity | (sign if value < 0 else 0), value
-    size = abs(value)
-    exponent = form.lowest_exponent
-    while size >= Fraction(2) ** (exponent + 1):
-        exponent += 1
-    unit = Fraction(2) ** (exponent - fraction_bits)
-    count = round(size / unit) if mode == "nearest" else int(size / unit)
-    field = exponent - form.lowest_exponent
-    word = (field << form.exponent_shift) + (count << (form.exponent_shift - fraction_bits))
-    if word >= infinity:
-        return infinity | (sign if value < 0 else 0), math.copysign(math.inf, value)
-    rounded = count * unit
-    return word | (sign if value < 0 and count else 0), rounded if value > 0 else -rounded
+def _read(word: Any, form: Format) -> tuple[int, Number]:
+    """Return a word, and the value it has."""
+    return int(word), _decode([word], form)[0][0]

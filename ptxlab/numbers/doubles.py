@@ -1,4 +1,4 @@
-"""Double-precision arithmetic with one rounding, in any direction: fma, and directed + x / sqrt.
+"""Double-precision arithmetic with one rounding, in any direction: fma, + x / sqrt, matrix products.
 
 Nothing wider than float64 is at hand, so a fused multiply-add is put together from error-free
 transformations (Dekker's product, Knuth's sum) and one rounding to odd, as proved by Boldo and
@@ -13,20 +13,21 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.numbers.floats import F64, Array, settle_f64, to_odd, two_sum
+from ptxlab.numbers.formats import Array
+from ptxlab.numbers.rounding import Doubles, settle_f64, to_odd, two_sum
 
 _SPLITTER = 2.0**27 + 1
 _LARGE, _SMALL = 2.0**990, 2.0**-900
 
 
-def _halves(x: F64) -> tuple[F64, F64]:
+def _halves(x: Doubles) -> tuple[Doubles, Doubles]:
     """Split into two numbers of at most 26 bits each (Veltkamp)."""
     scaled = x * _SPLITTER
     high = scaled - (scaled - x)
     return high, x - high
 
 
-def _two_product(a: F64, b: F64) -> tuple[F64, F64]:
+def _two_product(a: Doubles, b: Doubles) -> tuple[Doubles, Doubles]:
     product = a * b
     a_high, a_low = _halves(a)
     b_high, b_low = _halves(b)
@@ -34,14 +35,14 @@ def _two_product(a: F64, b: F64) -> tuple[F64, F64]:
     return product, error
 
 
-def fma_f64(a: F64, b: F64, c: F64, mode: str) -> F64:
+def fma_f64(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     """Fused multiply-add under ``mode`` (rn, rz, rm or rp)."""
     # Negated both ways for rm, so that an exact zero sum comes out as -0.
     r = -_fma(-a, b, -c, "rp") if mode == "rm" else _fma(a, b, c, mode)
     return settle_f64(r, *np.broadcast_arrays(a, b, c))
 
 
-def _fma(a: F64, b: F64, c: F64, mode: str) -> F64:
+def _fma(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     product, error = _two_product(a, b)
     high, low = two_sum(c, error)
     top, rest = two_sum(product, high)
@@ -63,7 +64,7 @@ def _fma(a: F64, b: F64, c: F64, mode: str) -> F64:
     return r if safe.all() else _fma_repair(r, safe, a, b, c, mode)
 
 
-def _fma_repair(r: F64, safe: Array, a: F64, b: F64, c: F64, mode: str) -> F64:
+def _fma_repair(r: Doubles, safe: Array, a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     a, b, c = np.broadcast_arrays(a, b, c)
     finite_product = np.isfinite(a) & np.isfinite(b)
     special = ~(finite_product & np.isfinite(c))
@@ -73,24 +74,24 @@ def _fma_repair(r: F64, safe: Array, a: F64, b: F64, c: F64, mode: str) -> F64:
     return r
 
 
-def add_f64(a: F64, b: F64, mode: str) -> F64:
+def add_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
     """Add under ``mode``."""
     if mode == "rn":
         return settle_f64(a + b, a, b)
     return fma_f64(a, np.ones(1), b, mode)
 
 
-def mul_f64(a: F64, b: F64, mode: str) -> F64:
+def mul_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
     """Multiply under ``mode``."""
-    product: F64 = a * b
+    product: Doubles = a * b
     if mode == "rn":
         return settle_f64(product, a, b)
     return settle_f64(fma_f64(a, b, np.copysign(0.0, product), mode), a, b)
 
 
-def div_f64(a: F64, b: F64, mode: str) -> F64:
+def div_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
     """Divide under ``mode``; directed rounding goes lane by lane."""
-    quotient: F64 = a / b
+    quotient: Doubles = a / b
     if mode != "rn":
         a, b = np.broadcast_arrays(a, b)
         for at in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)):
@@ -100,13 +101,32 @@ def div_f64(a: F64, b: F64, mode: str) -> F64:
     return settle_f64(quotient, a, b)
 
 
-def sqrt_f64(a: F64, mode: str) -> F64:
+def sqrt_f64(a: Doubles, mode: str) -> Doubles:
     """Take the square root under ``mode``; directed rounding goes lane by lane."""
-    root: F64 = np.sqrt(a)
+    root: Doubles = np.sqrt(a)
     if mode != "rn":
         for at in np.flatnonzero((a > 0) & np.isfinite(a)):
             root[at] = _round_root(*float(a[at]).as_integer_ratio(), mode)
     return settle_f64(root, a)
+
+
+def multiply_add_double(a: Array, b: Array, c: Array, *, rounding: str = "rn") -> Array:
+    """Compute D = A*B + C in float64 for a batch of warps; ``rounding`` is rn, rz, rm or rp.
+
+    It is a chain of fused multiply-adds in increasing k, each rounded once.
+
+    ``a`` is [m, k, warps], ``b`` [k, n, warps], ``c`` and the result [m, n, warps], all of uint64.
+
+    Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" (rounding of .f64); MMA-Sim, arXiv
+    2511.10909 (order). Which NaN comes out is not specified: here as from fma.f64.
+    """
+    left, right = a.view(np.float64), b.view(np.float64)
+    total = np.array(c, order="C").view(np.float64).ravel()
+    with np.errstate(all="ignore"):
+        for k in range(b.shape[0]):
+            x, y = np.broadcast_arrays(left[:, k, None], right[None, k])
+            total = fma_f64(x.ravel(), y.ravel(), total, rounding)
+    return total.view(np.uint64).reshape(c.shape)
 
 
 def _fma_exactly(a: float, b: float, c: float, mode: str) -> float:

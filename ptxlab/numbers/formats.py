@@ -1,16 +1,16 @@
-"""The number formats tensor cores read and write: raw words to values and exponents, and back.
+"""The floating-point formats of PTX, one row each, and what their words stand for.
 
 Sources: PTX ISA, "Alternate Floating-Point Data Formats" (fields); OCP Microscaling Formats (MX)
-specification (special values of 8, 6 and 4 bits); MMA-Sim, arXiv 2511.10909 (exponents of
-subnormals, rounding and canonical NaN of results).
+specification (special values of 8, 6 and 4 bits); MMA-Sim, arXiv 2511.10909 (exponents of subnormals).
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Literal
 
+import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
@@ -22,76 +22,120 @@ ZERO_EXPONENT = -2000
 """Stands for the exponent of a zero factor; plus any finite exponent it is still below all."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Fields:
-    """A sign, ``exponent_bits`` and ``fraction_bits``; an exponent field of zero holds subnormals."""
+@dataclass(frozen=True, eq=False)
+class Format:
+    """A binary format: a sign unless it is not ``signed``, ``exponent_bits`` and ``fraction_bits``.
+
+    ``specials`` says what is no plain number: "ieee" infinities and NaNs where the exponent field is
+    all ones, "nan" a NaN where all bits but the sign are, "none" nothing. An exponent field of all
+    zeros holds zero and the subnormals, where there are ``subnormals``.
+
+    A word, of the size of numpy's ``dtype`` for it, holds one number from ``low_bit`` on; its other
+    bits are ignored. A number's bits alone are its code. Codes without the sign follow each other as
+    the values do.
+    """
 
     name: str
     exponent_bits: int
     fraction_bits: int
+    specials: Literal["ieee", "nan", "none"]
+    dtype: np.dtype[Any]
+    low_bit: int = 0
+    signed: bool = True
+    subnormals: bool = True
 
-    @property
+    @cached_property
+    def bits(self) -> int:
+        """How many bits a number has."""
+        return self.sign_bit + self.signed
+
+    @cached_property
+    def sign_bit(self) -> int:
+        """The position of the sign in a code."""
+        return self.exponent_bits + self.fraction_bits
+
+    @cached_property
+    def word(self) -> np.dtype[Any]:
+        """The dtype of raw words."""
+        return np.dtype(f"u{self.dtype.itemsize}")
+
+    @cached_property
+    def word_bits(self) -> int:
+        """The bits of a word."""
+        return 8 * self.dtype.itemsize
+
+    @cached_property
     def bias(self) -> int:
         """The exponent field of numbers from 1 to 2."""
         return (1 << (self.exponent_bits - 1)) - 1
 
-    @property
+    @cached_property
     def lowest_exponent(self) -> int:
         """The exponent of the smallest normal number, which subnormals share."""
-        return 1 - self.bias
+        return int(self.subnormals) - self.bias
 
+    @cached_property
+    def nan(self) -> int:
+        """The code of the NaN that operations return: all bits set but the sign.
 
-@dataclass(frozen=True, slots=True)
-class Format(_Fields):
-    """A sign, ``exponent_bits`` and ``fraction_bits``, at the top of a word of ``word_bits``.
+        Where a format has no NaN this is its largest number, which conversions give in its place.
+        """
+        return (1 << self.sign_bit) - 1
 
-    Bits of the word below the fraction are ignored (tf32). An exponent field of all zeros holds
-    zero and the subnormals, one of all ones infinities and NaNs.
-    """
+    @cached_property
+    def infinity(self) -> int | None:
+        """The code of infinity, None where there is none."""
+        if self.specials != "ieee":
+            return None
+        return self.nan >> self.fraction_bits << self.fraction_bits
 
-    word_bits: int
+    @cached_property
+    def largest(self) -> int:
+        """The code of the largest finite number."""
+        if self.infinity is not None:
+            return self.infinity - 1
+        return self.nan - (self.specials == "nan")
 
-    @property
-    def word(self) -> np.dtype[Any]:
-        """The dtype of raw words."""
-        return np.dtype(f"u{self.word_bits // 8}")
+    @cached_property
+    def max_finite(self) -> float:
+        """The largest finite number."""
+        field, fraction = divmod(self.largest, 1 << self.fraction_bits)
+        return (1 + fraction * self.unit) * 2.0 ** (field - self.bias)
 
-    @property
-    def signed_word(self) -> np.dtype[Any]:
-        """The signed integer of a word's size."""
-        return np.dtype(f"i{self.word_bits // 8}")
+    @cached_property
+    def min_normal(self) -> float:
+        """The smallest normal number."""
+        return 2.0**self.lowest_exponent
 
-    @property
-    def exponent_shift(self) -> int:
-        """The position in the word of the exponent field's lowest bit."""
-        return self.word_bits - 1 - self.exponent_bits
+    @cached_property
+    def unit(self) -> float:
+        """The unit in the last place of numbers from 1 to 2."""
+        return 2.0**-self.fraction_bits
 
-    @property
-    def special_field(self) -> int:
-        """The exponent field of infinities and NaNs."""
-        return (1 << self.exponent_bits) - 1
-
-    @property
-    def magnitude_mask(self) -> int:
-        """The word's exponent and fraction: all but the sign and the ignored bits."""
-        return (1 << (self.word_bits - 1)) - (1 << (self.exponent_shift - self.fraction_bits))
+    @cached_property
+    def nan_value(self) -> Any:
+        """The NaN that operations return, as a scalar of ``dtype``."""
+        return np.array([self.nan << self.low_bit], self.word).view(self.dtype)[0]
 
     def values(self, words: Array, out: Array) -> None:
-        """Decode finite ``words`` into ``out`` (float32), exactly; for the others it is undefined.
+        """Decode finite ``words``, of at most 32 bits, into ``out`` (float32); for others it is undefined.
 
-        The fields are moved to where float32 has them. Multiplying by the difference between the
-        two exponent biases then gives the value, and normalises subnormals on the way.
+        The fields of wider words are moved to where float32 has them. Multiplying by the difference
+        between the two exponent biases then gives the value, and normalises subnormals on the way.
         """
-        shift = 23 - self.exponent_shift
+        if self.word_bits == 8:
+            np.take(self._bytes[0], words, out=out, mode="clip")
+            return
+        shift = F32.fraction_bits - self.exponent_shift
         moved = out.view(np.int32)
-        np.copyto(moved, words.view(self.signed_word))
+        np.copyto(moved, words.view(self._signed_word))
         if shift:
             np.left_shift(moved, shift, out=moved)
-        keep = (self.magnitude_mask << shift) - (1 << 31)
+        keep = (self._magnitude_mask << shift) - (1 << 31)
         if keep != -(1 << shift):
             np.bitwise_and(moved, keep, out=moved)
-        if self.bias != 127:
-            np.multiply(out, np.float32(2.0 ** (127 - self.bias)), out=out)
+        if self.bias != F32.bias:
+            np.multiply(out, np.float32(2.0 ** (F32.bias - self.bias)), out=out)
 
     def exponents(self, words: Array, out: Array, zero: int, scratch: Array) -> None:
         """Write the unbiased exponents of ``words`` into ``out`` (int16); ``zero`` for zeros.
@@ -100,11 +144,17 @@ class Format(_Fields):
         is three arrays like ``words``. Comparisons are written as arithmetic, ``(x - 1) >> sign``
         being -1 for zero and 0 for x > 0, because masked and mixed operations are many times slower.
         """
+        if self.word_bits == 8:
+            values, exponents = self._bytes
+            of_bytes = np.where(values == 0, zero, exponents).astype(np.int16)
+            np.take(of_bytes, words, out=out, mode="clip")
+            return
         sign = self.word_bits - 1
-        magnitude, field, flag = scratch.view(self.signed_word)
-        np.bitwise_and(words.view(self.signed_word), self.magnitude_mask, out=magnitude)
+        magnitude, field, flag = scratch.view(self._signed_word)
+        np.bitwise_and(words.view(self._signed_word), self._magnitude_mask, out=magnitude)
         np.right_shift(magnitude, self.exponent_shift, out=field)
-        special = field == self.special_field if field.max() == self.special_field else None
+        highest = self.nan >> self.fraction_bits
+        special = field == highest if field.max() == highest else None
         np.subtract(field, 1, out=flag)
         np.right_shift(flag, sign, out=flag)
         np.subtract(field, flag, out=field)
@@ -119,119 +169,73 @@ class Format(_Fields):
         np.copyto(out, field, casting="unsafe")
 
     def decode(self, words: Array) -> tuple[Array, Array]:
-        """Decode any ``words`` to float64 values, infinities and NaNs included, and exponents."""
+        """Decode ``words`` to float64 values, infinities and NaNs included, and exponents (int16)."""
+        if self.word_bits == 8:
+            values, exponents = self._bytes
+            return values[words].astype(np.float64), exponents[words]
         narrow = np.empty(words.shape, np.float32)
         exponents = np.empty(words.shape, np.int16)
         self.values(words, narrow)
         self.exponents(words, exponents, ZERO_EXPONENT, np.empty((3, *words.shape), self.word))
         values = narrow.astype(np.float64)
         special = exponents == SPECIAL_EXPONENT
-        fraction = words & ((1 << self.exponent_shift) - 1) & self.magnitude_mask
+        fraction = words & ((1 << self.exponent_shift) - 1) & self._magnitude_mask
         values[special] = np.copysign(np.inf, values[special])
         values[special & (fraction != 0)] = np.nan
         return values, exponents
 
+    @cached_property
+    def exponent_shift(self) -> int:
+        """The position in a word of the exponent field."""
+        return self.low_bit + self.fraction_bits
 
-@dataclass(frozen=True, slots=True)
-class ByteFormat(_Fields):
-    """A number of 4 to 8 bits in a byte, its lowest bit at ``low_bit``; the byte's other bits are ignored.
+    @cached_property
+    def _signed_word(self) -> np.dtype[Any]:
+        return np.dtype(f"i{self.dtype.itemsize}")
 
-    An exponent field of all zeros holds zero and the subnormals. ``specials`` says what else is not
-    a plain number: "ieee" infinities and NaNs where the exponent field is all ones, "nan" a NaN
-    where all bits but the sign are, "none" nothing.
-    """
+    @cached_property
+    def _magnitude_mask(self) -> int:
+        return self.nan << self.low_bit
 
-    low_bit: int = 0
-    specials: Literal["ieee", "nan", "none"] = "none"
-    word_bits: int = 8
-
-    @property
-    def word(self) -> np.dtype[Any]:
-        """The dtype of raw words."""
-        return np.dtype(np.uint8)
-
-    def values(self, words: Array, out: Array) -> None:
-        """Decode ``words`` into ``out`` (float32), exactly."""
-        np.take(_decode_bytes(self)[0], words, out=out, mode="clip")
-
-    def exponents(self, words: Array, out: Array, zero: int, scratch: Array) -> None:
-        """Write the unbiased exponents of ``words`` into ``out`` (int16), as ``Format.exponents``."""
-        values, exponents = _decode_bytes(self)
-        np.take(
-            np.where(values == 0, zero, exponents).astype(np.int16), words, out=out, mode="clip"
-        )
-
-    def decode(self, words: Array) -> tuple[Array, Array]:
-        """Decode ``words`` to float64 values, infinities and NaNs included, and exponents."""
-        values, exponents = _decode_bytes(self)
-        return values[words].astype(np.float64), exponents[words]
+    @cached_property
+    def _bytes(self) -> tuple[Array, Array]:
+        """The value (float32) and the exponent (int16) of each of the 256 bytes."""
+        code = np.arange(256) >> self.low_bit
+        fraction = code & ((1 << self.fraction_bits) - 1)
+        field = (code >> self.fraction_bits) & ((1 << self.exponent_bits) - 1)
+        normal = field >= int(self.subnormals)
+        exponents = np.where(normal, field - self.bias, self.lowest_exponent)
+        significand = fraction + np.where(normal, 1 << self.fraction_bits, 0)
+        values = np.ldexp(significand.astype(np.float32), exponents - self.fraction_bits)
+        size = code & self.nan
+        values[size > self.largest] = np.nan
+        values[size == self.infinity] = np.inf
+        exponents = np.where(np.isfinite(values), exponents, SPECIAL_EXPONENT)
+        exponents = np.where(values == 0, ZERO_EXPONENT, exponents)
+        negative = (code >> self.sign_bit) & self.signed
+        signed = np.copysign(values, np.where(negative, -1.0, 1.0))
+        return signed.astype(np.float32), exponents.astype(np.int16)
 
 
-@cache
-def _decode_bytes(form: ByteFormat) -> tuple[Array, Array]:
-    """Return the value (float32) and the exponent (int16) of each of the 256 bytes."""
-    code = np.arange(256) >> form.low_bit
-    fraction = code & ((1 << form.fraction_bits) - 1)
-    field = (code >> form.fraction_bits) & ((1 << form.exponent_bits) - 1)
-    negative = (code >> (form.fraction_bits + form.exponent_bits)) & 1
-    exponents = np.maximum(field, 1) - form.bias
-    significand = fraction + np.where(field > 0, 1 << form.fraction_bits, 0)
-    values = np.ldexp(significand.astype(np.float32), exponents - form.fraction_bits)
-    top = field == (1 << form.exponent_bits) - 1
-    full = fraction == (1 << form.fraction_bits) - 1
-    if form.specials == "ieee":
-        values = np.where(top, np.where(fraction > 0, np.nan, np.inf), values)
-    elif form.specials == "nan":
-        values = np.where(top & full, np.nan, values)
-    exponents = np.where(np.isfinite(values), exponents, SPECIAL_EXPONENT)
-    exponents = np.where(values == 0, ZERO_EXPONENT, exponents)
-    signed = np.copysign(values, np.where(negative, -1.0, 1.0))
-    return signed.astype(np.float32), exponents.astype(np.int16)
+F16 = Format("f16", 5, 10, "ieee", np.dtype(np.float16))
+BF16 = Format("bf16", 8, 7, "ieee", np.dtype(ml_dtypes.bfloat16))
+TF32 = Format("tf32", 8, 10, "ieee", np.dtype(np.float32), low_bit=13)
+F32 = Format("f32", 8, 23, "ieee", np.dtype(np.float32))
+F64 = Format("f64", 11, 52, "ieee", np.dtype(np.float64))
+E4M3 = Format("e4m3", 4, 3, "nan", np.dtype(ml_dtypes.float8_e4m3fn))
+E5M2 = Format("e5m2", 5, 2, "ieee", np.dtype(ml_dtypes.float8_e5m2))
+E3M2 = Format("e3m2", 3, 2, "none", np.dtype(ml_dtypes.float6_e3m2fn))
+E2M3 = Format("e2m3", 2, 3, "none", np.dtype(ml_dtypes.float6_e2m3fn))
+E2M1 = Format("e2m1", 2, 1, "none", np.dtype(ml_dtypes.float4_e2m1fn))
+UE4M3 = Format("ue4m3", 4, 3, "nan", np.dtype(ml_dtypes.float8_e4m3fn), signed=False)
+UE8M0 = Format(
+    "ue8m0", 8, 0, "nan", np.dtype(ml_dtypes.float8_e8m0fnu), signed=False, subnormals=False
+)
 
+FORMATS: dict[str, Format] = {
+    row.name: row for row in (F16, BF16, TF32, F32, F64, E4M3, E5M2, E3M2, E2M3, E2M1, UE4M3, UE8M0)
+}
+"""The formats by their PTX names."""
 
-F16 = Format("f16", 5, 10, 16)
-BF16 = Format("bf16", 8, 7, 16)
-TF32 = Format("tf32", 8, 10, 32)
-F32 = Format("f32", 8, 23, 32)
-E4M3 = ByteFormat("e4m3", 4, 3, specials="nan")
-E5M2 = ByteFormat("e5m2", 5, 2, specials="ieee")
-E3M2 = ByteFormat("e3m2", 3, 2)
-E2M3 = ByteFormat("e2m3", 2, 3)
-E2M1 = ByteFormat("e2m1", 2, 1, low_bit=2)
-E2M1_PACKED = ByteFormat("e2m1", 2, 1)
-"""e2m1 without the container of ``E2M1``: in the low four bits, as kind::mxf4 has it."""
-
-
-def store(values: Array, result: Format, out: Array) -> None:
-    """Round finite float64 ``values`` to words of ``result``; ``values`` may be overwritten.
-
-    float32 rounds toward zero and float16 to the nearest even, as tensor cores do. Overflow gives
-    infinity, but what truncates to the largest float32 stays finite. Zero is positive. ``result``
-    may have fewer fraction bits than float32, in a word of its size. There the values must be
-    multiples of its smallest number, 2**-149 for float32.
-    """
-    if result.word_bits == F32.word_bits:
-        bits = values.view(np.int64)
-        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
-        np.copyto(out.view(np.float32), values, casting="unsafe")
-        return
-    np.copyto(out.view(np.float16), values, casting="unsafe")
-    negative_zero = out == 0x8000
-    if negative_zero.any():
-        np.copyto(out, 0, where=negative_zero)
-
-
-def round_any(values: Array, result: Format) -> Array:
-    """Round any float64 ``values`` to words of ``result`` as ``store`` does.
-
-    NaN gives the canonical one: all bits set but the sign.
-    """
-    words = np.empty(values.shape, result.word)
-    if result.word_bits == F32.word_bits:
-        subnormal = np.abs(values) < 2.0**F32.lowest_exponent
-        least = 2.0 ** (F32.lowest_exponent - result.fraction_bits)
-        values = np.where(subnormal, np.trunc(values / least) * least + 0.0, values)
-    nan = np.isnan(values)
-    store(values, result, words)
-    words[nan] = (1 << (result.word_bits - 1)) - 1
-    return words
+CONTAINED: dict[str, Format] = FORMATS | {"e2m1": replace(E2M1, low_bit=2)}
+"""The same as tensor cores take them one to a container: four bits begin at bit 2 of a byte."""

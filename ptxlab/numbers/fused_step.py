@@ -6,52 +6,45 @@ See ``ptxlab.numbers.tensor_core`` for the definition. Here it is in float64, wh
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import cache
 
 import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import (
-    BF16,
-    E2M1,
-    E2M3,
-    E3M2,
-    E4M3,
-    E5M2,
-    F16,
-    F32,
-    TF32,
-    Array,
-    ByteFormat,
-    Format,
-    round_any,
-)
+from ptxlab.numbers.formats import CONTAINED, F16, F32, Array, Format
+from ptxlab.numbers.rounding import ROUNDINGS, magnitudes
 
-Operand = Format | ByteFormat
-"""The format of A or B."""
-
-OPERANDS: dict[str, Operand] = {
-    form.name: form for form in (F16, BF16, TF32, E4M3, E5M2, E3M2, E2M3, E2M1)
+OPERANDS: dict[str, Format] = {
+    name: CONTAINED[name]
+    for name in ("f16", "bf16", "tf32", "e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
 }
-"""Formats of A and B by their PTX types; those below 8 bits lie in the containers of kind::f8f6f4."""
+"""Formats of A and B by their PTX types; those of up to 8 bits lie in the containers of kind::f8f6f4."""
 
 ACCUMULATORS = {"f16": F16, "f32": F32}
 """Formats of C and D by their PTX types."""
 
 
-def operand_formats(a_type: str, b_type: str, acc: str) -> tuple[Operand, Operand]:
+def operand_formats(a_type: str, b_type: str, acc: str) -> tuple[Format, Format]:
     """Return the formats of A and B. Bytes go with each other; only they and f16 add up to f16."""
     a, b = OPERANDS.get(a_type), OPERANDS.get(b_type)
     if a and b and acc in ACCUMULATORS:
-        bytes_only = isinstance(a, ByteFormat) and isinstance(b, ByteFormat)
+        bytes_only = a.word_bits == b.word_bits == 8
         if bytes_only or (a is b and (acc == "f32" or a is F16)):
             return a, b
     types = f".{a_type}" if a_type == b_type else f".{a_type} and .{b_type}"
     raise Unsupported(
         f"tensor-core arithmetic of {types} into .{acc} is not modelled",
         hint=f"modelled are f16 into f16 and f32, bf16 and tf32 into f32, and any two of "
-        f"{', '.join(name for name, form in OPERANDS.items() if isinstance(form, ByteFormat))}",
+        f"{', '.join(name for name, form in OPERANDS.items() if form.word_bits == 8)}",
     )
+
+
+@cache
+def shortened(form: Format, fraction_bits: int) -> Format:
+    """Return a format whose words are those of ``form`` with fewer bits, at their top."""
+    lost = form.fraction_bits - fraction_bits
+    return replace(form, fraction_bits=fraction_bits, low_bit=form.low_bit + lost)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +54,8 @@ class FusedStep:
     ``result`` is the format D is rounded to, ``addend`` that of the words that hold it.
     """
 
-    a: Operand
-    b: Operand
+    a: Format
+    b: Format
     addend: Format
     result: Format
     fraction_bits: int
@@ -70,12 +63,12 @@ class FusedStep:
     zero_exponent: int
 
     @classmethod
-    def of(cls, a: Operand, b: Operand, result: Format, rules: DotProduct) -> FusedStep:
+    def of(cls, a: Format, b: Format, result: Format, rules: DotProduct) -> FusedStep:
         """Apply the rules of a chip to formats."""
         products = rules.chunk * 16 // a.word_bits
         if result is F16:
             return cls(a, b, F16, F16, rules.fraction_bits, products, rules.zero_exponent_f16)
-        rounded = replace(F32, fraction_bits=rules.result_bits)
+        rounded = shortened(F32, rules.result_bits)
         return cls(a, b, F32, rounded, rules.fraction_bits, products, rules.zero_exponent_f32)
 
     @property
@@ -112,7 +105,7 @@ def exact_step(a: Array, b: Array, c: Array, c_form: Format, how: FusedStep) -> 
     products = a_values * b_values
     exponents = np.where(products == 0, how.zero_exponent, a_exponents + b_exponents)
     terms = (products, exponents, *c_form.decode(c))
-    return round_any(fused_sum(*terms, how.fraction_bits, how.zero_exponent), how.result)
+    return round_result(fused_sum(*terms, how.fraction_bits, how.zero_exponent), how.result)
 
 
 def fused_sum(
@@ -135,3 +128,21 @@ def fused_sum(
     total = np.trunc(terms / last_bit).sum(axis=0) + np.trunc(c / last_bit)
     rough: Array = terms.sum(axis=0) + c
     return np.where(np.isfinite(rough), total * last_bit, rough)
+
+
+def round_result(values: Array, result: Format) -> Array:
+    """Round float64 ``values`` to words of ``result``: float32 toward zero, float16 to nearest even.
+
+    Overflow gives infinity, but what truncates to the largest float32 stays finite. Zero is positive,
+    and NaN the canonical one: all bits set but the sign.
+    """
+    finite = np.isfinite(values)
+    toward = ROUNDINGS["rz" if result.word_bits == F32.word_bits else "rn"]
+    codes = magnitudes(values, result, toward)
+    assert result.infinity is not None
+    codes = np.where(finite, np.minimum(codes, result.infinity), result.infinity)
+    negative = ((values < 0) & (codes > 0)).astype(np.int64)
+    words = (codes | negative << result.sign_bit) << result.low_bit
+    nan = (1 << (result.word_bits - 1)) - 1
+    rounded: Array = np.where(np.isnan(values), nan, words).astype(result.word)
+    return rounded

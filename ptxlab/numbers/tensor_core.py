@@ -32,12 +32,11 @@ from math import isqrt
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format, store
+from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
     OPERANDS,
     FusedStep,
-    Operand,
     exact_step,
     operand_formats,
 )
@@ -149,7 +148,7 @@ class _Memory:
     def decode(
         self,
         words: Array,
-        form: Operand,
+        form: Format,
         values: Array,
         exponents: Array,
         zero: int,
@@ -185,7 +184,7 @@ def _add_block(a: Array, b: Array, c: Array, c_form: Format, d: Array, how: Fuse
                 a[row, chunk, warp].T, b[chunk, column, warp], c[outside], c_form, how
             )
         _sum_terms(memory, chunk, how)
-        store(memory.result, how.result, d)
+        _store(memory.result, how.result, d)
         if outside is not None:
             d[outside] = exact
         c, c_form = d, how.addend
@@ -231,7 +230,7 @@ def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
     np.clip(memory.top, how.lowest, _HIGHEST, out=memory.top)
     field = memory.scale.view(np.int32)
     np.subtract(how.fraction_bits + F32.bias, memory.top, out=field, casting="unsafe")
-    np.left_shift(field, F32.exponent_shift, out=field)
+    np.left_shift(field, F32.fraction_bits, out=field)
     for rows, a, b in _slabs(memory, memory.a_values, memory.b_values, chunk):
         products = memory.products[: a.shape[0], : a.shape[1]]
         terms = memory.terms[: a.shape[0], : a.shape[1]]
@@ -248,3 +247,19 @@ def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
         np.add(memory.result, total, out=memory.result)
     np.add(memory.result, memory.c_term, out=memory.result)
     np.divide(memory.result, memory.scale, out=memory.result)
+
+
+def _store(values: Array, result: Format, out: Array) -> None:
+    """Round finite ``values``, which are overwritten, as ``fused_step.round_result`` does.
+
+    They must be multiples of the smallest number of ``result``, 2**-149 for float32.
+    """
+    if result.word_bits == F32.word_bits:
+        bits = values.view(np.int64)
+        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
+        np.copyto(out.view(np.float32), values, casting="unsafe")
+        return
+    np.copyto(out.view(np.float16), values, casting="unsafe")
+    negative_zero = out == 0x8000
+    if negative_zero.any():
+        np.copyto(out, 0, where=negative_zero)

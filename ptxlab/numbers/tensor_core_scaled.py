@@ -20,15 +20,8 @@ from collections.abc import Callable
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct
-from ptxlab.numbers.formats import (
-    E2M1_PACKED,
-    E4M3,
-    F32,
-    ZERO_EXPONENT,
-    Array,
-    round_any,
-)
-from ptxlab.numbers.fused_step import OPERANDS, FusedStep, Operand, fused_sum
+from ptxlab.numbers.formats import E2M1, F32, FORMATS, Array, Format
+from ptxlab.numbers.fused_step import OPERANDS, FusedStep, fused_sum, round_result
 
 _WARPS = 32
 """Warps computed together, so that the terms stay in the cache."""
@@ -66,7 +59,7 @@ def multiply_add_scaled(
     return _accumulate(terms, c, range(0, k, step.products), step)
 
 
-def _scaled(form: Operand, words: Array, scales: Array) -> tuple[Array, Array]:
+def _scaled(form: Format, words: Array, scales: Array) -> tuple[Array, Array]:
     """Return the values and exponents of ``words``, of which each has a scale."""
     values, exponents = form.decode(words)
     scale, scale_exponents = _scale(scales, "ue8m0")
@@ -126,15 +119,15 @@ def _accumulate(
                 addend = F32.decode(d[..., part])
                 found = terms(slice(start, start + starts.step), part)
                 total = fused_sum(*found, *addend, rules.fraction_bits, rules.zero_exponent)
-                d[..., part] = round_any(total, F32)
+                d[..., part] = round_result(total, F32)
     return d
 
 
 def _group_sums(a: Array, b: Array, group: int) -> tuple[Array, Array]:
     """Add up the products of each group, and say where all of them are zero: [groups, m, n, warps]."""
     groups = -(-b.shape[0] // group)
-    left, _ = E2M1_PACKED.decode(a)
-    right, _ = E2M1_PACKED.decode(b)
+    left, _ = E2M1.decode(a)
+    right, _ = E2M1.decode(b)
     left = left.astype(np.float32).reshape(len(a), groups, -1, a.shape[2]).transpose(3, 1, 0, 2)
     right = right.astype(np.float32).reshape(groups, -1, *b.shape[1:]).transpose(3, 0, 1, 2)
     sums = np.matmul(left, right)
@@ -144,9 +137,6 @@ def _group_sums(a: Array, b: Array, group: int) -> tuple[Array, Array]:
 
 def _scale(words: Array, scale_type: str) -> tuple[Array, Array]:
     """Split scales into significand and exponent; a subnormal has the lowest normal exponent."""
-    if scale_type == "ue8m0":
-        return np.where(words == 255, np.nan, 1.0), words.astype(np.int32) - 127
-    values, exponents = E4M3.decode(words & 0x7F)
-    exponents = np.where(exponents == ZERO_EXPONENT, 0, exponents).astype(np.int32)
-    exponents = np.where(np.isnan(values), 0, exponents)
+    values, exponents = FORMATS[scale_type].decode(words)
+    exponents = np.where(np.isfinite(values) & (values != 0), exponents, 0).astype(np.int32)
     return np.ldexp(values, -exponents), exponents

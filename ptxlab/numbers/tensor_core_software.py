@@ -19,9 +19,10 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
-from ptxlab.numbers.floats import F16, fma_f32_nearest, narrow, settle
-from ptxlab.numbers.formats import Array, ByteFormat
+from ptxlab.numbers.floats import fma_f32_nearest
+from ptxlab.numbers.formats import F16, Array
 from ptxlab.numbers.fused_step import OPERANDS
+from ptxlab.numbers.rounding import narrow, settle
 from ptxlab.numbers.tensor_core import multiply_add
 
 
@@ -100,7 +101,7 @@ def multiply_add_wmma(
 def unpack(words: Array, dtype: str) -> Array:
     """Convert bytes to float16 words, exactly."""
     form = OPERANDS[dtype]
-    if not isinstance(form, ByteFormat):
+    if form.word_bits != 8:
         raise ValueError(f".{dtype} is not a type of 8-bit containers")
     values, _ = form.decode(np.arange(256))
     return values.astype(np.float16).view(np.uint16)[words]
@@ -112,7 +113,7 @@ def _add(x: Array, c: Array, acc: str) -> Array:
         if acc == "f32":
             return settle(x.view(np.float32) + c.view(np.float32)).view(np.uint32)
         total = x.view(np.float16).astype(np.float64) + c.view(np.float16).astype(np.float64)
-        return narrow(total, F16, "rn").view(np.uint16)
+        return narrow(total, F16).view(np.uint16)
 
 
 def _fma(x: Array, y: Array, total: Array) -> Array:
@@ -131,4 +132,4 @@ def _widen(words: Array, form: str) -> Array:
 def _to_half(values: Array) -> Array:
     """Round float32 to float16 words, to nearest even."""
     with np.errstate(all="ignore"):
-        return narrow(values.astype(np.float64), F16, "rn").view(np.uint16)
+        return narrow(values, F16).view(np.uint16)

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
 from ptxlab.numbers.dissect import Step, explain
-from ptxlab.numbers.formats import Array, ByteFormat
+from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import OPERANDS, operand_formats
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
@@ -62,7 +62,7 @@ def _multiply_add(products: DotProducts, piece: slice, c: Array, rules: Rules) -
 
 def _instructions(products: DotProducts) -> Iterator[slice]:
     """Cut k as it is cut by instructions, where that changes bits."""
-    once = BYTES_AT_ONCE if isinstance(products.operand, ByteFormat) else products.k
+    once = BYTES_AT_ONCE if products.operand.word_bits == 8 else products.k
     for start in range(0, products.k, once):
         yield slice(start, min(start + once, products.k))
 
@@ -98,5 +98,5 @@ def _rules(target: Target, dtype: str) -> Rules | None:
     """Return how ``target`` multiplies ``dtype``, None where it does not."""
     if dtype not in target.arithmetic.types:
         return None
-    is_byte = isinstance(OPERANDS[dtype], ByteFormat)
+    is_byte = OPERANDS[dtype].word_bits == 8
     return target.arithmetic.dot8 if is_byte else target.arithmetic.dot16

@@ -8,10 +8,20 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.exact import AnyFormat, decode, encode
-from ptxlab.numbers.floats import F64
-from ptxlab.numbers.formats import F16, F32, Array, Format
+from ptxlab.numbers.exact import (
+    decode,
+    encode,
+)
+from ptxlab.numbers.formats import (
+    F16,
+    F32,
+    Array,
+    Format,
+)
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
+from ptxlab.numbers.rounding import (
+    Doubles,
+)
 
 MOST = 1 << 22
 """Most products drawn at once, over all dot products: some seconds of work."""
@@ -41,7 +51,7 @@ class DotProducts:
         return len(self.c)
 
     @property
-    def operand(self) -> AnyFormat:
+    def operand(self) -> Format:
         """The format of ``a`` and ``b``."""
         return OPERANDS[self.dtype]
 
@@ -55,7 +65,7 @@ class DotProducts:
         """The formats in which a sum may be kept before it is one of ``acc``."""
         return tuple(form for form in (F32, F16) if form.word_bits >= self.accumulator.word_bits)
 
-    def values(self) -> tuple[F64, F64, F64]:
+    def values(self) -> tuple[Doubles, Doubles, Doubles]:
         """Return a, b and c as numbers."""
         a, b = decode(self.a, self.operand), decode(self.b, self.operand)
         return a, b, decode(self.c, self.accumulator)

@@ -12,8 +12,6 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.exact import (
-    AnyFormat,
-    Array,
     decode,
     dot,
     encode,
@@ -22,10 +20,17 @@ from ptxlab.numbers.exact import (
     rounded_once,
     ulps,
 )
-from ptxlab.numbers.formats import BF16, F16, F32, TF32
+from ptxlab.numbers.formats import (
+    BF16,
+    F16,
+    F32,
+    TF32,
+    Array,
+    Format,
+)
 from ptxlab.numbers.fused_step import OPERANDS
 
-CASTS: dict[str, tuple[AnyFormat, Any]] = {
+CASTS: dict[str, tuple[Format, Any]] = {
     "f16": (F16, np.float16),
     "bf16": (BF16, ml_dtypes.bfloat16),
     "f32": (F32, np.float32),
@@ -35,7 +40,7 @@ CASTS: dict[str, tuple[AnyFormat, Any]] = {
 EVERY = {name: form for name, form in OPERANDS.items() if form.word_bits <= 16}
 
 
-def bits_of_range(form: AnyFormat, count: int = 4000) -> Array:
+def bits_of_range(form: Format, count: int = 4000) -> Array:
     """Draw float64 numbers of any significand around and beyond the exponents of ``form``."""
     generator = np.random.default_rng(5)
     high = 2 ** (form.exponent_bits - 1)
@@ -72,7 +77,7 @@ def test_every_finite_word_is_its_own_nearest(name: str) -> None:
 
 @pytest.mark.parametrize("form", [F16, BF16, F32, TF32], ids=lambda form: form.name)
 def test_an_exact_value_goes_to_the_nearer_neighbour_and_from_the_middle_to_the_even(
-    form: AnyFormat,
+    form: Format,
 ) -> None:
     generator = np.random.default_rng(6)
     step = 1 << 13 if form is TF32 else 1
@@ -104,7 +109,7 @@ def test_what_is_beyond_a_format() -> None:
         nearest(math.nan, OPERANDS["e2m1"])
 
 
-def random_products(form: AnyFormat, k: int, count: int) -> tuple[Array, Array, Array]:
+def random_products(form: Format, k: int, count: int) -> tuple[Array, Array, Array]:
     """Draw a, b [k, count] of any finite bits of ``form`` with small exponents, and c in float32."""
     generator = np.random.default_rng(7)
     words = generator.integers(0, 1 << form.word_bits, (2, k, count)).astype(form.word)

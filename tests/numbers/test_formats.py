@@ -19,7 +19,9 @@ from ptxlab.numbers.formats import (
     ZERO_EXPONENT,
     Array,
     Format,
-    round_any,
+)
+from ptxlab.numbers.fused_step import (
+    round_result,
 )
 
 EVERY_16_BITS = np.arange(1 << 16, dtype=np.uint16)
@@ -105,7 +107,7 @@ def test_rounds_to_f32_toward_zero() -> None:
     values = np.concatenate([values, edges, np.negative(edges)])
     expected = [toward_zero_f32(Fraction(value)) for value in values.tolist()]
     with np.errstate(over="ignore"):
-        words = round_any(values.copy(), F32)
+        words = round_result(values.copy(), F32)
     np.testing.assert_array_equal(words, np.array(expected, np.uint32))
 
 
@@ -130,7 +132,7 @@ def test_rounds_to_f16_nearest_even() -> None:
     values = np.concatenate([edges, np.negative(edges)])
     expected = [nearest_f16(Fraction(value)) for value in values.tolist()]
     with np.errstate(over="ignore", under="ignore"):
-        words = round_any(values.copy(), F16)
+        words = round_result(values.copy(), F16)
     np.testing.assert_array_equal(words, np.array(expected, np.uint16))
 
 
@@ -139,5 +141,5 @@ def test_special_values_are_canonical() -> None:
     f32 = [0x7FFFFFFF, 0x7FFFFFFF, 0x7F800000, 0xFF800000, 0]
     f16 = [0x7FFF, 0x7FFF, 0x7C00, 0xFC00, 0]
     with np.errstate(invalid="ignore"):
-        assert round_any(values.copy(), F32).tolist() == f32
-        assert round_any(values.copy(), F16).tolist() == f16
+        assert round_result(values.copy(), F32).tolist() == f32
+        assert round_result(values.copy(), F16).tolist() == f16

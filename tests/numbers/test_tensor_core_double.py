@@ -10,7 +10,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.numbers.tensor_core_double import multiply_add_double
+from ptxlab.numbers.doubles import (
+    multiply_add_double,
+)
 
 VECTORS = Path(__file__).parent / "vectors"
 

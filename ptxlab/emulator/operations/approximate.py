@@ -14,7 +14,15 @@ import numpy as np
 
 from ptxlab.emulator.operations.floating import Compute, special, with_flush
 from ptxlab.emulator.operations.half import by_half
-from ptxlab.numbers.floats import F32, FORMATS, Array, narrow, settle_f64
+from ptxlab.numbers.formats import (
+    F32,
+    FORMATS,
+    Array,
+)
+from ptxlab.numbers.rounding import (
+    narrow,
+    settle_f64,
+)
 
 _Function = Callable[[Array], Array]
 

@@ -13,7 +13,15 @@ import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.isa.types import TYPES
-from ptxlab.numbers.floats import BF16, F16, F32, Format, flush
+from ptxlab.numbers.formats import (
+    BF16,
+    F16,
+    F32,
+    Format,
+)
+from ptxlab.numbers.rounding import (
+    flush,
+)
 
 Compare = Callable[[Array, Array], Array]
 

@@ -22,14 +22,16 @@ from ptxlab.emulator.prepare.row import Alu, Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import alu_step
 from ptxlab.isa.legality import needs
 from ptxlab.isa.types import ScalarType
-from ptxlab.numbers.floats import (
+from ptxlab.numbers.formats import (
     BF16,
     F16,
     F32,
-    F64,
     FORMATS,
-    NAN_F32,
     Array,
+)
+from ptxlab.numbers.rounding import (
+    NAN_F32,
+    Doubles,
     flush,
     narrow,
     relu,
@@ -155,7 +157,7 @@ def _integer_to_float(target: ScalarType, source: ScalarType, options: _Options)
     return lambda a: narrow(to_odd(*two_sum(*_words(a))), fmt, mode)
 
 
-def _words(a: Array) -> tuple[F64, F64]:
+def _words(a: Array) -> tuple[Doubles, Doubles]:
     """Split 64-bit integers into two float64 numbers with the same sum."""
     high = (a >> 32).astype(np.float64) * 2.0**32
     return high, (a & a.dtype.type(0xFFFFFFFF)).astype(np.float64)

@@ -15,7 +15,16 @@ import numpy as np
 
 from ptxlab.emulator.prepare.operation import Modifiers
 from ptxlab.emulator.prepare.row import Alu, UnknownForm
-from ptxlab.numbers.floats import BF16, F16, Array, Format, narrow, relu
+from ptxlab.numbers.formats import (
+    BF16,
+    F16,
+    Array,
+    Format,
+)
+from ptxlab.numbers.rounding import (
+    narrow,
+    relu,
+)
 
 Unary = Callable[[Array], Array]
 
@@ -167,7 +176,7 @@ def _pack_randomly(target: str, source: str, use_relu: bool, satfinite: bool) ->
     def convert(x: Array, random: Array) -> Array:
         size = np.abs(x).astype(np.float64)
         exponent = np.frexp(np.maximum(size, fmt.min_normal))[1] - 1
-        unit = np.ldexp(1.0, np.where(np.isfinite(size), exponent - fmt.fraction, 0))
+        unit = np.ldexp(1.0, np.where(np.isfinite(size), exponent - fmt.fraction_bits, 0))
         steps = np.floor(size / unit)
         short = 1 - (random & chance) / float(1 << bits)
         up = size / unit - steps >= short

@@ -16,7 +16,18 @@ from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.isa.types import TYPES
 from ptxlab.numbers import doubles, floats
-from ptxlab.numbers.floats import F32, Format, by_block, flush, saturate, settle, settle_f64
+from ptxlab.numbers.formats import (
+    F32,
+    Format,
+)
+from ptxlab.numbers.rounding import (
+    by_block,
+    double,
+    flush,
+    saturate,
+    settle,
+    settle_f64,
+)
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 RND = " ".join(ROUNDINGS)
@@ -99,8 +110,8 @@ def _quotient_f32(a: Array, b: Array, mode: str) -> Array:
     """Divide under ``mode``: the remainder of the nearest quotient says where the exact one lies."""
     r: Array = a / b
     if mode != "rn":
-        back = floats.double(r) * floats.double(b)
-        excess = np.sign(back - floats.double(a)) * np.sign(b)
+        back = double(r) * double(b)
+        excess = np.sign(back - double(a)) * np.sign(b)
         r = _step_back(r, np.where(np.isfinite(a) & np.isfinite(b) & (b != 0), excess, 0), mode)
     return settle(r)
 
@@ -108,7 +119,7 @@ def _quotient_f32(a: Array, b: Array, mode: str) -> Array:
 def _root_f32(a: Array, mode: str) -> Array:
     r: Array = np.sqrt(a)
     if mode != "rn":
-        excess = np.sign(floats.double(r) * floats.double(r) - floats.double(a))
+        excess = np.sign(double(r) * double(r) - double(a))
         r = _step_back(r, np.where(np.isfinite(a), excess, 0), mode)
     return settle(r)
 

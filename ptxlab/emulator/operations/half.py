@@ -15,17 +15,21 @@ import numpy as np
 from ptxlab.emulator.operations.floating import extremum, floating, with_flush, with_xorsign
 from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array
-from ptxlab.numbers.floats import (
+from ptxlab.numbers.formats import (
     BF16,
     F16,
     Format,
+)
+from ptxlab.numbers.rounding import (
     by_block,
-    has_nan,
+    narrow,
     saturate,
     two_sum,
     wide_f32_to_bf16,
 )
-from ptxlab.numbers.floats import relu as not_negative
+from ptxlab.numbers.rounding import (
+    relu as not_negative,
+)
 
 Compute = Callable[..., Array]
 
@@ -49,28 +53,20 @@ def packed(compute: Compute, dtype: np.dtype[np.generic]) -> Compute:
     return both
 
 
-def _narrow(wide: Array, fmt: Format) -> Array:
-    """Round float32 (float16: or float64) to nearest and make NaN canonical."""
-    r = wide.astype(fmt.dtype)
-    if has_nan(wide):
-        r[wide != wide] = fmt.nan_value
-    return r
-
-
 def _single(x: Array) -> Array:
     return x.astype(np.float32)
 
 
 def _add(fmt: Format) -> Compute:
-    return lambda a, b: _narrow(_single(a) + _single(b), fmt)
+    return lambda a, b: narrow(_single(a) + _single(b), fmt)
 
 
 def _sub(fmt: Format) -> Compute:
-    return lambda a, b: _narrow(_single(a) - _single(b), fmt)
+    return lambda a, b: narrow(_single(a) - _single(b), fmt)
 
 
 def _mul(fmt: Format) -> Compute:
-    return lambda a, b: _narrow(_single(a) * _single(b), fmt)
+    return lambda a, b: narrow(_single(a) * _single(b), fmt)
 
 
 def _finish_bf16(high: Array, low: Array | None = None) -> Array:
@@ -88,7 +84,7 @@ def _fma(fmt: Format) -> Compute:
     bits has one term too small to reach a tie. For bf16 the error of the sum decides ties.
     """
     if fmt is F16:
-        return lambda a, b, c: _narrow(_double(a) * _double(b) + _double(c), fmt)
+        return lambda a, b, c: narrow(_double(a) * _double(b) + _double(c), fmt)
     return lambda a, b, c: _finish_bf16(*two_sum(_double(a) * _double(b), _double(c)))
 
 
@@ -159,7 +155,7 @@ def _extremum(largest: bool, T: str, NaN: str, ftz: str = "", xorsign: str = "")
         choose = with_xorsign(choose)
 
     def compute(a: Array, b: Array) -> Array:
-        return _narrow(choose(_single(a), _single(b)), fmt)
+        return narrow(choose(_single(a), _single(b)), fmt)
 
     return by_half(T, with_flush(compute, fmt) if ftz else compute)
 

@@ -14,9 +14,11 @@ from typing import Any
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
+from ptxlab.numbers.doubles import (
+    multiply_add_double,
+)
 from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core import multiply_add
-from ptxlab.numbers.tensor_core_double import multiply_add_double
 from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
 from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
 from ptxlab.numbers.tensor_core_software import (

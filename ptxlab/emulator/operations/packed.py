@@ -22,6 +22,7 @@ from ptxlab.emulator.operations.floating import (
 from ptxlab.emulator.operations.integer import integer
 from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers import floats
+from ptxlab.numbers.rounding import by_block
 
 Compute = Callable[..., Array]
 
@@ -68,7 +69,7 @@ def _fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
 
 def _pair(single: Compute, rnd: str, ftz: str) -> Compute:
     mode = rnd or "rn"
-    compute: Compute = lambda *inputs: floats.by_block(lambda *x: single(*x, mode), *inputs)  # noqa: E731
+    compute: Compute = lambda *inputs: by_block(lambda *x: single(*x, mode), *inputs)  # noqa: E731
     if ftz:
         compute = with_flush(compute)
     return in_parts(compute, np.dtype(np.float32), np.dtype(np.uint64))
@@ -108,7 +109,7 @@ def _mixed(single: Compute, rnd: str, sat: str, A: str) -> Compute:
         return single(*(x.astype(np.float32) for x in inputs), mode)
 
     def compute(*inputs: Array) -> Array:
-        return floats.by_block(block, *inputs)
+        return by_block(block, *inputs)
 
     return with_saturation(compute) if sat else compute
 

@@ -11,9 +11,18 @@ import numpy as np
 
 from ptxlab.isa.targets import DotProduct
 from ptxlab.isa.types import TYPES
-from ptxlab.numbers.dissect import Number, Step, Term
-from ptxlab.numbers.exact import AnyFormat, decode, ulps
-from ptxlab.numbers.formats import Format
+from ptxlab.numbers.dissect import (
+    Step,
+    Term,
+)
+from ptxlab.numbers.exact import (
+    Number,
+    decode,
+    ulps,
+)
+from ptxlab.numbers.formats import (
+    Format,
+)
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts
@@ -179,17 +188,17 @@ def _exact(exact: Number) -> str:
     return f"{decimal}{more} = {power(exact)}"
 
 
-def _number(value: Number, form: AnyFormat) -> str:
+def _number(value: Number, form: Format) -> str:
     """Return a number of ``form`` with as many digits as tell it from its neighbours."""
     kind = TYPES.get(form.name)
     return number(float(value) if kind is None else kind.dtype.type(float(value)))
 
 
-def _value(word: int, form: AnyFormat) -> str:
+def _value(word: int, form: Format) -> str:
     return _number(float(decode(np.array([word], form.word), form)[0]), form)
 
 
-def _hex(word: int, form: AnyFormat) -> str:
+def _hex(word: int, form: Format) -> str:
     return hexadecimal(word, form.word_bits)
 
 

@@ -16,7 +16,13 @@ from fractions import Fraction
 import numpy as np
 
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.exact import AnyFormat, encode, nearest
+from ptxlab.numbers.exact import (
+    encode,
+    nearest,
+)
+from ptxlab.numbers.formats import (
+    Format,
+)
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
 from ptxlab.verbs.launching.values import read
 
@@ -26,7 +32,7 @@ _HINT = (
 )
 
 
-def words(option: str, text: str, form: AnyFormat, seed: tuple[int, ...]) -> list[int]:
+def words(option: str, text: str, form: Format, seed: tuple[int, ...]) -> list[int]:
     """Return the words that ``text`` stands for; ``option`` is for messages, ``seed`` for randn."""
     if text.startswith("@") or "(" in text:
         try:
@@ -39,7 +45,7 @@ def words(option: str, text: str, form: AnyFormat, seed: tuple[int, ...]) -> lis
     return [word(option, part, form) for part in text.split(",")]
 
 
-def word(option: str, text: str, form: AnyFormat) -> int:
+def word(option: str, text: str, form: Format) -> int:
     """Return the word of ``form`` that the number ``text`` stands for."""
     try:
         return _word(text.strip(), form)
@@ -50,7 +56,7 @@ def word(option: str, text: str, form: AnyFormat) -> int:
     raise PtxlabError(f"{option} {text}: {reason}", hint=_HINT)
 
 
-def _word(text: str, form: AnyFormat) -> int:
+def _word(text: str, form: Format) -> int:
     if re.fullmatch(r"0x[0-9a-f]+", text, re.IGNORECASE):
         found = int(text, 16)
         if found >> form.word_bits:
@@ -65,7 +71,7 @@ def _word(text: str, form: AnyFormat) -> int:
     return nearest(Fraction(text) if rough and math.isfinite(rough) else rough, form)
 
 
-def _from_array(option: str, text: str, value: ArrayValue, form: AnyFormat) -> list[int]:
+def _from_array(option: str, text: str, value: ArrayValue, form: Format) -> list[int]:
     """Take the bits of an array of ``form`` or of bare bits, and round the numbers of any other."""
     kind = ELEMENT_TYPES[value.dtype]
     if kind.name == form.name or (kind.kind == "bits" and kind.bits == form.word_bits):

@@ -14,8 +14,10 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.numbers.doubles import (
+    multiply_add_double,
+)
 from ptxlab.numbers.tensor_core import multiply_add
-from ptxlab.numbers.tensor_core_double import multiply_add_double
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
 
 Array = npt.NDArray[Any]

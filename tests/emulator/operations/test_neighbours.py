@@ -14,7 +14,7 @@ from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.operation import quiet
 from ptxlab.emulator.prepare.row import Form
 from ptxlab.isa.types import TYPES
-from ptxlab.numbers import floats
+from ptxlab.numbers import rounding
 
 Array = npt.NDArray[Any]
 
@@ -109,5 +109,5 @@ def test_every_form_is_the_same_alone_and_among_others(
         apart = alone(form, inputs)
         np.testing.assert_array_equal(run(form, inputs), apart, form.name)
         with monkeypatch.context() as patch:
-            patch.setattr(floats, "BLOCK", 4)
+            patch.setattr(rounding, "BLOCK", 4)
             np.testing.assert_array_equal(run(form, inputs), apart, form.name)
