@@ -62,33 +62,36 @@ def seconds(text: str) -> float:
 
 
 def several(
-    read: Callable[[str], int], form: str, counts: Container[int], separator: str = ","
+    read: Callable[[str], int],
+    form: str,
+    *,
+    counts: Container[int] | None = None,
+    separator: str = ",",
 ) -> Callable[[str], tuple[int, ...]]:
-    """Return the reader of as many numbers as ``counts`` has, each by ``read``.
+    """Return the reader of several numbers, each by ``read``, as many as ``counts`` allows or any.
 
     ``form`` is what they look like, with an example: ``ROW,COL, such as 3,9``.
     """
 
     def read_all(text: str) -> tuple[int, ...]:
         parts = text.split(separator)
-        try:
-            found = tuple(read(part.strip()) for part in parts)
-        except ValueError:
-            found = ()
-        if len(found) != len(parts) or len(found) not in counts:
-            raise ValueError(f"{text!r} is not {form}")
-        return found
+        if counts is None or len(parts) in counts:
+            try:
+                return tuple(read(part.strip()) for part in parts)
+            except ValueError:
+                pass  # what is wrong with one is said of all
+        raise ValueError(f"{text!r} is not {form}")
 
     return read_all
 
 
-dimensions = several(positive, "one to three sizes such as 32 or 2,3,1", (1, 2, 3))
+dimensions = several(positive, "one to three sizes such as 32 or 2,3,1", counts=(1, 2, 3))
 """Reads a grid, block or cluster."""
 
-index = several(count, "one to three numbers such as 2,1", (1, 2, 3))
+index = several(count, "one to three numbers such as 2,1", counts=(1, 2, 3))
 """Reads the place of a CTA in its grid."""
 
-element = several(count, "ROW,COL, such as 3,9", (2,))
+element = several(count, "ROW,COL, such as 3,9", counts=(2,))
 """Reads the place of an element in its matrix."""
 
 

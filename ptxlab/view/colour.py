@@ -17,18 +17,13 @@ Heat = Callable[[str, float], str]
 """Takes a text and how hot it is, from 0 to 1, and returns the text as it is to be written."""
 
 
-def plain(text: str, lane: int) -> str:
-    """Return the text as it is: for pipes, files, and NO_COLOR."""
-    return text
-
-
-def cold(text: str, heat: float) -> str:
+def plain(text: str, of: float) -> str:
     """Return the text as it is: for pipes, files, and NO_COLOR."""
     return text
 
 
 def on_terminal() -> Paint:
-    """Return the painter for this terminal, in as many colours as it says it has."""
+    """Return the painter of lanes for this terminal, in as many colours as it says it has."""
     from rich.style import Style
 
     system = _system()
@@ -38,13 +33,9 @@ def on_terminal() -> Paint:
     @cache
     def style(lane: int) -> Style:
         group, in_group = divmod(lane, 4)
-        rgb = colorsys.hls_to_rgb(group / 8, 0.62 + 0.08 * in_group, 0.65)
-        return Style(color="black", bgcolor="#" + "".join(f"{round(255 * c):02x}" for c in rgb))
+        return Style(color="black", bgcolor=_rgb(group / 8, 0.62 + 0.08 * in_group, 0.65))
 
-    def paint(text: str, lane: int) -> str:
-        return style(lane).render(text, color_system=system)
-
-    return paint
+    return lambda text, lane: style(lane).render(text, color_system=system)
 
 
 def heat_on_terminal() -> Heat:
@@ -53,16 +44,20 @@ def heat_on_terminal() -> Heat:
 
     system = _system()
     if system is None:
-        return cold
+        return plain
 
     def paint(text: str, heat: float) -> str:
         if heat <= 0:
             return text
-        rgb = colorsys.hls_to_rgb((1 - heat) / 6, 0.55, 0.85)
-        colour = "#" + "".join(f"{round(255 * c):02x}" for c in rgb)
-        return Style(color=colour, bold=heat > 0.9).render(text, color_system=system)
+        style = Style(color=_rgb((1 - heat) / 6, 0.55, 0.85), bold=heat > 0.9)
+        return style.render(text, color_system=system)
 
     return paint
+
+
+def _rgb(hue: float, lightness: float, saturation: float) -> str:
+    channels = colorsys.hls_to_rgb(hue, lightness, saturation)
+    return "#" + "".join(f"{round(255 * channel):02x}" for channel in channels)
 
 
 def _system() -> ColorSystem | None:
@@ -74,6 +69,5 @@ def _system() -> ColorSystem | None:
         "standard": ColorSystem.STANDARD,
         "256": ColorSystem.EIGHT_BIT,
         "truecolor": ColorSystem.TRUECOLOR,
-        "windows": ColorSystem.WINDOWS,
         None: None,
     }[Console().color_system]

@@ -101,7 +101,7 @@ MAKERS: dict[str, Callable[[tuple[int, ...], ScalarType, tuple[int, ...]], Array
 """The arrays that can be made in place: 0, 1, 0 1 2 ..., standard normal, the identity."""
 
 
-_shape = several(positive, "a shape such as 128 or 128x64", range(1, 33), "x")
+_shape = several(positive, "a shape such as 128 or 128x64", separator="x")
 
 
 def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:

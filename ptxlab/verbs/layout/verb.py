@@ -56,7 +56,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     question = parser.add_mutually_exclusive_group()
     question.add_argument(
         "--tile",
-        type=several(positive, "ROWSxCOLUMNS, such as 2x2", range(1, 100), "x"),
+        type=several(positive, "ROWSxCOLUMNS, such as 2x2", separator="x"),
         metavar="RxC",
         help="cut it into tiles",
     )
@@ -119,7 +119,7 @@ def swizzle(text: str) -> str | tuple[int, ...]:
     from ptxlab.matrix.canonical import MODES  # here, because it brings numpy, which help can spare
 
     if "," in text:
-        return several(integer, "3 integers B,M,S, such as 3,1,3", (3,))(text)
+        return several(integer, "3 integers B,M,S, such as 3,1,3", counts=(3,))(text)
     return one_of("swizzle B,M,S or mode", text, MODES)
 
 

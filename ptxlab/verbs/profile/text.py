@@ -11,7 +11,7 @@ from ptxlab.observe.counters import IDEAL, Counts
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.observe.traffic import Conflict
 from ptxlab.verbs.profile.lines import KEYS, ptx_text, rows, table
-from ptxlab.view.colour import Heat, cold
+from ptxlab.view.colour import Heat, plain
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
@@ -28,7 +28,7 @@ def text(
     by: str,
     sort: str = "executed",
     top: int = TOP,
-    heat: Heat = cold,
+    heat: Heat = plain,
 ) -> str:
     """Return the totals, the instruction mix, the lines that lead by ``sort``, and bank conflicts.
 

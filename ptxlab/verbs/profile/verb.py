@@ -78,7 +78,7 @@ def execute(args: argparse.Namespace) -> int:
             hint="compile it with -lineinfo, or leave out --by cuda",
         )
     by = args.by or ("cuda" if profile.sources else "ptx")
-    heat = colour.heat_on_terminal() if wants_colour(args) else colour.cold
+    heat = colour.heat_on_terminal() if wants_colour(args) else colour.plain
     sources = read_sources(profile.sources)
     emit(
         args,
