@@ -69,7 +69,6 @@ def _handed(site: Site) -> list[str]:
 
 
 def _names(operand: Operand) -> list[str]:
-    """Return the names in the parentheses of a call."""
     elements = operand.elements if isinstance(operand, Group) else ()
     return [element.text for element in elements if isinstance(element, Name)]
 

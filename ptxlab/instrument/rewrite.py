@@ -112,7 +112,6 @@ def dump_nth(module: Module, kernel: str, probes: Sequence[Probe], nth: int) -> 
 
 
 def _types(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tuple[str, ...]]:
-    """Yield the types of each probe's registers."""
     function = definition(module, kernel)
     sites = {site.instruction.position: site for site in instructions(function)}
     for probe in probes:

@@ -102,7 +102,6 @@ _NO_RESULT = frozenset(
 
 
 def results(site: Site) -> list[str]:
-    """Return the registers that the instruction writes."""
     instruction = site.instruction
     if not instruction.operands:
         return []

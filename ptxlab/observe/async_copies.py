@@ -193,7 +193,6 @@ class Copies:
             )
 
     def end(self) -> None:
-        """Report what nobody has waited for."""
         for copy in self._copies.values():
             self._scene.find(
                 "async",
@@ -221,7 +220,6 @@ class _Example:
     source: bool = False
 
     def words(self) -> Words:
-        """Describe it."""
         scene, copy = self.scene, self.copy
         committed = copy.committed[np.searchsorted(copy.threads, self.other)]
         state = "not yet waited for" if committed else "neither committed nor waited for"

@@ -32,7 +32,6 @@ class BarrierUse:
         self._at: Array = np.full(scene.wave.width, _NOWHERE)
 
     def arrive(self, site: Site, lanes: Lanes) -> None:
-        """See threads come to a barrier."""
         self._at[lanes.mask] = self._scene.number(site)
 
     def counted(self, waited: Array) -> bool:
@@ -102,7 +101,6 @@ class BarrierUse:
     def _find_absent(
         self, severity: str, group: str, count: int, site: Site, first: int, absent: int
     ) -> None:
-        """Report threads that have ended instead."""
         scene = self._scene
         scene.find(
             "barrier",
@@ -122,7 +120,6 @@ class BarrierUse:
     def _find_apart(
         self, severity: str, group: str, count: int, site: Site, other: Site, first: int
     ) -> None:
-        """Report threads that have come to another instruction."""
         scene = self._scene
         aligned = "all threads of a warp must execute the same bar.sync; barrier.sync may differ"
         alike = "PTX allows it; __syncthreads() is to be reached by all threads of a CTA alike"
@@ -143,12 +140,10 @@ class BarrierUse:
 
 
 def is_barrier(instruction: Instruction) -> bool:
-    """Say whether ``instruction`` is a barrier of a CTA."""
     return instruction.opcode in ("bar", "barrier") and "warp" not in instruction.modifiers
 
 
 def counts_threads(instruction: Instruction) -> bool:
-    """Say whether a barrier is for a number of threads that it gives."""
     return len(instruction.operands) > (3 if "red" in instruction.modifiers else 1)
 
 

@@ -29,8 +29,7 @@ from ptxlab.observe.check_scene import Scene, entries
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Epochs, Order, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
-from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
-from ptxlab.observe.uninitialized_registers import Registers
+from ptxlab.observe.uninitialized import LocalMemory, Registers, SharedMemory
 from ptxlab.syntax.line_info import SourceLine, source_lines
 from ptxlab.syntax.tree import Instruction, Integer
 
@@ -79,7 +78,6 @@ class Checker(Watcher):
     # ---- what the launch does ----
 
     def begin(self, wave: Wave) -> None:
-        """Begin a wave."""
         self._program = wave.program
         self._wave = wave
         scene = self._scene
@@ -93,7 +91,6 @@ class Checker(Watcher):
         self._registers = Registers(scene)
 
     def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
-        """See an instruction about to be executed."""
         self._scene.site = site
         if self._registers.is_new(frame):
             self._local.enter(frame, lanes)
@@ -110,7 +107,6 @@ class Checker(Watcher):
             self._fence = site
 
     def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
-        """See an access to memory that is there."""
         for part in parts:
             memory = part.memory
             if access.writes and memory.name != "local":
@@ -165,24 +161,19 @@ class Checker(Watcher):
         self._races.see(touch, stored)
 
     def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
-        """See an instruction executed."""
         self._registers.settle(site, frame)
 
     def synchronize(self, arrived: Array, released: Array) -> None:
-        """See a barrier complete."""
         self._barriers.synchronize(arrived, released)
         self._order.synchronize(arrived, released, counted=self._barriers.counted(released))
 
     def synchronize_warps(self, together: Array) -> None:
-        """See bar.warp.sync."""
         self._order.synchronize_warps(together)
 
     def ended(self, lanes: Lanes) -> None:
-        """See threads end."""
         self._order.ended(lanes)
 
     def end(self, wave: Wave) -> None:
-        """End a wave."""
         self._copies.end()
 
     # ---- what came out ----
@@ -220,7 +211,6 @@ class Checker(Watcher):
 
 
 def _lanes_of(lanes: Lanes, part: Part) -> Lanes:
-    """Return the lanes that a part is about."""
     return lanes if part.where is None else Lanes(lanes.width, index=lanes.index[part.where])
 
 

@@ -60,12 +60,10 @@ class CheckReport:
 
     @property
     def errors(self) -> int:
-        """How many findings are errors."""
         return sum(finding.severity == "error" for finding in self.findings)
 
     @property
     def warnings(self) -> int:
-        """How many findings are warnings."""
         return sum(finding.severity == "warning" for finding in self.findings)
 
     def failed(self, *, strict: bool = False) -> bool:

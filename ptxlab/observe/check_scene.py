@@ -57,7 +57,6 @@ class Scene:
     # ---- instructions by number ----
 
     def number(self, site: Site) -> int:
-        """Return the number that stands for ``site`` in tables."""
         number = self._numbers.get(site)
         if number is None:
             number = self._numbers[site] = len(self._sites)
@@ -65,7 +64,6 @@ class Scene:
         return number
 
     def numbered(self, number: int) -> Site:
-        """Return the instruction of a number."""
         return self._sites[number]
 
     # ---- findings ----
@@ -121,11 +119,9 @@ class Scene:
     # ---- names ----
 
     def thread(self, number: int) -> str:
-        """Name a thread of the wave."""
         return self.wave.thread(int(number))
 
     def cta(self, thread: int) -> str:
-        """Name the CTA of a thread of the wave."""
         return self.thread(thread).partition(" of ")[2]
 
     def shared(self, granule: int) -> str:

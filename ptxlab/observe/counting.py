@@ -84,7 +84,6 @@ class Counting(Watcher):
         self._known: dict[tuple[object, ...], tuple[_Request, tuple[_Cost, ...]]] = {}
 
     def begin(self, wave: Wave) -> None:
-        """Begin a wave: all its threads live."""
         self._wave = wave
         self.program = wave.program
         self._alive = wave.alive.mask.copy()
@@ -100,11 +99,9 @@ class Counting(Watcher):
         self._lanes = None
 
     def synchronize(self, arrived: Array, released: Array) -> None:
-        """Count the CTAs whose barrier is complete."""
         self.barriers += int(arrived.reshape(self._wave.ctas, -1).any(axis=1).sum())
 
     def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
-        """Count an execution."""
         tally = self.tallies.get(site)
         if tally is None:
             tally = self.tallies[site] = Tally(site, work(site.instruction))
@@ -134,7 +131,6 @@ class Counting(Watcher):
             self._requests.append(_Request(access, lanes, register, address))
 
     def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
-        """Account for the accesses of the instruction."""
         tally, requests = self._current, self._requests
         self._current, self._requests = None, []
         if tally is None or "const" in site.instruction.modifiers:

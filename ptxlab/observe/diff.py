@@ -100,7 +100,6 @@ class DiffReport:
 
     @property
     def same(self) -> bool:
-        """Whether nothing differs."""
         return self.first is None and not any(output.differing for output in self.outputs)
 
 
@@ -301,7 +300,6 @@ def _lane(work: Work, thread: int) -> int:
 
 
 def _warp(work: Work, thread: int, rows: Words) -> Words:
-    """Return the rows of the thread's warp."""
     size = work.config.cta_threads
     cta, inside = divmod(thread, size)
     first = inside - inside % WARP

@@ -66,7 +66,6 @@ class Clocks:
         return of_threads
 
     def synchronize_warps(self, together: Array) -> None:
-        """Let threads of a warp that are ``together`` know all that each of them knows."""
         self.now += 1
         warps = np.flatnonzero(together.reshape(-1, WARP).any(axis=1))
         self._join(WARP, warps, together, together)
@@ -113,12 +112,10 @@ class Log:
         self.unsorted = 0
 
     def add(self, noted: Noted) -> None:
-        """Add what is later than all that is known."""
         self.new.append(noted)
         self.unsorted += noted.touch.granules.size
 
     def forget(self, time: int) -> None:
-        """Drop what is not sorted and was before ``time``."""
         self.new = [noted for noted in self.new if noted.time >= time]
         self.unsorted = sum(noted.touch.granules.size for noted in self.new)
 
@@ -158,22 +155,18 @@ class History:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of accesses that have been noted."""
         return tuple(self._logs)
 
     def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
-        """Order what ``arrived`` did before what ``released`` do from now on, in each CTA."""
         whole = self._clocks.synchronize(arrived, released, counted=counted)
         if whole.any():
             self._since.synchronize(whole, whole, counted=False)
             self._forget()
 
     def synchronize_warps(self, together: Array) -> None:
-        """Order what threads of a warp did before what the others of it do from now on."""
         self._clocks.synchronize_warps(together)
 
     def ended(self, lanes: Lanes) -> None:
-        """Take threads off."""
         self._clocks.end(lanes)
 
     def _forget(self) -> None:
@@ -181,7 +174,6 @@ class History:
             log.forget(int(self._clocks.floor.min()))
 
     def note(self, touch: Touch) -> None:
-        """Remember accesses."""
         self._since.note(touch)
         log = self._logs.get(touch.kind)
         if log is None:
@@ -191,7 +183,6 @@ class History:
             self._sorted(touch.kind)
 
     def earlier(self, touch: Touch, kind: Kind) -> Earlier | None:
-        """Find accesses of ``kind`` by others that are unordered with these."""
         since = self._since.earlier(touch, kind)
         if since is None:
             return None
@@ -215,7 +206,6 @@ class History:
         return Earlier(since.at[at[best]], other[best], log.places[entry[best]])
 
     def split(self, parts: int) -> None:
-        """Follow the shadow: make ``parts`` granules of each."""
         for log in self._logs.values():
             log.sort()
             granules, threads = np.divmod(log.keys, self._width)

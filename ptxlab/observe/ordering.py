@@ -162,11 +162,9 @@ class Epochs:
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of accesses that have been noted."""
         return tuple(self._extents)
 
     def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
-        """Begin an epoch in every CTA whose threads have arrived."""
         self._now += 1
         ctas: Array = np.logical_or.reduce(arrived.reshape(self._wave.ctas, -1), axis=1)
         of_threads = ctas[self._wave.cta_of]
@@ -175,7 +173,6 @@ class Epochs:
         self._renew()
 
     def synchronize_warps(self, together: Array) -> None:
-        """Begin an epoch in every warp of which threads are together."""
         self._now += 1
         warps = together.reshape(-1, WARP).any(axis=1)
         self._warp_epochs[np.repeat(warps, WARP)] = self._now
@@ -189,7 +186,6 @@ class Epochs:
         self._oldest = int(self._epochs.min())
 
     def note(self, touch: Touch) -> None:
-        """Remember accesses."""
         self._noted[touch.kind] = self._now
         extents = self._extents.get(touch.kind)
         if extents is None:

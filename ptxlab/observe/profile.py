@@ -14,11 +14,11 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
-from ptxlab.observe.loops import Loop, loops
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
 from ptxlab.syntax.line_info import SourceLine, source_lines
-from ptxlab.syntax.tree import Function, Instruction
+from ptxlab.syntax.tree import Function, Instruction, Label, Name
+from ptxlab.syntax.walk import statements
 
 MAIN_SHARE = 0.5
 """The part of all executed instructions that the main loop has at least."""
@@ -52,6 +52,14 @@ class Line:
     conflict: Conflict | None
 
 
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """The instructions of ``function`` whose numbers are in ``span``: one loop, inner ones included."""
+
+    function: str
+    span: range
+
+
 @dataclass(frozen=True)
 class Profile:
     """What a launch of ``kernel`` did on ``target``.
@@ -71,17 +79,14 @@ class Profile:
 
     @property
     def ctas(self) -> int:
-        """How many CTAs ran."""
         return self.config.ctas
 
     @property
     def threads(self) -> int:
-        """How many threads ran."""
         return self.config.threads
 
     @cached_property
     def totals(self) -> Counts:
-        """The sum of all instructions."""
         return total(one.counts for one in self.instructions)
 
     @cached_property
@@ -123,7 +128,6 @@ class Profile:
 
     @cached_property
     def main_loop_totals(self) -> Counts:
-        """The sum of the instructions of the main loop."""
         return total(one.counts for one in self.main_loop)
 
     @property
@@ -172,6 +176,28 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
         counting.barriers,
         tuple(loop for function in bodies for loop in loops(function)),
     )
+
+
+def loops(function: Function) -> tuple[Loop, ...]:
+    """Return the loops of ``function`` by their last instruction, in text order."""
+    labels: dict[str, int] = {}
+    found = []
+    number = 0
+    for statement in statements(function):
+        if isinstance(statement, Label):
+            labels[statement.name] = number
+        elif isinstance(statement, Instruction):
+            for name in _targets(statement):
+                if name in labels:
+                    found.append(Loop(function.name, range(labels[name], number + 1)))
+            number += 1
+    return tuple(found)
+
+
+def _targets(instruction: Instruction) -> list[str]:
+    if instruction.opcode != "bra":
+        return []
+    return [operand.text for operand in instruction.operands if isinstance(operand, Name)]
 
 
 def _counted(

@@ -27,7 +27,6 @@ _STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 
 
 def is_strong(instruction: Instruction) -> bool:
-    """Say whether the accesses of ``instruction`` are strong."""
     return instruction.opcode in ("atom", "red") or not _STRONG.isdisjoint(instruction.modifiers)
 
 
@@ -64,7 +63,6 @@ class Races:
         self.compare(touch, stored, past)
 
     def remember(self, touch: Touch) -> None:
-        """Remember accesses for those that come."""
         self._order.note(touch)
 
     def compare(
@@ -127,7 +125,6 @@ class _Example:
     other: int
 
     def raced(self) -> Words:
-        """Describe accesses that nothing orders."""
         scene = self.scene
         did, had = {
             "RAW": ("reads", "wrote"),
@@ -148,7 +145,6 @@ class _Example:
         return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
     def copied(self) -> Words:
-        """Describe a read of what another thread has copied."""
         scene = self.scene
         return (
             f"{scene.thread(self.thread)} reads {scene.shared(self.granule)}, which "

@@ -51,7 +51,6 @@ class Shadow:
         self._attached: list[Splitting] = []
 
     def table(self, dtype: type[np.generic]) -> Table:
-        """Return a new table of zeros."""
         table = Table(self._granules, dtype)
         self.attach(table)
         return table

@@ -54,11 +54,9 @@ class Conflict:
 
     @property
     def ways(self) -> int:
-        """How many wavefronts the pass takes."""
         return len(self.lanes)
 
     def moved(self, by: int) -> Conflict:
-        """Return the same conflict at addresses further up."""
         addresses = tuple(address + by for address in self.addresses)
         return replace(self, addresses=addresses, bank=bank(self.bank * BANK_BYTES + by))
 
@@ -77,7 +75,6 @@ class Traffic:
     conflict: Conflict | None = None
 
     def times(self, count: int) -> Traffic:
-        """Return the cost of as much ``count`` times over."""
         return replace(
             self,
             requests=count * self.requests,

@@ -1,22 +1,34 @@
-"""Memory of the emulator that is read before it is written: shared memory, and each thread's own.
+"""Registers and memory that are used before they are written: they hold whatever was there before.
 
-Both hold whatever was there before: PTX ISA, "State Spaces", gives them no initial value.
+PTX ISA, "State Spaces" and "Register State Space", gives them no initial value. To move a register is no
+use of it: what mov copies, st.local stores and ld.local loads is as unwritten as it was.
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.scope import Scope
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.ordering import Touch
+from ptxlab.syntax.tree import Address, Name, Operand, Vector
 
 Array = npt.NDArray[Any]
+
+_HINT = "a register or local variable has no initial value: write it first on every path"
+
+State = bool | Array
+"""Which threads have written a register: all that live, none, or those of a mask."""
 
 
 class SharedMemory:
@@ -27,11 +39,9 @@ class SharedMemory:
         self._written = scene.shadow.table(np.bool_)
 
     def write(self, granules: Array) -> None:
-        """See granules written."""
         self._written.data[granules] = True
 
     def read(self, touch: Touch) -> None:
-        """See granules read."""
         written = self._written.data.take(touch.granules)
         if written.all():
             return
@@ -88,3 +98,177 @@ class LocalMemory:
             grown = np.zeros((width, region.data.size // width), bool)
             grown[:, : self._written.shape[1]] = self._written
             self._written = grown
+
+
+# ---- registers ------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class _Uses:
+    """The registers of an instruction, as (number, name): its guard, those it uses, those it moves.
+
+    ``writes`` are the numbers of those it writes, ``loads`` those of a load. What is loaded and moved
+    is in order; None is no register.
+    """
+
+    guard: tuple[tuple[int, str], ...]
+    reads: tuple[tuple[int, str], ...]
+    moves: tuple[tuple[int | None, str], ...]
+    writes: tuple[int, ...]
+    loads: tuple[int | None, ...]
+
+
+class Registers:
+    """Which threads have written each register of each activation of a function."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._uses: dict[Site, _Uses] = {}
+        self._names: dict[int, dict[int, str]] = {}
+        self._states: WeakKeyDictionary[Frame, list[State]] = WeakKeyDictionary()
+        self._stored: list[tuple[str, State]] = []
+        self._loaded: list[tuple[Array, Array]] = []
+
+    def is_new(self, frame: Frame) -> bool:
+        """Say whether nothing has been executed in this activation so far."""
+        return frame not in self._states
+
+    def see(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        uses = self._uses.get(site)
+        if uses is None:
+            uses = self._uses[site] = self._uses_of(site)
+        states = self._states.get(frame)
+        if states is None:
+            states = self._states[frame] = [False] * len(frame.registers)
+            for slot in frame.function.parameters:
+                states[slot] = True
+        for slot, name in uses.guard:
+            self._use(name, states[slot], lanes)
+        self._stored.clear()
+        if passing is None:
+            return
+        for slot, name in uses.reads:
+            self._use(name, states[slot], passing)
+        moved: State = True
+        for moving, name in uses.moves:
+            state = True if moving is None else states[moving]
+            moved = moved & state
+            self._stored.append((name, state))
+        if moved is True:
+            self._stored.clear()
+        for slot in uses.writes:
+            if moved is True and (passing.full or passing.everyone):
+                states[slot] = True
+            elif states[slot] is not True or moved is not True:
+                states[slot] = np.where(passing.mask, moved, states[slot])
+
+    def stored(self, threads: Array) -> Array:
+        """Return which of ``threads`` have written what they store: [threads, registers].
+
+        It is [threads, 1] where they have written all of it.
+        """
+        states = [state for _, state in self._stored] or [True]
+        width = self._scene.wave.width
+        return np.stack([np.broadcast_to(state, width)[threads] for state in states], axis=1)
+
+    def use_stored(self, lanes: Lanes) -> None:
+        """See what the instruction at hand stores used: it goes to where others read it."""
+        for name, state in self._stored:
+            self._use(name, state, lanes)
+
+    def load(self, threads: Array, written: Array) -> None:
+        """See ``threads`` load bytes of which some are not ``written``: [threads, bytes]."""
+        if self._uses[self._scene.site].loads:
+            self._loaded.append((threads, written))
+        elif not written.all():  # by a function that the host provides, which uses what it reads
+            thread = int(threads[np.argmin(written.all(axis=1))])
+            self._scene.find(
+                "uninitialized",
+                "error",
+                "local",
+                int(written.size - written.sum()),
+                lambda: (
+                    f"{self._scene.thread(thread)} passes local memory on that it has not written",
+                    _HINT,
+                ),
+            )
+
+    def settle(self, site: Site, frame: Frame) -> None:
+        """End an instruction: what it has loaded is as unwritten as it was in memory."""
+        if not self._loaded:
+            return
+        slots, states = self._uses[site].loads, self._states[frame]
+        for threads, written in self._loaded:
+            by_register = np.logical_and.reduce(
+                written.reshape(threads.size, len(slots), -1), axis=2
+            )
+            for slot, column in zip(slots, by_register.T, strict=True):
+                if slot is not None and not column.all():
+                    state = np.array(np.broadcast_to(states[slot], self._scene.wave.width))
+                    state[threads] = column
+                    states[slot] = state
+        self._loaded.clear()
+
+    def _use(self, name: str, state: State, lanes: Lanes) -> None:
+        if state is True:
+            return
+        missing = lanes.mask & ~np.asarray(state)
+        if not missing.any():
+            return
+        thread = int(missing.argmax())
+        self._scene.find(
+            "uninitialized",
+            "error",
+            name,
+            int(missing.sum()),
+            lambda: (
+                f"{self._scene.thread(thread)} uses register {name}, which holds nothing it has written",
+                _HINT,
+            ),
+            unit="threads",
+        )
+
+    # ---- what an instruction uses ----
+
+    def _uses_of(self, site: Site) -> _Uses:
+        instruction = site.instruction
+        operands, guard = instruction.operands, instruction.guard
+        guards = set() if guard is None else {*_slots(site, Name(guard.name))}
+        moves: tuple[int | None, ...] = ()
+        if instruction.opcode in ("mov", "st"):
+            moves = _slots(site, operands[1])
+        address = _slots(site, operands[0]) if instruction.opcode == "st" else ()
+        return _Uses(
+            self._named(site, site.reads & guards),
+            self._named(site, site.reads - (set(moves) - set(address)) - guards),
+            tuple((slot, "" if slot is None else self._name(site.scope, slot)) for slot in moves),
+            tuple(slot for slot, _ in self._named(site, site.writes)),
+            _slots(site, operands[0]) if instruction.opcode in ("ld", "ldu") else (),
+        )
+
+    def _named(self, site: Site, slots: Iterable[int]) -> tuple[tuple[int, str], ...]:
+        """Return the registers among ``slots``, which may be constants and addresses too."""
+        pairs = ((slot, self._name(site.scope, slot)) for slot in sorted(slots))
+        return tuple((slot, name) for slot, name in pairs if name)
+
+    def _name(self, scope: Scope | None, slot: int) -> str:
+        """Return the name of a register, "" for what is none."""
+        while scope is not None:
+            names = self._names.get(id(scope))
+            if names is None:
+                names = {register.slot: name for name, register in scope.registers.items()}
+                self._names[id(scope)] = names
+            if slot in names:
+                return names[slot]
+            scope = scope.parent
+        return ""
+
+
+def _slots(site: Site, operand: Operand) -> tuple[int | None, ...]:
+    """Return the numbers of the registers of an operand, None for each that is no register."""
+    if isinstance(operand, Vector):
+        return tuple(slot for element in operand.elements for slot in _slots(site, element))
+    if isinstance(operand, Address) and operand.base is not None:
+        operand = operand.base
+    register = site.register(operand.text) if isinstance(operand, Name) else None
+    return (None if register is None else register.slot,)

@@ -47,7 +47,6 @@ def text(found: Explanation) -> str:
 
 
 def as_json(found: Explanation) -> dict[str, Any]:
-    """Return the explanation as JSON data."""
     form = found.form
     shape = {"m": form.m, "n": form.n, "k": form.k} if isinstance(form, MatrixInstruction) else None
     return {

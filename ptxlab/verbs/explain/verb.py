@@ -25,7 +25,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Find, ask, print, and return 0."""
     from ptxlab.fragments.explanation import explain
     from ptxlab.isa.targets import TARGETS
     from ptxlab.matrix.catalog import matching

@@ -33,7 +33,6 @@ class Placed:
 
     @property
     def starts(self) -> list[int]:
-        """The start address of each instruction along k."""
         return [self.address + self.tile.advance(step) for step in range(self.tile.steps)]
 
 
@@ -47,7 +46,6 @@ class Descriptor:
 
     @property
     def written(self) -> str:
-        """The word with all its digits."""
         return hexadecimal(self.word, self.record.width)
 
     def text(self) -> str:
@@ -69,7 +67,6 @@ class Descriptor:
         return "\n".join(lines) + "\n"
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as JSON data."""
         return {
             "schema": SCHEMA,
             "format": self.record.name,

@@ -109,7 +109,6 @@ class Fragments:
         return "\n\n".join(parts)
 
     def as_json(self) -> dict[str, Any]:
-        """Return each layout, and the steps it takes."""
         return {
             "schema": SCHEMA,
             "instruction": self.instruction.name,
@@ -126,7 +125,6 @@ class Fragments:
         }
 
     def svg(self) -> str:
-        """Refuse: ``ptxlab fragments`` draws fragments."""
         raise PtxlabError(
             "thread-value layouts have no picture here", hint="ptxlab fragments draws fragments"
         )

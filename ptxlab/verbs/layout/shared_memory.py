@@ -129,7 +129,6 @@ class Planned:
         )
 
     def as_json(self) -> dict[str, Any]:
-        """Return the same as data."""
         plan = self.plan
         return {
             "schema": SCHEMA,

@@ -124,7 +124,6 @@ def swizzle(text: str) -> str | tuple[int, ...]:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Answer the question and return 0."""
     try:
         result = answer(args)
     except (ValueError, IndexError) as error:

@@ -24,7 +24,6 @@ class Ruler:
 
     @property
     def width(self) -> int:
-        """How many columns there are."""
         return self.top - self.unit + 1
 
     def heading(self) -> str:

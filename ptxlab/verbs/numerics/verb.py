@@ -93,7 +93,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def dot_products(args: argparse.Namespace) -> DotProducts:
-    """Return the dot products that the command line gives or describes."""
     from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
     from ptxlab.numerics import draw, given
     from ptxlab.verbs.numerics.words import word, words

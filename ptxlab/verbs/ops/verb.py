@@ -34,7 +34,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def version(text: str) -> tuple[int, int]:
-    """Read a PTX version, ``8.4``."""
     if not re.fullmatch(r"\d+\.\d+", text):
         raise ValueError(f"{text!r} is not a PTX version, such as 8.4")
     major, minor = text.split(".")
@@ -42,7 +41,6 @@ def version(text: str) -> tuple[int, int]:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Filter, ask, print, and return 0."""
     from ptxlab.fragments.receipts import proven
     from ptxlab.fragments.support import emulated
     from ptxlab.isa.targets import TARGETS
