@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cache, partial
-from math import prod
 
 import pytest
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import LAYOUTS
+from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
 from ptxlab.gemm.sass_loops import SassLoop, loops, main_loop
+from ptxlab.gemm.tile import require
+from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.counters import total
 from ptxlab.observe.profile import Profile, count
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
@@ -21,18 +22,19 @@ from tests.gemm.simt import KERNELS, Rewrite, observed, rewrite
 
 __all__ = ["rewrite"]
 
-TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
 # ---- what the compilers make of them ------------------------------------------------------------
 
 
 @cache
 def assembled(name: str, target: str, layout: str = "nn") -> tuple[Resources, SassFunction]:
-    """Compile as the file stands, for all targets once."""
+    """Compile for all targets once, each layout with an epilogue of its own."""
     algorithm = ALGORITHMS[name]
     file = resources.path(algorithm.file)
-    stored = zip("AB", layout, strict=True)
-    options = [f"-DTRANSPOSE_{matrix}=1" for matrix, how in stored if how == "t"]
+    epilogue = EPILOGUES[LAYOUTS.index(layout)]
+    problem = Problem(100, 100, 100, "f32", layout=layout, epilogue=epilogue)
+    options = algorithm.options(problem, algorithm.tile)
     ptx = compile_cuda(file.read_text(), path=str(file), arch="sm_80", options=options)
     cubin = link_ptx(ptx, arch=target)
     return cubin.kernels[algorithm.entry], sass(cubin)[algorithm.entry]
@@ -45,24 +47,21 @@ def main(name: str, target: str, layout: str = "nn") -> SassLoop:
 
 
 EVERYWHERE = [
-    *((target, "nn") for target in TARGETS),
+    *((target, "nn") for target in CHIPS),
     *(("sm_90a", layout) for layout in LAYOUTS[1:]),
 ]
 
 
-@pytest.mark.parametrize(
-    ("name", "target", "layout"),
-    [
-        *((name, target, "nn") for name in KERNELS[:-1] for target in TARGETS),
-        *(("warp_tiled", target, layout) for target, layout in EVERYWHERE),
-    ],
-)
+@pytest.mark.parametrize(("target", "layout"), EVERYWHERE)
+@pytest.mark.parametrize("name", KERNELS)
 def test_registers_suffice(name: str, target: str, layout: str) -> None:
     used, function = assembled(name, target, layout)
     assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
     assert not {"LDL", "STL"} & set(function.opcodes())
     algorithm = ALGORITHMS[name]
-    threads = prod(algorithm.launch(Problem(1, 1, 1, "f32"), algorithm.tile).block)
+    config = algorithm.launch(Problem(1, 1, 1, "f32"), algorithm.tile)
+    require(config, TARGETS[target])
+    threads = config.cta_threads
     assert used.registers <= 255
     # Two CTAs share the 65,536 registers of an SM; one of warp_tiled's has them to itself.
     assert used.registers * threads <= (65536 if name == "warp_tiled" else 32768)
@@ -82,7 +81,7 @@ def test_the_loops_of_warp_tiled_are_arithmetic(target: str, layout: str) -> Non
     assert copies == {"nn": {4 + 2, 12}, "nt": {12}, "tn": {1 + 2, 12}, "tt": {1 + 8, 12}}[layout]
 
 
-@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize("target", CHIPS)
 def test_loads_for_64_fma(target: str) -> None:
     """16 from shared memory, or 4 of 128 bits."""
     scalar, vectorized = main("block_tiled", target), main("block_tiled_vectorized", target)

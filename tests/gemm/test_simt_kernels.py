@@ -145,6 +145,7 @@ SLIPS = {
         ("is_aligned(b, ldb, 16)", "true"),
         ("tile[at.row + j][at.column]", "tile[at.row][at.column + j]"),
         ("4 * DOWN * (i / 4) + i % 4", "4 * DOWN * (i / 4)"),
+        ("tiles.b[p][column + 4 * ACROSS * j]", "tiles.b[p][column + 4 * j]"),
     ],
     "warp_tiled": [
         ("left > 0; left -= BK", "left >= BK; left -= BK"),
