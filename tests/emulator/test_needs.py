@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from ptxlab.isa.legality import needs
+import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
+from ptxlab.emulator.prepare.row import find
+from ptxlab.isa import legality
+from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import TARGETS
 
 BEFORE = {
@@ -15,6 +18,12 @@ BEFORE = {
     "sm_100": "sm_90a",
 }
 """The newest target without what the key brings."""
+
+
+def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Needs:
+    if opcode == "cvt":
+        return legality.needs(opcode, modifiers, sources)
+    return find(opcode, modifiers, sources).needs
 
 
 @pytest.mark.parametrize(
