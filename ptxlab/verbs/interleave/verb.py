@@ -35,7 +35,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--sizes",
-        type=several(positive, "sizes of 1 or more, such as 512,8192"),
+        type=several(positive, "a list of sizes of 1 or more, such as 512,8192"),
         default=(1024, 2048, 4096),
         metavar="N[,...]",
         help="rows and columns of the matrices (default 1024,2048,4096)",

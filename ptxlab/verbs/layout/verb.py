@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, TypeVar
 
 from ptxlab.cli.common import add_common, emit
-from ptxlab.cli.readers import element, integer, one_of, positive, several, suggestion, word
+from ptxlab.cli.readers import element, integer, positive, several, suggestion, word
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -120,7 +120,10 @@ def swizzle(text: str) -> str | tuple[int, ...]:
 
     if "," in text:
         return several(integer, "3 integers B,M,S, such as 3,1,3", counts=(3,))(text)
-    return one_of("swizzle B,M,S or mode", text, MODES)
+    if text in MODES:
+        return text
+    near = suggestion(text, MODES)
+    raise ValueError(f"{text!r} is neither 3 integers B,M,S nor one of {', '.join(MODES)}{near}")
 
 
 def execute(args: argparse.Namespace) -> int:
