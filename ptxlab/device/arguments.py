@@ -15,7 +15,7 @@ import numpy as np
 from ptxlab.device.protocol import Buffer
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.types import TYPES, ScalarType
-from ptxlab.syntax.parameters import Parameter
+from ptxlab.syntax.functions import Parameter
 
 
 class _Mismatch(Exception):

@@ -17,7 +17,7 @@ from ptxlab.device.shapes import check_directives, dtype_of, host_array, shape_o
 from ptxlab.emulator import Watcher
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.launch_config import Dim, LaunchConfig
-from ptxlab.syntax.parameters import Parameter
+from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import Function
 
 

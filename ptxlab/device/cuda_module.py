@@ -12,7 +12,7 @@ from ptxlab.device.cuda_driver import DriverError
 from ptxlab.device.dump import launch_rewritten
 from ptxlab.device.protocol import Dump, LaunchResult
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.syntax.parameters import Parameter, parameters
+from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Function, Module
 
 if TYPE_CHECKING:

@@ -20,7 +20,7 @@ from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, pri
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.syntax.parameters import parameters
+from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function, Module
 
 Progress = Callable[[int, int], None]

@@ -19,7 +19,7 @@ from ptxlab.emulator import Watcher
 from ptxlab.instrument.places import Place
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
-from ptxlab.syntax.parameters import Parameter
+from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import Module as Tree
 
 Source = str | PathLike[str] | Tree

@@ -14,9 +14,9 @@ from ptxlab.instrument.sites import (
     register_type,
     registers_of,
 )
+from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Label, Module
-from ptxlab.syntax.walk import statements
 
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""

@@ -30,7 +30,7 @@ from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Epochs, Order, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.uninitialized import LocalMemory, Registers, SharedMemory
-from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import Instruction, Integer
 
 Array = npt.NDArray[Any]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ptxlab.syntax.line_info import SourceLine
+from ptxlab.syntax.functions import SourceLine
 
 CHECKS = ("race", "async", "barrier", "deadlock", "bounds", "alignment", "uninitialized")
 """Every kind of finding, which is also what can be chosen to check."""

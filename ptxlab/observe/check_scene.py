@@ -17,7 +17,7 @@ from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.shadow import Shadow
-from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, source_lines
 
 Array = npt.NDArray[Any]
 

@@ -16,9 +16,8 @@ from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
-from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, source_lines, statements
 from ptxlab.syntax.tree import Function, Instruction, Label, Name
-from ptxlab.syntax.walk import statements
 
 MAIN_SHARE = 0.5
 """The part of all executed instructions that the main loop has at least."""

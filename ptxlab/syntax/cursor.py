@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import NoReturn
+from collections.abc import Callable, Iterable
+from typing import NoReturn, TypeVar
 
 from ptxlab.errors import PtxSyntaxError, did_you_mean
 from ptxlab.syntax.lexer import Kind, Token, locate, tokenize
 from ptxlab.syntax.tree import Position, Source
+
+T = TypeVar("T")
 
 
 class Cursor:
@@ -40,16 +42,23 @@ class Cursor:
         self.advance()
         return True
 
+    def listed(self, item: Callable[[], T]) -> tuple[T, ...]:
+        """item { "," item }"""
+        found = [item()]
+        while self.token.text == ",":
+            self.advance()
+            found.append(item())
+        return tuple(found)
+
     def expect(self, text: str, after: str) -> Token:
         """Take ``text``; ``after`` says what it must follow, for the error."""
         if self.token.text == text:
             return self.advance()
         if text == ";":
-            self.fail_after(f"missing ';' after {after}", "end it with ';'")
+            self.fail_unended(after)
         return self.fail(f"expected '{text}' after {after}, found {self.found()}")
 
     def word(self, what: str) -> Token:
-        """Take an identifier, the name of a ``what``."""
         token = self.token
         if token.kind is not Kind.WORD:
             self.fail(f"expected {what}, found {self.found()}")
@@ -64,7 +73,6 @@ class Cursor:
         return self.advance().text[1:-1]
 
     def integer(self, what: str) -> int:
-        """Take an integer literal."""
         if self.token.kind is not Kind.INTEGER:
             self.fail(f"expected {what}, found {self.found()}")
         return self.integer_value(self.advance())
@@ -80,7 +88,6 @@ class Cursor:
         return value
 
     def at_end(self) -> bool:
-        """Say whether every token is taken."""
         return self.token.kind is Kind.END
 
     def starts_line(self) -> bool:
@@ -106,9 +113,9 @@ class Cursor:
         place = locate(self.source, position or self.token.position)
         raise PtxSyntaxError(message, location=place, hint=hint)
 
-    def fail_after(self, message: str, hint: str | None = None) -> NoReturn:
-        """Raise PtxSyntaxError just behind the last token taken."""
-        self.fail(message, self.behind(), hint)
+    def fail_unended(self, what: str, position: Position | None = None) -> NoReturn:
+        """Raise PtxSyntaxError at ``position``, by default behind the last token taken."""
+        self.fail(f"missing ';' after {what}", position or self.behind(), "end it with ';'")
 
     def fail_unknown(self, what: str, known: Iterable[str]) -> NoReturn:
         """Raise PtxSyntaxError about the current directive, naming the nearest of ``known``."""

@@ -33,19 +33,17 @@ class _Qualifiers:
         self.vector = 1
         self.alignment: int | None = None
         self.attributes: tuple[str, ...] = ()
-        self.is_pointer = False
-        self.pointer_space = ""
-        self.pointer_alignment: int | None = None
+        self.pointer: tuple[str, int | None] | None = None
 
     def read(self, c: Cursor) -> None:
-        """Take one qualifier."""
         text = c.token.text
         if text in _TYPES:
             self._once(c, self.type, "type")
             self.type = text[1:]
-        elif text in SPACES and self.is_pointer:
-            self._once(c, self.pointer_space, "pointer space")
-            self.pointer_space = text[1:]
+        elif text in SPACES and self.pointer:
+            space, alignment = self.pointer
+            self._once(c, space, "pointer space")
+            self.pointer = text[1:], alignment
         elif text in SPACES:
             self._once(c, self.space, "state space")
             self.space = text[1:]
@@ -55,7 +53,7 @@ class _Qualifiers:
         elif text in _VECTORS:
             self.vector = _VECTORS[text]
         elif text == ".ptr":
-            self.is_pointer = True
+            self.pointer = self.pointer or ("", None)
         elif text == ".align":
             self._align(c)
             return
@@ -72,8 +70,8 @@ class _Qualifiers:
         value = c.integer("an alignment in bytes")
         if value == 0 or value & (value - 1):
             c.fail("an alignment is a power of two", position)
-        if self.is_pointer:
-            self.pointer_alignment = value
+        if self.pointer:
+            self.pointer = self.pointer[0], value
         else:
             self.alignment = value
 
@@ -81,28 +79,39 @@ class _Qualifiers:
         if before:
             c.fail(f"a second {what}, after .{before}")
 
+    def declaration(self, names: tuple[Declarator, ...], position: Position) -> Declaration:
+        return Declaration(
+            self.space,
+            self.type,
+            names,
+            self.linkage,
+            self.alignment,
+            self.vector,
+            self.pointer,
+            self.attributes,
+            position=position,
+        )
+
 
 def declaration(c: Cursor, linkage: str = "") -> Declaration:
     """declaration : qualifiers declarator { "," declarator } ";" """
     position = c.token.position
     qualifiers = _qualifiers(c, linkage)
-    names = [_declarator(c)]
-    while c.accept(","):
-        names.append(_declarator(c))
+    names = c.listed(lambda: _declarator(c))
     c.expect(";", "the declaration")
-    return _build(qualifiers, tuple(names), position)
+    return qualifiers.declaration(names, position)
 
 
-def parameters(c: Cursor) -> tuple[Declaration, ...]:
-    """parameters : "(" [ parameter { "," parameter } ] ")" ; parameter : qualifiers declarator"""
-    c.expect("(", "the function")
-    found: list[Declaration] = []
-    if not c.accept(")"):
-        found.append(_parameter(c))
-        while c.accept(","):
-            found.append(_parameter(c))
-        c.expect(")", "the last parameter")
-    return tuple(found)
+def parameter_list(c: Cursor) -> tuple[Declaration, ...]:
+    """parameter_list : "(" [ parameter { "," parameter } ] ")"
+
+    Without a parenthesis here it is empty.
+    """
+    if not c.accept("(") or c.accept(")"):
+        return ()
+    found = c.listed(lambda: _parameter(c))
+    c.expect(")", "the last parameter")
+    return found
 
 
 def attributes(c: Cursor) -> tuple[str, ...]:
@@ -112,30 +121,30 @@ def attributes(c: Cursor) -> tuple[str, ...]:
     """
     c.advance()
     c.expect("(", ".attribute")
-    texts: list[str] = []
-    while True:
-        if c.token.kind is not Kind.DOTTED:
-            c.fail(f"expected an attribute such as .managed, found {c.found()}")
-        text = c.advance().text
-        if c.accept("("):
-            numbers = [str(c.integer("a number"))]
-            while c.accept(","):
-                numbers.append(str(c.integer("a number")))
-            c.expect(")", "the attribute's values")
-            text += f"({','.join(numbers)})"
-        texts.append(text)
-        if not c.accept(","):
-            break
+    texts = c.listed(lambda: _attribute(c))
     c.expect(")", "the attributes")
-    return tuple(texts)
+    return texts
+
+
+def _attribute(c: Cursor) -> str:
+    """attribute : ".name" [ "(" integer { "," integer } ")" ]"""
+    if c.token.kind is not Kind.DOTTED:
+        c.fail(f"expected an attribute such as .managed, found {c.found()}")
+    text = c.advance().text
+    if not c.accept("("):
+        return text
+    numbers = c.listed(lambda: str(c.integer("a number")))
+    c.expect(")", "the attribute's values")
+    return f"{text}({','.join(numbers)})"
 
 
 def _parameter(c: Cursor) -> Declaration:
+    """parameter : qualifiers declarator"""
     position = c.token.position
     qualifiers = _qualifiers(c, "")
     if qualifiers.space not in ("param", "reg"):
         c.fail("a parameter is .param or .reg", position)
-    return _build(qualifiers, (_declarator(c),), position)
+    return qualifiers.declaration((_declarator(c),), position)
 
 
 def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
@@ -149,21 +158,6 @@ def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
     if not found.type:
         c.fail(f"this .{found.space} declaration has no type", hint="for example .b32")
     return found
-
-
-def _build(found: _Qualifiers, names: tuple[Declarator, ...], position: Position) -> Declaration:
-    pointer = (found.pointer_space, found.pointer_alignment) if found.is_pointer else None
-    return Declaration(
-        found.space,
-        found.type,
-        names,
-        found.linkage,
-        found.alignment,
-        found.vector,
-        pointer,
-        found.attributes,
-        position=position,
-    )
 
 
 def _declarator(c: Cursor) -> Declarator:
@@ -194,14 +188,10 @@ def _initializer(c: Cursor) -> Initializer:
     token = c.token
     if token.text == "{":
         c.advance()
-        elements: list[Initializer] = []
-        if c.token.text != "}":
-            elements.append(_initializer(c))
-            while c.accept(","):
-                elements.append(_initializer(c))
+        elements = () if c.token.text == "}" else c.listed(lambda: _initializer(c))
         c.expect("}", "the initialiser")
-        return Aggregate(tuple(elements), position=token.position)
-    if token.kind is Kind.WORD and token.text != "WARP_SZ":
+        return Aggregate(elements, position=token.position)
+    if token.kind is Kind.WORD and token.text != expressions.WARP_SIZE:
         return _symbol(c)
     following = c.peek().text
     if token.kind is Kind.INTEGER:

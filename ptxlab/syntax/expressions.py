@@ -18,6 +18,9 @@ from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.tree import Float, Integer, Position
 
+WARP_SIZE = "WARP_SZ"
+"""The one word that is a constant."""
+
 _MASK = (1 << 64) - 1
 _ADDITIVE = 9
 _PRECEDENCE = {
@@ -35,19 +38,13 @@ _COMPARE: dict[str, Callable[[int | float, int | float], bool]] = {
     "<=": operator.le,
     ">=": operator.ge,
 }
+_ARITHMETIC = {"+": operator.add, "-": operator.sub, "*": operator.mul}
+_FLOAT: dict[str, Callable[[float, float], float]] = {**_ARITHMETIC, "/": operator.truediv}
 _INTEGER: dict[str, Callable[[int, int], int]] = {
+    **_ARITHMETIC,
     "|": operator.or_,
     "^": operator.xor,
     "&": operator.and_,
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-}
-_FLOAT: dict[str, Callable[[float, float], float]] = {
-    "+": operator.add,
-    "-": operator.sub,
-    "*": operator.mul,
-    "/": operator.truediv,
 }
 
 
@@ -76,7 +73,6 @@ def constant(c: Cursor) -> Integer | Float:
 
 
 def integer(c: Cursor, what: str) -> int:
-    """Parse an expression that must be an integer."""
     token = c.token
     value = expression(c).value
     if not isinstance(value, int):
@@ -172,14 +168,13 @@ def _primary(c: Cursor) -> Constant:
         c.advance()
         (number,) = struct.unpack(">d", bytes.fromhex(token.text[2:]))
         return Constant(number)
-    if token.text == "WARP_SZ":
+    if token.text == WARP_SIZE:
         c.advance()
         return Constant(32)
     return c.fail(f"expected an operand, found {c.found()}")
 
 
 def _combine(c: Cursor, sign: Token, left: Constant, right: Constant) -> Constant:
-    """Apply a binary operator."""
     a, b = left.value, right.value
     if sign.text in ("&&", "||"):
         first, second = _truth(c, left, sign.position), _truth(c, right, sign.position)

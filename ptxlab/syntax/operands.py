@@ -6,6 +6,7 @@ from typing import NoReturn
 
 from ptxlab.syntax import expressions
 from ptxlab.syntax.cursor import Cursor
+from ptxlab.syntax.expressions import WARP_SIZE
 from ptxlab.syntax.lexer import Kind
 from ptxlab.syntax.tree import (
     Address,
@@ -21,7 +22,7 @@ from ptxlab.syntax.tree import (
 )
 
 _ENDS = frozenset((",", ";", "]", "}", ")"))
-_CONSTANT_WORD = "WARP_SZ"
+_INSTRUCTION = "the instruction"
 
 
 def operands(c: Cursor, *, call: bool) -> tuple[Operand, ...]:
@@ -32,17 +33,14 @@ def operands(c: Cursor, *, call: bool) -> tuple[Operand, ...]:
     if c.token.text == "}" or c.at_end():
         _fail_at_end(c)
     behind_opcode = c.behind() if c.starts_line() else None
-    parsed = [operand(c, call=call)]
-    while c.token.text == ",":
-        c.advance()
-        parsed.append(operand(c, call=call))
+    parsed = c.listed(lambda: operand(c, call=call))
     if c.token.text != ";":
         # "ret" and a line below it "mov.u32 x, 1;": what looked like an operand was an opcode.
         if behind_opcode and len(parsed) == 1 and not c.starts_line():
-            c.fail("missing ';' after the instruction", behind_opcode, "end it with ';'")
+            c.fail_unended(_INSTRUCTION, behind_opcode)
         _fail_at_end(c)
     c.advance()
-    return tuple(parsed)
+    return parsed
 
 
 def operand(c: Cursor, *, call: bool = False) -> Operand:
@@ -63,12 +61,10 @@ def operand(c: Cursor, *, call: bool = False) -> Operand:
         return Vector(_list(c, "}"), position=position)
     if text in ("!", "-"):
         following = c.peek()
-        if following.kind is Kind.WORD and following.text != _CONSTANT_WORD:
+        if following.kind is Kind.WORD and following.text != WARP_SIZE:
             c.advance()
-            c.advance()
-            name = Name(following.text, position=following.position)
             node = Not if text == "!" else Negated
-            return node(name, position=position)
+            return node(_name(c), position=position)
     if text == "(" and call:
         return Group(_list(c, ")"), position=position)
     return expressions.constant(c)
@@ -77,27 +73,26 @@ def operand(c: Cursor, *, call: bool = False) -> Operand:
 def _named(c: Cursor) -> Operand:
     """name | pair : name "|" name | symbol : name offset | "WARP_SZ" ..."""
     _, text, position = c.token
-    if text == _CONSTANT_WORD:
+    if text == WARP_SIZE:
         return expressions.constant(c)
-    c.advance()
+    name = _name(c)
     following = c.token.text
     if following in _ENDS:
-        return Name(text, position=position)
+        return name
     if following == "|":
         c.advance()
-        second = c.token
-        if second.kind is not Kind.WORD:
+        if c.token.kind is not Kind.WORD:
             c.fail(f"expected the second destination after '|', found {c.found()}")
-        c.advance()
-        return Pair(
-            Name(text, position=position),
-            Name(second.text, position=second.position),
-            position=position,
-        )
+        return Pair(name, _name(c), position=position)
     if following in ("+", "-"):
         return Symbol(text, expressions.offset(c), position=position)
     if following == "[":
         c.fail("array elements are not indexed here", hint=f"write [{text}+BYTES] instead")
+    return name
+
+
+def _name(c: Cursor) -> Name:
+    _, text, position = c.advance()
     return Name(text, position=position)
 
 
@@ -106,15 +101,12 @@ def _address(c: Cursor) -> Address:
     position = c.advance().position
     token = c.token
     base = None
-    if token.kind is Kind.WORD and token.text != _CONSTANT_WORD:
-        c.advance()
-        base = Name(token.text, position=token.position)
+    if token.kind is Kind.WORD and token.text != WARP_SIZE:
+        base = _name(c)
         offset = 0 if c.token.text == "]" else expressions.offset(c)
     else:
         offset = expressions.integer(c, "an address")
-    extra: list[Operand] = []
-    while c.accept(","):
-        extra.append(operand(c))
+    extra = c.listed(lambda: operand(c)) if c.accept(",") else ()
     if c.token.text != "]":
         hint = None
         if token.kind is Kind.WORD and c.token.kind is Kind.WORD:
@@ -122,29 +114,22 @@ def _address(c: Cursor) -> Address:
         c.fail(f"expected ']' to close the address, found {c.found()}", hint=hint)
     c.advance()
     unified = c.accept(".unified")
-    return Address(base, offset, tuple(extra), unified, position=position)
+    return Address(base, offset, extra, unified, position=position)
 
 
 def _list(c: Cursor, close: str) -> tuple[Operand, ...]:
     """list : open [ operand { "," operand } ] close"""
-    opened = c.advance()
-    elements: list[Operand] = []
-    if c.token.text != close:
-        elements.append(operand(c))
-        while c.accept(","):
-            elements.append(operand(c))
-    if c.token.text != close:
-        _fail_unclosed(c, opened.text, close)
-    c.advance()
-    return tuple(elements)
-
-
-def _fail_unclosed(c: Cursor, opened: str, close: str) -> NoReturn:
-    c.fail(f"expected ',' or '{close}' in the list that '{opened}' opens, found {c.found()}")
+    opened = c.advance().text
+    if c.accept(close):
+        return ()
+    elements = c.listed(lambda: operand(c))
+    if not c.accept(close):
+        c.fail(f"expected ',' or '{close}' in the list that '{opened}' opens, found {c.found()}")
+    return elements
 
 
 def _fail_at_end(c: Cursor) -> NoReturn:
     """Report operands that do not end in ``;``: forgotten if a new statement follows."""
     if c.starts_line() or c.at_end() or c.token.text == "}":
-        c.fail_after("missing ';' after the instruction", "end it with ';'")
+        c.fail_unended(_INSTRUCTION)
     c.fail(f"expected ',' or ';' after an operand, found {c.found()}")

@@ -7,10 +7,10 @@ Recursive descent over the tokens; the grammar rule stands above each function. 
 from __future__ import annotations
 
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameters
+from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameter_list
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.statements import body, directives, pragma
-from ptxlab.syntax.tree import Alias, Declaration, File, Function, Item, Module, Section, Source
+from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source
 
 _OLDEST_MAJOR, _NEWEST_MAJOR = 6, 19
 _HEADER = (".version", ".target", ".address_size")
@@ -114,14 +114,12 @@ def _item(c: Cursor) -> Item:
 
 
 def _function(c: Cursor, linkage: str, first: Token) -> Function:
-    """function : (".entry" | ".func" [ attributes ] [ parameters ]) name [ parameters ] directives (body | ";")"""
+    """function : (".entry" | ".func" [ attributes ] [ parameter_list ]) name [ parameter_list ] directives (body | ";")"""
     is_entry = c.advance().text == ".entry"
     attached = attributes(c) if c.token.text == ".attribute" else ()
-    results: tuple[Declaration, ...] = ()
-    if c.token.text == "(" and not is_entry:
-        results = parameters(c)
+    results = () if is_entry else parameter_list(c)
     name = c.word("the name of a kernel" if is_entry else "the name of a function").text
-    accepted = parameters(c) if c.token.text == "(" else ()
+    accepted = parameter_list(c)
     found = directives(c)
     statements = None
     if c.token.text == "{":

@@ -5,39 +5,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Iterator
 
-from ptxlab.syntax.tree import (
-    Address,
-    Aggregate,
-    Alias,
-    Block,
-    BranchTargets,
-    CallPrototype,
-    CallTargets,
-    Declaration,
-    Declarator,
-    Directive,
-    File,
-    Float,
-    Function,
-    Group,
-    Initializer,
-    Instruction,
-    Integer,
-    Item,
-    Label,
-    Location,
-    Module,
-    Name,
-    Negated,
-    Not,
-    Operand,
-    Pair,
-    Pragma,
-    Section,
-    Statement,
-    Symbol,
-    Vector,
-)
+from ptxlab.syntax import tree
 
 _INDENT = "    "
 _WIDTH = 100
@@ -45,7 +13,7 @@ _OPERANDS_AT = 16
 _LOWEST = -(1 << 63)
 
 
-def to_text(module: Module) -> str:
+def to_text(module: tree.Module) -> str:
     """Return ``module`` as PTX text that parses to an equal tree."""
     major, minor = module.version
     lines = [
@@ -53,41 +21,41 @@ def to_text(module: Module) -> str:
         f".target {', '.join(module.targets)}",
         f".address_size {module.address_size}",
     ]
-    before: Item | None = None
+    before: tree.Item | None = None
     for item in module.items:
-        if not (isinstance(item, type(before)) and not isinstance(item, Function | Section)):
+        if not isinstance(item, type(before)) or isinstance(item, tree.Function | tree.Section):
             lines.append("")
         lines += _item(item)
         before = item
     return "\n".join(lines) + "\n"
 
 
-def operand_text(operand: Operand) -> str:
+def operand_text(operand: tree.Operand) -> str:
     """Return one operand as PTX text."""
     match operand:
-        case Name(text=text):
-            return text
-        case Integer(value=value):
-            return _integer(value)
-        case Float():
+        case tree.Name():
+            return operand.text
+        case tree.Integer():
+            return _integer(operand.value)
+        case tree.Float():
             return _float(operand)
-        case Address():
+        case tree.Address():
             return _address(operand)
-        case Vector(elements=elements):
+        case tree.Vector(elements):
             return f"{{{_operands(elements)}}}"
-        case Group(elements=elements):
+        case tree.Group(elements):
             return f"({_operands(elements)})"
-        case Pair(first=first, second=second):
+        case tree.Pair(first, second):
             return f"{operand_text(first)}|{operand_text(second)}"
-        case Not(operand=inner):
+        case tree.Not(inner):
             return f"!{inner.text}"
-        case Negated(operand=inner):
+        case tree.Negated(inner):
             return f"-{inner.text}"
-        case Symbol():
+        case tree.Symbol():
             return _symbol(operand)
 
 
-def instruction_text(instruction: Instruction) -> str:
+def instruction_text(instruction: tree.Instruction) -> str:
     """Return one instruction as a line of PTX, its operands in a column."""
     guard = instruction.guard
     name = instruction.name
@@ -98,7 +66,7 @@ def instruction_text(instruction: Instruction) -> str:
     return f"{name:<{_OPERANDS_AT - 1}} {_operands(instruction.operands)};"
 
 
-def _operands(operands: tuple[Operand, ...]) -> str:
+def _operands(operands: tuple[tree.Operand, ...]) -> str:
     return ", ".join([operand_text(operand) for operand in operands])
 
 
@@ -107,7 +75,7 @@ def _integer(value: int) -> str:
     return f"{_LOWEST + 1}-1" if value == _LOWEST else str(value)
 
 
-def _float(value: Float) -> str:
+def _float(value: tree.Float) -> str:
     return f"0f{value.bits:08X}" if value.width == 32 else f"0d{value.bits:016X}"
 
 
@@ -116,25 +84,25 @@ def _offset(offset: int) -> str:
     return f"+{_integer(offset)}" if offset else ""
 
 
-def _address(address: Address) -> str:
+def _address(address: tree.Address) -> str:
     base = address.base.text + _offset(address.offset) if address.base else _integer(address.offset)
     inner = ", ".join((base, *map(operand_text, address.extra)))
     return f"[{inner}]{'.unified' if address.unified else ''}"
 
 
-def _symbol(symbol: Symbol) -> str:
+def _symbol(symbol: tree.Symbol) -> str:
     name = f"generic({symbol.name})" if symbol.generic else symbol.name
     text = name + _offset(symbol.offset)
     return text if symbol.mask is None else f"0x{symbol.mask:X}({text})"
 
 
-def _initializer(value: Initializer) -> str:
-    if isinstance(value, Aggregate):
+def _initializer(value: tree.Initializer) -> str:
+    if isinstance(value, tree.Aggregate):
         return "{" + ", ".join([_initializer(element) for element in value.elements]) + "}"
     return operand_text(value)
 
 
-def _declarator(declarator: Declarator) -> str:
+def _declarator(declarator: tree.Declarator) -> str:
     text = declarator.name
     if declarator.count is not None:
         text += f"<{declarator.count}>"
@@ -144,7 +112,7 @@ def _declarator(declarator: Declarator) -> str:
     return text
 
 
-def _declaration(declaration: Declaration) -> str:
+def _declaration(declaration: tree.Declaration) -> str:
     """Return a declaration without its semicolon."""
     words = [f".{declaration.linkage}"] if declaration.linkage else []
     words.append(f".{declaration.space}")
@@ -168,17 +136,17 @@ def _attributes(attributes: tuple[str, ...]) -> str:
     return f".attribute({', '.join(attributes)})"
 
 
-def _directive(directive: Directive | Pragma) -> str:
-    if isinstance(directive, Pragma):
+def _directive(directive: tree.Directive | tree.Pragma) -> str:
+    if isinstance(directive, tree.Pragma):
         return _pragma(directive)
     return f".{directive.name} {', '.join(map(str, directive.values))}".rstrip()
 
 
-def _pragma(pragma: Pragma) -> str:
+def _pragma(pragma: tree.Pragma) -> str:
     return ".pragma " + ", ".join(f'"{text}"' for text in pragma.strings) + ";"
 
 
-def _parameters(parameters: tuple[Declaration, ...]) -> str:
+def _parameters(parameters: tuple[tree.Declaration, ...]) -> str:
     return f"({', '.join([_declaration(parameter) for parameter in parameters])})"
 
 
@@ -197,37 +165,37 @@ def _wrapped(text: str, indent: str) -> Iterator[str]:
     )
 
 
-def _statements(statements: tuple[Statement, ...], indent: str) -> Iterator[str]:
-    before: Statement | None = None
+def _statements(statements: tuple[tree.Statement, ...], indent: str) -> Iterator[str]:
+    before: tree.Statement | None = None
     for statement in statements:
-        if isinstance(before, Declaration) and not isinstance(statement, Declaration):
+        if isinstance(before, tree.Declaration) and not isinstance(statement, tree.Declaration):
             yield ""
         before = statement
         match statement:
-            case Instruction():
+            case tree.Instruction():
                 yield from _wrapped(instruction_text(statement), indent)
-            case Declaration():
+            case tree.Declaration():
                 yield from _wrapped(_declaration(statement) + ";", indent)
-            case Label(name=name):
+            case tree.Label(name):
                 yield f"{indent[len(_INDENT) :]}{name}:"
-            case Block(statements=inner):
+            case tree.Block(inner):
                 yield f"{indent}{{"
                 yield from _statements(inner, indent + _INDENT)
                 yield f"{indent}}}"
-            case Location():
+            case tree.Loc():
                 rest = f", {statement.rest}" if statement.rest else ""
                 yield f"{indent}.loc {statement.file} {statement.line} {statement.column}{rest}"
-            case Pragma():
+            case tree.Pragma():
                 yield indent + _pragma(statement)
-            case BranchTargets(label=label, targets=targets):
+            case tree.BranchTargets(label, targets):
                 yield from _wrapped(f"{label}: .branchtargets {', '.join(targets)};", indent)
-            case CallTargets(label=label, targets=targets):
+            case tree.CallTargets(label, targets):
                 yield from _wrapped(f"{label}: .calltargets {', '.join(targets)};", indent)
-            case CallPrototype():
+            case tree.CallPrototype():
                 yield from _wrapped(_prototype(statement), indent)
 
 
-def _prototype(prototype: CallPrototype) -> str:
+def _prototype(prototype: tree.CallPrototype) -> str:
     words = [f"{prototype.label}: .callprototype"]
     words += [_parameters(prototype.results)] if prototype.results else []
     words.append("_")
@@ -236,27 +204,27 @@ def _prototype(prototype: CallPrototype) -> str:
     return " ".join(words) + ";"
 
 
-def _item(item: Item) -> Iterator[str]:
+def _item(item: tree.Item) -> Iterator[str]:
     match item:
-        case Function():
+        case tree.Function():
             yield from _function(item)
-        case Declaration():
+        case tree.Declaration():
             yield from _wrapped(_declaration(item) + ";", "")
-        case File():
+        case tree.File():
             rest = "".join(f", {number}" for number in item.rest)
             yield f'.file {item.index} "{item.path}"{rest}'
-        case Section():
+        case tree.Section():
             yield f".section {item.name}"
             yield "{"
             yield from (_INDENT + line for line in item.lines)
             yield "}"
-        case Alias():
+        case tree.Alias():
             yield f".alias {item.name}, {item.target};"
-        case Pragma():
+        case tree.Pragma():
             yield _pragma(item)
 
 
-def _function(function: Function) -> Iterator[str]:
+def _function(function: tree.Function) -> Iterator[str]:
     words = [f".{function.linkage}"] if function.linkage else []
     words.append(".entry" if function.is_entry else ".func")
     words += [_attributes(function.attributes)] if function.attributes else []

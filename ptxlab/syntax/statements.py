@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.declarations import LINKAGES, SPACES, declaration, parameters
+from ptxlab.syntax.declarations import LINKAGES, SPACES, declaration, parameter_list
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.operands import operands
 from ptxlab.syntax.tree import (
@@ -15,7 +15,7 @@ from ptxlab.syntax.tree import (
     Guard,
     Instruction,
     Label,
-    Location,
+    Loc,
     Pragma,
     Statement,
 )
@@ -66,11 +66,9 @@ def directives(c: Cursor) -> tuple[Directive | Pragma, ...]:
 def pragma(c: Cursor) -> Pragma:
     """pragma : ".pragma" string { "," string } ";" """
     position = c.advance().position
-    strings = [c.string("a pragma")]
-    while c.accept(","):
-        strings.append(c.string("a pragma"))
+    strings = c.listed(lambda: c.string("a pragma"))
     c.expect(";", "the pragma")
-    return Pragma(tuple(strings), position=position)
+    return Pragma(strings, position=position)
 
 
 def _directive(c: Cursor) -> Directive:
@@ -128,19 +126,17 @@ def _label(c: Cursor) -> Label | BranchTargets | CallTargets | CallPrototype:
 def _names(c: Cursor, what: str) -> tuple[str, ...]:
     """names : name { "," name } ";" """
     directive = c.advance().text
-    names = [c.word(what).text]
-    while c.accept(","):
-        names.append(c.word(what).text)
+    names = c.listed(lambda: c.word(what).text)
     c.expect(";", directive)
-    return tuple(names)
+    return names
 
 
 def _prototype(c: Cursor, label: str) -> CallPrototype:
-    """callprototype : ".callprototype" [ parameters ] "_" [ parameters ] directives ";" """
+    """callprototype : ".callprototype" [ parameter_list ] "_" [ parameter_list ] directives ";" """
     position = c.advance().position
-    results = parameters(c) if c.token.text == "(" else ()
+    results = parameter_list(c)
     c.expect("_", ".callprototype and its results")
-    accepted = parameters(c) if c.token.text == "(" else ()
+    accepted = parameter_list(c)
     found = tuple(d for d in directives(c) if isinstance(d, Directive))
     c.expect(";", ".callprototype")
     return CallPrototype(label, results, accepted, found, position=position)
@@ -169,7 +165,7 @@ def _instruction(c: Cursor, guard: Guard | None, token: Token) -> Instruction:
     return Instruction(opcode, tuple(modifiers), parsed, guard, position=start)
 
 
-def _loc(c: Cursor) -> Location:
+def _loc(c: Cursor) -> Loc:
     """loc : ".loc" file line column [ "," "function_name" name [ "+" n ] "," "inlined_at" n n n ]"""
     position = c.advance().position
     file, line, column = (c.integer(what) for what in ("a file index", "a line", "a column"))
@@ -186,4 +182,4 @@ def _loc(c: Cursor) -> Location:
         else:
             c.fail(f"expected function_name or inlined_at, found '{what}'", place)
         rest.append(f"{what} {text}")
-    return Location(file, line, column, ", ".join(rest), position=position)
+    return Loc(file, line, column, ", ".join(rest), position=position)

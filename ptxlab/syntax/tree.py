@@ -200,7 +200,7 @@ class Block(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Location(Node):
+class Loc(Node):
     """``.loc file line column``; ``rest`` is the text after them (``function_name``, ...)."""
 
     file: int
@@ -247,7 +247,7 @@ Statement = (
     | Instruction
     | Label
     | Block
-    | Location
+    | Loc
     | Pragma
     | BranchTargets
     | CallPrototype

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxlab.instrument.sites import instructions
-from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.tree import Function, Module
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass

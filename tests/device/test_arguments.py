@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from ptxlab.device.arguments import pack
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.types import TYPES
-from ptxlab.syntax.parameters import Parameter, parameters
+from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Declaration, Declarator, Function
 
 BF16 = ml_dtypes.bfloat16

@@ -17,7 +17,7 @@ from ptxlab.syntax.tree import (
     Declaration,
     Directive,
     Function,
-    Location,
+    Loc,
     Section,
     Statement,
     Symbol,
@@ -67,9 +67,9 @@ def test_every_statement_is_kept(path: Path) -> None:
     kinds = Counter(type(statement).__name__ for statement in bodies)
     declared = sum(isinstance(item, Declaration) for item in module.items)
     prototypes = sum(f.body is None for f in module.functions)
-    simple = sum(n for kind, n in kinds.items() if kind not in ("Label", "Block", "Location"))
+    simple = sum(n for kind, n in kinds.items() if kind not in ("Label", "Block", "Loc"))
     assert sum(line.count(";") for line in lines) == simple + declared + prototypes
-    assert kinds["Location"] == sum(re.match(r"\s*\.loc\s", line) is not None for line in lines)
+    assert kinds["Loc"] == sum(re.match(r"\s*\.loc\s", line) is not None for line in lines)
     opened = sum(re.match(r"\s*\{(\s|$)", line) is not None for line in lines)
     bare = kinds["Block"] + sum(f.body is not None for f in module.functions)
     sections = sum(isinstance(item, Section) for item in module.items)
@@ -95,7 +95,7 @@ def test_the_sources_reach_the_rare_constructs() -> None:
     elements = [e for i in initializers if isinstance(i, Aggregate) for e in i.elements]
     functions: list[Function] = [f for module in modules for f in module.functions]
     assert any(isinstance(s, CallPrototype) for s in statements)
-    assert any(isinstance(s, Location) and "inlined_at" in s.rest for s in statements)
+    assert any(isinstance(s, Loc) and "inlined_at" in s.rest for s in statements)
     assert any(isinstance(e, Symbol) and e.generic and e.offset for e in elements)
     assert any(isinstance(item, Section) for module in modules for item in module.items)
     assert {d.name for f in functions for d in f.directives if isinstance(d, Directive)} >= {

@@ -26,7 +26,7 @@ from ptxlab.syntax.tree import (
     Instruction,
     Integer,
     Label,
-    Location,
+    Loc,
     Module,
     Name,
     Negated,
@@ -246,11 +246,11 @@ def test_labelled_directives() -> None:
 
 
 def test_source_locations() -> None:
-    assert body(".loc 1 23 5\n.loc\t2 1 0\n") == (Location(1, 23, 5), Location(2, 1, 0))
+    assert body(".loc 1 23 5\n.loc\t2 1 0\n") == (Loc(1, 23, 5), Loc(2, 1, 0))
     text = ".loc 1 2 3, function_name $L__info_string0, inlined_at 1 40 3"
-    assert one(text) == Location(1, 2, 3, "function_name $L__info_string0, inlined_at 1 40 3")
+    assert one(text) == Loc(1, 2, 3, "function_name $L__info_string0, inlined_at 1 40 3")
     text = ".loc 1 2 3,function_name s + 16 ,inlined_at 1 40 3"
-    assert one(text) == Location(1, 2, 3, "function_name s+16, inlined_at 1 40 3")
+    assert one(text) == Loc(1, 2, 3, "function_name s+16, inlined_at 1 40 3")
 
 
 def test_pragmas() -> None:

@@ -21,7 +21,7 @@ from ptxlab.emulator.run.watch import Site, WatchedExit, WatchedStep
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
-from ptxlab.syntax.parameters import parameters
+from ptxlab.syntax.functions import parameters
 
 
 def prepare(module: tree.Module, target: Target, *, watched: bool = False) -> Program:

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
-from ptxlab.syntax.line_info import SourceLine
+from ptxlab.syntax.functions import SourceLine
 from ptxlab.view.sources import Sources, source_text
 
 SCHEMA = "ptxlab.check/1"

@@ -10,7 +10,7 @@ from itertools import zip_longest
 from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
-from ptxlab.syntax.line_info import SourceLine
+from ptxlab.syntax.functions import SourceLine
 from ptxlab.toolchain.assembly import Assembly, Line
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.programs import Kernel, Program

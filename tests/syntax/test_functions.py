@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ptxlab.syntax.line_info import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.parser import parse
 
 TEXT = """\

@@ -1,0 +1,99 @@
+"""A function as a whole: its statements in order, where they come from, its block of parameters.
+
+Source: PTX ISA, "Debugging Directives: .loc" and ".file"; "State Spaces: Kernel Function Parameters".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from math import prod
+from typing import NamedTuple
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.types import TYPES
+from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Statement
+
+
+def statements(function: Function) -> Iterator[Statement]:
+    """Yield the statements of ``function`` in text order, those inside ``{ }`` in place of the block."""
+    yield from _flat(function.body or ())
+
+
+def _flat(body: tuple[Statement, ...]) -> Iterator[Statement]:
+    for statement in body:
+        if isinstance(statement, Block):
+            yield from _flat(statement.statements)
+        else:
+            yield statement
+
+
+class SourceLine(NamedTuple):
+    """A line, counted from 1, of the file ``path``, as the compiler names it."""
+
+    path: str
+    line: int
+
+
+def source_lines(module: Module, function: Function) -> tuple[SourceLine | None, ...]:
+    """Return for every instruction of ``function``, in text order, where it comes from.
+
+    Of an inlined function it is the line inside it. None before the first ``.loc``, and where one
+    names line 0 or a file that is not declared.
+    """
+    files = {item.index: item.path for item in module.items if isinstance(item, File)}
+    here: SourceLine | None = None
+    found: list[SourceLine | None] = []
+    for statement in statements(function):
+        if isinstance(statement, Loc):
+            known = statement.file in files and statement.line > 0
+            here = SourceLine(files[statement.file], statement.line) if known else None
+        elif isinstance(statement, Instruction):
+            found.append(here)
+    return tuple(found)
+
+
+@dataclass(frozen=True, slots=True)
+class Parameter:
+    """One kernel ``.param``: its position, PTX type, size and alignment in bytes, block offset.
+
+    ``is_pointer`` is declared by ``.ptr``; ``count`` is the number of elements of ``type``, more
+    than 1 for a struct or array passed by value.
+    """
+
+    index: int
+    name: str
+    type: str
+    count: int
+    size: int
+    alignment: int
+    offset: int
+    is_pointer: bool
+
+
+def parameters(function: Function) -> tuple[Parameter, ...]:
+    """Return the parameters of a kernel with the size, alignment and offset of each, in bytes.
+
+    Each lies at the next multiple of its alignment: the size of its type unless ``.align`` says more.
+    """
+    found: list[Parameter] = []
+    end = 0
+    for index, declaration in enumerate(function.parameters):
+        (declarator,) = declaration.names
+        scalar = TYPES.get(declaration.type)
+        if scalar is None or None in declarator.dimensions:
+            raise Unsupported(
+                f"kernel {function.name}: parameter {index} ({declarator.name}) has type "
+                f".{declaration.type}, which no argument can be bound to"
+            )
+        count = prod(size or 0 for size in declarator.dimensions) * declaration.vector
+        natural = scalar.bytes * declaration.vector
+        alignment = max(natural, declaration.alignment or 1)
+        offset = -(-end // alignment) * alignment
+        size = count * scalar.bytes
+        pointer = declaration.pointer is not None
+        found.append(
+            Parameter(index, declarator.name, scalar.name, count, size, alignment, offset, pointer)
+        )
+        end = offset + size
+    return tuple(found)
