@@ -12,20 +12,15 @@ from collections.abc import Sequence
 from importlib.resources import files
 from typing import Any
 
-import numpy as np
-
 import ptxlab
 from ptxlab.fragments import receipts
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.scale import Scale
-from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
-from ptxlab.verbs.fragments.atlas_groups import Tables, groups
-from ptxlab.verbs.fragments.runs import vertical
+from ptxlab.verbs.fragments.atlas_groups import groups
+from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.palette import lane_colour
 
 SCRIPTS = (
@@ -46,24 +41,11 @@ DARK = (
 EVERY_NAME = {"mma", "wmma", "sp", "sync", "aligned", "row", "col"}
 NO_LAYOUT_OF_ITS_OWN = "wmma"
 """The family whose fragments PTX leaves open."""
+WMMA_FRAGMENTS = "Warp-level Matrix Fragment"
+"""The section about what is drawn of its loads and stores, which is not that about themselves."""
 Move = LdMatrix | StMatrix | MovMatrix | WmmaMove
 MOVES: tuple[Move, ...] = (*LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 """The instructions that move matrices between memory and registers, or within registers."""
-
-
-class _Index:
-    """Numbers different things in the order they come."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, item: Any) -> int:
-        key = json.dumps(item)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.items)
-            self.items.append(item)
-        return self._numbers[key]
 
 
 def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
@@ -85,94 +67,20 @@ def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
 
 def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, Any]:
     """Return what the page's script draws from, as JSON data."""
-    layouts, sections, sparse, scales = (_Index() for _ in range(4))
-    tables = Tables(
-        lambda layout: layouts.number(compact(layout)),
-        sections.number,
-        lambda metadata: sparse.number(_sparse(metadata)),
-    )
+    tables = Tables()
     proven = receipts.proven()
-    listed = []
-    for instruction in instructions:
-        entry = _instruction(instruction, proven.get(instruction.name))
-        entry["section"] = sections.number(instruction.section)
-        entry["operands"] = {o.operand: layouts.number(compact(o)) for o in instruction.operands}
-        if instruction.metadata:
-            entry["sparse"] = sparse.number(_sparse(instruction.metadata))
-        if instruction.scales:
-            entry["scales"] = {s.operand: scales.number(_scale(s)) for s in instruction.scales}
-        listed.append(entry)
-    moves = []
-    for move in MOVES:
-        entry = _move(move, proven.get(move.name))
-        entry["section"] = sections.number(_section(move))
-        match move:
-            case LdMatrix() | StMatrix():
-                entry["load"]["fragment"] = layouts.number(compact(move.fragment))
-            case MovMatrix():
-                pair = {"A": move.source, "D": move.destination}
-                entry["operands"] = {k: layouts.number(compact(o)) for k, o in pair.items()}
-                entry["titles"] = {"A": "source", "D": "destination"}
-            case WmmaMove():
-                name = move.layout.operand
-                entry["operands"] = {name: layouts.number(compact(move.layout))}
-                entry["titles"] = {name: name}
-        moves.append(entry)
     return {
         "first": chosen.key,
-        "instructions": listed,
-        "moves": moves,
+        "instructions": [_instruction(one, tables, proven.get(one.name)) for one in instructions],
+        "moves": [_move(move, tables, proven.get(move.name)) for move in MOVES],
         "groups": list(groups(tables, proven)),
-        "layouts": layouts.items,
-        "sections": sections.items,
-        "sparse": sparse.items,
-        "scales": scales.items,
+        **tables.as_json(),
     }
 
 
-def compact(layout: FragmentLayout) -> dict[str, Any]:
-    """Return a layout as JSON data: what each bit of its places adds to row and column.
-
-    ``steps`` has for lane, register and element one (row, col) a bit, low bits first. A layout that
-    is no such sum has ``cells`` in its place: the number row * cols + col of every place.
-    """
-    entry: dict[str, Any] = {
-        "rows": layout.rows,
-        "cols": layout.cols,
-        "bits": layout.bits,
-        "registers": layout.registers_per_lane,
-        "elements": layout.elements_per_register,
-        "matrices": layout.matrices,
-        "vertical": vertical(layout),
-    }
-    if layout.threads != WARP:
-        entry["threads"] = layout.threads
-    table = layout.table()
-    steps = [_steps(table, axis) for axis in range(3)]
-    if np.array_equal(_sum(steps, table.shape), table):
-        entry["steps"] = dict(zip(("lane", "register", "element"), steps, strict=True))
-    else:
-        entry["cells"] = (table[..., 0] * layout.cols + table[..., 1]).ravel().tolist()
-    return entry
-
-
-def _steps(table: np.ndarray[Any, Any], axis: int) -> list[list[int]]:
-    """Return what each bit of one index adds, the other two being zero."""
-    along = np.moveaxis(table, axis, 0)[:, 0, 0]
-    return [along[1 << bit].tolist() for bit in range((len(along) - 1).bit_length())]
-
-
-def _sum(steps: list[list[list[int]]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the table that the steps add up to."""
-    found = np.zeros(shape, np.int64)
-    for axis, bits in enumerate(steps):
-        index = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(4)])
-        for bit, step in enumerate(bits):
-            found += (index >> bit & 1) * np.array(step)
-    return found
-
-
-def _instruction(instruction: MatrixInstruction, hardware: str | None) -> dict[str, Any]:
+def _instruction(
+    instruction: MatrixInstruction, tables: Tables, hardware: str | None
+) -> dict[str, Any]:
     i = instruction
     inputs = i.a_type if i.a_type == i.b_type else f"{i.a_type} × {i.b_type}"
     result = i.d_type if i.d_type == i.c_type else f"{i.d_type}, C {i.c_type}"
@@ -192,6 +100,12 @@ def _instruction(instruction: MatrixInstruction, hardware: str | None) -> dict[s
         entry["open"] = True
     if i.bit_operation:
         entry["operation"] = i.bit_operation
+    entry["section"] = tables.section(i.section)
+    entry["operands"] = tables.operands(i)
+    if i.metadata:
+        entry["sparse"] = tables.sparse(i.metadata)
+    if i.scales:
+        entry["scales"] = {scale.operand: tables.scale(scale) for scale in i.scales}
     return entry
 
 
@@ -207,36 +121,12 @@ def _more(instruction: MatrixInstruction) -> str:
     return " ".join(words)
 
 
-def _sparse(metadata: Metadata) -> dict[str, Any]:
-    """Return the metadata of A: how much is kept, and the (lane, low bit) of each row's chunks."""
-    kept, of = metadata.granularity
-    places = [
-        [metadata.place(row, chunk) for chunk in range(metadata.chunks)]
-        for row in range(metadata.rows)
-    ]
-    return {"kept": kept, "of": of, "places": places}
-
-
-def _scale(scale: Scale) -> dict[str, Any]:
-    """Return the scales of A or B: the (lane, byte) of each line's blocks."""
-    places = [
-        [scale.place(line, block) for block in range(scale.blocks)] for line in range(scale.lines)
-    ]
-    return {"blocks": scale.blocks, "dtype": scale.dtype, "places": places}
-
-
-def _move(move: Move, hardware: str | None) -> dict[str, Any]:
-    """Return what loads, stores and transpositions have in common with each other."""
-    entry: dict[str, Any] = {
-        "name": move.name,
-        "family": move.name.partition(".")[0],
-        "needs": move.minimum_target,
-        "ptx": "{}.{}".format(*move.minimum_ptx),
-        "hardware": hardware,
-    }
+def _move(move: Move, tables: Tables, hardware: str | None) -> dict[str, Any]:
+    """Return the entry of a load, a store or a transposition."""
+    family, section, shown = move.family, move.section, {}
     match move:
         case LdMatrix() | StMatrix():
-            entry |= {
+            about: dict[str, Any] = {
                 "shape": move.shape,
                 "types": f"x{move.matrices} {move.dtype}",
                 "more": "trans" if move.trans else "",
@@ -244,27 +134,29 @@ def _move(move: Move, hardware: str | None) -> dict[str, Any]:
                     "matrices": move.matrices,
                     "rows": move.rows,
                     "store": isinstance(move, StMatrix),
+                    "fragment": tables.layout(move.fragment),
                 },
             }
         case MovMatrix():
-            entry |= {"shape": "m8n8", "types": "b16", "more": "trans"}
+            about = {"shape": "m8n8", "types": "b16", "more": "trans"}
+            titles = {"A": "source", "D": "destination"}
+            shown = {"operands": tables.operands(move), "titles": titles}
         case WmmaMove():
-            types = f"{move.layout.operand} {move.layout.dtype}"
-            verb = move.opcode.split(".")[1]
-            entry |= {"shape": move.shape, "types": f"{verb} {types}", "more": move.order}
-            entry |= {"family": "wmma.load and wmma.store", "open": True}
-    return entry
-
-
-def _section(move: Move) -> str:
-    """Return the PTX ISA section by title."""
-    match move:
-        case MovMatrix():
-            return "Warp-level matrix transpose instruction: movmatrix"
-        case WmmaMove():
-            return "Warp-level Matrix Fragment"
-    verb = "store" if isinstance(move, StMatrix) else "load"
-    return f"Warp-level matrix {verb} instruction: {move.name.partition('.')[0]}"
+            name, verb = move.layout.operand, move.opcode.split(".")[1]
+            types = f"{verb} {name} {move.layout.dtype}"
+            about = {"shape": move.shape, "types": types, "more": move.order, "open": True}
+            shown = {"operands": tables.operands(move), "titles": {name: name}}
+            family, section = "wmma.load and wmma.store", WMMA_FRAGMENTS
+    return {
+        "name": move.name,
+        "family": family,
+        "needs": move.minimum_target,
+        "ptx": "{}.{}".format(*move.minimum_ptx),
+        "hardware": hardware,
+        **about,
+        "section": tables.section(section),
+        **shown,
+    }
 
 
 def _schemes() -> str:

@@ -7,33 +7,21 @@ operand: a smaller instruction has its first columns in its first registers.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
 from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.verbs.fragments.atlas_tables import Tables
+from ptxlab.view.json import members
 
 NUMBER = "{n}"
 """What stands for the number in names and shapes."""
 COLUMNS = {"D": 8, "R": 16}
 """How many columns of the scaled operand are drawn at once."""
-
-
-class Tables:
-    """Where the page keeps what entries share: functions that return the number of each."""
-
-    def __init__(
-        self,
-        layout: Callable[[FragmentLayout], int],
-        section: Callable[[str], int],
-        sparse: Callable[[Metadata], int],
-    ) -> None:
-        self.layout, self.section, self.sparse = layout, section, sparse
 
 
 @cache
@@ -105,7 +93,7 @@ def _common(
         "ptx": "{}.{}".format(*form.minimum_ptx),
         "hardware": hardware.get(form.name),
         "section": tables.section(form.section),
-        "operands": {o.operand: tables.layout(o) for o in form.operands},
+        "operands": tables.operands(form),
     }
 
 
@@ -115,4 +103,4 @@ def _inputs(instruction: MatrixInstruction) -> str:
 
 
 def _shared(shared: SharedOperand) -> dict[str, int]:
-    return {"rows": shared.rows, "cols": shared.cols, "bits": shared.bits}
+    return members(shared, "rows", "cols", "bits")

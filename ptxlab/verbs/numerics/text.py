@@ -1,28 +1,18 @@
-"""A Study or a Survey of dot products as text and as JSON (schema ``ptxlab.numerics/1``)."""
+"""A Study or a Survey of dot products as text."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from decimal import Context, Decimal, Inexact
 from fractions import Fraction
-from typing import Any
 
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct
 from ptxlab.isa.types import TYPES
-from ptxlab.numbers.dissect import (
-    Step,
-    Term,
-)
-from ptxlab.numbers.exact import (
-    Number,
-    decode,
-    ulps,
-)
-from ptxlab.numbers.formats import (
-    Format,
-)
+from ptxlab.numbers.dissect import Step, Term
+from ptxlab.numbers.exact import Number, decode, ulps
+from ptxlab.numbers.formats import Format
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts
@@ -30,8 +20,6 @@ from ptxlab.numerics.study import Result, Study
 from ptxlab.numerics.survey import Survey
 from ptxlab.verbs.numerics.bits import Ruler, floor_log2, power
 from ptxlab.view.text import aligned, hexadecimal, number
-
-SCHEMA = "ptxlab.numerics/1"
 
 DIGITS = 30
 """Decimal digits of an exact value; with more of them it is said in full as a power of two only."""
@@ -66,7 +54,7 @@ def _side_by_side(study: Study) -> list[str]:
     cells = [("", "bits", "value", "ulps")]
     for label, word, _ in rows:
         steps = _signed(ulps(word, study.rounded, form))
-        cells.append((f"{label:{width}}", _hex(word, form), _value(word, form), steps))
+        cells.append((f"{label:{width}}", bits_of(word, form), _value(word, form), steps))
     notes = ["", *(note for _, _, note in rows)]
     return [f"{line}  {note}".rstrip() for line, note in zip(aligned(cells), notes, strict=True)]
 
@@ -93,7 +81,7 @@ def _heading(model: Model, products: DotProducts) -> str:
     targets = " ".join(model.targets)
     if isinstance(model.rules, DotProduct):
         return (
-            f"{targets}: add C and {_chunk(model.rules, products)} products at once, "
+            f"{targets}: add C and {at_once(model.rules, products)} products at once, "
             f"keeping {model.rules.fraction_bits} bits below the largest exponent"
         )
     halves = model.rules.halves
@@ -103,14 +91,14 @@ def _heading(model: Model, products: DotProducts) -> str:
     )
 
 
-def _chunk(rules: DotProduct, products: DotProducts) -> int:
+def at_once(rules: DotProduct, products: DotProducts) -> int:
     return rules.chunk * 16 // products.operand.word_bits
 
 
 def _step(head: str, step: Step, products: DotProducts) -> list[str]:
     """Return one step: its terms bit by bit, those cut off behind a line, their sum, and D."""
     form = products.accumulator
-    result = f"{_hex(step.word, form)} = {_value(step.word, form)}"
+    result = f"{bits_of(step.word, form)} = {_value(step.word, form)}"
     if step.operation == "add":
         x, c = (_number(term.value, form) for term in step.terms)
         return [f"{head}: the sum {x} plus C {c}, rounded to nearest even", f"D: {result}"]
@@ -198,7 +186,7 @@ def _value(word: int, form: Format) -> str:
     return _number(float(decode(np.array([word], form.word), form)[0]), form)
 
 
-def _hex(word: int, form: Format) -> str:
+def bits_of(word: int, form: Format) -> str:
     return hexadecimal(word, form.word_bits)
 
 
@@ -227,109 +215,3 @@ def survey_text(survey: Survey) -> str:
         wrong = f"{measured.wrong} of {products.count} are " if measured.wrong else "all "
         lines.append(f"{measured.name}: {wrong}{_verdict(measured)}")
     return "\n".join(lines) + "\n"
-
-
-# ---- JSON -----------------------------------------------------------------------------------
-
-
-def study_json(study: Study) -> dict[str, Any]:
-    """Return the study as JSON data; what is no number is a string, and exact values are too."""
-    products, form = study.products, study.products.accumulator
-    return {
-        **_common(products, [result.model for result in study.results]),
-        "a": [_hex(int(word), products.operand) for word in products.a[:, 0]],
-        "b": [_hex(int(word), products.operand) for word in products.b[:, 0]],
-        "c": _hex(int(products.c[0]), form),
-        "exact": _ratio(study.exact),
-        "rounded": _word_json(study.rounded, study),
-        "chains": {name: _word_json(word, study) for name, word in study.chains.items()},
-        "results": [
-            {
-                "targets": list(result.model.targets),
-                **_word_json(result.word, study),
-                "steps": [_step_json(step, form) for step in result.steps],
-            }
-            for result in study.results
-        ],
-        "measured": _measured_json(study.measured, form),
-        "passed": study.passed,
-    }
-
-
-def survey_json(survey: Survey) -> dict[str, Any]:
-    """Return the survey as JSON data: the counts as a matrix over ``names``."""
-    return {
-        **_common(survey.products, survey.models),
-        "count": survey.products.count,
-        "names": list(survey.names),
-        "differ": survey.differ.tolist(),
-        "measured": _measured_json(survey.measured, survey.products.accumulator),
-        "passed": survey.passed,
-    }
-
-
-def _common(products: DotProducts, models: Sequence[Model]) -> dict[str, Any]:
-    return {
-        "schema": SCHEMA,
-        "dtype": products.dtype,
-        "acc": products.acc,
-        "k": products.k,
-        "models": [_model_json(model, products) for model in models],
-    }
-
-
-def _model_json(model: Model, products: DotProducts) -> dict[str, Any]:
-    unpacked = not isinstance(model.rules, DotProduct)
-    rules = model.rules if isinstance(model.rules, DotProduct) else model.rules.halves
-    return {
-        "targets": list(model.targets),
-        "products": rules.chunk if unpacked else _chunk(rules, products),
-        "fraction_bits": rules.fraction_bits,
-        "unpacked": unpacked,
-    }
-
-
-def _word_json(word: int, study: Study) -> dict[str, Any]:
-    form = study.products.accumulator
-    return {
-        "bits": _hex(word, form),
-        "value": float(decode(np.array([word], form.word), form)[0]),
-        "ulps": ulps(word, study.rounded, form),
-    }
-
-
-def _step_json(step: Step, form: Format) -> dict[str, Any]:
-    return {
-        "operation": step.operation,
-        "exponent": step.exponent,
-        "last_bit": None if step.last_bit is None else floor_log2(step.last_bit),
-        "terms": [
-            {
-                "k": term.k,
-                "exponent": term.exponent,
-                "value": _ratio(term.value),
-                "kept": _ratio(term.kept),
-                "lost": _ratio(term.lost),
-            }
-            for term in step.terms
-        ],
-        "total": _ratio(step.total),
-        "bits": _hex(step.word, form),
-        "value": float(step.value),
-    }
-
-
-def _measured_json(measured: Measured | None, form: Format) -> dict[str, Any] | None:
-    if measured is None:
-        return None
-    return {
-        "device": measured.name,
-        "arch": measured.arch,
-        "bits": [_hex(int(word), form) for word in measured.words],
-        "wrong": measured.wrong,
-    }
-
-
-def _ratio(exact: Number) -> str:
-    """Return an exact value as ``numerator/denominator``, or nan, inf or -inf."""
-    return str(exact)

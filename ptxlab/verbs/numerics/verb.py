@@ -73,7 +73,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Compute, print, and return 0, or 1 when a GPU gives other bits than its model."""
     from ptxlab.numerics import models, study, survey
-    from ptxlab.verbs.numerics import text as view
+    from ptxlab.verbs.numerics import json, text
 
     chosen = models(args.dtype, args.acc, args.arch)
     products = dot_products(args)
@@ -85,10 +85,10 @@ def execute(args: argparse.Namespace) -> int:
     measured = measure(args, products)
     if args.count is not None:
         many = survey(products, chosen, measured)
-        emit(args, lambda: view.survey_text(many), lambda: view.survey_json(many))
+        emit(args, lambda: text.survey_text(many), lambda: json.survey_json(many))
         return 0 if many.passed else 1
     one = study(products, chosen, measured)
-    emit(args, lambda: view.study_text(one), lambda: view.study_json(one))
+    emit(args, lambda: text.study_text(one), lambda: json.study_json(one))
     return 0 if one.passed else 1
 
 

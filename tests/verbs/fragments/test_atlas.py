@@ -20,6 +20,7 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.verbs.fragments import atlas
+from ptxlab.verbs.fragments.atlas_tables import compact
 
 BF16 = multiplication("m16n8k16", "bf16")
 PAGE = atlas.page(MULTIPLICATIONS, BF16)
@@ -147,7 +148,7 @@ def test_a_layout_that_is_no_sum_of_bits_is_kept_whole(monkeypatch: pytest.Monke
     shuffled = BF16.operand("A").table().copy()
     shuffled[[3, 17]] = shuffled[[17, 3]]
     monkeypatch.setattr(FragmentLayout, "table", lambda self: shuffled)
-    entry = atlas.compact(BF16.operand("A"))
+    entry = compact(BF16.operand("A"))
     assert "steps" not in entry
     assert np.array_equal(table(entry), shuffled)
 

@@ -1,0 +1,120 @@
+"""What entries of the atlas share: each different layout, section, metadata and scale once, by number."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import numpy as np
+
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.verbs.fragments.runs import vertical
+
+
+class _Index:
+    """Numbers different things in the order they come."""
+
+    def __init__(self) -> None:
+        self.items: list[Any] = []
+        self._numbers: dict[str, int] = {}
+
+    def number(self, item: Any) -> int:
+        key = json.dumps(item)
+        if key not in self._numbers:
+            self._numbers[key] = len(self.items)
+            self.items.append(item)
+        return self._numbers[key]
+
+
+class Tables:
+    """The tables of one page; every method returns the number of what it is given."""
+
+    def __init__(self) -> None:
+        self._layouts, self._sections, self._sparse, self._scales = (_Index() for _ in range(4))
+
+    def layout(self, layout: FragmentLayout) -> int:
+        return self._layouts.number(compact(layout))
+
+    def operands(self, form: Form) -> dict[str, int]:
+        return {layout.operand: self.layout(layout) for layout in form.operands}
+
+    def section(self, title: str) -> int:
+        return self._sections.number(title)
+
+    def sparse(self, metadata: Metadata) -> int:
+        return self._sparse.number(_sparse(metadata))
+
+    def scale(self, scale: Scale) -> int:
+        return self._scales.number(_scale(scale))
+
+    def as_json(self) -> dict[str, Any]:
+        return {
+            "layouts": self._layouts.items,
+            "sections": self._sections.items,
+            "sparse": self._sparse.items,
+            "scales": self._scales.items,
+        }
+
+
+def compact(layout: FragmentLayout) -> dict[str, Any]:
+    """Return a layout as JSON data: what each bit of its places adds to row and column.
+
+    ``steps`` has for lane, register and element one (row, col) a bit, low bits first. A layout that
+    is no such sum has ``cells`` in its place: the number row * cols + col of every place.
+    """
+    entry: dict[str, Any] = {
+        "rows": layout.rows,
+        "cols": layout.cols,
+        "bits": layout.bits,
+        "registers": layout.registers_per_lane,
+        "elements": layout.elements_per_register,
+        "matrices": layout.matrices,
+        "vertical": vertical(layout),
+    }
+    if layout.threads != WARP:
+        entry["threads"] = layout.threads
+    table = layout.table()
+    steps = [_steps(table, axis) for axis in range(3)]
+    if np.array_equal(_sum(steps, table.shape), table):
+        entry["steps"] = dict(zip(("lane", "register", "element"), steps, strict=True))
+    else:
+        entry["cells"] = (table[..., 0] * layout.cols + table[..., 1]).ravel().tolist()
+    return entry
+
+
+def _steps(table: np.ndarray[Any, Any], axis: int) -> list[list[int]]:
+    """Return what each bit of one index adds, the other two being zero."""
+    along = np.moveaxis(table, axis, 0)[:, 0, 0]
+    return [along[1 << bit].tolist() for bit in range((len(along) - 1).bit_length())]
+
+
+def _sum(steps: list[list[list[int]]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
+    """Return the table that the steps add up to."""
+    found = np.zeros(shape, np.int64)
+    for axis, bits in enumerate(steps):
+        index = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(4)])
+        for bit, step in enumerate(bits):
+            found += (index >> bit & 1) * np.array(step)
+    return found
+
+
+def _sparse(metadata: Metadata) -> dict[str, Any]:
+    """Return the metadata of A: how much is kept, and the (lane, low bit) of each row's chunks."""
+    kept, of = metadata.granularity
+    places = [
+        [metadata.place(row, chunk) for chunk in range(metadata.chunks)]
+        for row in range(metadata.rows)
+    ]
+    return {"kept": kept, "of": of, "places": places}
+
+
+def _scale(scale: Scale) -> dict[str, Any]:
+    """Return the scales of A or B: the (lane, byte) of each line's blocks."""
+    places = [
+        [scale.place(line, block) for block in range(scale.blocks)] for line in range(scale.lines)
+    ]
+    return {"blocks": scale.blocks, "dtype": scale.dtype, "places": places}
