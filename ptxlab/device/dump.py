@@ -15,7 +15,7 @@ import numpy.typing as npt
 from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
 from ptxlab.emulator import Site, Watcher
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.instrument.places import Place, find_places
+from ptxlab.instrument.places import DumpPlace, find_places
 from ptxlab.instrument.rewrite import Probe, dump_nth
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import locate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Words = npt.NDArray[np.uint64]
 
 
-def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[Place, ...]:
+def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
     """Return the places that ``dump`` asks about. Raises PtxlabError for what is not there."""
     if dump.nth < 1:
         raise PtxlabError(f"a place is passed for the first time, not for time {dump.nth}")
@@ -38,7 +38,7 @@ def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[Place, ...]
 class Recorder(Watcher):
     """Keeps the registers of every thread at ``places``, the nth time it is at one of them."""
 
-    def __init__(self, dump: Dump, places: Sequence[Place], threads: int) -> None:
+    def __init__(self, dump: Dump, places: Sequence[DumpPlace], threads: int) -> None:
         self._dump = dump
         self._places = {(p.function, p.instruction.position): p.registers for p in places}
         self._wave: Wave

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Watcher
-from ptxlab.instrument.places import Place
+from ptxlab.instrument.places import DumpPlace
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax.functions import Parameter
@@ -52,7 +52,7 @@ class Dumped:
     """
 
     dump: Dump
-    places: tuple[Place, ...]
+    places: tuple[DumpPlace, ...]
     words: npt.NDArray[np.uint64]
     passes: npt.NDArray[np.uint64]
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.report import FragmentReport, element_bits
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 
 
 @dataclass(frozen=True, slots=True)
@@ -16,7 +16,7 @@ class Held:
     """One element where a lane holds it, and the bit pattern that was dumped there."""
 
     layout: FragmentLayout
-    place: RegisterPlace
+    place: Place
     row: int
     col: int
     bits: int
@@ -54,13 +54,13 @@ class Selection:
         """Say whether what ``lane`` holds of (row, col) is looked at."""
         return self.lane in (None, lane) and self.element in (None, (row, col))
 
-    def places(self, layout: FragmentLayout) -> Iterator[RegisterPlace]:
+    def places(self, layout: FragmentLayout) -> Iterator[Place]:
         """Yield the places of what is looked at of an operand, lanes and registers upward."""
         for lane, registers in enumerate(layout.table().tolist()):
             for register, elements in enumerate(registers):
                 for i, (row, col) in enumerate(elements):
                     if self.has(lane, row, col):
-                        yield RegisterPlace(lane, register, i)
+                        yield Place(lane, register, i)
 
 
 def select(report: FragmentReport, selection: Selection) -> tuple[Held, ...]:

@@ -23,7 +23,7 @@ OPERANDS = "DABC"
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class DumpPlace:
     """An instruction in ``function`` and the registers to look at there, with their PTX types.
 
     ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text.
@@ -38,7 +38,7 @@ class Place:
 
 def find_places(
     module: Module, kernel: Function, at: str | int, registers: Sequence[str] = ()
-) -> tuple[Place, ...]:
+) -> tuple[DumpPlace, ...]:
     """Return the places that ``at`` names, in text order.
 
     ``at`` is a line of the PTX text, a label (the instruction that follows it), an instruction
@@ -118,7 +118,7 @@ def _near(kernel: Function, at: str) -> str | None:
 # ---- registers ------------------------------------------------------------------------------
 
 
-def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> Place:
+def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> DumpPlace:
     names = [] if wanted else _all(site)
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
@@ -132,7 +132,7 @@ def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]
             hint="say which ones to look at",
         )
     types = tuple(dumped_type(module, site, name) for name in names)
-    return Place(function.name, site.instruction, tuple(names), types, tuple(asked))
+    return DumpPlace(function.name, site.instruction, tuple(names), types, tuple(asked))
 
 
 def _all(site: Site) -> list[str]:

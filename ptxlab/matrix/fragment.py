@@ -28,7 +28,7 @@ from ptxlab.pictured import Pictured
 Array = npt.NDArray[Any]
 
 
-class RegisterPlace(NamedTuple):
+class Place(NamedTuple):
     """Where one element is held: thread, register of that thread, element of that register.
 
     The thread is a lane of the warp; where four warps hold the matrix, a thread of their warpgroup.
@@ -110,14 +110,12 @@ class FragmentLayout(Pictured):
         Integer arrays broadcast. Raises IndexError outside the fragment.
         """
         limits = (self.threads, self.registers_per_lane, self.elements_per_register)
-        for name, index, limit in zip(
-            RegisterPlace._fields, (lane, register, i), limits, strict=True
-        ):
+        for name, index, limit in zip(Place._fields, (lane, register, i), limits, strict=True):
             if np.any(np.less(index, 0)) or np.any(np.greater_equal(index, limit)):
                 raise IndexError(f"{self.operand} has no {name} {index}: 0 to {limit - 1}")
         return self._arrangement.row_col(lane, register, i)
 
-    def registers(self, row: int, col: int) -> tuple[RegisterPlace, ...]:
+    def registers(self, row: int, col: int) -> tuple[Place, ...]:
         """Return every place that holds the element, derived from the table: the inverse map.
 
         One place; several where the registers hold copies, or hold several matrices (one of each).
@@ -128,7 +126,7 @@ class FragmentLayout(Pictured):
                 f"{self.operand} has no element {row},{col}: it is {self.rows} x {self.cols}"
             )
         found = np.argwhere((self.table() == (row, col)).all(axis=-1))
-        return tuple(RegisterPlace(*map(int, place)) for place in found)
+        return tuple(Place(*map(int, place)) for place in found)
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 UNIT_BITS = 128
@@ -41,7 +41,7 @@ class SharedPlace(NamedTuple):
         return " + ".join(["start", *parts]) + (f" bit {bit}" if bit else "")
 
 
-Whereabouts = RegisterPlace | SharedPlace
+Whereabouts = Place | SharedPlace
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,8 +73,8 @@ class Trace:
     row: int
     col: int
     matrix: int
-    d: tuple[RegisterPlace, ...]
-    c: tuple[RegisterPlace, ...]
+    d: tuple[Place, ...]
+    c: tuple[Place, ...]
     terms: tuple[Term, ...]
 
 
@@ -99,7 +99,7 @@ def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> T
             return (shared_place(where, at_row, at_col),)
         return places(where, at_row, at_col)
 
-    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[RegisterPlace, ...]:
+    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[Place, ...]:
         found = layout.registers(at_row, at_col)
         return tuple(place for place in found if layout.matrix(place.lane) == matrix)
 

@@ -14,7 +14,7 @@ import pytest
 
 from ptxlab.matrix import position
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
 
@@ -244,9 +244,9 @@ def test_registers_is_the_inverse_of_element() -> None:
 
 def test_known_places() -> None:
     a = multiplication("m16n8k16", dtype="bf16").operand("A")
-    assert a.registers(0, 0) == (RegisterPlace(0, 0, 0),)
-    assert a.registers(15, 15) == (RegisterPlace(31, 3, 1),)
-    assert a.registers(3, 9) == (RegisterPlace(12, 2, 1),)
+    assert a.registers(0, 0) == (Place(0, 0, 0),)
+    assert a.registers(15, 15) == (Place(31, 3, 1),)
+    assert a.registers(3, 9) == (Place(12, 2, 1),)
 
 
 def test_table_agrees_with_element_and_cannot_be_written() -> None:

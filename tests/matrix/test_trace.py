@@ -13,7 +13,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import KERNEL, program
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import matching, multiplication
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
+from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Whereabouts, trace
 
@@ -126,7 +126,7 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
         (number,) = {
             value(form.operand(operand), int(words[p.lane, p.register]), p.element)
             for p in places
-            if isinstance(p, RegisterPlace)
+            if isinstance(p, Place)
         }
         return number
 
@@ -150,10 +150,10 @@ def test_the_registers_of_a_trace_make_the_element(form: MatrixInstruction) -> N
 def test_the_trace_of_m16n8k16_is_the_one_of_the_isa() -> None:
     """PTX ISA, "Matrix Fragments for mma.m16n8k16": row 11 is in groups' second half, k 9 in a2, a3."""
     (found,) = trace(multiplication("m16n8k16"), 11, 5)
-    assert found.d == found.c == (RegisterPlace(4 * 3 + 2, 3, 0 + 0),)
+    assert found.d == found.c == (Place(4 * 3 + 2, 3, 0 + 0),)
     term = found.terms[9]
     assert (term.a_col, term.b_rows) == (9, (9,))
-    assert term.a == (RegisterPlace(4 * 3 + 0, 3, 1),)
-    assert term.b == ((RegisterPlace(4 * 5 + 0, 1, 1),),)
+    assert term.a == (Place(4 * 3 + 0, 3, 1),)
+    assert term.b == ((Place(4 * 5 + 0, 1, 1),),)
     with pytest.raises(IndexError, match="no element 16,0"):
         trace(multiplication("m16n8k16"), 16, 0)

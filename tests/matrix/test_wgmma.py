@@ -12,7 +12,7 @@ from tensor_layouts import atoms_nv
 
 from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, matching, multiplication
-from ptxlab.matrix.fragment import RegisterPlace
+from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
 from ptxlab.matrix.wgmma import EVERY_N, INTEGER_N, WGMMA
@@ -186,8 +186,8 @@ def test_a_trace_is_a_row_of_the_product(name: str) -> None:
             memory[tile.layout(line, k)] = matrix[line, k]
         tiles[shared.operand] = (tile, memory)
 
-    def value(operand: str, place: RegisterPlace | SharedPlace) -> int:
-        if isinstance(place, RegisterPlace):
+    def value(operand: str, place: Place | SharedPlace) -> int:
+        if isinstance(place, Place):
             assert registers is not None
             return int(registers[place])
         tile, memory = tiles[operand]

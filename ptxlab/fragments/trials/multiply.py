@@ -24,7 +24,7 @@ from ptxlab.fragments.trials.one_hot import (
 from ptxlab.fragments.trials.trial import Body, Trial, TrialStep, record, registers
 from ptxlab.isa.targets import WARP
 from ptxlab.isa.types import TYPES
-from ptxlab.matrix.fragment import RegisterPlace
+from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 METADATA_BITS = 4
@@ -169,7 +169,7 @@ def _looked_at(
     probe: int,
     constants: Sequence[int],
     at: tuple[int, int, int],
-) -> tuple[str, RegisterPlace, int, int, int]:
+) -> tuple[str, Place, int, int, int]:
     """Return operand, place, row, column and width of what decides D ``at`` in a probe."""
     matrix, row, col = at
     along = int(probes.at[probe])
@@ -186,9 +186,9 @@ def _looked_at(
         kept, _ = form.metadata.granularity
         chunk = along // kept
         lane, low = form.metadata.place(row, chunk, constants[0])
-        return "E", RegisterPlace(lane, 0, low // METADATA_BITS), row, chunk, METADATA_BITS
+        return "E", Place(lane, 0, low // METADATA_BITS), row, chunk, METADATA_BITS
     number = 0 if probes.probed == "scale-A" else 1
     ids = list(constants)[2 * number - 2 * len(form.scales) :][:2]
     line = row if number == 0 else col
     lane, byte = form.scales[number].place(line, along, *ids)
-    return probes.probed, RegisterPlace(lane, 0, byte), line, along, SCALE_BITS
+    return probes.probed, Place(lane, 0, byte), line, along, SCALE_BITS

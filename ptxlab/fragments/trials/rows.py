@@ -25,7 +25,7 @@ from ptxlab.fragments.trials.trial import (
 )
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
 
 ROW_OF_LANE = np.arange(WARP) * 11 % WARP
@@ -48,7 +48,7 @@ class RowsTrial(Trial):
         """Yield what is wrong with the elements of one register, or of half a row of the tile."""
         if word < len(self.body.results):
             for element, right, wrong in differences(self.layout, expected, found):
-                yield self._mismatch("register", RegisterPlace(lane, word, element), right, wrong)
+                yield self._mismatch("register", Place(lane, word, element), right, wrong)
             return
         half = word - len(self.body.results)
         row = int(np.flatnonzero(lane == ROW_OF_LANE)[0])
@@ -62,13 +62,13 @@ class RowsTrial(Trial):
                 (place,) = self.layout.registers(row, count * half + col)
                 yield self._mismatch("memory", place, right, wrong)
             else:  # of no matrix: the lane whose address it is should not have been asked
-                place = RegisterPlace(row, 0, 0)
+                place = Place(row, 0, 0)
                 at = (row, count * half + col)
                 yield Mismatch(
                     "numbered", "memory", "R", *place, *at, right, wrong, self.layout.bits
                 )
 
-    def _mismatch(self, where: Where, place: RegisterPlace, expected: int, found: int) -> Mismatch:
+    def _mismatch(self, where: Where, place: Place, expected: int, found: int) -> Mismatch:
         row, col = map(int, self.layout.element(*place))
         name = self.layout.operand
         return Mismatch(

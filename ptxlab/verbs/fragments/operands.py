@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxlab.fragments.query import Selection
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, Slot, slots
+from ptxlab.matrix.fragment import FragmentLayout, Place, Slot, slots
 from ptxlab.verbs.fragments.runs import places, register_name
 from ptxlab.view.colour import Paint
 from ptxlab.view.text import OPEN, grid
@@ -30,7 +30,7 @@ def start(schema: str, instruction: Form) -> dict[str, Any]:
     }
 
 
-def where(layout: FragmentLayout, place: RegisterPlace) -> str:
+def where(layout: FragmentLayout, place: Place) -> str:
     """Say which lane, register and bits hold an element, and which of the bits are the number."""
     row, col = layout.table()[place].tolist()
     slot = slots(layout)[place.element]
@@ -43,7 +43,7 @@ def where(layout: FragmentLayout, place: RegisterPlace) -> str:
     )
 
 
-def place_json(layout: FragmentLayout, place: RegisterPlace) -> dict[str, Any]:
+def place_json(layout: FragmentLayout, place: Place) -> dict[str, Any]:
     """Return as JSON data where an element is, with the bits of its container, and which it is."""
     row, col = layout.table()[place].tolist()
     return {**place._asdict(), **bits_json(slots(layout)[place.element]), "row": row, "col": col}
@@ -62,7 +62,7 @@ def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[s
     """Return the matrices with in each cell the lane and register that hold the element."""
     title = f"{layout.operand}: {layout.holder} and register that hold each element"
 
-    def owner(matrix: int, place: RegisterPlace, row: int, col: int) -> str:
+    def owner(matrix: int, place: Place, row: int, col: int) -> str:
         return f"{place.lane}:{register_name(layout, place.register)}"
 
     return matrices(layout, title, owner, selection, paint)
@@ -71,7 +71,7 @@ def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[s
 def matrices(
     layout: FragmentLayout,
     title: str,
-    cell: Callable[[int, RegisterPlace, int, int], str],
+    cell: Callable[[int, Place, int, int], str],
     selection: Selection,
     paint: Paint,
 ) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 
 Keep = Callable[[int, int, int], bool]
 """Says of a lane, a row and a column whether that element in that lane is meant."""
@@ -36,7 +36,7 @@ class Run:
     col: int
     length: int
     vertical: bool
-    places: tuple[RegisterPlace, ...]
+    places: tuple[Place, ...]
 
     @property
     def rows(self) -> int:
@@ -80,18 +80,16 @@ def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[Run, ...]:
 
 
 @cache
-def places(
-    layout: FragmentLayout, matrix: int = 0
-) -> dict[tuple[int, int], tuple[RegisterPlace, ...]]:
+def places(layout: FragmentLayout, matrix: int = 0) -> dict[tuple[int, int], tuple[Place, ...]]:
     """Return all places of every element of the operand, row by row."""
-    found: dict[tuple[int, int], list[RegisterPlace]] = {
+    found: dict[tuple[int, int], list[Place]] = {
         (row, col): [] for row in range(layout.rows) for col in range(layout.cols)
     }
     for lane, registers in enumerate(layout.table().tolist()):
         if layout.matrix(lane) == matrix:
             for register, elements in enumerate(registers):
                 for i, (row, col) in enumerate(elements):
-                    found[row, col].append(RegisterPlace(lane, register, i))
+                    found[row, col].append(Place(lane, register, i))
     return {element: tuple(held) for element, held in found.items()}
 
 
@@ -100,7 +98,7 @@ def register_name(layout: FragmentLayout, register: int) -> str:
     return f"{layout.operand.lower() if len(layout.operand) == 1 else 'r'}{register}"
 
 
-def owner(layout: FragmentLayout, held: tuple[RegisterPlace, ...]) -> str:
+def owner(layout: FragmentLayout, held: tuple[Place, ...]) -> str:
     """Return ``lane:register`` of an element, ``6:a1``, or of all its copies."""
     if len({place.lane for place in held}) == 1:
         names = ",".join(register_name(layout, place.register) for place in held)
@@ -113,7 +111,7 @@ def span(first: int, length: int) -> str:
     return str(first) if length == 1 else f"{first}..{first + length - 1}"
 
 
-def _next(held: tuple[RegisterPlace, ...]) -> tuple[RegisterPlace, ...]:
+def _next(held: tuple[Place, ...]) -> tuple[Place, ...]:
     return tuple(place._replace(element=place.element + 1) for place in held)
 
 

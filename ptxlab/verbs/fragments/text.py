@@ -14,7 +14,7 @@ from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
 from ptxlab.matrix.form import Form, SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import shared_place
 from ptxlab.verbs.fragments.operands import matrices, owners, place_json, where
@@ -175,7 +175,7 @@ def _result(layout: FragmentLayout, result: Array, selection: Selection, paint: 
     """Return D as the program stored it, each cell in the colour of the lane that holds it."""
     stored = decode(layout, result).reshape(-1, layout.rows, layout.cols)
 
-    def value(matrix: int, place: RegisterPlace, row: int, col: int) -> str:
+    def value(matrix: int, place: Place, row: int, col: int) -> str:
         return number(stored[matrix, row, col])
 
     return matrices(layout, "D: as the program stored it", value, selection, paint)

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace, slots
+from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, operand, trace
 from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
@@ -111,10 +111,10 @@ def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
 def _held(layout: FragmentLayout | SharedOperand, places: tuple[Whereabouts, ...]) -> str:
     if isinstance(layout, SharedOperand):
         return " = ".join(SharedPlace(*place).formula for place in places)
-    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, RegisterPlace(*p))}" for p in places)
+    return " = ".join(f"{layout.holder} {p[0]} {_part(layout, Place(*p))}" for p in places)
 
 
-def _part(layout: FragmentLayout, place: RegisterPlace) -> str:
+def _part(layout: FragmentLayout, place: Place) -> str:
     """Write a register, with the bits of the element where it has more than one: ``a2[31:16]``."""
     name = f"{layout.operand.lower()}{place.register}"
     if layout.elements_per_register == 1:

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.fragments.query import Selection
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
-from ptxlab.matrix.fragment import FragmentLayout, RegisterPlace
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.tables import csv, latex, markdown, tables
 
@@ -130,7 +130,7 @@ def test_csv_reads_back(name: str) -> None:
     assert len(lines) == sum(o.table().size // 2 for o in instruction.operands)
     for line in lines:
         layout = instruction.operand(line["operand"])
-        place = RegisterPlace(*(int(line[key]) for key in ("lane", "register", "element")))
+        place = Place(*(int(line[key]) for key in ("lane", "register", "element")))
         element = int(line["row"]), int(line["col"])
         assert layout.element(*place) == element
         assert place in layout.registers(*element)
