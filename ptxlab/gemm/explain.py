@@ -98,8 +98,7 @@ def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> Explanation:
     steps: list[Step] = []
     for own, under in of.values():
         after = _before(own.algorithm, of, steps)
-        told = story(own, under, *of[after]) if after else first_story(own, under)
-        steps.append(Step(own, under, after, told))
+        steps.append(Step(own, under, after, story(own, under, of.get(after))))
     return Explanation(gpu, tuple(steps))
 
 
@@ -120,28 +119,24 @@ def _bounds(of: KernelFacts, gpu: Gpu) -> Bounds:
     return found
 
 
-def first_story(facts: KernelFacts, bounds: Bounds) -> Story:
-    """Tell of a rung that nothing comes before."""
-    return Story("", (), (), _limit(facts, bounds), _caches(bounds))
+def story(
+    facts: KernelFacts, bounds: Bounds, before: tuple[KernelFacts, Bounds] | None = None
+) -> Story:
+    """Tell what became of the rung ``before`` with its bounds; of the first rung only what holds it back.
 
-
-def story(facts: KernelFacts, bounds: Bounds, before: KernelFacts, was: Bounds) -> Story:
-    """Tell what became of the rung ``before``, whose bounds were ``was``.
-
-    Of improvements those come first that relieve what held it back.
+    Of improvements those come first that relieve what held the one before back.
     """
-    found = list(changes(before, facts))
+    limit, caches = _limit(facts, bounds), _caches(bounds)
+    if before is None:
+        return Story("", (), (), limit, caches)
+    earlier, was = before
+    found = list(changes(earlier, facts))
     better = [change for change in found if change.factor >= NOTABLE]
     better.sort(key=lambda change: (was.by not in change.measure.relieves, -change.factor))
     worse = [change for change in found if change.factor <= 1 / NOTABLE]
     worse.sort(key=lambda change: change.factor)
-    return Story(
-        f"{before.algorithm.name} was held back by {held(before, was)}.",
-        tuple(better[:MOST]),
-        tuple(worse[:MOST]),
-        _limit(facts, bounds),
-        _caches(bounds),
-    )
+    held_back = f"{earlier.algorithm.name} was held back by {held(earlier, was)}."
+    return Story(held_back, tuple(better[:MOST]), tuple(worse[:MOST]), limit, caches)
 
 
 def held(facts: KernelFacts, bounds: Bounds) -> str:

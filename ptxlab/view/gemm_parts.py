@@ -41,6 +41,11 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
     }
 
 
+def wrong(verdict: Verdict) -> str:
+    """Say how far off a wrong result is."""
+    return f"largest error {verdict.error:.3g}, the bound is {verdict.tolerance:.3g}"
+
+
 def left_out(several: Sequence[Absent]) -> list[str]:
     """Return a line for everyone that is missing, after an empty one if there are any."""
     lines = dict.fromkeys(f"{one.algorithm} is left out: {one.reason}" for one in several)

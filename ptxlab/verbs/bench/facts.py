@@ -16,7 +16,7 @@ from ptxlab.gemm.survey import Absent
 from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
 from ptxlab.view.text import aligned
 
 HEAD = (
@@ -37,8 +37,7 @@ def text(several: Sequence[KernelFacts], absent: Sequence[Absent]) -> str:
         what = f"{title(problem)}; counted for {together[0].target}, nothing is timed"
         lines += [what, "", *aligned(rows(together)), ""]
         lines += [
-            f"{facts.algorithm.name} is WRONG: largest error {facts.verdict.error:.3g}, the bound is "
-            f"{facts.verdict.tolerance:.3g}"
+            f"{facts.algorithm.name} is WRONG: {wrong(facts.verdict)}"
             for facts in together
             if not facts.verdict.passed
         ]

@@ -16,7 +16,7 @@ from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json
+from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
 from ptxlab.view.text import aligned, fields
 
 SCHEMA = "ptxlab.bench/2"
@@ -144,8 +144,7 @@ def _names(results: Sequence[BenchResult]) -> list[str]:
 
 def _wrong(results: Sequence[BenchResult]) -> list[str]:
     return [
-        f"{result.rung.name} is WRONG, and has no speed: largest error {result.verdict.error:.3g}, "
-        f"the bound is {result.verdict.tolerance:.3g}"
+        f"{result.rung.name} is WRONG, and has no speed: {wrong(result.verdict)}"
         for result in results
         if not result.verdict.passed
     ]
