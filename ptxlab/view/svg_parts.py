@@ -61,6 +61,35 @@ def heading(name: str) -> tuple[str, float]:
     return text, 2 * MARGIN + len(name) * 7.9
 
 
+def cell(
+    corner: tuple[float, float],
+    size: tuple[float, float],
+    label: str,
+    title: str,
+    look: str,
+    *,
+    outlined: bool = False,
+) -> str:
+    """Return a rectangle from its upper left ``corner`` on, with a label in its middle.
+
+    ``title`` is what hovering over it says, ``look`` the attribute that colours it.
+    """
+    (x, y), (width, height) = corner, size
+    return (
+        f'<g class="c{" m" * outlined}"><title>{escape(title)}</title>'
+        f'<rect {look} x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}"/>'
+        f'<text x="{n(x + width / 2)}" y="{n(y + height / 2 + 3.5)}">{escape(label)}</text></g>'
+    )
+
+
+def column_index(x: float, y: float, text: str) -> str:
+    return f'<text class="i" x="{n(x)}" y="{n(y)}">{text}</text>'
+
+
+def row_index(x: float, y: float, text: str) -> str:
+    return f'<text class="i e" x="{n(x)}" y="{n(y)}">{text}</text>'
+
+
 def n(value: float) -> str:
     """Write a coordinate, shortly."""
     return f"{value:.1f}".removesuffix(".0")

@@ -12,8 +12,8 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments import svg_operands, svg_warpgroup
-from ptxlab.verbs.fragments.runs import Keep, nothing, register_name, runs
-from ptxlab.verbs.fragments.svg_operands import Scale, whole
+from ptxlab.verbs.fragments.runs import Keep, nothing, runs
+from ptxlab.verbs.fragments.svg_operands import Scale, key, whole
 from ptxlab.view.svg_parts import INDEX, LINE, MARGIN, TITLE, document, heading, n, notes
 
 AXES = {"A": "m×k", "B": "k×n", "C": "m×n", "D": "m×n"}
@@ -51,7 +51,7 @@ def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[
     scales = [Scale.of(layout, runs(layout)) for layout in (a, b, *sums)]
     line = max(scale.height for scale in (scales[0], *scales[2:]))
     column = max(scale.width for scale in scales[1:])
-    lines = [*_notes(instruction), "", _key(a)]
+    lines = [*_notes(instruction), "", key(a)]
     if d.matrices > 1:
         lines.append(f"product {matrix} of the {d.matrices} in the warp")
     wide = max(a.cols * scales[0].width, max(map(len, lines)) * 6.8)
@@ -94,7 +94,3 @@ def _notes(instruction: MatrixInstruction) -> Iterator[str]:
         kept = "/2" * (name == "A" and layout.cols < instruction.k)
         size = f"{axes}{kept} = {layout.rows}×{layout.cols}"
         yield f"{name} {size} {layout.dtype}, {count} register{'s' * (count > 1)} a lane"
-
-
-def _key(layout: FragmentLayout) -> str:
-    return f"6:{register_name(layout, 0)} is register {register_name(layout, 0)} of lane 6"

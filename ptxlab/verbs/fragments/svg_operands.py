@@ -17,9 +17,12 @@ from ptxlab.view.svg_parts import (
     MARGIN,
     PADDING,
     TITLE,
+    cell,
+    column_index,
     document,
     heading,
     n,
+    row_index,
 )
 
 COLUMNS = 8
@@ -67,27 +70,25 @@ class Box:
             x = self._x(first + count / 2)
             room = count * self.scale.width / 5.6
             index = span(first, count) if len(span(first, count)) <= room else f"{first}.."
-            yield f'<text class="i" x="{n(x)}" y="{n(self.top - 4)}">{index}</text>'
+            yield column_index(x, self.top - 4, index)
 
     def rows(self) -> Iterator[str]:
         """Yield the row indices, left of the matrix."""
         for first, count in dict.fromkeys((run.row, run.rows) for run in self.cells):
             y = self.top + (first + count / 2) * self.scale.height + 3
-            left = n(self.left - 4)
-            yield f'<text class="i e" x="{left}" y="{n(y)}">{span(first, count)}</text>'
+            yield row_index(self.left - 4, y, span(first, count))
 
     def _x(self, col: float) -> float:
         return self.left + (col - self.cells[0].col) * self.scale.width
 
     def _cell(self, run: Run, outlined: bool) -> str:
-        x, y = self._x(run.col), self.top + run.row * self.scale.height
-        width, height = run.cols * self.scale.width, run.rows * self.scale.height
-        return (
-            f'<g class="c{" m" * outlined}"><title>{hover(self.layout, run)}</title>'
-            f'<rect class="l{run.places[0].lane % WARP}" x="{n(x)}" y="{n(y)}" '
-            f'width="{n(width)}" height="{n(height)}"/>'
-            f'<text x="{n(x + width / 2)}" y="{n(y + height / 2 + 3.5)}">'
-            f"{label(self.layout, run)}</text></g>"
+        return cell(
+            (self._x(run.col), self.top + run.row * self.scale.height),
+            (run.cols * self.scale.width, run.rows * self.scale.height),
+            label(self.layout, run),
+            hover(self.layout, run),
+            f'class="l{run.places[0].lane % WARP}"',
+            outlined=outlined,
         )
 
 
@@ -165,3 +166,9 @@ def hover(layout: FragmentLayout, run: Run) -> str:
         for place in run.places
     ]
     return f"{layout.operand}[{rows},{cols}]: {' and '.join(held)}"
+
+
+def key(layout: FragmentLayout) -> str:
+    """Return how a label reads, by an example."""
+    name = register_name(layout, 0)
+    return f"6:{name} is register {name} of {layout.holder} 6"

@@ -10,12 +10,23 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptxlab.matrix.form import SharedOperand
-from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
-from ptxlab.verbs.fragments.runs import Keep, register_name, runs, span
-from ptxlab.verbs.fragments.svg_operands import COLUMNS, Box, Scale, whole, window
-from ptxlab.view.svg_parts import INDEX, LINE, MARGIN, TITLE, document, heading, n, notes
+from ptxlab.verbs.fragments.runs import Keep, runs, span
+from ptxlab.verbs.fragments.svg_operands import COLUMNS, Box, Scale, key, whole, window
+from ptxlab.view.svg_parts import (
+    INDEX,
+    LINE,
+    MARGIN,
+    TITLE,
+    cell,
+    column_index,
+    document,
+    heading,
+    n,
+    notes,
+    row_index,
+)
 
 UNIT = 132.0
 """How wide 16 bytes are drawn along k."""
@@ -28,7 +39,7 @@ def svg(instruction: MatrixInstruction, marked: Keep) -> str:
     cells = window(d, 0, marked)
     scale = Scale.of(d, cells)
     first = cells[0].col
-    lines = [*_notes(instruction, first), "", _key(d)]
+    lines = [*_notes(instruction, first), "", key(d)]
     a_width = _a_width(instruction)
     across = MARGIN + INDEX + max(a_width, max(map(len, lines)) * 6.8) + INDEX
     b = instruction.shared[-1]
@@ -69,10 +80,6 @@ def _notes(instruction: MatrixInstruction, first: int) -> Iterator[str]:
         yield f"columns {span(first, COLUMNS)}; the next 8 are in the next {per_eight} registers"
 
 
-def _key(d: FragmentLayout) -> str:
-    return f"6:{register_name(d, 0)} is register {register_name(d, 0)} of thread 6"
-
-
 def _a_width(instruction: MatrixInstruction) -> float:
     if instruction.variant == "rs":
         a = instruction.operand("A")
@@ -94,25 +101,24 @@ def _a(
     for unit in range(a_shared.cols * a_shared.bits // UNIT_BITS):
         x = left + unit * UNIT
         per_unit = UNIT_BITS // a_shared.bits
-        yield _index(x + UNIT / 2, top - 4, span(unit * per_unit, per_unit))
+        yield column_index(x + UNIT / 2, top - 4, span(unit * per_unit, per_unit))
         for first in range(0, a_shared.rows, LINES):
             yield _units(a_shared, first, unit, x, top + first * line, UNIT, LINES * line)
     for first in range(0, a_shared.rows, LINES):
         y = top + (first + LINES / 2) * line + 3
-        yield f'<text class="i e" x="{n(left - 4)}" y="{n(y)}">{span(first, LINES)}</text>'
+        yield row_index(left - 4, y, span(first, LINES))
 
 
 def _b(
     b: SharedOperand, first: int, left: float, top: float, width: float, height: float
 ) -> Iterator[str]:
     yield f'<text class="t" x="{n(left)}" y="{n(top - LINE)}">B in shared memory</text>'
-    yield _index(left + width / 2, top - 4, span(first, COLUMNS))
+    yield column_index(left + width / 2, top - 4, span(first, COLUMNS))
     per_unit = UNIT_BITS // b.bits
     for unit in range(b.rows * b.bits // UNIT_BITS):
         y = top + unit * height
         yield _units(b, first, unit, left, y, width, height)
-        index = span(unit * per_unit, per_unit)
-        yield f'<text class="i e" x="{n(left - 4)}" y="{n(y + height / 2 + 3)}">{index}</text>'
+        yield row_index(left - 4, y + height / 2 + 3, span(unit * per_unit, per_unit))
 
 
 def _units(
@@ -129,12 +135,5 @@ def _units(
     per_unit = UNIT_BITS // shared.bits
     lines, ks = span(first, LINES), span(unit * per_unit, per_unit)
     element = f"{lines},{ks}" if shared.operand == "A" else f"{ks},{lines}"
-    return (
-        f'<g class="c"><title>{shared.operand}[{element}]: 8 lines of 16 bytes from {where} on</title>'
-        f'<rect style="{_OUTLINE}" x="{n(x)}" y="{n(y)}" width="{n(width)}" height="{n(height)}"/>'
-        f'<text x="{n(x + width / 2)}" y="{n(y + height / 2 + 3.5)}">{where}</text></g>'
-    )
-
-
-def _index(x: float, y: float, text: str) -> str:
-    return f'<text class="i" x="{n(x)}" y="{n(y)}">{text}</text>'
+    title = f"{shared.operand}[{element}]: 8 lines of 16 bytes from {where} on"
+    return cell((x, y), (width, height), where, title, f'style="{_OUTLINE}"')

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
-from xml.sax.saxutils import escape
 
 import numpy as np
 
@@ -24,9 +23,11 @@ from ptxlab.view.svg_parts import (
     MARGIN,
     PADDING,
     TITLE,
+    cell,
+    column_index,
     document,
     heading,
-    n,
+    row_index,
 )
 from ptxlab.view.text import fields
 
@@ -219,19 +220,13 @@ def picture(title: str, cells: Sequence[Cell]) -> str:
     name, least = heading(title)
     top = TITLE + LINE
     parts = [name]
-    for col in range(cols):
-        middle = n(INDEX + wide * (col + 0.5))
-        parts.append(f'<text class="i" x="{middle}" y="{top - 4}">{col}</text>')
+    parts += [column_index(INDEX + wide * (col + 0.5), top - 4, str(col)) for col in range(cols)]
     for row in range(rows):
-        middle = n(top + CELL_HEIGHT * (row + 0.5) + 3)
-        parts.append(f'<text class="i e" x="{INDEX - 4}" y="{middle}">{row}</text>')
-    for cell in sorted(cells, key=lambda cell: cell.outlined):  # on top of their neighbours
-        x, y = INDEX + wide * cell.col, top + CELL_HEIGHT * cell.row
-        parts.append(
-            f'<g class="c{" m" * cell.outlined}"><title>{escape(cell.title)}</title><rect class="l{cell.bank}" '
-            f'x="{n(x)}" y="{n(y)}" width="{n(wide)}" height="{CELL_HEIGHT}"/>'
-            f'<text x="{n(x + wide / 2)}" y="{n(y + CELL_HEIGHT / 2 + 3.5)}">'
-            f"{escape(cell.label)}</text></g>"
-        )
+        parts.append(row_index(INDEX - 4, top + CELL_HEIGHT * (row + 0.5) + 3, str(row)))
+    for one in sorted(cells, key=lambda cell: cell.outlined):  # on top of their neighbours
+        corner = (INDEX + wide * one.col, top + CELL_HEIGHT * one.row)
+        look = f'class="l{one.bank}"'
+        size = (wide, CELL_HEIGHT)
+        parts.append(cell(corner, size, one.label, one.title, look, outlined=one.outlined))
     width = max(INDEX + wide * cols + MARGIN, least)
     return document(title, parts, width, top + CELL_HEIGHT * rows + MARGIN)
