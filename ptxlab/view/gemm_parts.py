@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import csv as csv_format
-import io
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from ptxlab.gemm.problem import Problem
@@ -50,24 +48,3 @@ def left_out(several: Sequence[Absent]) -> list[str]:
     """Return a line for everyone that is missing, after an empty one if there are any."""
     lines = dict.fromkeys(f"{one.algorithm} is left out: {one.reason}" for one in several)
     return ["", *lines] if lines else []
-
-
-def csv(results: Sequence[Mapping[str, Any]]) -> str:
-    """Return JSON objects as CSV, a line each: members of members are called ``burst.median``."""
-    lines = [dict(_flat("", result)) for result in results]
-    stream = io.StringIO()
-    columns = dict.fromkeys(name for line in lines for name in line)
-    writer = csv_format.DictWriter(stream, columns, lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(lines)
-    return stream.getvalue()
-
-
-def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    if isinstance(value, Mapping):
-        for key, member in value.items():
-            yield from _flat(f"{name}.{key}" if name else key, member)
-    elif isinstance(value, list):
-        yield name, " ".join(map(str, value))
-    else:
-        yield name, value

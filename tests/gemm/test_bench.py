@@ -29,7 +29,7 @@ from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.targets import TARGETS
 from ptxlab.verbs.bench import text as view
-from ptxlab.view.gemm_parts import csv
+from ptxlab.verbs.bench.text import csv
 from tests.gemm.fake_gpu import LIBRARY, installed
 
 Array = npt.NDArray[Any]

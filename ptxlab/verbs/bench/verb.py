@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxlab.cli.progress import Progress
     from ptxlab.device.protocol import Device
     from ptxlab.gemm.facts import KernelFacts
-    from ptxlab.gemm.plan import Choice, Entry
+    from ptxlab.gemm.plan import Entry
     from ptxlab.gemm.survey import Absent
     from ptxlab.gemm.tiles import Comparison
     from ptxlab.gemm.timing import Procedure
@@ -113,19 +113,13 @@ def execute(args: argparse.Namespace) -> int:
 
 def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
     """Return the problems that are asked for, with their rungs."""
-    from ptxlab.gemm.plan import plan, shapes
+    from ptxlab.gemm.plan import Choice, plan, shapes
 
-    planned = list(plan(shapes(args.sizes or usual), choice(args)))
+    choice = Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
+    planned = list(plan(shapes(args.sizes or usual), choice))
     if not planned:
         raise PtxlabError("no algorithm takes this: other --dtype, --acc, --layout or --epilogue")
     return planned
-
-
-def choice(args: argparse.Namespace) -> Choice:
-    """Return what of the ladder is asked for."""
-    from ptxlab.gemm.plan import Choice
-
-    return Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
 
 
 def procedure(args: argparse.Namespace) -> Procedure:
@@ -147,7 +141,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.gemm.cublas import gpu_of
     from ptxlab.gemm.machine import machine_of
     from ptxlab.verbs.bench import text as view
-    from ptxlab.view.gemm_parts import csv
+    from ptxlab.verbs.bench.text import csv
 
     gpu = gpu_of(device, "bench")
     planned = entries(args, GPU_SIZES)
@@ -183,7 +177,7 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.gemm.facts import facts
     from ptxlab.gemm.survey import Absent
     from ptxlab.verbs.bench import facts as view
-    from ptxlab.view.gemm_parts import csv
+    from ptxlab.verbs.bench.text import csv
 
     if args.record:
         raise PtxlabError("there is nothing to record: a speed needs a GPU")
@@ -217,7 +211,7 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.gemm import tile_file
     from ptxlab.gemm.tiles import compare_counted
     from ptxlab.verbs.bench import tiles as view
-    from ptxlab.view.gemm_parts import csv
+    from ptxlab.verbs.bench.text import csv
 
     timed = device.kind == "cuda"
     planned = entries(args, GPU_SIZES if timed else EMULATOR_SIZES)
