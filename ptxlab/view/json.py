@@ -13,6 +13,9 @@ from typing import Any
 
 import numpy as np
 
+_AS_IT_IS = {int, str, bool, type(None)}
+_OF_NUMPY = (np.ndarray, np.generic)
+
 
 def write(result: Mapping[str, Any]) -> str:
     """Return a result as one line of JSON."""
@@ -21,13 +24,15 @@ def write(result: Mapping[str, Any]) -> str:
 
 def plain(value: Any) -> Any:
     """Return ``value`` as JSON has it; arrays and numbers of numpy become lists and numbers."""
-    if isinstance(value, np.ndarray | np.generic):
+    if type(value) in _AS_IT_IS:  # most of what there is
+        return value
+    if isinstance(value, _OF_NUMPY):
         return _of_numpy(np.asarray(value))
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, Mapping):
         return {name: plain(member) for name, member in value.items()}
-    if isinstance(value, list | tuple):
+    if isinstance(value, (list, tuple)):
         return [plain(member) for member in value]
     return value
 

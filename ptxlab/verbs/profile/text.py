@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Sequence
-from dataclasses import asdict
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +16,7 @@ from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.profile/1"
+_COUNTERS = tuple(field.name for field in dataclasses.fields(Counts))
 TOP = 20
 EVEN = 5
 """How many numbers at even steps are written as a range."""
@@ -101,12 +102,12 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         "main_loop": {
             "first_line": body[0].line,
             "last_line": body[-1].line,
-            **asdict(profile.main_loop_totals),
+            **_counters(profile.main_loop_totals),
         }
         if body
         else None,
         "totals": {
-            **asdict(profile.totals),
+            **_counters(profile.totals),
             "barriers": profile.barriers,
             "ctas": profile.ctas,
             "launched_threads": profile.threads,
@@ -230,12 +231,18 @@ def _dim(sizes: tuple[int, int, int]) -> str:
     return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
 
 
+def _counters(counts: Counts) -> dict[str, int]:
+    return {name: getattr(counts, name) for name in _COUNTERS}
+
+
 def _line_json(line: Line) -> dict[str, Any]:
     conflict = (
-        None if line.conflict is None else {**asdict(line.conflict), "ways": line.conflict.ways}
+        None
+        if line.conflict is None
+        else {**dataclasses.asdict(line.conflict), "ways": line.conflict.ways}
     )
     return {
-        **asdict(line.counts),
+        **_counters(line.counts),
         "lanes": line.counts.lanes,
         "function": line.instructions[0].function,
         "kinds": sorted({one.kind for one in line.instructions}),
