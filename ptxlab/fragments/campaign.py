@@ -27,7 +27,7 @@ from ptxlab.fragments.trials.trial import launch, module
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain import link_ptx
-from ptxlab.toolchain.absent import ToolAbsent
+from ptxlab.toolchain.wheels import ToolAbsent
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
 Progress = Callable[[int, int], None]

@@ -14,7 +14,7 @@ from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PtxLine:
     """A line of PTX, where it comes from, and the instructions it became, by address.
 
     ``number`` is 0, and ``text`` empty, for instructions of which the cubin names no line.
@@ -49,7 +49,7 @@ class Assembly:
                     found.setdefault(site.instruction.position.line, origin)
         return found
 
-    def lines(self, name: str) -> list[Line]:
+    def lines(self, name: str) -> list[PtxLine]:
         """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.
 
         All lines with instructions of the PTX function of that name are there, those without SASS
@@ -66,7 +66,7 @@ class Assembly:
         }
         text = self.module.source.text.splitlines()
         return [
-            Line(
+            PtxLine(
                 number,
                 _bare(text[number - 1]) if 0 < number <= len(text) else "",
                 self.sources.get(number),

@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import struct
 import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -60,6 +61,11 @@ def prune(most: int) -> None:
             return
 
 
+def size() -> int:
+    """Return how many bytes the cache takes on disk."""
+    return sum(size for _, size, _ in _entries())
+
+
 @contextlib.contextmanager
 def bypassed() -> Iterator[None]:
     """Within, make everything anew and keep none of it: for whoever asks whether a tool works."""
@@ -69,6 +75,21 @@ def bypassed() -> Iterator[None]:
         yield
     finally:
         _bypassed = before
+
+
+def packed(*parts: bytes) -> bytes:
+    """Return several byte strings as one, to be kept as one entry."""
+    return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
+
+
+def unpacked(stored: bytes) -> list[bytes]:
+    """Return what ``packed`` was given."""
+    parts, at = [], 0
+    while at < len(stored):
+        (length,) = struct.unpack_from("<Q", stored, at)
+        parts.append(stored[at + 8 : at + 8 + length])
+        at += 8 + length
+    return parts
 
 
 def _name(tool: str, key: Iterable[str | bytes]) -> str:
@@ -103,11 +124,6 @@ def _write(entry: Path, payload: bytes) -> None:
         if temporary is not None:
             with contextlib.suppress(OSError):
                 os.unlink(temporary)
-
-
-def size() -> int:
-    """Return how many bytes the cache takes on disk."""
-    return sum(size for _, size, _ in _entries())
 
 
 def _entries() -> Iterator[tuple[float, int, str]]:

@@ -1,11 +1,51 @@
-"""Machine code as the tools return it, with what ptxas said while it was made."""
+"""Machine code as the tools return it, and what ptxas said of it: each kernel's resources, remarks.
+
+The lines are those of ``ptxas -v``; CUDA Compiler Driver documentation, "Options for Passing Specific
+Phase Options", and NVIDIA's forum for the meaning of the numbered remarks.
+"""
 
 from __future__ import annotations
 
-import struct
+import re
 from dataclasses import dataclass
 
-from ptxlab.toolchain.ptxas_log import Remark, Resources, read_remarks, read_resources
+_NUMBERS = {
+    "registers": re.compile(r"Used (\d+) registers"),
+    "shared": re.compile(r"(\d+) bytes smem"),
+    "stack": re.compile(r"(\d+) bytes stack frame"),
+    "spill_stores": re.compile(r"(\d+) bytes spill stores"),
+    "spill_loads": re.compile(r"(\d+) bytes spill loads"),
+    "barriers": re.compile(r"used (\d+) barriers"),
+}
+_REMARK = re.compile(
+    r"^ptxas (?P<level>info|warning) *: (?:\((?P<code>C\d+)\) )?(?P<text>.*)$", re.M
+)
+_LINE = re.compile(r"\bline (\d+)")
+
+
+@dataclass(frozen=True, slots=True)
+class Resources:
+    """What ptxas says one kernel uses: registers and barriers by count, the rest in bytes.
+
+    ``shared`` is static shared memory, ``stack`` and the spills are per thread.
+    """
+
+    kernel: str
+    registers: int
+    shared: int
+    stack: int
+    spill_stores: int
+    spill_loads: int
+    barriers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Remark:
+    """A remark of ptxas in its own words: ``code`` is ``C7510`` or "", ``line`` one of the PTX or None."""
+
+    code: str
+    text: str
+    line: int | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,16 +67,29 @@ class Cubin:
         return read_remarks(self.log)
 
 
-def packed(*parts: bytes) -> bytes:
-    """Return several byte strings as one, for the cache."""
-    return b"".join(struct.pack("<Q", len(part)) + part for part in parts)
+def read_resources(log: str) -> list[Resources]:
+    """Read what the log says of each kernel: its function properties and its ``Used`` line."""
+    found = []
+    for part in log.split("Compiling entry function ")[1:]:
+        name = part.split("'")[1]
+        own = part[part.index(f"Function properties for {name}\n") :]
+        numbers = {key: _number(pattern, own) for key, pattern in _NUMBERS.items()}
+        found.append(Resources(name, **numbers))
+    return found
 
 
-def unpacked(stored: bytes) -> list[bytes]:
-    """Return what ``packed`` was given."""
-    parts, at = [], 0
-    while at < len(stored):
-        (length,) = struct.unpack_from("<Q", stored, at)
-        parts.append(stored[at + 8 : at + 8 + length])
-        at += 8 + length
-    return parts
+def read_remarks(log: str) -> list[Remark]:
+    """Read the warnings, and what is numbered: wgmma serialised, setmaxnreg ignored, ..."""
+    found = []
+    for match in _REMARK.finditer(log):
+        if match["code"] or match["level"] == "warning":
+            line = _LINE.search(match["text"])
+            remark = Remark(match["code"] or "", match["text"].strip(), line and int(line[1]))
+            if remark not in found:
+                found.append(remark)
+    return found
+
+
+def _number(pattern: re.Pattern[str], text: str) -> int:
+    match = pattern.search(text)
+    return int(match[1]) if match else 0

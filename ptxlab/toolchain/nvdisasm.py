@@ -13,9 +13,9 @@ from functools import cache
 from pathlib import Path
 
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.cache import cached
 from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 _TIMEOUT = 300.0
@@ -35,13 +35,10 @@ def disassemble(cubin: Cubin | bytes, *, options: Sequence[str] = ("-c", "-gp"))
 @cache
 def version() -> str:
     """Return nvdisasm's version: the wheel's, or what the program says of itself."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        asked = subprocess.run([program(), "--version"], capture_output=True, text=True)
-        return asked.stdout.strip()
+    return (
+        wheel_version(PACKAGE)
+        or subprocess.run([program(), "--version"], capture_output=True, text=True).stdout.strip()
+    )
 
 
 @cache

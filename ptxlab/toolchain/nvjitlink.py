@@ -12,10 +12,10 @@ from functools import cache
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.toolchain.absent import ToolAbsent
-from ptxlab.toolchain.cache import cached
-from ptxlab.toolchain.cubin import Cubin, packed, unpacked
-from ptxlab.toolchain.ptxas_log import read_resources
+from ptxlab.syntax.tree import Source
+from ptxlab.toolchain.cache import cached, packed, unpacked
+from ptxlab.toolchain.cubin import Cubin, read_resources
+from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
 
 PACKAGE = "nvidia-nvjitlink"
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
@@ -49,12 +49,7 @@ def link_ptx(
 @cache
 def version() -> str:
     """Return nvJitLink's version: the wheel's full one, or the library's own major.minor."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        return ".".join(map(str, _library().version()))
+    return wheel_version(PACKAGE) or ".".join(map(str, _library().version()))
 
 
 @cache
@@ -111,8 +106,7 @@ def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
     if place is None:
         return ToolchainError(f"{path}: {message}", log=log)
     line = int(place["line"])
-    lines = text.splitlines()
-    shown = lines[line - 1] if line <= len(lines) else ""
+    shown = Source(text).line(line)
     quoted = re.search(r"'([^']+)'", place["message"])
     column = shown.find(quoted[1]) if quoted else -1
     if column < 0:

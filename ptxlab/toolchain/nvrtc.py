@@ -17,10 +17,11 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.toolchain.absent import ToolAbsent
-from ptxlab.toolchain.cache import cached, directory
-from ptxlab.toolchain.cubin import Cubin, packed, unpacked
+from ptxlab.syntax.tree import Source
+from ptxlab.toolchain.cache import cached, directory, packed, unpacked
+from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.includes import scan
+from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
@@ -103,13 +104,7 @@ def _kept(
 @cache
 def version() -> str:
     """Return NVRTC's version: the wheel's full one, or the library's own major.minor."""
-    import importlib.metadata
-
-    try:
-        return importlib.metadata.version(PACKAGE)
-    except importlib.metadata.PackageNotFoundError:
-        _, major, minor = _library().nvrtcVersion()
-        return f"{major}.{minor}"
+    return wheel_version(PACKAGE) or ".".join(map(str, _library().nvrtcVersion()[1:]))
 
 
 @cache
@@ -222,8 +217,8 @@ def _rejected(path: str, source: str, arch: str, log: str) -> ToolchainError:
     location = None
     if place:
         line = int(place["line"])
-        lines = source.splitlines() if place["path"] == path else []
-        text = lines[line - 1] if line <= len(lines) else (place["text"] or "")
-        location = Location(place["path"], line, 1 + len(place["indent"] or ""), text)
+        text = Source(source).line(line) if place["path"] == path else ""
+        column = 1 + len(place["indent"] or "")
+        location = Location(place["path"], line, column, text or place["text"] or "")
     message = f"NVRTC rejected this CUDA C for {arch}\n{log.strip()}"
     return ToolchainError(message, location=location, hint=hint)

@@ -19,11 +19,11 @@ from ptxlab.toolchain import (
     nvjitlink,
     nvrtc,
 )  # fmt: skip
-from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cache import bypassed
-from ptxlab.toolchain.ptxas_log import Remark, read_remarks, read_resources
+from ptxlab.toolchain.cubin import Remark, read_remarks, read_resources
 from ptxlab.toolchain.sass import read_sass, sass
+from ptxlab.toolchain.wheels import ToolAbsent
 
 TEXT = """\
 	.target	sm_90a

@@ -11,8 +11,8 @@ import pytest
 
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain import Cubin, compile_cuda, disassemble, link_ptx, nvrtc
-from ptxlab.toolchain.absent import ToolAbsent
 from ptxlab.toolchain.includes import scan
+from ptxlab.toolchain.wheels import ToolAbsent
 
 SAXPY = """
 extern "C" __global__ void saxpy(float a, const float* x, float* y, unsigned n) {

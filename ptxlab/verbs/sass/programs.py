@@ -13,7 +13,7 @@ from ptxlab.device.shapes import declared
 from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
 from ptxlab.toolchain.assembly import Assembly
-from ptxlab.toolchain.ptxas_log import Resources
+from ptxlab.toolchain.cubin import Resources
 from ptxlab.toolchain.sass import SassFunction
 from ptxlab.verbs.launching.launch import merged, run_lines
 from ptxlab.verbs.launching.options import LINE_INFO, compilation

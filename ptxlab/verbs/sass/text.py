@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.toolchain.assembly import Assembly, Line
+from ptxlab.toolchain.assembly import Assembly, PtxLine
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.programs import Kernel, Program
 from ptxlab.view.sources import Sources, source_text
@@ -154,7 +154,7 @@ def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[st
     return found
 
 
-def _instructions(line: Line | None) -> list[str]:
+def _instructions(line: PtxLine | None) -> list[str]:
     return [] if line is None else [f"{one.address:04x}  {one.text}" for one in line.sass]
 
 

@@ -8,7 +8,7 @@ import pytest
 from ptxlab.fragments import explanation
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms, matching
-from ptxlab.toolchain.absent import ToolAbsent
+from ptxlab.toolchain.wheels import ToolAbsent
 
 
 def explain(capsys: pytest.CaptureFixture[str], *words: str) -> dict[str, Any]:

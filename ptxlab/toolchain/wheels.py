@@ -1,0 +1,26 @@
+"""The tools as pip has them: their versions, and the error for one that is not installed."""
+
+from __future__ import annotations
+
+from ptxlab.errors import ToolchainError
+
+
+def wheel_version(package: str) -> str:
+    """Return the full version of an installed wheel, "" where the tool is not from one."""
+    from importlib import metadata
+
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return ""
+
+
+class ToolAbsent(ToolchainError):
+    """A tool is not installed, or its library does not load; none of its input was rejected."""
+
+    exit_status = 3
+
+    def __init__(self, tool: str, package: str, reason: object) -> None:
+        super().__init__(
+            f"{tool} is not available: {reason}", hint=f"install it with: pip install {package}"
+        )
