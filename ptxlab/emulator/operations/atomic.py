@@ -247,38 +247,44 @@ _NEEDS = {
     **dict.fromkeys(("v2", "v4", "v8"), "sm_90 8.1"),
 }
 _HALVES, _PAIRS = "f16 bf16", "f16x2 bf16x2"
+_SHARED = "{.<sem>}{.<scope>}.<space>"
+_GLOBAL = "{.<sem>}{.<scope>}{.global}"
+_SPACES = "shared shared::cta"
 
 _atomic = partial(row, step=atomic, mix="atomic", scope=SCOPES, needs=_NEEDS)
 _atom = partial(_atomic, sem="relaxed acquire release acq_rel")
 _red = partial(_atomic, sem="relaxed release")
-_SPACES = "global shared shared::cta"
-_WHERE = "{.<sem>}{.<scope>}{.<space>}"
-_IN_GLOBAL = "{.<sem>}{.<scope>}{.global}"
 
-for _op, _types in (
-    ("and or xor", "b32 b64"),
-    ("add", "u32 s32 u64 f32 f64"),
-    ("inc dec", "u32"),
-    ("min max", "u32 s32 u64 s64"),
+for _op, _noftz, _types in (
+    ("and or xor", "", "b32 b64"),
+    ("add", "", "u32 s32 u64 f32 f64"),
+    ("inc dec", "", "u32"),
+    ("min max", "", "u32 s32 u64 s64"),
+    ("add", ".noftz", f"{_HALVES} {_PAIRS}"),
 ):
-    _changed = _WHERE + ".<op>{.L2::cache_hint}.<T>"
-    _atom("atom" + _changed, "[T] T b64? -> T", space=_SPACES, op=_op, T=_types)
-    _red("red" + _changed, "[T] T b64?", space=_SPACES, op=_op, T=_types)
+    _end = f".<op>{_noftz}.<T>"
+    _hinted = f".<op>{_noftz}{{.L2::cache_hint}}.<T>"
+    _atom("atom" + _SHARED + _end, "[T] T -> T", space=_SPACES, op=_op, T=_types)
+    _atom("atom" + _GLOBAL + _hinted, "[T] T b64? -> T", op=_op, T=_types)
+    _red("red" + _SHARED + _end, "[T] T", space=_SPACES, op=_op, T=_types)
+    _red("red" + _GLOBAL + _hinted, "[T] T b64?", op=_op, T=_types)
 
-_replaced = _WHERE + ".<op>{.L2::cache_hint}.<T>"
-_atom("atom" + _replaced, "[T] T b64? -> T", space=_SPACES, op="exch", T="b32 b64 b128")
-_atom("atom" + _replaced, "[T] T T b64? -> T", space=_SPACES, op="cas", T="b16 b32 b64 b128")
+_exchange = partial(_atom, op="exch", T="b32 b64 b128")
+_exchange("atom" + _SHARED + ".<op>.<T>", "[T] T -> T", space=_SPACES)
+_exchange("atom" + _GLOBAL + ".<op>{.L2::cache_hint}.<T>", "[T] T b64? -> T")
+_atom(
+    "atom{.<sem>}{.<scope>}{.<space>}.<op>.<T>",
+    "[T] T T -> T",
+    space=f"global {_SPACES}",
+    op="cas",
+    T="b16 b32 b64 b128",
+)
 
-_rounded = _WHERE + ".<op>.noftz{.L2::cache_hint}.<T>"
-_halves = f"{_HALVES} {_PAIRS}"
-_atom("atom" + _rounded, "[T] T b64? -> T", space=_SPACES, op="add", T=_halves)
-_red("red" + _rounded, "[T] T b64?", space=_SPACES, op="add", T=_halves)
-
-for _vectors, _op, _types, _noftz in (
-    ("v2 v4", "add", "f32", ""),
-    ("v2 v4 v8", "add min max", _HALVES, ".noftz"),
-    ("v2 v4", "add min max", _PAIRS, ".noftz"),
+for _op, _noftz, _types, _vectors in (
+    ("add", "", "f32", "v2 v4"),
+    ("add min max", ".noftz", _HALVES, "v2 v4 v8"),
+    ("add min max", ".noftz", _PAIRS, "v2 v4"),
 ):
-    _several = f"{_IN_GLOBAL}.<op>{_noftz}{{.L2::cache_hint}}.<vec>.<T>"
+    _several = f"{_GLOBAL}.<op>{_noftz}{{.L2::cache_hint}}.<vec>.<T>"
     _atom("atom" + _several, "[T] T*vec b64? -> T*vec", op=_op, vec=_vectors, T=_types)
     _red("red" + _several, "[T] T*vec b64?", op=_op, vec=_vectors, T=_types)

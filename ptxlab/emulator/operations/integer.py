@@ -219,7 +219,7 @@ def product24(a: Array, b: Array, shift: int) -> Array:
     """Return 32 bits, from bit ``shift`` on, of the 48-bit product of the low 24 bits."""
     wide = np.int64 if a.dtype == np.int32 else np.uint64
     product = ((a << 8) >> 8).astype(wide) * ((b << 8) >> 8)
-    return (product >> shift).astype(a.dtype)
+    return (product >> shift if shift else product).astype(a.dtype)
 
 
 def _mad24_saturated(a: Array, b: Array, c: Array) -> Array:

@@ -205,34 +205,43 @@ LOADABLE = " ".join(
 )
 
 _SHARED = "shared shared::cta"
-_VECTORS = "v2 v4"
 _PARAMETERS = "param param::entry param::func"
-_moved = partial(row, needs=NEEDS, vec=_VECTORS, T=LOADABLE)
 _END = "{.<vec>}.<T>"
+_one = partial(row, needs=NEEDS, T=LOADABLE)
+_moved = partial(_one, vec="v2 v4")
 
 # ---- ld ----
-_OF_GLOBAL = "{.<evict>}{.L2::cache_hint}{.<prefetch>}" + _END
+_FETCHED = "{.L2::cache_hint}{.<prefetch>}" + _END
 _load = partial(_moved, operands="[T] b64? -> T*vec", step=load, mix="load")
-_hinted = partial(_load, evict=EVICTIONS, prefetch=PREFETCHES)
-_ANYWHERE = f"{_SHARED} local const {_PARAMETERS}"
-_load("ld{.weak}{.<space>}{.<cache>}" + _END, space=_ANYWHERE, cache="ca cg cs lu cv")
-_hinted("ld{.weak}{.global}{.<cache>}" + _OF_GLOBAL, cache="ca cg cs lu cv")
-_hinted("ld.global{.<cache>}.nc" + _OF_GLOBAL, cache="ca cg cs lu cv")
+_far = partial(_load, prefetch=PREFETCHES)
+_ordered = partial(_load, order="relaxed acquire", scope=SCOPES)
+_space = f"{_SHARED} local const {_PARAMETERS}"
+_load("ld{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="ca cg cs lu cv")
+_far("ld{.weak}{.global}{.<cache>}" + _FETCHED, cache="ca cg cs lu cv")
+_far("ld{.weak}{.global}.<evict>" + _FETCHED, evict=EVICTIONS)
+_far("ld.global{.<cache>}.nc" + _FETCHED, cache="ca cg cs")
+_far("ld.global.nc.<evict>" + _FETCHED, evict=EVICTIONS)
 _load("ld.volatile{.<space>}" + _END, space=_SHARED)
-_load("ld.volatile{.global}{.<prefetch>}" + _END, prefetch=PREFETCHES)
-_load("ld.<order>.<scope>{.<space>}" + _END, order="relaxed acquire", scope=SCOPES, space=_SHARED)
-_hinted("ld.<order>.<scope>{.global}" + _OF_GLOBAL, order="relaxed acquire", scope=SCOPES)
-_load("ld.mmio.relaxed.sys{.global}" + _END)
+_far("ld.volatile{.global}{.<prefetch>}" + _END)
+_ordered("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED)
+_far(
+    "ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED,
+    order="relaxed acquire",
+    scope=SCOPES,
+    evict=EVICTIONS,
+)
+_one("ld.mmio.relaxed.sys{.global}.<T>", "[T] -> T", step=load, mix="load")
 _load("ldu{.global}" + _END)
 
 # ---- st ----
-_OF_GLOBAL = "{.<evict>}{.L2::cache_hint}" + _END
+_HINTED = "{.L2::cache_hint}" + _END
 _store = partial(_moved, operands="[T] T*vec b64?", step=store, mix="store")
-_hinted = partial(_store, evict=EVICTIONS)
-_ANYWHERE = f"{_SHARED} local {_PARAMETERS}"
-_store("st{.weak}{.<space>}{.<cache>}" + _END, space=_ANYWHERE, cache="wb cg cs wt")
-_hinted("st{.weak}{.global}{.<cache>}" + _OF_GLOBAL, cache="wb cg cs wt")
+_ordered = partial(_store, order="relaxed release", scope=SCOPES)
+_space = f"{_SHARED} local {_PARAMETERS}"
+_store("st{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="wb cg cs wt")
+_store("st{.weak}{.global}{.<cache>}" + _HINTED, cache="wb cg cs wt")
+_store("st{.weak}{.global}.<evict>" + _HINTED, evict=EVICTIONS)
 _store("st.volatile{.<space>}" + _END, space=f"{_SHARED} global")
-_store("st.<order>.<scope>{.<space>}" + _END, order="relaxed release", scope=SCOPES, space=_SHARED)
-_hinted("st.<order>.<scope>{.global}" + _OF_GLOBAL, order="relaxed release", scope=SCOPES)
-_store("st.mmio.relaxed.sys{.global}" + _END)
+_ordered("st.<order>.<scope>{.<space>}" + _END, space=_SHARED)
+_ordered("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS)
+_one("st.mmio.relaxed.sys{.global}.<T>", "[T] T", step=store, mix="store")
