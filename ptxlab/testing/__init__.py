@@ -20,17 +20,13 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from ptxlab.testing.bits import assert_bits_equal
-    from ptxlab.testing.clean import assert_clean
-    from ptxlab.testing.fragment import assert_fragment
+    from ptxlab.testing.assertions import assert_bits_equal, assert_clean, assert_fragment
 
 __all__ = ["assert_bits_equal", "assert_clean", "assert_fragment"]
 
+
 # Imported on first use: pytest loads the plugin beside this file in every run, ptxlab's or not.
-_HOMES = {"assert_bits_equal": "bits", "assert_clean": "clean", "assert_fragment": "fragment"}
-
-
 def __getattr__(name: str) -> Any:
-    if name not in _HOMES:
+    if name not in __all__:
         raise AttributeError(f"module 'ptxlab.testing' has no attribute {name!r}")
-    return getattr(import_module(f"ptxlab.testing.{_HOMES[name]}"), name)
+    return getattr(import_module("ptxlab.testing.assertions"), name)
