@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.row import ROWS, Form, find
 from ptxlab.errors import ToolchainError
-from ptxlab.isa.legality import RULES, Needs, Version
+from ptxlab.isa.legality import Needs, Version
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 from ptxlab.toolchain import link_ptx
@@ -174,8 +174,7 @@ def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
 
 def versions(target: str) -> list[Version]:
     """Return the versions to ask for a target: each that a row names and the one before it."""
-    named = {rule.ptx for rule in RULES}
-    named |= {need.ptx for rows in ROWS.values() for row in rows for need in row.needs.values()}
+    named = {need.ptx for rows in ROWS.values() for row in rows for need in row.needs.values()}
     before = {(major, minor - 1) for major, minor in named if minor}
     oldest = INTRODUCED[target]
     return sorted({v for v in named | before if oldest <= v <= NEWEST} | {oldest, NEWEST})

@@ -113,9 +113,14 @@ class Format:
         return 2.0**-self.fraction_bits
 
     @cached_property
+    def nan_word(self) -> int:
+        """The word of the NaN that operations return: all bits below the sign are set."""
+        return ((self.nan + 1) << self.low_bit) - 1
+
+    @cached_property
     def nan_value(self) -> Any:
         """The NaN that operations return, as a scalar of ``dtype``."""
-        return np.array([self.nan << self.low_bit], self.word).view(self.dtype)[0]
+        return np.array([self.nan_word], self.word).view(self.dtype)[0]
 
     def values(self, words: Array, out: Array) -> None:
         """Decode finite ``words``, of at most 32 bits, into ``out`` (float32); for others it is undefined.
@@ -206,7 +211,7 @@ class Format:
         normal = field >= int(self.subnormals)
         exponents = np.where(normal, field - self.bias, self.lowest_exponent)
         significand = fraction + np.where(normal, 1 << self.fraction_bits, 0)
-        values = np.ldexp(significand.astype(np.float32), exponents - self.fraction_bits)
+        values = np.ldexp(significand.astype(np.float64), exponents - self.fraction_bits)
         size = code & self.nan
         values[size > self.largest] = np.nan
         values[size == self.infinity] = np.inf

@@ -143,6 +143,5 @@ def round_result(values: Array, result: Format) -> Array:
     codes = np.where(finite, np.minimum(codes, result.infinity), result.infinity)
     negative = ((values < 0) & (codes > 0)).astype(np.int64)
     words = (codes | negative << result.sign_bit) << result.low_bit
-    nan = (1 << (result.word_bits - 1)) - 1
-    rounded: Array = np.where(np.isnan(values), nan, words).astype(result.word)
+    rounded: Array = np.where(np.isnan(values), result.nan_word, words).astype(result.word)
     return rounded

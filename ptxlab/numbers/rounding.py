@@ -88,7 +88,7 @@ def saturate(x: Array) -> Array:
 def relu(x: Array, fmt: Format) -> Array:
     """Replace what is negative by +0 (``.relu``); a NaN is canonical already, and stays."""
     words = x.view(fmt.word)
-    kept: Array = np.where(words > (fmt.nan << fmt.low_bit), fmt.word.type(0), words)
+    kept: Array = np.where(words > fmt.nan_word, fmt.word.type(0), words)
     return kept.view(fmt.dtype)
 
 
@@ -197,7 +197,7 @@ def narrow(
         x = np.clip(x, -most, most)
     r = _quickly(x, fmt, rounding, finite)
     if r is None:
-        return round_exactly(double(x), fmt, rounding).view(fmt.dtype)
+        r = round_exactly(double(x), fmt, rounding).view(fmt.dtype)
     if has_nan(x):
         r[x != x] = fmt.nan_value
     return r

@@ -11,10 +11,8 @@ from ptxlab.emulator.prepare.forms import opcodes
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.refused import REFUSED, reason
-from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, statement
-from ptxlab.isa.legality import RULES
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import forms
 from ptxlab.syntax import parse
@@ -224,8 +222,3 @@ def test_reasons_go_by_whole_parts_of_a_name() -> None:
     assert reason("texture") is None
     assert reason("fma.rz.bf16x2")
     assert reason("fma.rz.f32") is None
-
-
-def test_every_rule_speaks_of_something_that_is_emulated() -> None:
-    for rule in RULES:
-        assert set(rule.opcodes) <= set(ROWS), rule

@@ -6,7 +6,6 @@ import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.prepare.row import find
-from ptxlab.isa import legality
 from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import TARGETS
 
@@ -21,8 +20,6 @@ BEFORE = {
 
 
 def needs(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Needs:
-    if opcode == "cvt":
-        return legality.needs(opcode, modifiers, sources)
     return find(opcode, modifiers, sources).needs
 
 

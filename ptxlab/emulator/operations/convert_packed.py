@@ -1,240 +1,243 @@
-"""cvt to and from two values in one register: f16x2, bf16x2, ue8m0x2 and 8-, 6- and 4-bit formats.
+"""cvt to and from two values in one register: f16x2, bf16x2, ue8m0x2, 8-, 6- and 4-bit formats; cvt.pack.
 
-PTX ISA, "Data Movement and Conversion Instructions: cvt" and "Alternate Floating-Point Data
-Formats". Of two source operands the first becomes the upper half.
+PTX ISA, "Data Movement and Conversion Instructions: cvt", "cvt.pack" and "Alternate Floating-Point
+Data Formats". Of two source operands the first becomes the upper part.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable
+from functools import partial
 
-import ml_dtypes
 import numpy as np
 
-from ptxlab.emulator.prepare.operation import Modifiers
-from ptxlab.emulator.prepare.row import Alu, UnknownForm
+from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
+from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.formats import (
     BF16,
+    E2M1,
+    E2M3,
+    E3M2,
+    E4M3,
+    E5M2,
     F16,
-    Array,
+    F32,
+    FORMATS,
+    UE8M0,
     Format,
 )
-from ptxlab.numbers.rounding import (
-    narrow,
-    relu,
-)
+from ptxlab.numbers.rounding import at_random, narrow
+from ptxlab.numbers.rounding import relu as not_negative
 
-Unary = Callable[[Array], Array]
+Binary = Callable[[Array, Array], Array]
 
-
-@dataclass(frozen=True, slots=True)
-class _Tiny:
-    """A format of at most 8 bits, two of which fill a register of type ``register``.
-
-    ``shift`` is the distance of the two; ``nan`` the byte that a NaN becomes: the format's NaN, or
-    its largest number where it has none.
-    """
-
-    dtype: Any
-    largest: float
-    nan: int
-    register: str = "b16"
-    shift: int = 8
+BLACKWELL = "sm_100f sm_120f"
 
 
-_TINY: dict[str, _Tiny] = {
-    "e4m3x2": _Tiny(ml_dtypes.float8_e4m3fn, 448.0, 0x7F),
-    "e5m2x2": _Tiny(ml_dtypes.float8_e5m2, 57344.0, 0x7F),
-    "e2m3x2": _Tiny(ml_dtypes.float6_e2m3fn, 7.5, 0x1F),
-    "e3m2x2": _Tiny(ml_dtypes.float6_e3m2fn, 28.0, 0x1F),
-    "e2m1x2": _Tiny(ml_dtypes.float4_e2m1fn, 6.0, 0x7, "b8", 4),
-}
-_HALVES: dict[str, Format] = {"f16x2": F16, "bf16x2": BF16}
-_SCALE = "ue8m0x2"
+def _format(two: str) -> Format:
+    return FORMATS[two.removesuffix("x2")]
 
 
-def is_packed(names: Sequence[str]) -> bool:
-    """Say whether one of a cvt's types holds two values."""
-    return any(name in _TINY or name in _HALVES or name == _SCALE for name in names)
+def _cell(fmt: Format) -> int:
+    """Return how many bits of a register each of two values takes."""
+    return 4 if fmt.bits == 4 else fmt.word_bits
 
 
-def build(m: Modifiers) -> Alu:
-    """Build ``cvt`` where a type holds two values."""
-    if _SCALE in m.rest():
-        return _scales(m)
-    mode = m.one_of("rn", "rz", "rs")
-    use_relu, satfinite = m.take("relu"), m.take("satfinite")
-    target, source = _two_types(m)
-    if mode == "rs":
-        return _pack_randomly(target, source, use_relu, satfinite)
-    if target in _HALVES and source == "f32":
-        return _pack_halves(target, mode, use_relu, satfinite)
-    if mode != "rn":
-        raise UnknownForm("needs .rn with these types")
-    if target in _TINY and source in ("f32", "f16x2"):
-        if not satfinite:
-            raise UnknownForm(f"needs .satfinite with type .{target}")
-        return _pack_tiny(target, source, use_relu)
-    if target == "f16x2" and source in _TINY and not satfinite:
-        return _unpack_tiny(source, use_relu)
-    raise UnknownForm(f"does not convert .{source} to .{target}")
-
-
-def _two_types(m: Modifiers) -> tuple[str, str]:
-    names = (*_HALVES, *_TINY, "f32")
-    return m.one_of(*names), m.one_of(*names)
-
-
-def _pack_halves(target: str, mode: str, use_relu: bool, satfinite: bool) -> Alu:
-    fmt = _HALVES[target]
-    convert = narrowing(fmt, mode, use_relu, satfinite)
+def side_by_side(part: Unary, bits: int) -> Binary:
+    """Return the function that puts the words of two parts, of ``bits`` bits, into one register."""
+    dtype = np.dtype(f"u{max(2 * bits // 8, 1)}")
+    shift = dtype.type(bits)
 
     def compute(a: Array, b: Array) -> Array:
-        upper = convert(a).view(np.uint16).astype(np.uint32)
-        return (upper << np.uint32(16)) | convert(b).view(np.uint16)
-
-    return Alu((target,), ("f32", "f32"), compute)
-
-
-def narrowing(fmt: Format, mode: str, use_relu: bool, satfinite: bool) -> Unary:
-    """Return the conversion of f32 or f64 numbers to a 16-bit format (f32, from f64)."""
-
-    def compute(a: Array) -> Array:
-        if satfinite:
-            a = np.clip(a, np.float32(-fmt.max_finite), np.float32(fmt.max_finite))
-        if mode == "rn" and a.dtype == np.float32:
-            r = a.astype(fmt.dtype)
-            bad = a != a
-            if bad.any():
-                r[bad] = fmt.nan_value
-        else:
-            r = narrow(a.astype(np.float64), fmt, mode)
-        return relu(r, fmt) if use_relu else r
+        both: Array = (part(a).astype(dtype) << shift) | part(b)
+        return both
 
     return compute
 
 
-def _pack_tiny(target: str, source: str, use_relu: bool) -> Alu:
-    tiny = _TINY[target]
-    word = np.dtype("u1") if tiny.register == "b8" else np.dtype("u2")
-    shift = word.type(tiny.shift)
-
-    def convert(x: Array) -> Array:
-        low = 0.0 if use_relu else -tiny.largest
-        inside = np.clip(x, np.float32(low), np.float32(tiny.largest))
-        if use_relu:
-            inside = np.where(x > 0, inside, np.float32(0))
-        bits = inside.astype(tiny.dtype).view(np.uint8)
-        return np.where(x == x, bits, np.uint8(tiny.nan)).astype(word)
-
-    def from_two(a: Array, b: Array) -> Array:
-        return (convert(a) << shift) | convert(b)
-
-    if source == "f32":
-        return Alu((tiny.register,), ("f32", "f32"), from_two)
-
-    def from_halves(a: Array) -> Array:
-        halves = np.ascontiguousarray(a).view(np.float16).reshape(-1, 2).astype(np.float32)
-        return from_two(halves[:, 1], halves[:, 0])
-
-    return Alu((tiny.register,), ("f16x2",), from_halves)
+def in_words(fmt: Format, convert: Unary) -> Unary:
+    """Return ``convert`` with raw words as its result."""
+    return lambda x: convert(x).view(fmt.word)
 
 
-def _unpack_tiny(source: str, use_relu: bool) -> Alu:
-    """Every value of the small formats is a value of f16, so a table of them is the conversion."""
-    tiny = _TINY[source]
-    codes = np.arange(256, dtype=np.uint8) & np.uint8(0xF if tiny.shift == 4 else 0xFF)
-    values = codes.view(tiny.dtype).astype(np.float32)
-    halves = np.where(values == values, values.astype(np.float16), F16.nan_value).astype(np.float16)
-    table = (relu(halves, F16) if use_relu else halves).view(np.uint16).astype(np.uint32)
-
-    def compute(a: Array) -> Array:
-        upper: Array = table[a >> a.dtype.type(tiny.shift)] << np.uint32(16)
-        words: Array = upper | table[a & a.dtype.type(0xFF)]
-        return words
-
-    return Alu(("f16x2",), (tiny.register,), compute)
+# ---- f16x2 and bf16x2 -----------------------------------------------------------------------
 
 
-# Random bits for each half of the result: as many as the format has fewer than f32.
-_RANDOM_BITS = {"f16x2": 13, "bf16x2": 16}
+def _halves(D: str, rnd: str, satfinite: str, relu: str) -> Binary:
+    fmt = _format(D)
+    return side_by_side(in_words(fmt, narrowing(fmt.name, rnd, satfinite, relu)), _cell(fmt))
 
 
-def _pack_randomly(target: str, source: str, use_relu: bool, satfinite: bool) -> Alu:
-    """Build ``cvt.rs{.relu}{.satfinite}``: away from zero by chance, with the bits of ``rbits``.
-
-    The random bits are added below the last bit that is kept, and the sum is truncated. What lies
-    below the random bits (of results that are subnormal in f16) counts in full.
-    """
-    if target not in _RANDOM_BITS or source != "f32":
-        raise UnknownForm("takes .rs only from .f32 to .f16x2 and .bf16x2")
-    fmt, bits = _HALVES[target], _RANDOM_BITS[target]
-    chance = np.uint32((1 << bits) - 1)
+def _randomly(D: str, satfinite: str, relu: str) -> Callable[[Array, Array, Array], Array]:
+    """Round away from zero by chance: as many random bits for each half as it has fewer than f32."""
+    fmt = _format(D)
+    bits = F32.fraction_bits - fmt.fraction_bits
 
     def convert(x: Array, random: Array) -> Array:
-        size = np.abs(x).astype(np.float64)
-        exponent = np.frexp(np.maximum(size, fmt.min_normal))[1] - 1
-        unit = np.ldexp(1.0, np.where(np.isfinite(size), exponent - fmt.fraction_bits, 0))
-        steps = np.floor(size / unit)
-        short = 1 - (random & chance) / float(1 << bits)
-        up = size / unit - steps >= short
-        r: Array = np.copysign((steps + (up & np.isfinite(size))) * unit, x)
-        if satfinite:
-            r = np.clip(r, -fmt.max_finite, fmt.max_finite)
-        narrowed = narrow(r, fmt, "rn")
-        return relu(narrowed, fmt) if use_relu else narrowed
+        r = narrow(x, fmt, at_random(random, bits), finite=bool(satfinite))
+        return (not_negative(r, fmt) if relu else r).view(fmt.word)
 
     def compute(a: Array, b: Array, random: Array) -> Array:
-        upper = convert(a, random >> np.uint32(16)).view(np.uint16).astype(np.uint32)
-        return (upper << np.uint32(16)) | convert(b, random).view(np.uint16)
+        upper = convert(a, random >> np.uint32(16)).astype(np.uint32)
+        return (upper << np.uint32(16)) | convert(b, random)
 
-    return Alu((target,), ("f32", "f32", "b32"), compute)
+    return compute
 
 
-def _scales(m: Modifiers) -> Alu:
-    """``cvt{.rz, .rp}{.satfinite}.ue8m0x2{.f32, .bf16x2}``, ``cvt.rn.bf16x2.ue8m0x2``."""
-    mode = m.one_of("rz", "rp", "rn")
-    satfinite = m.take("satfinite")
-    target, source = m.one_of(_SCALE, "bf16x2"), m.one_of(_SCALE, "bf16x2", "f32")
-    if (target, source) == ("bf16x2", _SCALE) and mode == "rn" and not satfinite:
-        return Alu(("bf16x2",), ("b16",), _from_scales)
-    if target != _SCALE or source == _SCALE or mode == "rn":
-        raise UnknownForm(f"does not convert .{source} to .{target} with .{mode}")
+conversion(
+    "cvt.<rnd>{.satfinite}{.relu}.<D>.f32",
+    "f32 f32 -> D",
+    make=_halves,
+    rnd="rn rz",
+    D="f16x2 bf16x2",
+    needs={"": "sm_80 7.0", "satfinite": "sm_80 8.1"},
+)
+conversion(
+    "cvt.rs{.satfinite}{.relu}.<D>.f32",
+    "f32 f32 b32 -> D",
+    make=_randomly,
+    D="f16x2 bf16x2",
+    fidelity="model",
+    needs="sm_100f 8.7",
+)
+
+
+# ---- formats of 8, 6 and 4 bits -------------------------------------------------------------
+
+
+def _shrink(fmt: Format, relu: str) -> Binary:
+    """Return the conversion of two f32; a NaN becomes the largest number where there is none."""
+    return side_by_side(in_words(fmt, narrowing(fmt.name, "rn", "satfinite", relu)), _cell(fmt))
+
+
+def _shrink_halves(fmt: Format, relu: str) -> Unary:
+    both = _shrink(fmt, relu)
+
+    def compute(a: Array) -> Array:
+        halves = np.ascontiguousarray(a).view(np.float16).reshape(-1, 2).astype(np.float32)
+        return both(halves[:, 1], halves[:, 0])
+
+    return compute
+
+
+def _grow(fmt: Format, wide: Format, relu: str = "") -> Unary:
+    """Every value of ``fmt`` is one of ``wide``, so a table of them is the conversion."""
+    values = narrow(fmt.decode(np.arange(256, dtype=np.uint8))[0], wide)
+    table = (not_negative(values, wide) if relu else values).view(np.uint16).astype(np.uint32)
+    cell = _cell(fmt)
+
+    def compute(a: Array) -> Array:
+        upper: Array = table[a >> a.dtype.type(cell)] << np.uint32(16)
+        words: Array = upper | table[a & a.dtype.type((1 << cell) - 1)]
+        return words
+
+    return compute
+
+
+_NEEDS = {8: ("sm_89 7.8",) * 2, 6: (f"{BLACKWELL} 8.6", f"{BLACKWELL} 9.1")}
+_NEEDS[4] = _NEEDS[6]
+
+for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
+    _two, _register = f"{_fmt.name}x2", f"b{2 * _cell(_fmt)}"
+    _first, _from_halves = _NEEDS[_fmt.bits]
+    conversion(
+        f"cvt.rn.satfinite{{.relu}}.{_two}.f32",
+        f"f32 f32 -> {_register}",
+        make=partial(_shrink, _fmt),
+        needs=_first,
+    )
+    conversion(
+        f"cvt.rn.satfinite{{.relu}}.{_two}.f16x2",
+        f"f16x2 -> {_register}",
+        make=partial(_shrink_halves, _fmt),
+        needs=_from_halves,
+    )
+    conversion(
+        f"cvt.rn{{.relu}}.f16x2.{_two}",
+        f"{_register} -> f16x2",
+        make=partial(_grow, _fmt, F16),
+        needs=_first,
+    )
+    for _relu in ("", "relu."):
+        refuse(
+            f"cvt.rs.{_relu}satfinite.{_fmt.name}x4",
+            "the PTX ISA leaves open how four values share the random bits",
+        )
+
+
+# ---- scales ---------------------------------------------------------------------------------
+
+_LEAST_SCALE, _INFINITY = np.uint32(0x00400000), np.uint32(0x7F800000)
+
+
+def _exponents(rnd: str, satfinite: str) -> Binary:
+    """Keep the exponents of two f32: powers of two from 2**-127 on, whatever the sign; 255 is NaN."""
 
     def convert(x: Array) -> Array:
-        """Keep the exponent: powers of two from 2**-127 on, whatever the sign; 255 is NaN."""
-        magnitude = x.view(np.uint32) & np.uint32(0x7FFFFFFF)
-        field = magnitude >> np.uint32(23)
-        if mode == "rp":
-            between = (magnitude & np.uint32(0x7FFFFF)) != 0
+        magnitude = x.view(np.uint32) & np.uint32(F32.nan)
+        field = magnitude >> np.uint32(F32.fraction_bits)
+        if rnd == "rp":
+            between = (magnitude & np.uint32((1 << F32.fraction_bits) - 1)) != 0
             between &= (magnitude > _LEAST_SCALE) & (magnitude < _INFINITY)
             field = field + between
         if satfinite:
-            field = np.where(magnitude <= _INFINITY, np.minimum(field, np.uint32(254)), field)
+            largest = np.minimum(field, np.uint32(UE8M0.largest))
+            field = np.where(magnitude <= _INFINITY, largest, field)
         return field.astype(np.uint16)
 
-    def from_two(a: Array, b: Array) -> Array:
-        return (convert(a) << np.uint16(8)) | convert(b)
+    return side_by_side(convert, UE8M0.bits)
 
-    if source == "f32":
-        return Alu(("b16",), ("f32", "f32"), from_two)
-    return Alu(
-        ("b16",),
-        ("bf16x2",),
-        lambda a: from_two(
-            (a & np.uint32(0xFFFF0000)).view(np.float32), (a << np.uint32(16)).view(np.float32)
-        ),
+
+def _exponents_of_halves(rnd: str, satfinite: str) -> Unary:
+    both = _exponents(rnd, satfinite)
+    return lambda a: both(
+        (a & np.uint32(0xFFFF0000)).view(np.float32), (a << np.uint32(16)).view(np.float32)
     )
 
 
-_LEAST_SCALE, _INFINITY = np.uint32(0x00400000), np.uint32(0x7F800000)
-_SCALE_AS_BF16 = np.arange(256, dtype=np.uint32) << np.uint32(7)
-_SCALE_AS_BF16[0], _SCALE_AS_BF16[255] = 0x0040, 0x7FFF
+_scale = partial(conversion, rnd="rz rp", needs=f"{BLACKWELL} 8.6")
+_scale("cvt.<rnd>{.satfinite}.ue8m0x2.f32", "f32 f32 -> b16", make=_exponents)
+_scale("cvt.<rnd>{.satfinite}.ue8m0x2.bf16x2", "bf16x2 -> b16", make=_exponents_of_halves)
+conversion(
+    "cvt.rn.bf16x2.ue8m0x2",
+    "b16 -> bf16x2",
+    _grow(UE8M0, BF16),
+    needs=f"{BLACKWELL} 8.6",
+)
 
 
-def _from_scales(a: Array) -> Array:
-    upper: Array = _SCALE_AS_BF16[a >> np.uint16(8)] << np.uint32(16)
-    words: Array = upper | _SCALE_AS_BF16[a & np.uint16(0xFF)]
-    return words
+# ---- cvt.pack -------------------------------------------------------------------------------
+
+
+def _saturated(D: str) -> tuple[Binary, int]:
+    """Return the packing of two s32 as integers of type D, the first above, and its bits."""
+    bits = int(D[1:])
+    (low, high), mask, shift = limits(D), np.uint32((1 << bits) - 1), np.uint32(bits)
+
+    def part(x: Array) -> Array:
+        return np.clip(x, low, high).view(np.uint32) & mask
+
+    return (lambda a, b: (part(a) << shift) | part(b)), bits
+
+
+def _pack(D: str) -> Binary:
+    return _saturated(D)[0]
+
+
+def _pack_below(D: str) -> Callable[[Array, Array, Array], Array]:
+    """Shift c to make room for a and b."""
+    two, bits = _saturated(D)
+    above = np.uint32(2 * bits)
+    return lambda a, b, c: (c << above) | two(a, b)
+
+
+_NEEDS_PACK = "sm_75 6.5"
+conversion("cvt.pack.sat.<D>.s32", "s32 s32 -> b32", make=_pack, D="u16 s16", needs=_NEEDS_PACK)
+conversion(
+    "cvt.pack.sat.<D>.s32.b32",
+    "s32 s32 b32 -> b32",
+    make=_pack_below,
+    D="u8 s8 u4 s4 u2 s2",
+    needs=_NEEDS_PACK,
+)

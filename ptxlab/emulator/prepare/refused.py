@@ -15,11 +15,6 @@ _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
 _POLICY = "there is no cache to steer"
 _LAUNCH = "a launch has nothing to wait for: launches run one after the other"
-_RANDOM = "the PTX ISA leaves open how four values share the random bits"
-_UNDOCUMENTED = (
-    "cvt.f16.bf16",
-    "cvt.bf16.f16",
-)
 
 REFUSED: dict[str, str] = {
     "wgmma": _LATER,
@@ -56,12 +51,6 @@ REFUSED: dict[str, str] = {
     "createpolicy": _POLICY,
     "applypriority": _POLICY,
     "discard": _POLICY,
-    **{
-        f"cvt.rs.{relu}satfinite.{name}x4": _RANDOM
-        for name in ("e4m3", "e5m2", "e2m3", "e3m2", "e2m1")
-        for relu in ("", "relu.")
-    },
-    **dict.fromkeys(_UNDOCUMENTED, "not in the PTX ISA, though ptxas takes it"),
 }
 
 
