@@ -65,7 +65,7 @@ class Recorder(Watcher):
             return
         standing = lanes.mask & self._wave.alive.mask
         cta, inside = np.divmod(np.flatnonzero(standing), self._wave.cta_width)
-        threads = (self._wave.first + cta) * self._wave.config.cta_threads + inside
+        threads = np.array(self._wave.numbers)[cta] * self._wave.config.cta_threads + inside
         self.passes[threads] += np.uint64(1)
         now = self.passes[threads] == self._dump.nth
         if now.any():

@@ -14,10 +14,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Kernel
-from ptxlab.emulator import Program, Site, Watcher
-from ptxlab.emulator.run.access import Access, Part
+from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import Allocation, Region
+from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.instrument.sites import instructions
@@ -31,7 +30,7 @@ from ptxlab.observe.ordering import Epochs, Order, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.uninitialized import LocalMemory, Registers, SharedMemory
 from ptxlab.syntax.functions import SourceLine, source_lines
-from ptxlab.syntax.tree import Instruction, Integer
+from ptxlab.syntax.tree import Instruction, Integer, Module
 
 Array = npt.NDArray[Any]
 
@@ -72,13 +71,13 @@ class Checker(Watcher):
         self._checks = tuple(name for name in CHECKS if name in checks)
         self._scene = Scene()
         self._fence: Site | None = None
-        self._program: Program | None = None
+        self._module: Module | None = None
         self._copying = False
 
     # ---- what the launch does ----
 
     def begin(self, wave: Wave) -> None:
-        self._program = wave.program
+        self._module = wave.module
         self._wave = wave
         scene = self._scene
         scene.begin(wave)
@@ -180,17 +179,17 @@ class Checker(Watcher):
 
     def report(self, kernel: str, fault: LaunchError | Unsupported | None) -> CheckReport:
         """Return the findings, what stopped the launch among them if it is one."""
-        program = self._program
-        if program is None:
+        module = self._module
+        if module is None:
             return CheckReport(kernel, self._checks, (), (str(fault),), "")
-        found = [self._hedged(finding) for finding in self._scene.findings(program)]
+        found = [self._hedged(finding) for finding in self._scene.findings(module)]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:
-            found.append(_of_fault(fault, program))
+            found.append(_of_fault(fault, module))
             unchecked.append("what follows where the launch stopped")
         elif fault is not None:
             unchecked.append(f"what follows where the launch stopped: {fault}")
-        source = program.module.source
+        source = module.source
         return CheckReport(
             kernel,
             self._checks,
@@ -220,7 +219,7 @@ def _placed(access: Access, lanes: Lanes, part: Part) -> tuple[Array, Array]:
     return threads, np.broadcast_to(part.index * access.nbytes, threads.shape)
 
 
-def _of_fault(fault: LaunchError, program: Program) -> Finding:
+def _of_fault(fault: LaunchError, module: Module) -> Finding:
     assert fault.location is not None
     line = fault.location.line
     return Finding(
@@ -232,14 +231,14 @@ def _of_fault(fault: LaunchError, program: Program) -> Finding:
         fault.hint or "",
         1,
         "faults",
-        source=_source(program, line),
+        source=_source(module, line),
     )
 
 
-def _source(program: Program, line: int) -> SourceLine | None:
+def _source(module: Module, line: int) -> SourceLine | None:
     """Return the line of CUDA C that the instruction on ``line`` of the PTX comes from."""
-    for function in program.module.functions:
-        places = source_lines(program.module, function)
+    for function in module.functions:
+        places = source_lines(module, function)
         for site, source in zip(instructions(function), places, strict=True):
             if site.instruction.position.line == line:
                 return source
@@ -249,7 +248,7 @@ def _source(program: Program, line: int) -> SourceLine | None:
 def _order(wave: Wave, scene: Scene) -> Order:
     """Return the order that is good enough for the barriers of the program."""
     whole, of_warps = True, False
-    for function in wave.program.module.functions:
+    for function in wave.module.functions:
         for site in instructions(function):
             instruction = site.instruction
             if is_barrier(instruction):

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator import Program, Site
+from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Scope, Variable
 from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.memory import pitched
@@ -18,6 +18,7 @@ from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.shadow import Shadow
 from ptxlab.syntax.functions import SourceLine, source_lines
+from ptxlab.syntax.tree import Module
 
 Array = npt.NDArray[Any]
 
@@ -89,13 +90,13 @@ class Scene:
             found = self._found[key] = _Found(describe(), unit)
         found.count += count
 
-    def findings(self, program: Program) -> list[Finding]:
+    def findings(self, module: Module) -> list[Finding]:
         """Return what was found, with the lines of CUDA C."""
-        functions = {function.name: function for function in program.module.functions}
+        functions = {function.name: function for function in module.functions}
 
         @cache
         def lines(function: str) -> tuple[SourceLine | None, ...]:
-            return source_lines(program.module, functions[function])
+            return source_lines(module, functions[function])
 
         def source(site: Site | None) -> SourceLine | None:
             return None if site is None else lines(site.function)[site.number]
@@ -141,7 +142,7 @@ def _at(address: int, wave: Wave, scope: Scope) -> Variable | None:
     while inner is not None:
         known += inner.variables.values()
         inner = inner.parent
-    known += module_variables(wave.program.module).known.values()
+    known += module_variables(wave.module).known.values()
     for variable in known:
         if variable.space == "shared" and 0 <= address - variable.offset < variable.size:
             return variable

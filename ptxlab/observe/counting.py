@@ -14,9 +14,9 @@ import numpy as np
 
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.row import form_of
-from ptxlab.emulator.run.access import WINDOWS, Access
+from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import WINDOW_SIZE
+from ptxlab.emulator.run.memory import WINDOW_SIZE, Access
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import Counts
@@ -85,7 +85,7 @@ class Counting(Watcher):
 
     def begin(self, wave: Wave) -> None:
         self._wave = wave
-        self.program = wave.program
+        self.module, self.target = wave.module, wave.target
         self._alive = wave.alive.mask.copy()
         self._lanes: Lanes | None = None
 
@@ -254,7 +254,7 @@ class Counting(Watcher):
         if conflict is None:
             return
         cta, warp = divmod(conflict.warp, self._wave.cta_width // WARP)
-        found = replace(conflict, cta=self._wave.first + cta, warp=warp)
+        found = replace(conflict, cta=self._wave.numbers[cta], warp=warp)
         if tally.conflict is None or _severity(found) < _severity(tally.conflict):
             tally.conflict = found
 

@@ -9,7 +9,6 @@ from functools import cached_property
 from typing import Any, TypeVar
 
 from ptxlab.device.protocol import Kernel
-from ptxlab.emulator import Program
 from ptxlab.instrument.sites import instructions
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
@@ -17,7 +16,7 @@ from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
 from ptxlab.syntax.functions import SourceLine, source_lines, statements
-from ptxlab.syntax.tree import Function, Instruction, Label, Name
+from ptxlab.syntax.tree import Function, Instruction, Label, Module, Name
 
 MAIN_SHARE = 0.5
 """The part of all executed instructions that the main loop has at least."""
@@ -161,17 +160,17 @@ def count(kernel: Kernel, config: LaunchConfig, args: Sequence[Any] = ()) -> Pro
 
 
 def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
-    program = counting.program
+    module = counting.module
     tallies = {(t.site.function, t.site.number): t for t in counting.tallies.values()}
     entered = {function for function, _ in tallies}
-    bodies = [f for f in program.module.functions if f.name in entered and f.body is not None]
+    bodies = [f for f in module.functions if f.name in entered and f.body is not None]
     return Profile(
         kernel,
-        program.target.name,
+        counting.target.name,
         config,
-        program.module.source.path,
-        tuple(program.module.source.text.split("\n")),
-        tuple(one for function in bodies for one in _counted(program, function, tallies)),
+        module.source.path,
+        tuple(module.source.text.split("\n")),
+        tuple(one for function in bodies for one in _counted(module, function, tallies)),
         counting.barriers,
         tuple(loop for function in bodies for loop in loops(function)),
     )
@@ -200,10 +199,10 @@ def _targets(instruction: Instruction) -> list[str]:
 
 
 def _counted(
-    program: Program, function: Function, tallies: Mapping[tuple[str, int], Tally]
+    module: Module, function: Function, tallies: Mapping[tuple[str, int], Tally]
 ) -> Iterator[Counted]:
     """Yield every instruction of ``function``, with nothing counted where it was not executed."""
-    places = source_lines(program.module, function)
+    places = source_lines(module, function)
     for number, (site, source) in enumerate(zip(instructions(function), places, strict=True)):
         instruction = site.instruction
         tally = tallies.get((function.name, number))

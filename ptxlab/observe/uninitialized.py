@@ -88,7 +88,7 @@ class LocalMemory:
 
     def enter(self, frame: Frame, lanes: Lanes) -> None:
         """Begin an activation of a function: its part of local memory is new."""
-        inside = slice(frame.local_base, frame.local_base + frame.function.local_bytes)
+        inside = slice(frame.local_base, frame.local_base + frame.layout.local_bytes)
         self._written[lanes.index, inside] = False
 
     def _grow(self, region: Region) -> None:
@@ -140,7 +140,7 @@ class Registers:
         states = self._states.get(frame)
         if states is None:
             states = self._states[frame] = [False] * len(frame.registers)
-            for slot in frame.function.parameters:
+            for slot in frame.layout.parameters:
                 states[slot] = True
         for slot, name in uses.guard:
             self._use(name, states[slot], lanes)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -119,6 +120,36 @@ def test_warps_at_barriers_with_different_numbers(emulate: Any, block: int) -> N
         emulate(body.format(shift=5), block=block)
 
 
+def test_a_deadlock_says_who_waits_for_what(emulate: Any) -> None:
+    # Ten lanes of warp 1 wait for two who wait with the others for warp 2; warp 0 waits for both.
+    body = """
+    setp.lt.u32 p1, r0, 32;
+    @p1 bra first;
+    setp.ge.u32 p1, r0, 42;
+    @p1 bra other;
+    vote.sync.ballot.b32 r5, 1, 0x00000fff;
+    bra first;
+other:
+    bar.sync 3, 96;
+first:
+    bar.arrive 2, 128;
+    bar.sync 0;
+"""
+    with pytest.raises(LaunchError) as caught:
+        emulate(body, grid=2, block=96)
+    assert caught.value.kind == "deadlock"
+    assert "vote.sync" in str(caught.value.location and caught.value.location.text)
+    assert re.sub(r"on line \d+", "there", caught.value.message) == (
+        "deadlock: 20 threads wait for the rest of their warp there "
+        "(warp 1 of CTA (0, 0, 0): 10 of 12 threads are here); "
+        "108 threads wait at the barrier there "
+        "(barrier 3 of CTA (0, 0, 0): 54 of 96 threads have arrived); "
+        "64 threads wait at the barrier there "
+        "(barrier 0 of CTA (0, 0, 0): 32 of 96 threads have arrived); "
+        "the first is thread (0, 0, 0) of CTA (0, 0, 0)"
+    )
+
+
 # ---- nobody starves -----------------------------------------------------------------------------
 
 FLAG = ".shared .b32 flag;\n"
@@ -212,6 +243,46 @@ done:
     assert found.tolist() == [3 + lane for lane in range(16)] + [3] * 16
     with pytest.raises(LaunchError, match=f"stopped, not at its end after {MOST_BLOCKS} blocks"):
         bounded(body.format(store=""), before=before)
+
+
+@pytest.mark.parametrize("block", [1, 2, 33])
+@pytest.mark.parametrize(
+    "together", ["bar.sync 0;", "bar.red.popc.u32 r8, 0, p2;", "bar.sync 0; bar.sync 1;"]
+)
+@pytest.mark.parametrize("waits_above", [True, False])
+def test_who_waits_across_barriers_does_not_starve_another_cta(
+    bounded: Any, block: int, together: str, waits_above: bool
+) -> None:
+    # The first CTA passes a barrier of its own in every round of its loop, and thereby the turn.
+    wait = f"""
+wait:
+    {together}
+    atom.global.cas.b32 r5, [d5], 1, 1;
+    setp.eq.u32 p2, r5, 0;
+    @p2 bra wait;
+    bra done;
+"""
+    body = f"""
+    mov.u64 d5, flag;
+    mov.u32 r5, 7;
+    mov.u32 r4, %ctaid.x;
+    setp.eq.u32 p1, r4, 0;
+    @p1 bra wait;
+    bra set;
+{wait if waits_above else ""}
+set:
+    {{store}}
+    bra done;
+{"" if waits_above else wait}
+done:
+    st.global.u32 [d1], r5;
+"""
+    before = ".global .b32 flag;"
+    store = "atom.global.exch.b32 r6, [d5], 1;"
+    found = bounded(body.format(store=store), grid=2, block=block, before=before)[:, 0]
+    assert found.tolist() == [1] * block + [7] * block
+    with pytest.raises(LaunchError, match=f"stopped, not at its end after {MOST_BLOCKS} blocks"):
+        bounded(body.format(store=""), grid=2, block=block, before=before)
 
 
 def test_the_second_turn_at_a_barrier_does_not_wait_for_what_the_first_does(bounded: Any) -> None:

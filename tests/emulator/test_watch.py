@@ -11,8 +11,8 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.isa.targets import TARGETS
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.run.access import Access
     from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.memory import Access
     from ptxlab.emulator.run.wave import Frame
 
 REVERSE = """\

@@ -8,12 +8,13 @@ import numpy as np
 
 from ptxlab.emulator.operations.memory import state_space, two_operands
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE, GlobalMemory
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction
 

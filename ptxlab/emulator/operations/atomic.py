@@ -23,11 +23,12 @@ from ptxlab.emulator.operations.memory import (
     without_hint,
 )
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, find, row
-from ptxlab.emulator.run.access import Access, Part, parts
+from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import Region
+from ptxlab.emulator.run.memory import Access, Part, Region
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.types import TYPES, ScalarType
@@ -104,7 +105,7 @@ class Atomic:
             wave = frame.wave
             raise LaunchError(
                 f"atomic on local memory by {wave.thread(int(lanes.index[where[0]]))}",
-                location=wave.program.locate(self.access.line),
+                location=wave.locate(self.access.line),
                 hint="atom and red work on global and shared memory",
             )
 

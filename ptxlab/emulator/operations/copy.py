@@ -9,11 +9,12 @@ import numpy as np
 
 from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.access import Access, Part, parts
+from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.memory import ITEM, Access, Part
+from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction, Integer, Name
@@ -111,7 +112,7 @@ class AsyncCopy:
             raise LaunchError(
                 f"cp.async of {nbytes} bytes has a source size of {int(given[at])} "
                 f"in {frame.wave.thread(int(lanes.index[at]))}",
-                location=frame.wave.program.locate(self._read.line),
+                location=frame.wave.locate(self._read.line),
                 hint="the source size must not be larger than the copy",
             )
         return given

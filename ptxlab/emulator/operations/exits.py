@@ -14,7 +14,6 @@ from ptxlab.emulator.operations.control import (
     Branch,
     BranchTable,
     Call,
-    CallResult,
     End,
     GuardedExit,
     IndirectCall,
@@ -23,11 +22,12 @@ from ptxlab.emulator.operations.control import (
 )
 from ptxlab.emulator.operations.parameter import StoreArgument
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Exit, Source
+from ptxlab.emulator.prepare.names import function_address
+from ptxlab.emulator.prepare.program import Exit, Reduction
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.emulator.run import host
-from ptxlab.emulator.run.barriers import Reduction
+from ptxlab.emulator.run.registers import CallResult, Source
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
 
@@ -101,10 +101,12 @@ def call(context: Context, form: Form, following: int, in_entry: bool) -> Plain:
         signature = Signature(function.results, function.parameters)
     passed = _passed(context, callee.text, signature, arguments, results)
     if function is None:
-        return IndirectCall(context.source(callee, "u64"), *passed, following, context.line)
+        names = {function_address(context.functions, name): name for name in context.functions}
+        address = context.source(callee, "u64")
+        return IndirectCall(context.prepared, names, address, *passed, following, context.line)
     if function.body is None:
         return _host_call(context, function, passed, following)
-    return Call(function.name, *passed, following, context.line)
+    return Call(context.prepared, function.name, *passed, following, context.line)
 
 
 def _host_call(

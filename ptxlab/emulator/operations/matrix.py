@@ -13,16 +13,17 @@ import numpy as np
 from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
 from ptxlab.emulator.operations.warp import (
+    ALIGNED,
     by_warp,
     require_whole_warps,
-    whole_warps,
     write_warps,
 )
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.isa.targets import WARP, Target
@@ -59,7 +60,7 @@ class MatrixMultiply:
 
     __slots__ = ("_compute", "_destinations", "_form", "_line", "_scales", "_sources", "_sparsity")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(
         self,
@@ -119,7 +120,7 @@ class MatrixMultiply:
             warp = error.matrix if warps is None else int(warps[error.matrix])
             raise LaunchError(
                 f"{error}, held by {frame.wave.thread(warp * WARP + lane)}, is undefined",
-                location=frame.wave.program.locate(self._line),
+                location=frame.wave.locate(self._line),
                 hint=f"defined are {', '.join(f'{v:#06b}' for v in operand.metadata.allowed)}",
             ) from None
         return np.moveaxis(operand.metadata.columns(values), 0, -1)
@@ -140,9 +141,7 @@ class MatrixMultiply:
         return scales.transpose(1, 2, 0) if operand.scale.operand == "A" else scales.T
 
     def _wrong(self, frame: Frame, what: str) -> LaunchError:
-        return LaunchError(
-            f"{self._form.name}: {what}", location=frame.wave.program.locate(self._line)
-        )
+        return LaunchError(f"{self._form.name}: {what}", location=frame.wave.locate(self._line))
 
 
 _BY_NAME = {form.name: form for form in MULTIPLICATIONS}

@@ -15,18 +15,19 @@ import numpy as np
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter, two_operands
 from ptxlab.emulator.operations.warp import (
+    ALIGNED,
     by_warp,
     require_whole_warps,
-    whole_warps,
     write_warps,
 )
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.run.access import Access, require_valid
+from ptxlab.emulator.run.access import require_valid
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
@@ -39,7 +40,7 @@ class LoadMatrix:
 
     __slots__ = ("_access", "_all_addresses", "_destinations", "_form", "_order")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(
         self,
@@ -79,7 +80,7 @@ class StoreMatrix:
 
     __slots__ = ("_access", "_form", "_order", "_sources")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(self, form: StMatrix, access: Access, sources: list[Source]) -> None:
         self._form = form
@@ -107,7 +108,7 @@ class MoveMatrix:
 
     __slots__ = ("_destination", "_line", "_source")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(self, destination: Destination, source: Source, line: int) -> None:
         self._destination = destination

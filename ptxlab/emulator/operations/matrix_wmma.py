@@ -17,14 +17,14 @@ from ptxlab.emulator.operations.matrix import (
     named_form,
 )
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
-from ptxlab.emulator.operations.warp import by_warp, require_whole_warps, whole_warps
+from ptxlab.emulator.operations.warp import ALIGNED, by_warp, require_whole_warps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.run.access import Access
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.matrix.fragment import FragmentLayout
@@ -89,7 +89,7 @@ class Matrix:
             raise self._wrong(frame, what, "alignment")
 
     def _wrong(self, frame: Frame, what: str, kind: str) -> LaunchError:
-        location = frame.wave.program.locate(self.access.line)
+        location = frame.wave.locate(self.access.line)
         return LaunchError(f"{self.form.opcode}: {what}", location=location, kind=kind)
 
 
@@ -98,7 +98,7 @@ class LoadFragment:
 
     __slots__ = ("_destinations", "_matrix")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(self, matrix: Matrix, destinations: list[Destination]) -> None:
         self._matrix = matrix
@@ -128,7 +128,7 @@ class StoreFragment:
 
     __slots__ = ("_matrix", "_sources")
 
-    participants = staticmethod(whole_warps)
+    participants = ALIGNED
 
     def __init__(self, matrix: Matrix, sources: list[Source]) -> None:
         self._matrix = matrix

@@ -10,11 +10,12 @@ import numpy as np
 
 from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.access import Access, parts
+from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import ITEM
+from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax.tree import Instruction, Operand

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import AluStep, alu_step
+from ptxlab.emulator.run.registers import Array
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax.tree import Instruction, Vector
 

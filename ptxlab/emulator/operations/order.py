@@ -45,7 +45,7 @@ class Trap:
         wave = frame.wave
         raise LaunchError(
             f"{self._name} in {wave.thread(int(lanes.index[0]))}",
-            location=wave.program.locate(self._line),
+            location=wave.locate(self._line),
             hint="the program stops itself here, as a failed check or an unreachable place does",
         )
 

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Deferred, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.types import ScalarType
 from ptxlab.syntax.tree import Address

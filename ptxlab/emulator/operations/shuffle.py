@@ -6,9 +6,10 @@ import numpy as np
 
 from ptxlab.emulator.operations.warp import MemberMask
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.syntax.tree import Instruction, Operand, Pair

@@ -1,6 +1,6 @@
 """What all operations on whole warps share: who takes part, and registers as [warps, 32].
 
-A warp operation waits until every thread it needs stands at it; see ``ptxlab.emulator.run.machine``.
+A warp operation waits until every thread it needs stands at it; see ``ptxlab.emulator.run.waiting``.
 """
 
 from __future__ import annotations
@@ -10,9 +10,10 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
@@ -22,12 +23,24 @@ LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 EVERYONE = np.uint32(0xFFFFFFFF)
 
 
-def whole_warps(frame: Frame, lanes: Lanes, alive: Array) -> Array:
-    """Return the lanes whose warp is here as far as it lives: an ``.aligned`` operation's rule."""
-    if lanes.everyone:
-        return lanes.mask
-    missing = (alive & ~lanes.mask).reshape(-1, WARP).any(axis=1)
-    return lanes.mask & np.repeat(~missing, WARP)
+class Aligned:
+    """Threads that must all execute an ``.aligned`` operation: of a warp, as far as it lives."""
+
+    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the lanes whose warp is here."""
+        if lanes.everyone:
+            return lanes.mask
+        missing = (alive & ~lanes.mask).reshape(-1, WARP).any(axis=1)
+        whole: Array = lanes.mask & np.repeat(~missing, WARP)
+        return whole
+
+    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return what lives of the first lane's warp."""
+        warp: Array = np.arange(frame.wave.width) // WARP == lanes.index[0] // WARP
+        return alive & warp
+
+
+ALIGNED = Aligned()
 
 
 class MemberMask:
@@ -54,6 +67,13 @@ class MemberMask:
             ready |= team & ~(living & named & ~team).any(axis=1, keepdims=True)
         return ready.reshape(-1)
 
+    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return those that the first lane names and that live."""
+        value = self.source.read(frame.registers)
+        mask = value[0 if value.shape[0] == 1 else lanes.index[0]]
+        named: Array = np.tile((mask & LANE_BITS).astype(bool), frame.wave.warps)
+        return ALIGNED.expected(frame, lanes, alive) & named
+
     def teams(self, frame: Frame, lanes: Lanes) -> Iterator[tuple[Array, Array]]:
         """Split the lanes by membermask: (lanes [warps, 32], their masks [warps or 1, 1])."""
         active, value = lanes.mask.reshape(-1, WARP), self.source.read(frame.registers)
@@ -79,7 +99,7 @@ class MemberMask:
             raise LaunchError(
                 f"{self._name} with membermask {int(every.reshape(-1)[thread]):#x}, which does not "
                 f"name the lane that executes it, by {frame.wave.thread(thread)}",
-                location=frame.wave.program.locate(self._line),
+                location=frame.wave.locate(self._line),
                 hint=f"this is lane {thread % WARP}; what a GPU does then is undefined",
                 kind="barrier",
             )
@@ -96,7 +116,7 @@ def require_whole_warps(frame: Frame, lanes: Lanes, name: str, line: int) -> Arr
         raise LaunchError(
             f"{name} needs all 32 threads of the warp, {int(per_warp[warp])} are active in the warp "
             f"of {frame.wave.thread(warp * WARP)}",
-            location=frame.wave.program.locate(line),
+            location=frame.wave.locate(line),
             hint="guard it so that whole warps execute it, or launch whole warps",
             kind="barrier",
         )

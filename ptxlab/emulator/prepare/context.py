@@ -11,8 +11,8 @@ import numpy.typing as npt
 
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names, function_address
-from ptxlab.emulator.prepare.program import Array, Deferred, Destination, Source
 from ptxlab.emulator.prepare.scope import Register, Variable
+from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
 from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
 

@@ -9,8 +9,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from ptxlab.emulator.prepare.program import Array, Deferred, Step
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Deferred
 from ptxlab.emulator.run.wave import Frame
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
@@ -50,7 +51,7 @@ class Drop:
 
 
 def _zero(frame: Frame, slot: int) -> Array:
-    value = frame.function.initial[slot]
+    value = frame.layout.initial[slot]
     assert not isinstance(value, Deferred)  # constants are never dropped
     return value
 

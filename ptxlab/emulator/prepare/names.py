@@ -7,10 +7,12 @@ from typing import NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Array, Deferred, Step
+from ptxlab.emulator.prepare import program
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
+from ptxlab.emulator.run.registers import Array, Deferred
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
@@ -21,7 +23,7 @@ from ptxlab.syntax.tree import Source as Text
 class Names:
     """The function being prepared, the instruction in hand, and what names stand for at it.
 
-    ``version``, ``variables`` and ``functions`` are the module's, the last two by name. ``reads`` and
+    ``version``, ``variables`` and ``functions`` are the module's, the last two by name, as are those ``prepared`` in the end. ``reads`` and
     ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
     ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
     before the instruction.
@@ -34,12 +36,14 @@ class Names:
         source: Text,
         variables: Mapping[str, Variable],
         functions: Mapping[str, Function],
+        prepared: Mapping[str, program.Function],
     ) -> None:
         self.target = target
         self.version = version
         self._source = source
         self._variables = variables
         self.functions = functions
+        self.prepared = prepared
         self.initial: list[Array | Deferred] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()

@@ -12,12 +12,13 @@ from ptxlab.emulator.prepare.flatten import Body, flatten
 from ptxlab.emulator.prepare.legality import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Source, Step
+from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm
-from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, size_of
+from ptxlab.emulator.prepare.scope import Scope, Site, Variable, declare_registers, size_of
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
 from ptxlab.emulator.prepare.variables import module_variables
-from ptxlab.emulator.run.watch import Site, WatchedExit, WatchedStep
+from ptxlab.emulator.run.registers import FrameLayout, Source
+from ptxlab.emulator.run.watch import WatchedExit, WatchedStep
 from ptxlab.isa.targets import Target
 from ptxlab.isa.types import TYPES
 from ptxlab.syntax import tree
@@ -32,15 +33,12 @@ def prepare(module: tree.Module, target: Target, *, watched: bool = False) -> Pr
     variables = module_variables(module)
     bodies = {f.name: f for f in module.functions if f.body is not None}
     declared = {f.name: f for f in module.functions} | bodies
-    functions = {
-        name: _function(
-            Context(target, module.version, module.source, variables.known, declared),
-            function,
-            variables.shared_bytes,
-            watched=watched,
+    functions: dict[str, Function] = {}
+    for name, function in bodies.items():
+        context = Context(
+            target, module.version, module.source, variables.known, declared, functions
         )
-        for name, function in bodies.items()
-    }
+        functions[name] = _function(context, function, variables.shared_bytes, watched=watched)
     addresses = {name: function_address(declared, name) for name in declared}
     return Program(module, target, functions, addresses, variables.in_memory, watched)
 
@@ -72,10 +70,7 @@ def _function(context: Context, function: tree.Function, shared: int, *, watched
         name=function.name,
         is_entry=function.is_entry,
         blocks=[block for block, _ in bound],
-        initial=context.initial,
-        parameters=argument_slots,
-        results=result_slots,
-        local_bytes=body.local_bytes,
+        frame=FrameLayout(context.initial, argument_slots, result_slots, body.local_bytes),
         shared_bytes=body.shared_bytes,
         parameter_bytes=parameter_bytes,
     )

@@ -1,75 +1,23 @@
 """A program prepared for the emulator: functions cut into blocks of steps over numbered registers.
 
-Every name is resolved once. Registers, constants, special registers and addresses of variables all
-live in one list per activation of a function, and a step knows them by their number in it.
+Every name is resolved once. Threads stand at the beginning of a block of an activation of a function;
+those that stand at the same one have converged and run together. The exit at the end of the block
+says what becomes of them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Protocol
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.errors import Location
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, CallResult, Destination, FrameLayout, Source
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Declaration, Module
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.run.group import Group
-    from ptxlab.emulator.run.lanes import Lanes
-    from ptxlab.emulator.run.machine import Machine
-    from ptxlab.emulator.run.wave import Frame
-
-Array = npt.NDArray[Any]
-
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """Where an operand's value comes from: a register number and the dtype to see it as.
-
-    ``convert`` is set where the register's bits are not the operand's bits as they stand.
-    """
-
-    slot: int
-    dtype: np.dtype[Any]
-    convert: Callable[[Array], Array] | None = None
-
-    def read(self, registers: list[Array]) -> Array:
-        """Return the operand's value: one element per thread, or one for all."""
-        value = registers[self.slot]
-        if self.convert is not None:
-            return self.convert(value)
-        return value if value.dtype is self.dtype else value.view(self.dtype)
-
-
-@dataclass(frozen=True, slots=True)
-class Destination:
-    """A register to write; ``widen`` is the dtype to extend to when the register is wider."""
-
-    slot: int
-    widen: np.dtype[Any] | None = None
-
-    def extended(self, value: Array) -> Array:
-        """Return ``value`` extended to the register's width, by the sign of its own type."""
-        return value if self.widen is None else value.astype(self.widen)
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """A register filled when a wave or frame starts: ``kind`` says from what.
-
-    "special": special register ``name``. "param": the value at ``offset`` in the kernel's parameter
-    block. "symbol": the address of module variable ``name`` plus ``offset``. "dynamic": ``offset``
-    in dynamic shared memory. "local": ``offset`` in the frame's part of local memory.
-    """
-
-    kind: str
-    name: str = ""
-    offset: int = 0
-    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.uint64))
 
 
 class Step(Protocol):
@@ -80,11 +28,23 @@ class Step(Protocol):
         ...
 
 
-class Exit(Protocol):
-    """What ends a block: it moves the group's threads on, splits them or ends them."""
+class Participants(Protocol):
+    """Who takes part in an operation of threads that must arrive together."""
 
-    def leave(self, machine: Machine, group: Group) -> Group | None:
-        """Return the group to go on with, or None if it waits, ended or was split."""
+    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the mask of those of ``lanes``, which stand here, that wait for nobody."""
+        ...
+
+    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return the mask of threads that the first of the waiting ``lanes`` goes on with."""
+        ...
+
+
+class Exit(Protocol):
+    """What ends a block: it moves the group's threads on, splits them, ends them or has them wait."""
+
+    def leave(self, group: Converged) -> Sequence[Converged | Ended | Arrival]:
+        """Return what becomes of the group's threads, which may be the group itself moved on."""
         ...
 
 
@@ -92,37 +52,28 @@ class Exit(Protocol):
 class Block:
     """Steps that run one after another, then an exit.
 
-    ``participants`` is set where the first step needs threads of a warp to arrive together: given
-    the frame, the lanes that stand here and the mask of threads that live, it returns the mask of
-    lanes that need not wait for others. ``polls`` says that threads may look here for what other
-    threads do. ``instructions`` counts them as PTX does. ``ends`` says that threads only end here.
+    ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
+    threads may look here for what other threads do. ``instructions`` counts them as PTX does.
+    ``ends`` says that threads only end here.
     """
 
     steps: list[Step]
     exit: Exit
     first_line: int
-    participants: Callable[[Frame, Lanes, Array], Array] | None = None
+    participants: Participants | None = None
     polls: bool = False
     instructions: int = 0
     ends: bool = False
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Function:
-    """A prepared kernel or device function.
-
-    ``initial`` holds a value or a ``Deferred`` per register. ``parameters`` and ``results`` are the
-    register numbers through which calls pass values. ``local_bytes`` is one activation's stack,
-    ``shared_bytes`` static shared memory.
-    """
+    """A prepared kernel or device function; ``shared_bytes`` is static shared memory."""
 
     name: str
     is_entry: bool
     blocks: list[Block]
-    initial: list[Array | Deferred]
-    parameters: tuple[int, ...]
-    results: tuple[int, ...]
-    local_bytes: int
+    frame: FrameLayout
     shared_bytes: int
     parameter_bytes: int
 
@@ -131,7 +82,7 @@ class Function:
 class Program:
     """All functions of a module, and its global and constant variables, for one target.
 
-    A ``watched`` program reports to a ``watch.Watcher``, which each launch of it must have.
+    A ``watched`` program reports to a ``Watcher``, which each launch of it must have.
     """
 
     module: Module
@@ -141,8 +92,109 @@ class Program:
     variables: dict[str, Declaration]
     watched: bool = False
 
-    def locate(self, line: int) -> Location:
-        """Return the place of ``line`` in the PTX text, for error messages."""
-        source = self.module.source
-        text = source.line(line)
-        return Location(source.path, line, len(text) - len(text.lstrip()) + 1, text)
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Caller:
+    """Where a call returns to: a block of an activation, and its registers for the results."""
+
+    activation: Activation
+    following: int
+    results: tuple[CallResult, ...]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Activation:
+    """A function that threads are in, ``depth`` calls deep; ``caller`` is None in a kernel."""
+
+    function: Function
+    frame: Frame
+    caller: Caller | None = None
+    depth: int = 0
+
+
+class Converged:
+    """Threads that stand at the beginning of the same block of the same activation.
+
+    ``ran`` is when they, or what they split from, had their last turn.
+    """
+
+    __slots__ = ("activation", "block", "frame", "lanes", "ran")
+
+    def __init__(self, activation: Activation, block: int, lanes: Lanes, ran: int) -> None:
+        self.activation = activation
+        self.frame = activation.frame
+        self.block = block
+        self.lanes = lanes
+        self.ran = ran
+
+    @property
+    def first(self) -> int:
+        """The position of the first thread in the wave."""
+        return int(self.lanes.index[0])
+
+    def stands_at(self) -> Block:
+        """Return the block."""
+        return self.activation.function.blocks[self.block]
+
+    def at(self, other: Converged) -> bool:
+        """Say whether the others stand at the same place."""
+        return self.frame is other.frame and self.block == other.block
+
+    def part(self, lanes: Lanes, block: int | None = None) -> Converged:
+        """Return some of the threads, at another block where one is given."""
+        return Converged(self.activation, self.block if block is None else block, lanes, self.ran)
+
+    @property
+    def priority(self) -> tuple[int, int]:
+        """Order in which groups run, smallest first: the deepest call, then the order of the text.
+
+        Threads with nothing left to do end at once, and are nobody's concern any more.
+        """
+        if self.activation.function.blocks[self.block].ends:
+            return -(1 << 30), 0
+        return -self.activation.depth, self.block
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """Threads that are no more."""
+
+    lanes: Lanes
+
+
+@dataclass(frozen=True, slots=True)
+class Reduction:
+    """What bar.red makes of the arriving threads' predicates: popc, and, or."""
+
+    operation: str
+    predicate: Source
+    destination: Destination
+
+    def result(self, arrived: Array, holding: Array) -> Array:
+        """Return the result per CTA from how many arrived, and for how many the predicate held."""
+        if self.operation == "and":
+            return np.equal(holding, arrived)
+        if self.operation == "or":
+            return np.greater(holding, 0)
+        return holding.astype(np.uint32)
+
+
+@dataclass(frozen=True, slots=True)
+class Arrival:
+    """Threads that have arrived at barrier ``number``, which is for ``count`` threads of a CTA.
+
+    ``count`` None means all of them. ``waits`` is False for bar.arrive, whose threads have gone on;
+    the others are at the block where they go on.
+    """
+
+    group: Converged
+    number: int
+    count: int | None
+    line: int
+    waits: bool = True
+    reduction: Reduction | None = None
+
+    @property
+    def kind(self) -> tuple[int | None, str | None]:
+        """What all arrivals at one barrier have in common."""
+        return self.count, None if self.reduction is None else self.reduction.operation

@@ -9,7 +9,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ptxlab.syntax.tree import BranchTargets, CallPrototype, CallTargets, Declaration, Declarator
+from ptxlab.syntax.tree import (
+    BranchTargets,
+    CallPrototype,
+    CallTargets,
+    Declaration,
+    Declarator,
+    Instruction,
+)
 
 Table = BranchTargets | CallPrototype | CallTargets
 """What a label may stand before instead of an instruction."""
@@ -59,6 +66,36 @@ class Scope:
                 and int(number) < count
             ):
                 return type_name
+        return None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Site:
+    """One instruction of a prepared program.
+
+    ``number`` counts the instructions of its function from 0, in the order of the text. ``reads`` and
+    ``writes`` are the numbers of registers in a frame; ``scope`` is where its names are looked up.
+    """
+
+    number: int
+    function: str
+    instruction: Instruction
+    scope: Scope
+    reads: frozenset[int]
+    writes: frozenset[int]
+
+    @property
+    def line(self) -> int:
+        """The line of the PTX text."""
+        return self.instruction.position.line
+
+    def register(self, name: str) -> Register | None:
+        """Return the register that ``name`` is here, None where no instruction uses one of that name."""
+        scope: Scope | None = self.scope
+        while scope is not None:
+            if name in scope.registers:
+                return scope.registers[name]
+            scope = scope.parent
         return None
 
 

@@ -7,15 +7,13 @@ state (%envreg, %pm, %smid) it is the one of an idle GPU with a single multiproc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.run.wave import Wave
 
 Array = npt.NDArray[Any]
 
@@ -45,7 +43,7 @@ def _ctaid(axis: int) -> Callable[[Wave], Array]:
     def value(wave: Wave) -> Array:
         if wave.config.grid[axis] == 1:
             return _u32(0)
-        index = _split(wave.first + np.arange(wave.ctas), wave.config.grid, axis)
+        index = _split(np.array(wave.numbers), wave.config.grid, axis)
         return index if wave.ctas == 1 else np.repeat(index, wave.cta_width)
 
     return value

@@ -8,9 +8,10 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Array, Destination, Source, Step
+from ptxlab.emulator.prepare.program import Participants, Step
 from ptxlab.emulator.prepare.row import CARRY, Alu, Form
 from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
@@ -66,7 +67,7 @@ class Passing:
 
     __slots__ = ("_participants", "_predicate")
 
-    def __init__(self, participants: Callable[..., Any], predicate: Source) -> None:
+    def __init__(self, participants: Participants, predicate: Source) -> None:
         self._participants = participants
         self._predicate = predicate
 
@@ -77,6 +78,10 @@ class Passing:
             return lanes.mask
         ready: Array = self._participants(frame, passing, alive)
         return ready | (lanes.mask & ~passing.mask)
+
+    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+        """Return whom the first of them is to go on with: none of the waiting is held back."""
+        return self._participants.expected(frame, lanes, alive)
 
 
 class Guarded:

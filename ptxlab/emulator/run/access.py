@@ -5,51 +5,27 @@ All active threads are checked at once; only when one of them is out of line is 
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import LOCAL_WINDOW, SHARED_WINDOW, WINDOW_SIZE, Allocation, Region
+from ptxlab.emulator.run.memory import (
+    LOCAL_WINDOW,
+    SHARED_WINDOW,
+    WINDOW_SIZE,
+    Access,
+    Allocation,
+    Part,
+    Region,
+)
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.prepare.program import Source
-    from ptxlab.emulator.run.wave import Frame, Wave
 
 Array = npt.NDArray[Any]
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
-
-    ``space`` is "global" (also for const), "shared", "local", "param" or "generic"; ``verb`` is how
-    messages call it.
-    """
-
-    space: str
-    base: Source
-    offset: int
-    nbytes: int
-    line: int
-    verb: str
-    writes: bool = False
-
-
-@dataclass(slots=True)
-class Part:
-    """Items of one array for some of the active threads; ``where`` is None when it is all of them.
-
-    ``index`` has one entry per thread of the part, or a single one that all of them use.
-    """
-
-    memory: Allocation | Region
-    index: Array
-    where: Array | None = None
 
 
 def parts(
@@ -215,7 +191,7 @@ def _fault(
         reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
     return LaunchError(
         f"{access.verb} of {access.nbytes} bytes at {value:#x} by {thread}{more} {reason}",
-        location=wave.program.locate(access.line),
+        location=wave.locate(access.line),
         hint=hint,
         kind=kind,
     )

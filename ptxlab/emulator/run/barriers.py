@@ -8,14 +8,13 @@ Source: PTX ISA, "bar, barrier".
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.prepare.program import Destination, Source
-from ptxlab.emulator.run.group import Group
+from ptxlab.emulator.prepare.program import Arrival
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
@@ -26,43 +25,6 @@ Holding = tuple[Array, Array]
 BARRIERS = 16
 
 
-@dataclass(frozen=True, slots=True)
-class Reduction:
-    """What bar.red makes of the arriving threads' predicates: popc, and, or."""
-
-    operation: str
-    predicate: Source
-    destination: Destination
-
-    def result(self, arrived: Array, holding: Array) -> Array:
-        """Return the result per CTA from how many arrived, and for how many the predicate held."""
-        if self.operation == "and":
-            return np.equal(holding, arrived)
-        if self.operation == "or":
-            return np.greater(holding, 0)
-        return holding.astype(np.uint32)
-
-
-@dataclass(frozen=True, slots=True)
-class Arrival:
-    """Threads that have arrived at barrier ``number``, which is for ``count`` threads of a CTA.
-
-    ``count`` None means all of them. ``waits`` is False for bar.arrive, whose threads have gone on.
-    """
-
-    group: Group
-    number: int
-    count: int | None
-    line: int
-    waits: bool = True
-    reduction: Reduction | None = None
-
-    @property
-    def kind(self) -> tuple[int | None, str | None]:
-        """What all arrivals at one barrier have in common."""
-        return self.count, None if self.reduction is None else self.reduction.operation
-
-
 class Barriers:
     """The barriers of one wave."""
 
@@ -70,10 +32,21 @@ class Barriers:
         self._wave = wave
         self.arrivals: list[Arrival] = []
 
-    @property
-    def waiting(self) -> list[Arrival]:
-        """The arrivals whose threads have not gone on."""
-        return [arrival for arrival in self.arrivals if arrival.waits]
+    def pending(self, number: int) -> Array:
+        """Return the mask of threads that have arrived at a barrier which is not complete."""
+        return self._arrived(self._at(number))
+
+    def counts(self, number: int, thread: int, alive: Array) -> tuple[str, int, int]:
+        """Return a thread's CTA, and how many of how many have arrived at its barrier ``number``."""
+        cta = int(self._wave.cta_of[thread])
+        here = [
+            arrival
+            for arrival in self._at(number)
+            if arrival.group.lanes.mask.reshape(self._wave.ctas, -1)[cta].any()
+        ]
+        living = int(self._per_cta(alive)[cta])
+        expected = next((arrival.count for arrival in here if arrival.count), living)
+        return self._wave.cta(cta), int(self._per_cta(self._arrived(here))[cta]), expected
 
     def arrive(self, arrival: Arrival) -> None:
         """Note an arrival; ``complete`` says who may go on because of it.
@@ -102,9 +75,8 @@ class Barriers:
                 raise self._wrong(arrival, unlike or lanes, what)
         self.arrivals.append(arrival)
 
-    def complete(self, alive: Array) -> list[Group]:
-        """Return the groups that may go on, given the mask of threads that have not ended."""
-        freed: list[Group] = []
+    def complete(self, alive: Array) -> None:
+        """Forget the arrivals at barriers that are complete, given who has not ended."""
         for number in sorted({arrival.number for arrival in self.arrivals}):
             here = self._at(number)
             while (done := self._complete(here, alive)).any():
@@ -113,19 +85,21 @@ class Barriers:
                 if self._wave.watched:
                     self._report(here, done)
                 for arrival in here:
-                    freed += self._let_go(arrival, done, holding)
+                    self._let_go(arrival, done, holding)
                 here = self._at(number)
-        return freed
 
     def _at(self, number: int) -> list[Arrival]:
         return [arrival for arrival in self.arrivals if arrival.number == number]
 
+    def _arrived(self, arrivals: list[Arrival]) -> Array:
+        mask = np.zeros(self._wave.width, bool)
+        for arrival in arrivals:
+            mask |= arrival.group.lanes.mask
+        return mask
+
     def _report(self, here: list[Arrival], done: Array) -> None:
         """Tell the watcher who of those that are ``done`` has arrived, and who may go on."""
-        waited = np.zeros(self._wave.width, bool)
-        for arrival in here:
-            if arrival.waits:
-                waited |= arrival.group.lanes.mask
+        waited = self._arrived([arrival for arrival in here if arrival.waits])
         self._wave.watcher.synchronize(done, waited & done)
 
     def _complete(self, here: list[Arrival], alive: Array) -> Array:
@@ -133,13 +107,11 @@ class Barriers:
 
         A warp has arrived when all of it that lives has, and then it counts as 32 threads.
         """
-        arrived = np.zeros(self._wave.width, bool)
+        arrived = self._arrived(here)
         needed = np.zeros(self._wave.ctas, np.int64)
         for arrival in here:
-            mask = arrival.group.lanes.mask
-            arrived |= mask
             if arrival.count is not None:
-                needed[self._in_cta(mask)] = arrival.count
+                needed[self._in_cta(arrival.group.lanes.mask)] = arrival.count
         missing = alive & ~arrived
         everyone = ~self._in_cta(missing) & (needed == 0)
         done: Array = arrived & everyone[self._wave.cta_of]
@@ -163,20 +135,16 @@ class Barriers:
         chosen: Array = enough & (order.argsort(axis=1) < wanted)
         return chosen.reshape(-1)
 
-    def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> list[Group]:
-        """Return the threads that are ``done``; the others' arrival stands."""
-        group = arrival.group
-        held = group.lanes.where(~done)
+    def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> None:
+        """Give those who are ``done`` their result; the others' arrival stands."""
+        group, reduction = arrival.group, arrival.reduction
+        held, free = group.lanes.where(~done), group.lanes.where(done)
         if held is not None:
             self.arrivals.append(replace(arrival, group=group.part(held)))
-        free = group.lanes.where(done)
-        if free is None or not arrival.waits:
-            return []
-        if arrival.reduction is not None:
-            registers, slot = group.frame.registers, arrival.reduction.destination.slot
-            result = arrival.reduction.result(*holding)[self._wave.cta_of]
+        if free is not None and reduction is not None:
+            registers, slot = group.frame.registers, reduction.destination.slot
+            result = reduction.result(*holding)[self._wave.cta_of]
             registers[slot] = free.merge(registers[slot], result)
-        return [group.part(free)]
 
     def _holding(self, here: list[Arrival], done: Array) -> Holding:
         """Count per CTA who is ``done``, and for how many of them the predicate they gave holds."""
@@ -198,7 +166,7 @@ class Barriers:
     def _wrong(self, arrival: Arrival, lanes: Lanes, what: str) -> LaunchError:
         return LaunchError(
             f"{what} in {self._wave.thread(int(lanes.index[0]))}",
-            location=self._wave.program.locate(arrival.line),
+            location=self._wave.locate(arrival.line),
             hint="what a GPU does then is undefined",
             kind="barrier",
         )

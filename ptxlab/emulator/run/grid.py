@@ -10,10 +10,9 @@ import numpy as np
 from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.image import symbols
-from ptxlab.emulator.run.machine import Machine
 from ptxlab.emulator.run.memory import GlobalMemory, pitched
-from ptxlab.emulator.run.watch import Watcher
-from ptxlab.emulator.run.wave import Wave
+from ptxlab.emulator.run.scheduler import Scheduler
+from ptxlab.emulator.run.wave import Watcher, Wave
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
@@ -52,7 +51,7 @@ def launch(
     local memory than there is.
     """
     entry = program.functions[kernel]
-    told = watcher or Watcher()
+    told = (watcher or Watcher()) if program.watched else None
     dynamic_base = pitched(entry.shared_bytes)
     shared_bytes = dynamic_base + config.shared if config.shared else entry.shared_bytes
     if shared_bytes > program.target.shared_bytes:
@@ -66,34 +65,34 @@ def launch(
             f"kernel {kernel} takes {entry.parameter_bytes} bytes of parameters, "
             f"{len(parameters)} were given"
         )
-    if entry.local_bytes > MOST_LOCAL_BYTES:
+    if entry.frame.local_bytes > MOST_LOCAL_BYTES:
         raise PtxlabError(
-            f"kernel {kernel} needs {entry.local_bytes} bytes of local memory, "
+            f"kernel {kernel} needs {entry.frame.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
     total = config.ctas
     addresses = symbols(program, memory)
-    local = sum(function.local_bytes for function in program.functions.values())
+    local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(total, config.cta_threads, shared_bytes, local)
 
-    def run(first: int, ctas: int) -> int:
+    def run(numbers: range) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
-            program, memory, addresses, config, first, ctas, parameters,
+            program.module, program.target, memory, addresses, config, numbers, parameters,
             shared_bytes, dynamic_base, write, told,
         )  # fmt: skip
-        machine = Machine(wave, entry, _heartbeat(progress, first, total))
-        told.begin(wave)
-        machine.run()
-        told.end(wave)
-        return machine.instructions
+        scheduler = Scheduler(wave, entry, _heartbeat(progress, numbers.start, total))
+        wave.watcher.begin(wave)
+        scheduler.run()
+        wave.watcher.end(wave)
+        return scheduler.instructions
 
     instructions = 0
     with np.errstate(all="ignore"):
         for first in range(0, total, size):
-            ctas = min(size, total - first)
-            instructions += run(first, ctas)
-            _tell(progress, first + ctas, total)
+            numbers = range(first, min(first + size, total))
+            instructions += run(numbers)
+            _tell(progress, numbers.stop, total)
     return {"threads": config.threads, "thread_instructions": instructions}
 
 

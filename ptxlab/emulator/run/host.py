@@ -11,19 +11,16 @@ import re
 import struct
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Array, Source
-from ptxlab.emulator.run.access import Access, parts
+from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import FIRST_ADDRESS
+from ptxlab.emulator.run.memory import FIRST_ADDRESS, Access
+from ptxlab.emulator.run.registers import Array, CallResult, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.operations.control import CallResult
 
 LONGEST_TEXT = 1 << 16
 
@@ -51,7 +48,7 @@ class Caller:
         found = bytearray()
         for at in range(address, address + nbytes):
             registers: list[Array] = [np.array([at], np.uint64)]
-            frame = Frame(self.frame.wave, self.frame.function, registers, None, 0)
+            frame = Frame(self.frame.wave, self.frame.layout, registers, 0)
             [part] = parts(Access("generic", _FIRST, 0, 1, self.line, "host read"), frame, lanes)
             found += part.memory.items(1)[part.index].tobytes()
         return bytes(found)
@@ -172,7 +169,7 @@ def assertion_failed(caller: Caller, arguments: list[bytes]) -> int:
     raise LaunchError(
         f"assertion failed: {caller.text_at(message)}, in {caller.text_at(function)} at "
         f"{caller.text_at(file)}:{line}, by {wave.thread(caller.lane)}",
-        location=wave.program.locate(caller.line),
+        location=wave.locate(caller.line),
         hint="the program checks this itself; the condition did not hold",
     )
 
@@ -196,7 +193,7 @@ def release(caller: Caller, arguments: list[bytes]) -> int:
         raise LaunchError(
             f"free of {address:#x}, which malloc did not give or which is free already, by "
             f"{wave.thread(caller.lane)}",
-            location=wave.program.locate(caller.line),
+            location=wave.locate(caller.line),
             hint="free takes the address that malloc returned, once",
         )
     if address:

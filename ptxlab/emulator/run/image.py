@@ -7,6 +7,7 @@ import numpy as np
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import size_of
 from ptxlab.emulator.run.memory import GlobalMemory
+from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.syntax.tree import (
@@ -87,7 +88,7 @@ def _address_bytes(
     known = addresses.get(value.name, program.function_addresses.get(value.name))
     if known is None:
         raise PtxSyntaxError(
-            f"'{value.name}' is not declared", location=program.locate(value.position.line)
+            f"'{value.name}' is not declared", location=locate(program.module, value.position.line)
         )
     address = known + value.offset
     if value.mask is not None:

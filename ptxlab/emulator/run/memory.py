@@ -15,6 +15,7 @@ from weakref import WeakKeyDictionary
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.errors import PtxlabError
 
 GUARD = 1 << 20
@@ -78,6 +79,35 @@ class Region:
 def pitched(nbytes: int) -> int:
     """Return ``nbytes`` rounded up so that the next part is aligned for every access."""
     return -(-nbytes // 16) * 16
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
+
+    ``space`` is "global" (also for const), "shared", "local", "param" or "generic"; ``verb`` is how
+    messages call it.
+    """
+
+    space: str
+    base: Source
+    offset: int
+    nbytes: int
+    line: int
+    verb: str
+    writes: bool = False
+
+
+@dataclass(slots=True)
+class Part:
+    """Items of one array for some of the active threads; ``where`` is None when it is all of them.
+
+    ``index`` has one entry per thread of the part, or a single one that all of them use.
+    """
+
+    memory: Allocation | Region
+    index: Array
+    where: Array | None = None
 
 
 class GlobalMemory:

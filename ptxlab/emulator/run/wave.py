@@ -1,30 +1,24 @@
-"""A wave: the CTAs that run together, the threads in them, and the activations of functions.
+"""A wave: the CTAs that run together, the threads in them, and whoever watches them.
 
 Threads are numbered CTA by CTA; each CTA is padded to whole warps, and padding threads never live.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxlab.emulator.fragments import FragmentCache
-from ptxlab.emulator.prepare import special
-from ptxlab.emulator.prepare.program import Deferred, Function, Program
+from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.copies import AsyncCopies
 from ptxlab.emulator.run.lanes import Lanes
-from ptxlab.emulator.run.memory import GlobalMemory, Region, pitched
-from ptxlab.isa.targets import WARP
+from ptxlab.emulator.run.memory import Access, GlobalMemory, Part, Region, pitched
+from ptxlab.emulator.run.registers import Array, Deferred, FrameLayout
+from ptxlab.errors import Location
+from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.operations.control import Call
-    from ptxlab.emulator.run.watch import Watcher
-
-Array = npt.NDArray[Any]
+from ptxlab.syntax.tree import Module
 
 # What shared memory holds before anything is written to it: NaN in every floating-point type, so
 # that a read of unwritten shared memory does not pass for a zero.
@@ -32,39 +26,42 @@ UNWRITTEN = 0xFF
 
 
 class Wave:
-    """``ctas`` consecutive CTAs of a grid, starting with number ``first``.
+    """The CTAs that have these ``numbers`` in the grid, and what they share.
 
-    ``clock`` counts the instructions the wave has executed, each once for all threads it ran for.
+    ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
+    has executed, each once for all threads it ran for. ``constants`` are the registers that all frames
+    of a layout begin with.
     """
 
     def __init__(
         self,
-        program: Program,
+        module: Module,
+        target: Target,
         memory: GlobalMemory,
         symbols: dict[str, int],
         config: LaunchConfig,
-        first: int,
-        ctas: int,
+        numbers: Sequence[int],
         parameters: bytes,
         shared_bytes: int,
         dynamic_base: int,
         write: Callable[[str], None],
-        watcher: Watcher,
+        watcher: Watcher | None,
     ) -> None:
-        self.program = program
+        self.module = module
+        self.target = target
         self.memory = memory
         self.symbols = symbols
         self.config = config
-        self.first = first
-        self.ctas = ctas
+        self.numbers = numbers
+        ctas = self.ctas = len(numbers)
         self.cta_width: int = -(-config.cta_threads // WARP) * WARP
         self.width = ctas * self.cta_width
         self.parameters = parameters
         self.shared_bytes: int = shared_bytes
         self.dynamic_base: int = dynamic_base
         self.write = write
-        self.watcher = watcher
-        self.watched = program.watched
+        self.watched = watcher is not None
+        self.watcher = watcher or Watcher()
         self.clock = 0
         self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
         pitch = pitched(shared_bytes)
@@ -86,8 +83,7 @@ class Wave:
         self.copies = AsyncCopies(self.width)
         self.fragments = FragmentCache()
         self.alive = self._existing()
-        self._specials: dict[str, Array] = {}
-        self._templates: dict[str, list[Array | Deferred]] = {}
+        self.constants: dict[FrameLayout, list[Array | Deferred]] = {}
 
     def _existing(self) -> Lanes:
         threads = self.config.cta_threads
@@ -100,55 +96,26 @@ class Wave:
         """How many warps the wave has."""
         return self.width // WARP
 
-    def special(self, name: str) -> Array:
-        """Return special register ``name``, computed once."""
-        value = self._specials.get(name)
-        if value is None:
-            value = self._specials[name] = special.TABLE[name](self)
-        return value
-
     def thread(self, lane: int) -> str:
         """Name the thread at position ``lane`` of the wave by its CTA and thread index."""
         cta, inside = divmod(lane, self.cta_width)
-        return f"thread {unravel(inside, self.config.block)} of CTA {unravel(self.first + cta, self.config.grid)}"
+        return f"thread {unravel(inside, self.config.block)} of {self.cta(cta)}"
 
-    def frame(self, function: Function, parent: Frame | None, local_base: int) -> Frame:
-        """Start an activation of ``function`` with its constants and addresses in place."""
-        template = self._templates.get(function.name)
-        if template is None:
-            template = [
-                self._materialise(value) if isinstance(value, Deferred) else value
-                for value in function.initial
-            ]
-            self._templates[function.name] = template
-        registers = [
-            _local_address(value, local_base) if isinstance(value, Deferred) else value
-            for value in template
-        ]
-        self._reserve_local(local_base + function.local_bytes)
-        return Frame(self, function, registers, parent, local_base)
+    def cta(self, position: int) -> str:
+        """Name the CTA at ``position`` of the wave by its index in the grid."""
+        return f"CTA {unravel(self.numbers[position], self.config.grid)}"
 
-    def _materialise(self, value: Deferred) -> Array | Deferred:
-        if value.kind == "special":
-            return self.special(value.name)
-        if value.kind == "param":
-            raw = self.parameters[value.offset : value.offset + value.dtype.itemsize]
-            return np.frombuffer(raw, value.dtype)
-        if value.kind == "symbol":
-            return np.array([self.symbols[value.name] + value.offset], np.uint64).astype(
-                value.dtype
-            )
-        if value.kind == "dynamic":
-            base = self.dynamic_base
-            return np.array([base + value.offset], value.dtype)
-        return value
+    def locate(self, line: int) -> Location:
+        """Return the place of ``line`` in the PTX text, for error messages."""
+        return locate(self.module, line)
 
     def _local(self, nbytes: int) -> Region:
         pitch = pitched(nbytes)
         start = np.arange(self.width) * pitch
         return Region("local", nbytes, start, np.zeros(self.width * pitch, np.uint8))
 
-    def _reserve_local(self, needed: int) -> None:
+    def reserve_local(self, needed: int) -> None:
+        """Give every thread at least ``needed`` bytes of local memory."""
         """Let the deepest call have ``needed`` bytes; there is room for more, to grow into."""
         old = self.regions["local"]
         room = old.data.size // self.width
@@ -160,31 +127,69 @@ class Wave:
 
 
 class Frame:
-    """One activation of a function by some threads of a wave."""
+    """The registers and the local memory of an activation of a function by some threads of a wave."""
 
-    __slots__ = (
-        "__weakref__", "call", "depth", "function", "local_base", "parent", "registers", "wave",
-    )  # fmt: skip
+    __slots__ = ("__weakref__", "layout", "local_base", "registers", "wave")
 
     def __init__(
-        self,
-        wave: Wave,
-        function: Function,
-        registers: list[Array],
-        parent: Frame | None,
-        local_base: int,
+        self, wave: Wave, layout: FrameLayout, registers: list[Array], local_base: int
     ) -> None:
         self.wave = wave
-        self.function = function
+        self.layout = layout
         self.registers = registers
-        self.parent = parent
         self.local_base = local_base
-        self.call: Call | None = None
-        self.depth: int = 0 if parent is None else parent.depth + 1
 
 
-def _local_address(value: Deferred, base: int) -> Array:
-    return np.array([base + value.offset], value.dtype)
+class Watcher:
+    """Is told what happens in a launch, instruction by instruction. Each method does nothing until a subclass wants to know.
+
+    ``lanes`` are the threads that stand at an instruction, ``passing`` those of them that its guard
+    lets execute it, None for none. Threads that are not in the lanes may have been anywhere.
+    """
+
+    def begin(self, wave: Wave) -> None:
+        """Begin a wave: its CTAs run from their beginning to their end before the next wave."""
+
+    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """See an instruction about to be executed."""
+
+    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+        """See the registers after an instruction; not told of those that end a block."""
+
+    def access(self, access: Access, frame: Frame, lanes: Lanes) -> None:
+        """See ``lanes`` access memory, each at its own address, before it is known to be there.
+
+        An instruction makes one access, or several where it is made of several: a copy reads and
+        writes, and reads byte by byte in threads that copy less than a whole item.
+        """
+
+    def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
+        """See the same access again when all of it is known to be there, part by part.
+
+        ``items`` are what it stores, one for each of the lanes or one for all; None for a load, an
+        atomic and a copy.
+        """
+
+    def synchronize(self, arrived: Array, released: Array) -> None:
+        """See a barrier complete, in one CTA or several: masks of the wave's threads.
+
+        All that ``arrived`` did before is visible to those ``released`` from now on.
+        """
+
+    def synchronize_warps(self, together: Array) -> None:
+        """See the threads of a mask pass bar.warp.sync, those of each warp with each other."""
+
+    def ended(self, lanes: Lanes) -> None:
+        """See threads end."""
+
+    def end(self, wave: Wave) -> None:
+        """End a wave; not told when the launch failed."""
+
+
+def locate(module: Module, line: int) -> Location:
+    """Return the place of ``line`` in the PTX text of a module."""
+    text = module.source.line(line)
+    return Location(module.source.path, line, len(text) - len(text.lstrip()) + 1, text)
 
 
 def unravel(index: int, shape: Dim3) -> Dim3:

@@ -1,0 +1,175 @@
+"""Who runs next: groups of threads that stand at the same block, split and merged as they branch.
+
+The group in the deepest call, and there the one furthest up in the text, runs first: threads that
+left a loop or a branch early wait further down until the others reach them, and go on as one group.
+Threads that wait for others (at a barrier, or for the rest of their warp) are on the list of those
+who wait; when nobody can run and somebody waits, that is a deadlock, and it is reported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from ptxlab.emulator.prepare.program import Arrival, Block, Converged, Ended, Function
+from ptxlab.emulator.run.activation import activate
+from ptxlab.emulator.run.barriers import Barriers
+from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.errors import LaunchError
+
+# When this many blocks have been run while others could run too, whoever has not had a turn for the
+# longest gets one: threads that wait for another thread's store must not starve it, be they one
+# group or several that take turns. A block that looks at what others do costs as much as POLL.
+PATIENCE = 4096
+POLL = 128
+
+
+class Scheduler:
+    """Runs one wave to its end."""
+
+    def __init__(self, wave: Wave, entry: Function, check: Callable[[], None]) -> None:
+        self.wave = wave
+        self._check = check
+        self._ready = [Converged(activate(wave, entry, 0), 0, wave.alive, ran=0)]
+        self._waiting = WaitList()
+        self._barriers = Barriers(wave)
+        self._alive = wave.alive.mask.copy()
+        self._turns = 0
+        self._patience = PATIENCE
+        self.instructions = 0
+
+    def run(self) -> None:
+        """Run until every thread has ended. Raise LaunchError for a fault or a deadlock."""
+        while self._ready:
+            fair = self._patience <= 0
+            if fair:
+                self._patience = PATIENCE
+            group = min(self._ready, key=_longest_ago if fair else _priority)
+            self._ready.remove(group)
+            self._turns += 1
+            group.ran = self._turns
+            self._run(group, self._met if fair else self._passed)
+        if self._waiting:
+            raise self._waiting.deadlock(self.wave, self._alive)
+
+    def _run(self, group: Converged, reached: Callable[[Converged], bool]) -> None:
+        """Run ``group`` until it ends, waits, splits, has ``reached`` others, or patience is over."""
+        current: Converged | None = group
+        while current is not None:
+            try:
+                self._check()
+            except TimeoutError as error:
+                raise _stopped(current, str(error)) from None
+            block = current.stands_at()
+            if block.participants is not None:
+                current = self._gathered(current, block)
+                if current is None:
+                    return
+            frame, lanes = current.frame, current.lanes
+            lanes.full = self._alone()
+            for step in block.steps:
+                step.run(frame, lanes)
+            self.instructions += lanes.size * block.instructions
+            self.wave.clock += block.instructions
+            if self._ready:
+                self._patience -= POLL if block.polls else 1
+            else:
+                self._patience = PATIENCE
+            current = self._left(current, block)
+            if current is not None and self._ready and (self._patience <= 0 or reached(current)):
+                self._resume(current)
+                return
+
+    def _passed(self, group: Converged) -> bool:
+        return min(map(_priority, self._ready)) <= group.priority
+
+    def _met(self, group: Converged) -> bool:
+        return any(other.at(group) for other in self._ready)
+
+    def _alone(self) -> bool:
+        """Say whether the running group is all that lives, and no barrier has seen it."""
+        return not (self._ready or self._waiting or self._barriers.arrivals)
+
+    def _left(self, group: Converged, block: Block) -> Converged | None:
+        """Do what the exit of the block says; return who goes on, if it is one group."""
+        onward: list[Converged] = []
+        for moved in block.exit.leave(group):
+            if isinstance(moved, Converged):
+                onward.append(moved)
+            elif isinstance(moved, Ended):
+                self._end(moved.lanes)
+            else:
+                self._arrive(moved)
+        if len(onward) == 1:
+            return onward[0]
+        for moved in onward:
+            self._resume(moved)
+        return None
+
+    def _resume(self, group: Converged) -> None:
+        """Let ``group`` run later, as one with a group that stands at the same place."""
+        group = self._waiting.gather(group)
+        for other in self._ready:
+            if other.at(group):
+                self._ready.remove(other)
+                group = joined(group, other)
+                break
+        self._ready.append(group)
+
+    # ---- those who wait ----
+
+    def _gathered(self, group: Converged, block: Block) -> Converged | None:
+        """Return the part of ``group`` that waits for no other thread of its warp."""
+        assert block.participants is not None
+        group = self._waiting.gather(group)
+        over = block.participants(group.frame, group.lanes, self._alive)
+        going = group.lanes.where(over)
+        if going is group.lanes:
+            return group
+        held = group.lanes.where(~over)
+        assert held is not None
+        self._waiting.add(group.part(held), Gathering(block.participants, block.first_line))
+        return None if going is None else group.part(going)
+
+    def _arrive(self, arrival: Arrival) -> None:
+        """Note an arrival at a barrier, and let those go on whose barrier is complete."""
+        self._barriers.arrive(arrival)
+        if arrival.waits:
+            self._waiting.add(
+                arrival.group, AtBarrier(self._barriers, arrival.number, arrival.line)
+            )
+        self._free()
+
+    def _end(self, lanes: Lanes) -> None:
+        """End threads. Barriers and their warps no longer expect them."""
+        self._alive &= ~lanes.mask
+        if self.wave.watched:
+            self.wave.watcher.ended(lanes)
+        self._free()
+
+    def _free(self) -> None:
+        """Let those go on who wait no longer."""
+        if self._barriers.arrivals:
+            self._barriers.complete(self._alive)
+        for group in self._waiting.free(self._alive):
+            self._resume(group)
+
+
+def _stopped(group: Converged, reason: str) -> LaunchError:
+    """Describe who was running when whoever watches the time had enough."""
+    wave = group.frame.wave
+    return LaunchError(
+        f"stopped, {reason}: {group.lanes.size} threads run here, the first is "
+        f"{wave.thread(group.first)}",
+        location=wave.locate(group.stands_at().first_line),
+        hint="an endless loop stands here or around here; --timeout gives a long run more time",
+    )
+
+
+def _priority(group: Converged) -> tuple[int, int]:
+    return group.priority
+
+
+def _longest_ago(group: Converged) -> int:
+    return group.ran

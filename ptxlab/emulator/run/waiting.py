@@ -1,0 +1,156 @@
+"""Who waits, and for what: one list for barriers and for whatever else threads wait for each other at.
+
+Whatever may end a wait (an arrival, the end of a thread) is followed by a look through the list; who
+is still on it when nobody can run any more is in a deadlock.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+from ptxlab.emulator.prepare.program import Converged, Participants
+from ptxlab.emulator.run.barriers import Barriers
+from ptxlab.emulator.run.lanes import union
+from ptxlab.emulator.run.registers import Array
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.errors import LaunchError
+from ptxlab.isa.targets import WARP
+
+
+class Awaited(Protocol):
+    """What threads wait for."""
+
+    @property
+    def place(self) -> str:
+        """Where they wait: "at the barrier"."""
+        ...
+
+    @property
+    def line(self) -> int:
+        """The line of the instruction that has them wait."""
+        ...
+
+    def over(self, group: Converged, alive: Array) -> Array:
+        """Return the mask of the threads that wait no longer, among others."""
+        ...
+
+    def missing(self, group: Converged, alive: Array) -> str:
+        """Say how many have come of how many that the first of the group waits for."""
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class AtBarrier:
+    """Threads that wait until barrier ``number`` of their CTA is complete."""
+
+    barriers: Barriers
+    number: int
+    line: int
+
+    place = "at the barrier"
+
+    def over(self, group: Converged, alive: Array) -> Array:
+        """Return the mask of the threads whose arrival is no longer pending."""
+        return ~self.barriers.pending(self.number)
+
+    def missing(self, group: Converged, alive: Array) -> str:
+        """Say how many have arrived in the CTA."""
+        cta, arrived, expected = self.barriers.counts(self.number, group.first, alive)
+        return f"barrier {self.number} of {cta}: {arrived} of {expected} threads have arrived"
+
+
+@dataclass(frozen=True, slots=True)
+class Gathering:
+    """Threads that wait until those they are to go on with stand at the same place."""
+
+    participants: Participants
+    line: int
+
+    place = "for the rest of their warp"
+
+    def over(self, group: Converged, alive: Array) -> Array:
+        """Return the mask of the threads that wait for nobody."""
+        return self.participants(group.frame, group.lanes, alive)
+
+    def missing(self, group: Converged, alive: Array) -> str:
+        """Say how many stand here of the team of the first thread."""
+        expected = self.participants.expected(group.frame, group.lanes, alive)
+        here, wave = int((expected & group.lanes.mask).sum()), group.frame.wave
+        cta, thread = divmod(group.first, wave.cta_width)
+        return (
+            f"warp {thread // WARP} of {wave.cta(cta)}: {here} of {int(expected.sum())} threads are "
+            "here"
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Waiting:
+    """Threads that wait."""
+
+    group: Converged
+    awaited: Awaited
+
+
+class WaitList:
+    """Those of a wave who wait."""
+
+    def __init__(self) -> None:
+        self._list: list[Waiting] = []
+
+    def __bool__(self) -> bool:
+        return bool(self._list)
+
+    def add(self, group: Converged, awaited: Awaited) -> None:
+        """Put threads on the list."""
+        self._list.append(Waiting(group, awaited))
+
+    def gather(self, group: Converged) -> Converged:
+        """Return the group with all who wait for others at the place where it stands."""
+        kept: list[Waiting] = []
+        for one in self._list:
+            if isinstance(one.awaited, Gathering) and one.group.at(group):
+                group = joined(group, one.group)
+            else:
+                kept.append(one)
+        self._list = kept
+        return group
+
+    def free(self, alive: Array) -> list[Converged]:
+        """Take off the list whoever waits no longer, given the mask of threads that have not ended."""
+        kept: list[Waiting] = []
+        freed: list[Converged] = []
+        for one in self._list:
+            over = one.awaited.over(one.group, alive)
+            free, held = one.group.lanes.where(over), one.group.lanes.where(~over)
+            if free is not None:
+                freed.append(one.group.part(free))
+            if held is not None:
+                kept.append(one if free is None else Waiting(one.group.part(held), one.awaited))
+        self._list = kept
+        return freed
+
+    def deadlock(self, wave: Wave, alive: Array) -> LaunchError:
+        """Describe who waits for what. The first waiting place gives the location."""
+        places: dict[tuple[int, str], list[Waiting]] = {}
+        for one in sorted(self._list, key=lambda one: one.group.first):
+            places.setdefault((one.awaited.line, one.awaited.place), []).append(one)
+        first = min(one.group.first for one in self._list)
+        text = "; ".join(
+            f"{sum(one.group.lanes.size for one in places[line, place])} threads wait {place} on line "
+            f"{line} ({places[line, place][0].awaited.missing(places[line, place][0].group, alive)})"
+            for line, place in sorted(places)
+        )
+        return LaunchError(
+            f"deadlock: {text}; the first is {wave.thread(first)}",
+            location=wave.locate(min(places)[0]),
+            hint="every thread a barrier or warp instruction is for must reach it",
+            kind="deadlock",
+        )
+
+
+def joined(group: Converged, other: Converged) -> Converged:
+    """Return both as one; its turn is due when the earlier one's was."""
+    both = group.part(union(group.lanes, other.lanes))
+    both.ran = min(group.ran, other.ran)
+    return both
