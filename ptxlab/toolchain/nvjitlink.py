@@ -12,7 +12,6 @@ from functools import cache
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.syntax.tree import Source
 from ptxlab.toolchain.cache import cached, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin, read_resources
 from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
@@ -106,7 +105,8 @@ def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:
     if place is None:
         return ToolchainError(f"{path}: {message}", log=log)
     line = int(place["line"])
-    shown = Source(text).line(line)
+    lines = text.splitlines()
+    shown = lines[line - 1] if line <= len(lines) else ""
     quoted = re.search(r"'([^']+)'", place["message"])
     column = shown.find(quoted[1]) if quoted else -1
     if column < 0:

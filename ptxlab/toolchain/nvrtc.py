@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.syntax.tree import Source
 from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.includes import scan
@@ -217,8 +216,8 @@ def _rejected(path: str, source: str, arch: str, log: str) -> ToolchainError:
     location = None
     if place:
         line = int(place["line"])
-        text = Source(source).line(line) if place["path"] == path else ""
-        column = 1 + len(place["indent"] or "")
-        location = Location(place["path"], line, column, text or place["text"] or "")
+        lines = source.splitlines() if place["path"] == path else []
+        text = lines[line - 1] if line <= len(lines) else (place["text"] or "")
+        location = Location(place["path"], line, 1 + len(place["indent"] or ""), text)
     message = f"NVRTC rejected this CUDA C for {arch}\n{log.strip()}"
     return ToolchainError(message, location=location, hint=hint)
