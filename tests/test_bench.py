@@ -2,40 +2,27 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
-from types import ModuleType
 
 import pytest
 
 from ptxlab.emulator.prepare import preparation
 from ptxlab.gemm import ALGORITHMS
+from scripts import bench_emulator as bench
 
 ROOT = Path(__file__).parents[1]
 
 
-@pytest.fixture(scope="module")
-def bench() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("bench", ROOT / "scripts" / "bench_emulator.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["bench"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_workloads_can_be_run(bench: ModuleType) -> None:
+def test_the_workloads_can_be_run() -> None:
     for workload in bench.WORKLOADS:
         ALGORITHMS[workload.algorithm].require(workload.dtype, "f32")
     data = json.loads(bench.RESULT.read_text(encoding="utf-8"))
     assert [row["name"] for row in data["workloads"]] == [one.name for one in bench.WORKLOADS]
 
 
-def test_a_measurement(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_measurement(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(preparation, "_step", preparation._step)  # put back afterwards
     workload = asdict(bench.Workload("small", "naive", "f32", 32, 1.0))
     found = bench.in_child(workload, columns=2, repeats=3, split=True)
@@ -48,7 +35,7 @@ def test_a_measurement(bench: ModuleType, monkeypatch: pytest.MonkeyPatch) -> No
     assert 0 < sum(note[0] for note in found["spent"].values()) <= sum(found["seconds"])
 
 
-def test_the_table_on_its_page_is_that_of_the_results(bench: ModuleType) -> None:
+def test_the_table_on_its_page_is_that_of_the_results() -> None:
     data = json.loads(bench.RESULT.read_text(encoding="utf-8"))
     page = bench.PAGE.read_text(encoding="utf-8")
     assert bench.with_table(page, data) == page

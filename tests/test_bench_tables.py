@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import copy
-import importlib.util
-import sys
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
 
 from ptxlab.errors import PtxlabError
+from scripts import bench_tables as tables
 
 ROOT = Path(__file__).parents[1]
 
@@ -34,23 +32,12 @@ RUN: dict[str, Any] = {
 }  # fmt: skip
 
 
-@pytest.fixture(scope="module")
-def tables() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("tables", ROOT / "scripts" / "bench_tables.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules["tables"] = module
-    spec.loader.exec_module(module)
-    return module
-
-
-def test_the_page_has_what_is_on_record(tables: ModuleType) -> None:
+def test_the_page_has_what_is_on_record() -> None:
     page = tables.PAGE.read_text(encoding="utf-8")
     assert tables.with_tables(page, tables.runs(tables.FOLDER)) == page
 
 
-def test_a_table_of_results(tables: ModuleType) -> None:
+def test_a_table_of_results() -> None:
     page = "before\n" + "".join(tables.MARKS) + "after\n"
     made = tables.with_tables(page, [RUN])
     assert made.splitlines() == [
@@ -69,7 +56,7 @@ def test_a_table_of_results(tables: ModuleType) -> None:
     assert "Nothing has been measured yet" in tables.with_tables(made, [])
 
 
-def test_the_last_run_counts_and_what_is_wrong_has_no_row(tables: ModuleType) -> None:
+def test_the_last_run_counts_and_what_is_wrong_has_no_row() -> None:
     page = "".join(tables.MARKS)
     later = copy.deepcopy(RUN)
     later["results"][0]["tflops"] = 8.1
@@ -80,7 +67,7 @@ def test_the_last_run_counts_and_what_is_wrong_has_no_row(tables: ModuleType) ->
     assert "naive" not in made
 
 
-def test_results_need_a_place(tables: ModuleType) -> None:
+def test_results_need_a_place() -> None:
     for page in ("text", tables.MARKS[0], tables.MARKS[1]):
         with pytest.raises(PtxlabError, match="no place for results"):
             tables.with_tables(page, [RUN])

@@ -2,12 +2,8 @@
 
 from __future__ import annotations
 
-import importlib.util
 import re
 from itertools import product
-from pathlib import Path
-from types import ModuleType
-from typing import Any
 
 import pytest
 
@@ -17,6 +13,7 @@ from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax import parse
+from scripts import certify_operations, instructions
 
 PROGRAM = """\
 .version 9.1
@@ -30,29 +27,15 @@ PROGRAM = """\
 }}
 """
 
-SCRIPTS = Path(__file__).parents[1] / "scripts"
+
+def test_the_page_is_current() -> None:
+    assert instructions.PAGE.read_text(encoding="utf-8") == instructions.page(), (
+        "run scripts/instructions.py"
+    )
 
 
-def load(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(name, SCRIPTS / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.fixture(scope="module")
-def script() -> Any:
-    return load("instructions")
-
-
-def test_the_page_is_current(script: Any) -> None:
-    assert script.PAGE.read_text(encoding="utf-8") == script.page(), "run scripts/instructions.py"
-
-
-def test_every_opcode_is_on_the_page(script: Any) -> None:
-    page = script.page()
+def test_every_opcode_is_on_the_page() -> None:
+    page = instructions.page()
     for opcode in ROWS:
         assert f"`{opcode}." in page or f"`{opcode}[." in page or f"`{opcode}`" in page, opcode
 
@@ -67,9 +50,9 @@ def expanded(text: str) -> list[str]:
     return [form for part in parts for form in expanded(before + part + after)]
 
 
-def listed(script: Any) -> dict[tuple[str, int], tuple[str, str]]:
+def listed() -> dict[tuple[str, int], tuple[str, str]]:
     """What the page's first table says of (form, sources): what it needs, and how exact it is."""
-    table = script.PAGE.read_text(encoding="utf-8").split("## ")[1]
+    table = instructions.PAGE.read_text(encoding="utf-8").split("## ")[1]
     found: dict[tuple[str, int], tuple[str, str]] = {}
     for row in re.findall(r"^\| (`.*`) \| (\d) \| (.*?) ?\| (\w+) \|$", table, re.MULTILINE):
         for text in re.findall("`(.*?)`", row[0]):
@@ -79,9 +62,9 @@ def listed(script: Any) -> dict[tuple[str, int], tuple[str, str]]:
     return found
 
 
-def test_the_page_lists_each_form_of_the_grammar_once(script: Any) -> None:
+def test_the_page_lists_each_form_of_the_grammar_once() -> None:
     known = {(form.name, form.sources) for opcode in opcodes() for form in forms(opcode)}
-    assert listed(script).keys() == known
+    assert listed().keys() == known
 
 
 @pytest.mark.parametrize(
@@ -101,38 +84,35 @@ def test_the_page_lists_each_form_of_the_grammar_once(script: Any) -> None:
         ("tanh.approx.bf16", 1, "sm_90, PTX 7.8", "model"),
     ],
 )
-def test_what_the_isa_says_of_some(
-    form: str, sources: int, needs: str, fidelity: str, script: Any
-) -> None:
-    assert listed(script)[form, sources] == (needs, fidelity)
+def test_what_the_isa_says_of_some(form: str, sources: int, needs: str, fidelity: str) -> None:
+    assert listed()[form, sources] == (needs, fidelity)
 
 
 @pytest.mark.parametrize(
     "form",
     ["add.sat.u32", "add.ftz.f64", "and.s32", "shl.u32", "fma.f32", "sin.f32", "min.ftz.f64"],
 )
-def test_what_the_isa_has_not_is_neither_listed_nor_run(form: str, script: Any) -> None:
-    assert form not in {name for name, _ in listed(script)}
+def test_what_the_isa_has_not_is_neither_listed_nor_run(form: str) -> None:
+    assert form not in {name for name, _ in listed()}
     letter = "d" if form.endswith("64") else "r"
     operands = ", ".join(f"%{letter}{i}" for i in range({"sin": 2, "fma": 4}.get(form[:3], 3)))
     with pytest.raises(PtxlabError):
         prepare(parse(PROGRAM.format(f"{form} {operands};")), TARGETS["sm_100a"])
 
 
-def test_boxes_cover_each_form_once(script: Any) -> None:
+def test_boxes_cover_each_form_once() -> None:
     forms = [*product("ab", ("", "x"), "123"), *product("c", ("x",), "12"), ("c", "", "3"), ("z",)]
-    covered = [form for box in script.boxes(forms) for form in product(*box)]
+    covered = [form for box in instructions.boxes(forms) for form in product(*box)]
     assert sorted(covered) == sorted(forms)
-    assert len(script.boxes(forms)) <= 4
-    assert script.boxes(product("ab", "xy")) == [(frozenset("ab"), frozenset("xy"))]
+    assert len(instructions.boxes(forms)) <= 4
+    assert instructions.boxes(product("ab", "xy")) == [(frozenset("ab"), frozenset("xy"))]
 
 
-def test_forms_are_written_in_the_order_of_the_grammar(script: Any) -> None:
+def test_forms_are_written_in_the_order_of_the_grammar() -> None:
     box = (frozenset(("", "ftz")), frozenset(("f32", "f16")))
-    assert script.written("neg", box, (("", "ftz"), ("f16", "f32"))) == "neg[.ftz].{f16,f32}"
+    assert instructions.written("neg", box, (("", "ftz"), ("f16", "f32"))) == "neg[.ftz].{f16,f32}"
 
 
 def test_everything_listed_prepares() -> None:
-    certify = load("certify_operations")
-    lines = "\n".join(certify.line(form) for form in certify.all_forms())
+    lines = "\n".join(certify_operations.line(form) for form in certify_operations.all_forms())
     prepare(parse(PROGRAM.format(lines)), TARGETS["sm_100a"])

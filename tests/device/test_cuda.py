@@ -1,6 +1,5 @@
 import ctypes
 import gc
-import importlib.util
 import os
 import struct
 import subprocess
@@ -17,15 +16,7 @@ from ptxlab.device.cuda import CudaDevice, target_of
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Buffer
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError, ToolchainError, Unsupported
-
-_spec = importlib.util.spec_from_file_location(
-    "fake_driver", Path(__file__).with_name("fake_driver.py")
-)
-assert _spec is not None
-assert _spec.loader is not None
-_module = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_module)
-FakeDriver: Any = _module.FakeDriver
+from tests.device.fake_driver import FakeDriver
 
 PTX = """.version 8.0
 .target sm_80

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import itertools
 import re
 from collections import Counter
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 import pytest
 
@@ -19,6 +17,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
+from scripts import certify
 
 FAMILIES = {
     "10x": ("sm_100f", "sm_110f"),
@@ -30,20 +29,6 @@ FAMILIES = {
     "12xa": ("sm_120a", "sm_121a"),
 }
 Requirement = tuple[tuple[str, ...], tuple[int, int]]
-
-
-def script(name: str) -> Any:
-    """Import a file of the scripts folder."""
-    path = Path(__file__).parents[2] / "scripts" / f"{name}.py"
-    spec = importlib.util.spec_from_file_location(name, path)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-certify = script("certify")
 
 
 def expand(pattern: str) -> Iterator[str]:

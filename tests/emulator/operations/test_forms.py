@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
-from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
@@ -12,18 +9,7 @@ import pytest
 from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.row import ROWS, UnknownForm, find
 from ptxlab.isa.targets import TARGETS
-
-SCRIPT = Path(__file__).parents[3] / "scripts" / "certify_operations.py"
-
-
-@pytest.fixture(scope="module")
-def certify() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("certify_operations", SCRIPT)
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+from scripts import certify_operations as certify
 
 
 @pytest.mark.parametrize("opcode", opcodes())
@@ -32,7 +18,7 @@ def test_every_opcode_has_forms(opcode: str) -> None:
 
 
 @pytest.mark.parametrize("target", TARGETS)
-def test_ptxas_takes_on_each_target_what_the_rules_say(certify: Any, target: str) -> None:
+def test_ptxas_takes_on_each_target_what_the_rules_say(target: str) -> None:
     assert list(certify.differences(target)) == []
 
 
@@ -51,12 +37,12 @@ def test_ptxas_takes_on_each_target_what_the_rules_say(certify: Any, target: str
     ],
 )
 def test_ptxas_takes_in_each_version_what_the_rules_say(
-    certify: Any, target: str, version: tuple[int, int]
+    target: str, version: tuple[int, int]
 ) -> None:
     assert list(certify.differences(target, version)) == []
 
 
-def test_every_need_of_other_instructions_is_asked_about(certify: Any) -> None:
+def test_every_need_of_other_instructions_is_asked_about() -> None:
     asked = certify.other_forms()
     needs = {
         (names, need)
@@ -73,7 +59,7 @@ def test_every_need_of_other_instructions_is_asked_about(certify: Any) -> None:
         ), (names, need)
 
 
-def test_a_wrong_rule_is_found(certify: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
     wrong = find("add", ("bf16",)).needs
     monkeypatch.setattr(certify, "all_forms", lambda: forms("add"))
     monkeypatch.setattr(certify, "needed", lambda _: wrong)

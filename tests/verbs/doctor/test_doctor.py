@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import importlib.util
 import json
 import subprocess
 import sys
@@ -14,15 +13,7 @@ from ptxlab.errors import ToolchainError
 from ptxlab.main import main
 from ptxlab.toolchain import nvrtc
 from ptxlab.verbs.doctor import examine as doctor
-
-_spec = importlib.util.spec_from_file_location(
-    "fake_driver", Path(__file__).parents[2] / "device" / "fake_driver.py"
-)
-assert _spec is not None
-assert _spec.loader is not None
-_module = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(_module)
-FakeDriver: Any = _module.FakeDriver
+from tests.device.fake_driver import FakeDriver
 
 
 @pytest.fixture(autouse=True)
