@@ -14,8 +14,8 @@ import re
 import sys
 from collections.abc import Iterator
 
-from ptxlab.emulator.prepare.forms import forms, opcodes
-from ptxlab.emulator.prepare.row import ROWS, Form, find
+from ptxlab.emulator.prepare.forms import find, forms, opcodes
+from ptxlab.emulator.prepare.row import ROWS, Form
 from ptxlab.errors import ToolchainError
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.isa.targets import TARGETS

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 import numpy as np
 
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.prepare.row import form_of
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE, Access

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 from ptxlab.emulator.operations.matrix import canonical
 from ptxlab.emulator.operations.memory import state_space
-from ptxlab.emulator.prepare.row import form_of, is_type
+from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.row import is_type
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.syntax.tree import Instruction
 

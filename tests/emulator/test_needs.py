@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.row import find
+from ptxlab.emulator.prepare.forms import find
 from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import TARGETS
 

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.row import ROWS, OperandClass, UnknownForm, find, forms, row
+from ptxlab.emulator.prepare.forms import find, forms
+from ptxlab.emulator.prepare.row import ROWS, OperandClass, UnknownForm, row
 from ptxlab.isa.targets import TARGETS
 from ptxlab.isa.types import TYPES
 

@@ -9,7 +9,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.device.base import BaseKernel
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.emulator.run import grid

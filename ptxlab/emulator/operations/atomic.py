@@ -23,8 +23,9 @@ from ptxlab.emulator.operations.memory import (
     without_hint,
 )
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, find, row
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Access, Part, Region

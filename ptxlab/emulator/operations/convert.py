@@ -37,7 +37,7 @@ WHOLE: dict[str, Unary] = {"rni": np.rint, "rzi": np.trunc, "rmi": np.floor, "rp
 IRND = " ".join(WHOLE)
 BF16 = "sm_90 7.8"
 
-conversion = partial(row, mix="conversion")
+conversion = partial(row, mix="conversion", wider=True)
 
 
 # ---- integers -------------------------------------------------------------------------------

@@ -125,7 +125,8 @@ def load(context: Context, instruction: Instruction, form: Form) -> Step:
     target, address = _without_policy(context, form)
     count, kind = vector_size(form), TYPES[form["T"]]
     destinations = [
-        context.destination(e, kind.name, wider=True) for e in context.elements(target, count)
+        context.destination(e, kind.name, wider=form.row.wider)
+        for e in context.elements(target, count)
     ]
     static = static_parameter(context, address) if "param" in form.modifiers else None
     if static is not None:
@@ -138,7 +139,9 @@ def store(context: Context, instruction: Instruction, form: Form) -> Step:
     """Write global, shared, local or param memory, or at a generic address."""
     address, value = _without_policy(context, form)
     count, kind = vector_size(form), TYPES[form["T"]]
-    sources = [context.source(e, kind.name, wider=True) for e in context.elements(value, count)]
+    sources = [
+        context.source(e, kind.name, wider=form.row.wider) for e in context.elements(value, count)
+    ]
     static = static_parameter(context, address) if "param" in form.modifiers else None
     if static is not None:
         if static.space != "call":
@@ -208,7 +211,7 @@ LOADABLE = " ".join(
 _SHARED = "shared shared::cta"
 _PARAMETERS = "param param::entry param::func"
 _END = "{.<vec>}.<T>"
-_one = partial(row, needs=NEEDS, T=LOADABLE)
+_one = partial(row, wider=True, needs=NEEDS, T=LOADABLE)
 _moved = partial(_one, vec="v2 v4")
 
 # ---- ld ----

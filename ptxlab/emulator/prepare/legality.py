@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.refused import reason
-from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm, form_of
+from ptxlab.emulator.prepare.row import ROWS, Form, UnknownForm
 from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
 from ptxlab.matrix.form import Form as MatrixForm

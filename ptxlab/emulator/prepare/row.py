@@ -10,7 +10,7 @@ braces enclose what may be left out, and ``*`` stands for whatever a table of ma
 The second text says what each operand must be (see ``OperandClass``), results behind the arrow.
 Everything else about the operation is a column of its row, so that which forms there are, what they
 take and need, and what a profile counts can be asked of any instruction: ``find`` returns the
-``Form`` of one, ``forms`` all that an opcode has from registers to registers.
+``Form`` of one, ``forms`` all that an opcode has from registers to registers (``prepare.forms``).
 
 What an operation does is one of four functions:
 
@@ -31,7 +31,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import product
 from typing import Any, Literal
 
@@ -39,7 +39,6 @@ import numpy.typing as npt
 
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.types import TYPES
-from ptxlab.syntax.tree import Instruction
 
 CARRY = "cc"
 """The operand that is not written: the carry flag of the thread, a bool."""
@@ -107,7 +106,9 @@ class Row:
     ``mix`` is the class of the instruction mix that it counts as, and ``work`` how many operations
     each element of its result takes as Nsight Compute counts them. ``fidelity`` is "model" where the
     PTX ISA bounds the error only, "ordering" where nothing is computed. A ``collective`` one needs
-    threads of a warp to arrive together: its steps have ``participants`` (``program.Block``).
+    threads of a warp to arrive together: its steps have ``participants`` (``program.Block``). The
+    operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
+    Instruction-Type Size").
     ``needs`` maps modifiers to what an instruction needs that has all of them ("": whatever it has).
     """
 
@@ -120,6 +121,7 @@ class Row:
     work: int = 0
     fidelity: Fidelity = "exact"
     collective: bool = False
+    wider: bool = False
     compute: Compute | None = None
     make: Callable[..., Compute] | None = None
     step: Builder | None = None
@@ -240,6 +242,7 @@ def row(
     work: int = 0,
     fidelity: Fidelity = "exact",
     collective: bool = False,
+    wider: bool = False,
     needs: str | Mapping[str, str] = "",
     **sets: str,
 ) -> None:
@@ -267,6 +270,7 @@ def row(
         work,
         fidelity,
         collective,
+        wider,
         compute,
         make,
         step,
@@ -322,77 +326,3 @@ def _operands(text: str, syntax: str, sets: Mapping[str, str]) -> Iterator[Opera
             yield OperandClass(
                 kind, _KINDS[mark] if mark else "value", vector, bool(half or optional)
             )
-
-
-def forms(opcode: str) -> tuple[Form, ...]:
-    """Return every form of ``opcode`` from registers to registers, each once.
-
-    Raises KeyError for a name unknown.
-    """
-    found: dict[tuple[str, int], Form] = {}
-    for made in ROWS[opcode]:
-        if made.compute or made.make:
-            for form in made.forms():
-                found.setdefault((form.name, form.sources), form)
-    return tuple(found.values())
-
-
-@lru_cache(maxsize=4096)
-def find(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Form:
-    """Return the form of an instruction, by its number of source operands where that decides.
-
-    Raises KeyError for an opcode without rows, UnknownForm for modifiers that no row has.
-    """
-    found = [
-        Form(made, filled) for made in ROWS[opcode] if (filled := made.match(modifiers)) is not None
-    ]
-    if not found:
-        raise UnknownForm(_why_not(ROWS[opcode], modifiers))
-    return next((form for form in found if form.sources == sources), found[0])
-
-
-def form_of(instruction: Instruction) -> Form:
-    """Return the form of ``instruction``. Raises like ``find``."""
-    sources = max(len(instruction.operands) - 1, 0)
-    return find(instruction.opcode, instruction.modifiers, sources)
-
-
-def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
-    """Say what is wrong with modifiers, by the rows that come nearest to them."""
-    for name in modifiers:
-        if not any(name in slot.choices for made in rows for slot in made.slots):
-            unknown = f"modifier .{name} is not modelled"
-            return f"does not take type .{name}" if is_type(name) else unknown
-    misfits = [_misfit(made, modifiers) for made in rows]
-    least = min(map(_size, misfits))
-    nearest = [one for one in misfits if _size(one) == least]
-    left, missing, taken = nearest[0]
-    if left:
-        typed = is_type(left[0])
-        beside = f" with .{'.'.join(taken)}" if taken else ""
-        return f"does not take {'type ' if typed else ''}.{left[0]}{beside}"
-    if missing:
-        choices = dict.fromkeys(name for _, slots, _ in nearest for name in slots[0].choices)
-        return f"needs {'one of ' if len(choices) > 1 else ''}.{', .'.join(choices)}"
-    return "takes its types in another order"
-
-
-_Misfit = tuple[list[str], list[Slot], list[str]]
-
-
-def _size(misfit: _Misfit) -> tuple[int, int]:
-    left, missing, _ = misfit
-    return len(left) + len(missing), len(left)
-
-
-def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
-    """Return what a row does not take, which slots it then misses, and what it does take."""
-    left, missing, taken = list(modifiers), [], []
-    for slot in made.slots:
-        name = next((name for name in left if name in slot.choices), None)
-        if name is not None:
-            left.remove(name)
-            taken.append(name)
-        elif "" not in slot.choices:
-            missing.append(slot)
-    return left, missing, taken

@@ -131,7 +131,7 @@ def _destinations(
         if target is None:
             found.append(Destination(context.constant(np.zeros(1, bool), ("unused", name))))
         else:
-            found.append(context.destination(target, name, wider=_takes_wider(context)))
+            found.append(context.destination(target, name, wider=_takes_wider(operation)))
     return found
 
 
@@ -148,13 +148,13 @@ def _sources(
     return [
         Source(carry_slot(context), np.dtype(bool))
         if name == CARRY
-        else context.source(next(left), name, wider=_takes_wider(context))
+        else context.source(next(left), name, wider=_takes_wider(operation))
         for name in operation.operands
     ]
 
 
-def _takes_wider(context: Context) -> bool:
-    return context.instruction.opcode == "cvt"
+def _takes_wider(operation: Alu | Form) -> bool:
+    return isinstance(operation, Form) and operation.row.wider
 
 
 def carry_slot(context: Context) -> int:

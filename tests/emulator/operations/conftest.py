@@ -13,7 +13,8 @@ import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.prepare.row import Alu, Form, find
+from ptxlab.emulator.prepare.forms import find
+from ptxlab.emulator.prepare.row import Alu, Form
 from ptxlab.isa.types import TYPES
 
 Array = npt.NDArray[Any]

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from ptxlab.emulator.prepare.forms import forms, opcodes
-from ptxlab.emulator.prepare.row import ROWS, UnknownForm, find
+from ptxlab.emulator.prepare.forms import find, forms, opcodes
+from ptxlab.emulator.prepare.row import ROWS, UnknownForm
 from ptxlab.isa.targets import TARGETS
 from scripts import certify_operations as certify
 

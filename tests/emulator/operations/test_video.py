@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from ptxlab.emulator.operations import video
-from ptxlab.emulator.prepare.row import UnknownForm, find
+from ptxlab.emulator.prepare.forms import find
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.errors import PtxlabError
 
 MASK = 0xFFFFFFFF
