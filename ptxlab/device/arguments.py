@@ -15,6 +15,7 @@ import numpy as np
 from ptxlab.device.protocol import Buffer
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.numbers.rounding import wide_f32_to_bf16
 from ptxlab.syntax.functions import Parameter
 
 
@@ -133,19 +134,11 @@ def _typed_float(scalar: ScalarType, value: np.generic) -> bytes:
 def _rounded(scalar: ScalarType, value: float) -> np.generic:
     """Round a double to the type once, to nearest even."""
     with np.errstate(over="ignore", invalid="ignore"):
-        if scalar.name == "bf16":  # ml_dtypes goes through f32, so let that step round to odd
-            value = float(_odd_f32(value))
-        rounded: np.generic = scalar.dtype.type(value)
+        if scalar.name == "bf16":  # by itself ml_dtypes goes through f32, and rounds twice
+            rounded: np.generic = wide_f32_to_bf16(np.array([value]))[0]
+        else:
+            rounded = scalar.dtype.type(value)
     return rounded
-
-
-def _odd_f32(value: float) -> np.float32:
-    """Round to f32 such that a later rounding to fewer bits gives what one rounding would."""
-    nearest = np.float32(value)
-    if float(nearest) == value or value != value or nearest.view(np.uint32) & 1:
-        return nearest
-    away = np.float32(np.inf if value > float(nearest) else -np.inf)
-    return np.float32(np.nextafter(nearest, away))
 
 
 def _aggregate(parameter: Parameter, scalar: ScalarType, value: Any) -> bytes:

@@ -14,26 +14,19 @@ from functools import cache
 from itertools import count as count_up
 from typing import Any
 
-import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.types import TYPES
 from ptxlab.matrix.fragment import FragmentLayout, slots
+from ptxlab.numbers.formats import FORMATS
 
 Array = npt.NDArray[Any]
 
-_SMALL_FLOATS = {
-    "e4m3": (8, ml_dtypes.float8_e4m3fn),
-    "e5m2": (8, ml_dtypes.float8_e5m2),
-    "e3m2": (6, ml_dtypes.float6_e3m2fn),
-    "e2m3": (6, ml_dtypes.float6_e2m3fn),
-    "e2m1": (4, ml_dtypes.float4_e2m1fn),
-}
-"""Bits of the number, and the type of it in a byte."""
+_SMALL_FLOATS = {name: fmt for name, fmt in FORMATS.items() if fmt.word_bits == 8}
 _SMALL_INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
-_LARGE, _LARGEST = 2048, {"bf16": 256}
-"""The integers from 0 to this one are in every type of 16 bits and more, but for bf16."""
+_LARGEST = 2048
+"""No type needs more integers than those from 0 to this one."""
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -63,9 +56,9 @@ def decode(layout: FragmentLayout, patterns: Array) -> Array:
     """Return what containers hold, bit patterns of an operand, as values of NumPy's nearest type."""
     patterns = np.asarray(patterns, np.uint64)
     if layout.dtype in _SMALL_FLOATS:
-        bits, dtype = _SMALL_FLOATS[layout.dtype]
-        kept = patterns >> np.uint64(slots(layout)[0].data_low) & np.uint64((1 << bits) - 1)
-        return kept.astype(np.uint8).view(dtype)
+        fmt = _SMALL_FLOATS[layout.dtype]
+        kept = patterns >> np.uint64(slots(layout)[0].data_low) & np.uint64((1 << fmt.bits) - 1)
+        return kept.astype(fmt.word).view(fmt.dtype)
     if layout.dtype in _SMALL_INTEGERS:
         return _integers(layout.dtype, patterns)
     dtype = TYPES[layout.dtype].dtype
@@ -75,16 +68,17 @@ def decode(layout: FragmentLayout, patterns: Array) -> Array:
 @cache
 def _numbers(dtype: str, bits: int, shift: int) -> Numbers:
     if dtype in _SMALL_FLOATS:
-        width, kind = _SMALL_FLOATS[dtype]
-        words = np.arange(1 << width, dtype=np.uint8)
-        values = words.view(kind).astype(np.float64)
+        fmt = _SMALL_FLOATS[dtype]
+        words = np.arange(1 << fmt.bits, dtype=fmt.word)
+        values = words.view(fmt.dtype).astype(np.float64)
         kept = np.isfinite(values) & ((values != 0) | (words == 0))
         return _counted(words[kept].astype(np.uint64) << np.uint64(shift), values[kept])
     if dtype in _SMALL_INTEGERS:
         patterns = np.arange(1 << _SMALL_INTEGERS[dtype], dtype=np.uint64)
         return _counted(patterns, _integers(dtype, patterns).astype(np.float64))
     held = TYPES[dtype].dtype
-    values = np.arange(_LARGEST.get(dtype, _LARGE) + 1, dtype=np.float64)
+    exact = 2 << FORMATS[dtype].fraction_bits if dtype in FORMATS else _LARGEST
+    values = np.arange(min(exact, _LARGEST) + 1, dtype=np.float64)
     return _counted(values.astype(held).view(f"u{held.itemsize}").astype(np.uint64), values)
 
 

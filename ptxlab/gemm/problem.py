@@ -11,6 +11,8 @@ import numpy.typing as npt
 
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.isa.types import TYPES
+from ptxlab.numbers.formats import TF32
+from ptxlab.numbers.rounding import narrow
 
 Array = npt.NDArray[Any]
 
@@ -155,6 +157,4 @@ def to_tf32(values: Array) -> Array:
 
     PTX ISA, "Data Movement and Conversion Instructions: cvt", ``.rna`` and ``.tf32``.
     """
-    bits = values.view(np.uint32)
-    rounded: Array = ((bits + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
-    return rounded
+    return narrow(values, TF32, "rna")

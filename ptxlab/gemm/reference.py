@@ -49,6 +49,7 @@ import numpy.typing as npt
 from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Inputs, Problem, to_tf32
 from ptxlab.isa.targets import DotProduct
+from ptxlab.numbers.formats import BF16, F16, F32, FORMATS, TF32
 
 Array = npt.NDArray[Any]
 Doubles = npt.NDArray[np.float64]
@@ -56,11 +57,8 @@ Doubles = npt.NDArray[np.float64]
 BLOCK = 1024
 """Rows and columns of D that are looked at together."""
 
-LARGEST = {"f32": (2 - 2.0**-23) * 2.0**127, "f16": 65504.0}
-"""The largest finite number of D's type."""
-
-SMALLEST_NORMAL = {"float32": 2.0**-126, "bfloat16": 2.0**-126, "float16": 2.0**-14}
-"""The smallest normal number of A's and B's type, by numpy's name for it."""
+SMALLEST_NORMAL = {fmt.dtype: fmt.min_normal for fmt in (F32, BF16, F16)}
+"""The smallest normal number of A's and B's type."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +82,7 @@ class Epilogue:
 
 PLAIN = Epilogue()
 
-TF32_CONVERSION = (1 + 2.0**-10) ** 2 - 1
+TF32_CONVERSION = (1 + TF32.unit) ** 2 - 1
 """How far apart products are of the same f32 made tf32 in any two ways, which differ by an ulp."""
 
 
@@ -158,7 +156,7 @@ def error_bound(
         relative, floor = _finished(method, relative, abs(epilogue.alpha) * floor, acc)
         of_reference += 4 * 2.0**-53
     coefficient = (relative + of_reference) * (1 + 2 * of_reference)
-    return Bound(coefficient, floor, LARGEST[acc])
+    return Bound(coefficient, floor, FORMATS[acc].max_finite)
 
 
 def _tensor_core(
@@ -178,7 +176,7 @@ def _tensor_core(
     terms = chunk + 1
     truncation = terms * 2.0**-arithmetic.fraction_bits
     # The exponent of a product with a subnormal factor: that of the type times the other factor's.
-    smallest = SMALLEST_NORMAL[a.dtype.name]
+    smallest = SMALLEST_NORMAL[a.dtype]
     factor = max((float(np.abs(matrix).max(initial=0)) for matrix in (a, b)), default=0.0)
     cut = truncation * max(2.0**zero_exponent, smallest * factor)
     return steps * (truncation + rounding) * growth, steps * (cut + tiny) * growth

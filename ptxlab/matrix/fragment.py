@@ -23,6 +23,7 @@ from ptxlab.matrix.position import (
     Index,
     elements_per_register,
 )
+from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.pictured import Pictured
 
 Array = npt.NDArray[Any]
@@ -244,18 +245,16 @@ def _problem(of: _Arrangement) -> str:
 
 # What an element is in its register.
 
-_INSIDE = {("e2m1", 8): (2, 4), ("e3m2", 8): (0, 6), ("e2m3", 8): (0, 6), ("tf32", 32): (13, 19)}
-"""Lowest bit and count of the bits that count, where a container has more."""
-
 
 def container_bits(dtype: str, *, packed: bool = False) -> int:
     """Return how many bits an element of ``dtype`` takes in a register.
 
     Types of four and six bits lie in bytes, unless ``packed`` (e2m1 of the ``mxf4`` kinds).
     """
-    widths = {"b1": 1, "s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f64": 64}
-    widths |= {"f32": 32, "s32": 32}
-    return widths.get(dtype, 4 if packed else 8)
+    fmt = FORMATS.get(dtype)
+    if fmt is None:
+        return int(dtype[1:])
+    return fmt.bits if packed and fmt.word_bits == 8 else fmt.word_bits
 
 
 @dataclass(frozen=True, slots=True)
@@ -273,7 +272,11 @@ class Slot:
 
 def slots(layout: FragmentLayout) -> tuple[Slot, ...]:
     """Return the slots of a register, low bits first."""
-    inside, count = _INSIDE.get((layout.dtype, layout.bits), (0, layout.bits))
+    fmt = CONTAINED.get(layout.dtype)
+    if fmt is None or fmt.word_bits != layout.bits:
+        inside, count = 0, layout.bits
+    else:
+        inside, count = fmt.low_bit, fmt.bits
     return tuple(
         Slot(low, layout.bits, low + inside, count)
         for low in range(0, layout.elements_per_register * layout.bits, layout.bits)

@@ -136,6 +136,12 @@ def round_result(values: Array, result: Format) -> Array:
     Overflow gives infinity, but what truncates to the largest float32 stays finite. Zero is positive,
     and NaN the canonical one: all bits set but the sign.
     """
+    size = np.abs(values)
+    subnormal = (size < result.min_normal) & (size > 0)
+    if not (subnormal | np.isnan(size)).any():
+        quickly = np.empty(values.shape, result.word)
+        store(values.copy(), result, quickly)
+        return quickly
     finite = np.isfinite(values)
     toward = ROUNDINGS["rz" if result.word_bits == F32.word_bits else "rn"]
     codes = magnitudes(values, result, toward)
@@ -145,3 +151,19 @@ def round_result(values: Array, result: Format) -> Array:
     words = (codes | negative << result.sign_bit) << result.low_bit
     rounded: Array = np.where(np.isnan(values), result.nan_word, words).astype(result.word)
     return rounded
+
+
+def store(values: Array, result: Format, out: Array) -> None:
+    """Round ``values`` without NaNs, which are overwritten, as ``round_result`` does, into ``out``.
+
+    They must be multiples of the smallest number of ``result``, 2**-149 for float32.
+    """
+    if result.word_bits == F32.word_bits:
+        bits = values.view(np.int64)
+        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
+        np.copyto(out.view(np.float32), values, casting="unsafe")
+        return
+    np.copyto(out.view(np.float16), values, casting="unsafe")
+    negative_zero = out == 0x8000
+    if negative_zero.any():
+        np.copyto(out, 0, where=negative_zero)

@@ -158,7 +158,7 @@ def magnitudes(x: Doubles, fmt: Format, rounding: Rounding) -> Array:
     What comes of others is undefined. ``fmt`` has at most 51 bits, and a smaller range than float64.
     """
     size = np.abs(x)
-    field = np.clip(size.view(np.int64) >> 52, fmt.lowest_exponent + 1023, 2046)
+    field = np.minimum(np.maximum(size.view(np.int64) >> 52, fmt.lowest_exponent + 1023), 2046)
     units = size * ((2046 + fmt.fraction_bits - field) << 52).view(np.float64)
     with np.errstate(invalid="ignore"):
         codes: Array = rounding(units, x).astype(np.int64)

@@ -39,6 +39,7 @@ from ptxlab.numbers.fused_step import (
     FusedStep,
     exact_step,
     operand_formats,
+    store,
 )
 
 __all__ = ["ACCUMULATORS", "OPERANDS", "multiply_add", "operand_formats"]
@@ -184,7 +185,7 @@ def _add_block(a: Array, b: Array, c: Array, c_form: Format, d: Array, how: Fuse
                 a[row, chunk, warp].T, b[chunk, column, warp], c[outside], c_form, how
             )
         _sum_terms(memory, chunk, how)
-        _store(memory.result, how.result, d)
+        store(memory.result, how.result, d)
         if outside is not None:
             d[outside] = exact
         c, c_form = d, how.addend
@@ -247,19 +248,3 @@ def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
         np.add(memory.result, total, out=memory.result)
     np.add(memory.result, memory.c_term, out=memory.result)
     np.divide(memory.result, memory.scale, out=memory.result)
-
-
-def _store(values: Array, result: Format, out: Array) -> None:
-    """Round finite ``values``, which are overwritten, as ``fused_step.round_result`` does.
-
-    They must be multiples of the smallest number of ``result``, 2**-149 for float32.
-    """
-    if result.word_bits == F32.word_bits:
-        bits = values.view(np.int64)
-        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
-        np.copyto(out.view(np.float32), values, casting="unsafe")
-        return
-    np.copyto(out.view(np.float16), values, casting="unsafe")
-    negative_zero = out == 0x8000
-    if negative_zero.any():
-        np.copyto(out, 0, where=negative_zero)

@@ -18,13 +18,14 @@ from ptxlab.isa.types import STORED, TYPES
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.numbers.formats import FORMATS
 from ptxlab.syntax.tree import Instruction, Name, Operand, Vector
 
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.uint64]
 Verdict = Literal["rounding", "wrong", "control flow"]
 
-UNIT = {"f16": 2.0**-10, "bf16": 2.0**-7, "f32": 2.0**-23, "f64": 2.0**-52}
+UNIT = {name: FORMATS[name].unit for name in ("f16", "bf16", "f32", "f64")}
 """The unit in the last place of numbers from 1 to 2."""
 
 APPROXIMATE = 2.0**-19

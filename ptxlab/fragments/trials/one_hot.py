@@ -19,7 +19,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Literal
 
-import ml_dtypes
 import numpy as np
 
 from ptxlab.fragments.fill import Fill, indices
@@ -29,6 +28,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
+from ptxlab.numbers.formats import FORMATS
 
 Probed = Literal["A", "B", "C", "E", "scale-A", "scale-B"]
 """The operand that a probe looks at; E is the metadata."""
@@ -37,7 +37,6 @@ _FIRST_HALF, _LAST_HALF = 0b0100, 0b1110
 """Metadata, of every type, that keeps the first, and the last, half of each chunk."""
 _POWERS = np.arange(-4, 4)
 """Exponents of scales: no target cuts anything off a sum of numbers so near to each other."""
-_SCALE_TYPES = {"ue8m0": ml_dtypes.float8_e8m0fnu, "ue4m3": ml_dtypes.float8_e4m3fn}
 _AT_ONCE = 512
 """Products made in one go."""
 
@@ -302,8 +301,8 @@ def _every_byte(scale: Scale) -> Array:
 def _scale_codes(scale: Scale) -> Array:
     """Return the scales that are 2 to the ``_POWERS``."""
     powers: Array = 2.0**_POWERS
-    return np.asarray(powers.astype(_SCALE_TYPES[scale.dtype]).view(np.uint8))
+    return np.asarray(powers.astype(FORMATS[scale.dtype].dtype).view(np.uint8))
 
 
 def _scale_values(scale: Scale, codes: Array) -> Array:
-    return np.asarray(codes.view(_SCALE_TYPES[scale.dtype]), np.float64)
+    return np.asarray(codes.view(FORMATS[scale.dtype].dtype), np.float64)
