@@ -142,7 +142,6 @@ class _Campaign:
         return {form.key for form in some}
 
     def _targets(self, form: Form) -> tuple[str, ...]:
-        """Return the targets of an instruction that were asked for."""
         if self.everywhere:
             return form.targets
         target = self.device.target
@@ -183,7 +182,6 @@ class _Campaign:
     def _tried(
         self, runner: Device, form: Form, own: Sequence[Trial], kernels: Sequence[Kernel]
     ) -> Outcome:
-        """Launch the trials of one instruction and compare."""
         gpu = self.proven.get(form.name) if runner.kind == "emulator" else runner.name
         status: Status = "hardware" if gpu else "emulator"
         probes = sum(trial.count for trial in own)
@@ -208,7 +206,6 @@ class _Campaign:
     def _assemble(
         self, forms: Sequence[Form], target: str, text: Callable[[Sequence[Form]], str]
     ) -> Future[dict[str, str]]:
-        """Have ``forms`` assembled for ``target``, in the PTX that ``text`` gives."""
         self.jobs.append(self.assembler.submit(_rejected, forms, target, text))
         return self.jobs[-1]
 

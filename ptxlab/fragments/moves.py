@@ -51,7 +51,6 @@ class Packed:
 
     @property
     def words(self) -> tuple[Word, ...]:
-        """The registers of D that hold the elements."""
         return tuple(dict.fromkeys((tile, register) for tile, register, _ in self.items))
 
 

@@ -97,7 +97,6 @@ def _pack(packed: Packed, name: str, conversion: str, a: FragmentLayout) -> Iter
 
 
 def _lane_function(table: tuple[int, ...], name: str) -> Iterator[str]:
-    """Yield what computes a function of the lane, derived as bit fields."""
     lane, result = Variable("lane", 5), Variable(name, 5)
     constant = table[0]
     fields = derive((lane,), (result,), lambda at: {name: table[at["lane"]] ^ constant})

@@ -31,7 +31,6 @@ class Selection:
 
     @property
     def everything(self) -> bool:
-        """Whether nothing is left out."""
         return self.lane is None and self.element is None
 
     def check(self, instruction: Form) -> None:

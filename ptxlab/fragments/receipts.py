@@ -91,7 +91,6 @@ class Recorder:
     dumps: dict[str, Array] = field(default_factory=dict)
 
     def __call__(self, trial: Trial, found: Array) -> None:
-        """Keep what a trial gave."""
         first = trial.unspecified
         self.given.setdefault(trial.form, []).append(digest(trial.given))
         self.promised.setdefault(trial.form, []).append(self._keep(found[..., first:]))
@@ -207,12 +206,10 @@ def read_all(folder: Path) -> tuple[Receipt, ...]:
 
 
 def to_json(receipt: Receipt) -> dict[str, Any]:
-    """Return the receipt as JSON data."""
     return {"schema": SCHEMA, **asdict(receipt)}
 
 
 def from_json(data: Mapping[str, Any]) -> Receipt:
-    """Return the receipt that ``to_json`` wrote."""
     if data.get("schema") != SCHEMA:
         raise PtxlabError(f"not a fragment receipt: schema {data.get('schema')!r}")
     return Receipt(**{name: value for name, value in data.items() if name != "schema"})

@@ -55,12 +55,10 @@ class Mismatch:
 
     @property
     def low_bit(self) -> int:
-        """The lowest bit of the element in its register."""
         return self.element * self.bits
 
     @property
     def high_bit(self) -> int:
-        """The highest bit of the element in its register."""
         return self.low_bit + self.bits - 1
 
     @property
@@ -107,7 +105,6 @@ class FragmentReport:
 
     @property
     def passed(self) -> bool:
-        """Whether everything compared equal."""
         return not self.mismatches
 
 
@@ -122,5 +119,4 @@ def differences(
 
 
 def element_bits(layout: FragmentLayout, word: int, element: int) -> int:
-    """Return the bit pattern of ``element`` of a register that holds ``word``."""
     return (word >> (element * layout.bits)) & ((1 << layout.bits) - 1)

@@ -68,7 +68,6 @@ class Rung:
     reference: Figure | None = None
 
     def takes(self, problem: Problem) -> bool:
-        """Say whether this rung takes a problem's types, layout and epilogue."""
         return (
             (problem.dtype, problem.acc) in self.types
             and problem.layout in self.layouts
@@ -132,7 +131,6 @@ class Algorithm(Rung):
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
     def cut(self, sizes: Sizes) -> Tile:
-        """Return the tile with other sizes, by macro; see ``Tile.changed``."""
         if sizes and self.file.endswith(".ptx"):
             raise PtxlabError(f"{self.name} is handwritten for its tile, which nothing changes")
         return self.tile.changed(sizes)
@@ -146,7 +144,6 @@ class Algorithm(Rung):
         return self.tile
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
-        """Return the shape of the launch that covers D."""
         size = memory_type(problem.dtype).itemsize
         ctas, block = tile.count(problem.m, problem.n), three(self.block(tile))
         return LaunchConfig((ctas, 1, 1), block, self.shared(tile, size))

@@ -83,7 +83,6 @@ class BenchResult:
     timed: Timed | None
 
     def tflops(self, timing: Timing) -> float:
-        """Return the TFLOP/s of a time of this problem."""
         return self.problem.flops / timing.median / 1e12
 
 
@@ -108,7 +107,6 @@ class Bench:
 
     @property
     def passed(self) -> bool:
-        """Whether every kernel was right."""
         return all(result.verdict.passed for result in self.results)
 
 
@@ -123,7 +121,6 @@ def bench(
     procedure: Procedure,
     say: Say,
 ) -> Bench:
-    """Time every entry; ``say`` is told what is being done."""
     results: list[BenchResult] = []
     absent: list[Absent] = []
     for entry in entries:

@@ -50,7 +50,6 @@ class Bounds:
 
     @property
     def tflops(self) -> float:
-        """``most`` in TFLOP/s of the whole GPU."""
         return self.gpu.tflops(self.most)
 
     @property

@@ -42,7 +42,6 @@ class Story:
 
     @property
     def sentences(self) -> tuple[str, ...]:
-        """The story from the beginning."""
         told = [
             self.before,
             *(f"It {change.text}." for change in self.better),
@@ -72,7 +71,6 @@ class Explanation:
 
     @property
     def passed(self) -> bool:
-        """Whether all of them computed what they should."""
         return all(step.facts.verdict.passed for step in self.steps)
 
 

@@ -65,7 +65,6 @@ class KernelFacts:
 
     @property
     def launched(self) -> int:
-        """How many threads ran."""
         return self.ctas * self.threads
 
     @property
@@ -85,12 +84,10 @@ class KernelFacts:
 
     @property
     def sectors_of_a_request(self) -> float:
-        """The sectors of global memory that a warp touches at once."""
         return self.counts.sectors / self.counts.requests
 
     @property
     def bytes_of_a_request(self) -> float:
-        """The bytes that a warp asks of global memory at once."""
         return self.asked_bytes / self.counts.requests
 
     @property

@@ -45,7 +45,6 @@ MATRICES = 3
 
 
 def relu(y: Array) -> None:
-    """Make what is negative zero."""
     np.maximum(y, 0, out=y)
 
 
@@ -82,7 +81,6 @@ class Turns:
 
     @property
     def sum(self) -> float:
-        """The parts together."""
         return self.gpu + self.cpu + self.copies
 
     @property
@@ -110,7 +108,6 @@ class Interleaving:
 
     @property
     def passed(self) -> bool:
-        """Whether everything computed was right."""
         return self.verdict.passed and self.agree
 
 
@@ -191,7 +188,6 @@ class Matrix(Closing):
             self.device.write(self.buffer.address, self.array)
 
     def close(self) -> None:
-        """Release the memory."""
         self.buffer.close()
         self.common.close()
 
@@ -266,5 +262,4 @@ class Players(Closing):
         )
 
     def close(self) -> None:
-        """Release the matrices."""
         self._memory.close()

@@ -63,7 +63,6 @@ class Machine:
 
 
 def machine_of(device: CudaDevice, sensors: Sensors | str) -> Machine:
-    """Return what there is to say of the machine with this GPU, today."""
     found = device.properties
     version = driver_version()
     power_limit, driver, reason = None, None, ""
@@ -102,7 +101,6 @@ def _installed() -> list[tuple[str, str]]:
 
 
 def _cpu() -> str:
-    """Return the processor's name."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
     except OSError:

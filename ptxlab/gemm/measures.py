@@ -50,7 +50,6 @@ class Change:
 
 
 def changes(before: KernelFacts, after: KernelFacts) -> Iterator[Change]:
-    """Yield what is different, measure by measure."""
     for measure in MEASURES:
         old, new = measure.of(before), measure.of(after)
         if old == new:
@@ -80,19 +79,16 @@ def _inverse(number: Number) -> Number:
 
 
 def brief(value: float) -> str:
-    """Write a number with as many digits as one wants to hear."""
     if value >= 100:
         return f"{value:,.0f}"
     return f"{value:.2g}" if value < 1 else f"{value:.3g}"
 
 
 def percent(part: float) -> str:
-    """Write a part of a whole."""
     return f"{100 * part:.0f} %" if part >= 0.01 or not part else f"{100 * part:.1g} %"
 
 
 def several(value: float, noun: str) -> str:
-    """Write a number with what it counts."""
     return f"{brief(value)} {noun}" + "s" * (value != 1)
 
 
@@ -163,7 +159,6 @@ def _why_beside(before: KernelFacts, after: KernelFacts) -> str:
 
 
 def _why_barriers(before: KernelFacts, after: KernelFacts) -> str:
-    """Say how many, and how many before if there were any."""
     new, old = (
         f"{brief(facts.barriers / facts.ctas)} in each of {several(facts.ctas, 'CTA')}"
         for facts in (after, before)

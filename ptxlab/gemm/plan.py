@@ -65,7 +65,6 @@ class Choice:
     seed: int = 0
 
     def types_of(self, rung: Rung) -> list[tuple[str, str]]:
-        """Return the types in which ``rung`` is wanted."""
         found = [
             (dtype, acc)
             for dtype, acc in rung.types

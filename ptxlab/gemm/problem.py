@@ -148,7 +148,6 @@ class Problem:
 
 
 def memory_type(dtype: str) -> np.dtype[Any]:
-    """Return the type of a matrix's elements in memory."""
     return TYPES["f32" if dtype == "tf32" else dtype].dtype
 
 

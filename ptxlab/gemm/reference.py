@@ -76,7 +76,6 @@ class Epilogue:
 
     @property
     def rounds(self) -> bool:
-        """Whether any of this is rounded."""
         return self.alpha != 1 or self.old is not None or self.bias is not None
 
 
@@ -87,7 +86,6 @@ TF32_CONVERSION = (1 + TF32.unit) ** 2 - 1
 
 
 def epilogue_of(problem: Problem, inputs: Inputs) -> Epilogue:
-    """Return what a problem makes of its sums."""
     old = inputs.d if problem.beta else None
     return Epilogue(problem.alpha, problem.beta, old, inputs.bias, "relu" in problem.epilogue)
 

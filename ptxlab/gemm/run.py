@@ -60,7 +60,6 @@ class GemmResult:
 
     @property
     def passed(self) -> bool:
-        """Whether D is right."""
         return self.verdict.passed
 
     @property

@@ -22,11 +22,9 @@ class SassLoop:
         return sum(instruction.opcode == opcode for instruction in self.instructions)
 
     def share(self, opcode: str) -> float:
-        """Return the part of all instructions that have this opcode."""
         return self.count(opcode) / len(self.instructions)
 
     def surrounds(self, other: SassLoop) -> bool:
-        """Say whether ``other`` is an inner loop of this one."""
         first, last = self.instructions[0].address, self.instructions[-1].address
         inside = other.instructions[0].address >= first and other.instructions[-1].address <= last
         return inside and self != other

@@ -107,7 +107,6 @@ class _Extent:
         self.largest: Array = self.least
 
     def add(self, result: GemmResult, d: Array) -> None:
-        """Take in what one rung found."""
         found = d.astype(np.float32)
         if self.algorithms:
             self.least = np.minimum(self.least, found)

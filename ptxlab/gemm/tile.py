@@ -47,7 +47,6 @@ class Tile:
 
     @property
     def macros(self) -> dict[str, int]:
-        """The macros that give a kernel this tile, by name."""
         sizes = {field.name.upper(): getattr(self, field.name) for field in fields(self)}
         return {name: size for name, size in sizes.items() if size}
 
@@ -86,7 +85,6 @@ class Tile:
 
 
 def in_a_row(tile: Tile) -> tuple[int, ...]:
-    """Number the threads of a CTA in one dimension."""
     return (tile.threads,)
 
 
@@ -101,7 +99,6 @@ def by_column(tile: Tile) -> tuple[int, ...]:
 
 
 def unshared(tile: Tile, size: int) -> int:
-    """Use no shared memory."""
     return 0
 
 

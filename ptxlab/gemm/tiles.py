@@ -159,7 +159,6 @@ def _cuttable(rung: Rung, problem: Problem) -> Algorithm:
 
 
 def _others(name: str, size: int) -> list[int]:
-    """Return what else the macro ``name`` may be than ``size``."""
     if name == "GROUP":
         return [group for group in GROUPS if group != size]
     if name == "STAGES":
@@ -168,7 +167,6 @@ def _others(name: str, size: int) -> list[int]:
 
 
 def _reason(error: PtxlabError) -> str:
-    """Return why a tile cannot be, in a line."""
     return error.message.splitlines()[0]
 
 
@@ -189,7 +187,6 @@ def _why_not(counted: KernelFacts) -> str:
 def _ordered(
     device: Device, problem: Problem, algorithm: Algorithm, own: Tile, found: list[Candidate]
 ) -> Comparison:
-    """Put the best first, and what is refused last."""
     able = sorted((one for one in found if not one.refused), key=lambda one: one.cost)
     refused = [one for one in found if one.refused]
     return Comparison(

@@ -50,12 +50,10 @@ class Verdict:
 
     @property
     def error(self) -> float:
-        """The largest error of an element."""
         return self.worst.error
 
     @property
     def passed(self) -> bool:
-        """Whether D is right."""
         return self.error <= self.tolerance and not self.strays
 
 

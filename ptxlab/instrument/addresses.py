@@ -41,7 +41,6 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
 
 
 def _depends(site: Site, known: Collection[str], held: Collection[str]) -> bool:
-    """Say whether what the instruction computes depends on the device."""
     instruction = site.instruction
     sources = instruction.operands[1:]
     if instruction.opcode == "call":

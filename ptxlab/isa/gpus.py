@@ -42,7 +42,6 @@ class Gpu:
     mma_sync: float = 1.0
 
     def tflops(self, flop: float) -> float:
-        """Return TFLOP/s at so many FLOP a clock and SM."""
         return flop * self.sms * self.clock / 1e6
 
     @property

@@ -62,7 +62,6 @@ class Occupancy:
 
     @property
     def limited_by(self) -> tuple[str, ...]:
-        """The resources that allow no more."""
         return tuple(name for name, limit in self.limits.items() if limit == self.ctas)
 
 

@@ -28,7 +28,6 @@ class ScalarType:
 
     @property
     def bytes(self) -> int:
-        """The size in whole bytes."""
         return (self.bits + 7) // 8
 
 

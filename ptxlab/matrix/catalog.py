@@ -159,7 +159,6 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
 
 @cache
 def _described() -> tuple[tuple[Form, str, frozenset[str]], ...]:
-    """Return every form with its plain name and all words that may describe it."""
     plain = [_plain(form.key) for form in forms()]
     return tuple((f, name, _words(name)) for f, name in zip(forms(), plain, strict=True))
 
@@ -170,7 +169,6 @@ def _plain(name: str) -> str:
 
 
 def _words(name: str) -> frozenset[str]:
-    """Return what may stand in a description of an instruction of that name."""
     parts = name.split(".")
     return frozenset((*parts, *(part.split("::")[-1] for part in parts)))
 

@@ -27,7 +27,6 @@ def _choice(name: str, low: int, codes: Mapping[str, int], bits: int = 1) -> Bit
 
 
 def _only(field: BitField) -> BitField:
-    """Return a field that keeps its default."""
     return replace(field, fixed=True)
 
 

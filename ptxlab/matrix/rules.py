@@ -65,7 +65,6 @@ def arithmetic(form: MatrixInstruction, target: Target) -> str:
 
 
 def _steps(form: MatrixInstruction, rules: DotProduct) -> str:
-    """Describe fused steps."""
     products = rules.chunk * 16 // _bits_of_b(form)
     depth = form.k // 2 if form.metadata else form.k
     of = f"{min(products, depth)} products" + (" at a time" if depth > products else "")

@@ -95,7 +95,6 @@ def models(dtype: str, acc: str, targets: Sequence[str] = ()) -> tuple[Model, ..
 
 
 def _rules(target: Target, dtype: str) -> Rules | None:
-    """Return how ``target`` multiplies ``dtype``, None where it does not."""
     if dtype not in target.arithmetic.types:
         return None
     is_byte = OPERANDS[dtype].word_bits == 8

@@ -66,7 +66,6 @@ class DotProducts:
         return tuple(form for form in (F32, F16) if form.word_bits >= self.accumulator.word_bits)
 
     def values(self) -> tuple[Doubles, Doubles, Doubles]:
-        """Return a, b and c as numbers."""
         a, b = decode(self.a, self.operand), decode(self.b, self.operand)
         return a, b, decode(self.c, self.accumulator)
 

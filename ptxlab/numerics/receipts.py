@@ -67,7 +67,6 @@ def products(dtype: str, acc: str, case: str) -> DotProducts:
 
 
 def take(device: Device) -> Iterator[Receipt]:
-    """Let ``device`` add up every case of every type, and return what it gives."""
     for dtype, acc in TYPES:
         for case in ("normal", "wide", "bits"):
             measured = measure(device, products(dtype, acc, case))
@@ -75,7 +74,6 @@ def take(device: Device) -> Iterator[Receipt]:
 
 
 def write(receipts: list[Receipt], versions: Mapping[str, str], folder: Path) -> Path:
-    """Write the receipts of one GPU into ``folder`` and return the file."""
     first = receipts[0]
     data = {
         "schema": SCHEMA,
@@ -94,7 +92,6 @@ def write(receipts: list[Receipt], versions: Mapping[str, str], folder: Path) ->
 
 
 def read(path: Path) -> tuple[Receipt, ...]:
-    """Return the receipts in a file that ``write`` made."""
     data = json.loads(path.read_text(encoding="utf-8"))
     if data.get("schema") != SCHEMA:
         raise PtxlabError(f"{path} is no receipt of arithmetic: schema {data.get('schema')!r}")

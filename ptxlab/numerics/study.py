@@ -28,7 +28,6 @@ class Result:
 
     @property
     def word(self) -> int:
-        """The bits of the result."""
         return self.steps[-1].word
 
 

@@ -62,11 +62,9 @@ class Copies:
 
     @property
     def in_flight(self) -> bool:
-        """Whether there is any copy that has not been waited for."""
         return bool(self._copies)
 
     def start(self, threads: Array, first: Array, nbytes: int) -> None:
-        """Start a copy of ``nbytes`` each to the shared bytes from ``first`` on."""
         scene = self._scene
         self._started += 1
         granules, count = scene.shadow.cover(first, nbytes)

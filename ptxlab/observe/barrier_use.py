@@ -53,7 +53,6 @@ class BarrierUse:
             self._within_cta(arrived, numbers, int(cta))
 
     def _within_warps(self, arrived: Array, numbers: Array) -> None:
-        """Report warps that are not whole at an aligned barrier."""
         launched = self._scene.wave.alive.mask.reshape(-1, WARP)
         for warp in np.flatnonzero((numbers != _NOWHERE).any(axis=1)):
             waited = numbers[warp] != _NOWHERE

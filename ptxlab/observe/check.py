@@ -200,7 +200,6 @@ class Checker(Watcher):
         )
 
     def _hedged(self, finding: Finding) -> Finding:
-        """Add to a race what could make it none."""
         fence = self._fence
         if fence is None or finding.kind != "race" or finding.severity == "info":
             return finding
@@ -246,7 +245,6 @@ def _source(module: Module, line: int) -> SourceLine | None:
 
 
 def _order(wave: Wave, scene: Scene) -> Order:
-    """Return the order that is good enough for the barriers of the program."""
     whole, of_warps = True, False
     for function in wave.module.functions:
         for site in instructions(function):

@@ -91,7 +91,6 @@ class Scene:
         found.count += count
 
     def findings(self, module: Module) -> list[Finding]:
-        """Return what was found, with the lines of CUDA C."""
         functions = {function.name: function for function in module.functions}
 
         @cache
@@ -126,7 +125,6 @@ class Scene:
         return self.thread(thread).partition(" of ")[2]
 
     def shared(self, granule: int) -> str:
-        """Name a place in shared memory by the variable that is there."""
         address = int(granule) * self.shadow.size % pitched(self.wave.shared_bytes)
         variable = _at(address, self.wave, self.site.scope)
         if variable is None:

@@ -207,7 +207,6 @@ def _traced(work: Work, sites: Sequence[Traced], device: Device, first: int, ste
 
 
 def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:
-    """Launch the rewritten program and return its buffer."""
     with device.zeros((work.config.threads, slots), "u64") as buffer:
         _, args = work.bound(device)
         device.load(module).kernel(work.kernel).run(work.config, [*args, buffer])
@@ -237,7 +236,6 @@ def _parting(
 def _look(
     work: Work, sites: Sequence[Traced], parting: _Parting, a: Device, b: Device
 ) -> FirstDifference:
-    """Return what the threads computed at the step where they part."""
     site = parting.sites[0]
     if site is None or site != parting.sites[1]:
         return _another_way(work, sites[parting.before], parting)

@@ -71,7 +71,6 @@ class Clocks:
         self._join(WARP, warps, together, together)
 
     def _join(self, size: int, groups: Array, arrived: Array, released: Array) -> None:
-        """Join what is known in ``groups`` of ``size`` threads each."""
         width = self._wave.cta_width
         heard = self._heard.reshape(-1, size, width)
         come, go = (mask.reshape(-1, size)[groups] for mask in (arrived, released))

@@ -54,13 +54,9 @@ class Order(Protocol):
     """Knows which accesses are ordered."""
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
-        """The kinds of accesses that have been noted."""
-        ...
+    def kinds(self) -> tuple[Kind, ...]: ...
 
-    def note(self, touch: Touch) -> None:
-        """Remember accesses."""
-        ...
+    def note(self, touch: Touch) -> None: ...
 
     def earlier(self, touch: Touch, kind: Kind) -> Earlier | None:
         """Find accesses of ``kind`` by others that are unordered with these, noted or not."""
@@ -78,9 +74,7 @@ class Order(Protocol):
         """Order what threads of a warp did before what the others of it do from now on."""
         ...
 
-    def ended(self, lanes: Lanes) -> None:
-        """Take threads off."""
-        ...
+    def ended(self, lanes: Lanes) -> None: ...
 
 
 # ---- barriers of whole CTAs and warps -------------------------------------------------------

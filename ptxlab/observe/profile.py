@@ -97,7 +97,6 @@ class Profile:
 
     @cached_property
     def lines(self) -> tuple[Line, ...]:
-        """The lines of PTX with instructions, from the top."""
         return tuple(_line(number, of) for number, of in _by(self.instructions, lambda i: i.line))
 
     @cached_property

@@ -57,7 +57,6 @@ class Judgement:
 
 
 def judge(step: Step, lane: int, column: int) -> Judgement:
-    """Return the verdict on register ``column`` of ``lane``."""
     form = _matrix(step.instruction)
     layout = None if form is None else form.operand("D")
     kind = _number_type(step, column) if layout is None else layout.dtype
@@ -117,7 +116,6 @@ def _scalar(instruction: Instruction, kind: str, size: float) -> tuple[float, st
 
 
 def _matrix(instruction: Instruction) -> MatrixInstruction | None:
-    """Return the multiplication that ``instruction`` is, if it is one."""
     try:
         form = matching(instruction.name)[0]
     except UnknownInstruction:

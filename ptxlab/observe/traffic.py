@@ -195,6 +195,5 @@ def _ordered(rows: Array) -> Array:
 
 
 def _different(ordered: Array) -> Array:
-    """Return how many different numbers each ordered row has."""
     changes: Array = (ordered[:, 1:] != ordered[:, :-1]).sum(axis=1)
     return changes + 1

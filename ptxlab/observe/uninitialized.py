@@ -130,7 +130,6 @@ class Registers:
         self._loaded: list[tuple[Array, Array]] = []
 
     def is_new(self, frame: Frame) -> bool:
-        """Say whether nothing has been executed in this activation so far."""
         return frame not in self._states
 
     def see(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:

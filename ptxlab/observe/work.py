@@ -33,7 +33,6 @@ class Work:
 
 
 def work(instruction: Instruction) -> Work:
-    """Return what ``instruction`` is and computes."""
     form = form_of(instruction)
     row, kind = form.row, form.row.mix
     if row.opcode in ("mma", "wmma"):

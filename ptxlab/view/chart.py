@@ -79,7 +79,6 @@ def chart(about: str, panels: Sequence[Panel], parts: Sequence[str], notes: Sequ
 
 
 def _panel(panel: Panel, left: float, top: float) -> Iterator[str]:
-    """Yield a panel whose title stands at ``top``."""
     scale = WIDTH / panel.most
     yield f'<text class="s" x="{n(left)}" y="{n(top + 10)}">{escape(panel.title)}</text>'
     first = top + LINE * (1 + bool(panel.rules))
@@ -125,7 +124,6 @@ def _key(parts: Sequence[str], left: float, top: float) -> Iterator[str]:
 
 
 def _style() -> str:
-    """Return the rules for lines and marks, in light and dark."""
     light, dark = (
         f".ptxlab .r{{stroke:{QUIET[mode]};stroke-dasharray:4 3;fill:none}}"
         f".ptxlab .d{{stroke:{INK[mode]};fill:none}}"

@@ -12,7 +12,6 @@ from ptxlab.view.json import members
 
 
 def sizes(problem: Problem) -> str:
-    """Return m, n and k, and which is which."""
     return f"{problem.m} x {problem.n} x {problem.k} (m x n x k)"
 
 
@@ -31,7 +30,6 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 
 def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
-    """Return what a result says of its verdict."""
     return {
         "passed": verdict.passed,
         "max_error": verdict.error,
@@ -40,7 +38,6 @@ def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
 
 
 def wrong(verdict: Verdict) -> str:
-    """Say how far off a wrong result is."""
     return f"largest error {verdict.error:.3g}, the bound is {verdict.tolerance:.3g}"
 
 

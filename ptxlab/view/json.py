@@ -38,7 +38,6 @@ def plain(value: Any) -> Any:
 
 
 def members(thing: object, *names: str) -> dict[str, Any]:
-    """Return what a result says of itself under these names."""
     return {name: getattr(thing, name) for name in names}
 
 

@@ -48,7 +48,6 @@ def _style() -> str:
 
 
 def notes(lines: Sequence[str]) -> list[str]:
-    """Return lines of quiet text from the top left on."""
     return [
         f'<text class="s" x="{MARGIN}" y="{n(LINE + 6 + LINE * i)}">{escape(line)}</text>'
         for i, line in enumerate(lines)
@@ -91,5 +90,4 @@ def row_index(x: float, y: float, text: str) -> str:
 
 
 def n(value: float) -> str:
-    """Write a coordinate, shortly."""
     return f"{value:.1f}".removesuffix(".0")

@@ -86,5 +86,4 @@ def values(bits: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
 
 
 def hexadecimal(word: int, bits: int) -> str:
-    """Write a word of so many bits, with all its digits."""
     return f"0x{word:0{(bits + 3) // 4}x}"

@@ -17,7 +17,6 @@ __all__ = ["Trial", "filled", "trials", "tried"]
 
 
 def tried(form: Form) -> bool:
-    """Say whether there are trials of a form."""
     if isinstance(form, MatrixInstruction):
         return not form.shared
     return isinstance(form, LdMatrix | StMatrix | MovMatrix | WmmaMove)
@@ -33,7 +32,6 @@ def trials(form: Form) -> Iterator[Trial]:
 
 
 def filled(form: Form, fill: Fill) -> Trial:
-    """Return one launch of a form that has trials, on what ``fill`` means."""
     if not tried(form):
         raise Unsupported(
             f"ptxlab has no program to verify {form.name} with",
@@ -45,7 +43,6 @@ def filled(form: Form, fill: Fill) -> Trial:
 
 
 def _single(form: Form, fill: Fill | None) -> Trial:
-    """Return the trial of what has a single one."""
     match form:
         case LdMatrix():
             return load_trial(form, fill)

@@ -67,7 +67,6 @@ def multiply_trials(form: MatrixInstruction) -> Iterator[Trial]:
 
 
 def filled_multiplication(form: MatrixInstruction, fill: Fill) -> Trial:
-    """Return one launch of ``form`` on what ``fill`` means."""
     return _trial(form, fill, selectors(form)[:1])
 
 
@@ -139,7 +138,6 @@ def _results(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) 
 
 
 def patterns(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) -> Array:
-    """Return the bit patterns of D by NumPy."""
     kind = TYPES[form.d_type].dtype
     with np.errstate(over="ignore"):  # of numbered f16, whose D is looked at and not compared
         return products(form, probes, constants).astype(kind).view(f"u{kind.itemsize}")

@@ -60,11 +60,9 @@ class Probes:
 
     @property
     def count(self) -> int:
-        """How many probes there are."""
         return len(self.at)
 
     def of(self, operand: str, probes: slice = slice(None)) -> Array:
-        """Return what ``operand`` is in each of ``probes``."""
         chosen = self.chosen.get(operand, np.zeros(self.count, np.int64))
         return np.asarray(self.given[operand][chosen[probes]])
 
@@ -115,7 +113,6 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
 
 
 def filled(form: MatrixInstruction, fill: Fill) -> Probes:
-    """Return a single launch with A, B and C as ``fill`` has them."""
     given = _plain(form)
     given |= {name: indices(form.operand(name), fill)[np.newaxis] for name in "ABC"}
     return Probes("C", given, {}, np.zeros(1, np.int64))
@@ -269,7 +266,6 @@ def _digits(elements: int, base: int) -> Array:
 
 
 def _pairs(first: int, second: int) -> tuple[Array, Array]:
-    """Return all pairs of indices, as two arrays."""
     pairs = np.indices((first, second)).reshape(2, -1)
     return pairs[0], pairs[1]
 

@@ -133,7 +133,6 @@ class Trial(ABC):
 
     @property
     def count(self) -> int:
-        """How many probes there are."""
         return len(self.given)
 
     @property

@@ -50,7 +50,6 @@ class _Matrix:
 
     @property
     def nbytes(self) -> int:
-        """Its size."""
         return self.layout.rows * self.layout.cols * self.layout.bits // 8
 
 

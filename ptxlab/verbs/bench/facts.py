@@ -30,7 +30,6 @@ HELD = (
 
 
 def text(several: Sequence[KernelFacts], absent: Sequence[Absent]) -> str:
-    """Return a table of counted facts for every problem."""
     lines = []
     for problem, of_it in groupby(several, key=lambda facts: facts.problem):
         together = list(of_it)
@@ -104,7 +103,6 @@ def rows(several: Sequence[KernelFacts]) -> list[tuple[str, ...]]:
 
 
 def row(facts: KernelFacts) -> tuple[str, ...]:
-    """Return the numbers of a kernel."""
     counts, used, held = facts.counts, facts.resources, facts.occupancy
     shared = used.shared + facts.shared
     return (

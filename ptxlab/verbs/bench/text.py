@@ -25,7 +25,6 @@ SCHEMA = "ptxlab.bench/2"
 
 
 def text(bench: Bench) -> str:
-    """Return the machine, the procedure, and a table for every problem."""
     lines = fields(_about(bench.machine, bench.procedure))
     for problem, results in _by_problem(bench):
         lines += ["", title(problem, *_most(results)), ""]
@@ -62,7 +61,6 @@ def csv(results: Sequence[Mapping[str, Any]]) -> str:
 
 
 def svg(bench: Bench) -> str:
-    """Return a chart of sustained TFLOP/s, a panel for every problem."""
     panels = []
     for problem, results in _by_problem(bench):
         most = results[0].limit
@@ -186,7 +184,6 @@ def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
 
 
 def _times(result: BenchResult, speed: Speed | None) -> dict[str, Any]:
-    """Return the three times of a speed, with their TFLOP/s."""
     return {
         name: None if timing is None else {**asdict(timing), "tflops": result.tflops(timing)}
         for name in ("burst", "sustained", "cold")

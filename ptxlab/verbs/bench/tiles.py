@@ -79,7 +79,6 @@ def _table(comparison: Comparison, able: list[Candidate]) -> list[tuple[str, ...
 
 
 def _name(one: Candidate, comparison: Comparison) -> str:
-    """Return what is other than usual, or that nothing is."""
     own = comparison.own
     changed = [f"{name}={size}" for name, size in one.tile.items() if own.get(name) != size]
     return " ".join(changed) or "as usual: " + " ".join(f"{n}={s}" for n, s in own.items())

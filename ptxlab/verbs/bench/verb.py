@@ -112,7 +112,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
-    """Return the problems that are asked for, with their rungs."""
     from ptxlab.gemm.plan import Choice, plan, shapes
 
     choice = Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
@@ -123,7 +122,6 @@ def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
 
 
 def procedure(args: argparse.Namespace) -> Procedure:
-    """Return how much is measured."""
     from ptxlab.gemm.timing import Procedure
 
     return Procedure(args.rounds, args.rest, seconds=args.seconds, cold=COLD * args.cold)
@@ -133,7 +131,6 @@ def procedure(args: argparse.Namespace) -> Procedure:
 
 
 def time_ladder(args: argparse.Namespace, device: Device) -> int:
-    """Time everything on a GPU, and keep the results where that is asked for."""
     from ptxlab.cli.progress import Status
     from ptxlab.device.cuda_timing import CudaStopwatch
     from ptxlab.device.sensors import open_sensors
@@ -159,7 +156,6 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
 
 
 def record(folder: str, data: dict[str, Any]) -> None:
-    """Add the results to the file of this GPU and day."""
     from ptxlab.gemm.machine import with_run
     from ptxlab.view.json import plain
 
@@ -172,7 +168,6 @@ def record(folder: str, data: dict[str, Any]) -> None:
 
 
 def count_ladder(args: argparse.Namespace, device: Device) -> int:
-    """Count what every kernel does, and time nothing."""
     from ptxlab.cli.progress import Status
     from ptxlab.gemm.facts import facts
     from ptxlab.gemm.survey import Absent
@@ -239,7 +234,6 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
 def time_tiles(
     args: argparse.Namespace, device: Device, entry: Entry, progress: Progress
 ) -> Comparison:
-    """Time the tiles on a GPU, in as many rounds as there are to be."""
     from dataclasses import replace
 
     from ptxlab.device.cuda_timing import CudaStopwatch

@@ -14,7 +14,6 @@ SCHEMA = "ptxlab.check/1"
 
 
 def text(report: CheckReport, sources: Sources | None = None) -> str:
-    """Return every finding with the lines it is about, then the verdict."""
     found = groups(report.findings)
     blocks = ["\n".join(_finding(report, group, sources or {})) for group in found]
     return "\n\n".join([*blocks, "\n".join(_verdict(report))])

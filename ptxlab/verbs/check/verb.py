@@ -62,7 +62,6 @@ def checks(text: str) -> tuple[str, ...]:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Launch the kernel on the emulator, and print what was found."""
     from ptxlab.verbs.check import text as view
     from ptxlab.verbs.launching.launch import read_launch
     from ptxlab.view.sources import read_sources

@@ -25,7 +25,6 @@ class Shown:
 
 
 def text(shown: Shown) -> str:
-    """Return the verdict, the arrays, and the first register that differs."""
     report, (a, b) = shown.report, shown.devices
     lines = [f"{shown.work.kernel} of {shown.file}: {_verdict(report)}"]
     lines += fields([("a", a), ("b", b)])

@@ -47,7 +47,6 @@ BENCH = "pip install 'ptxlab[bench]'"
 
 
 def examine() -> Report:
-    """Look at everything ptxlab uses and try what it does."""
     driver, gpus = gpus_found()
     with cache.bypassed():
         tools, newest_ptx, tried_tools = inventory.tools(), inventory.newest_ptx(), toolchain()
@@ -93,7 +92,6 @@ def packages() -> tuple[Package, ...]:
 
 
 def gpus_found() -> tuple[Driver, tuple[Gpu, ...]]:
-    """Ask the driver what it is, and try every GPU it shows."""
     try:
         from ptxlab.device.cuda import CudaDevice
         from ptxlab.device.cuda_driver import driver_version, gpu_count
@@ -116,7 +114,6 @@ def gpus_found() -> tuple[Driver, tuple[Gpu, ...]]:
 
 
 def toolchain() -> tuple[Trial, ...]:
-    """Try each step from CUDA C to SASS."""
     return (
         tried("CUDA C to PTX", lambda: compile_cuda(SOURCE, path="doctor.cu", arch=TARGET)),
         tried("PTX to machine code", lambda: link_ptx(PTX, arch=TARGET)),
@@ -142,7 +139,6 @@ def run(device: Device) -> None:
 
 
 def tried(name: str, what: Callable[[], object]) -> Trial:
-    """Do ``what`` and return how that went, whatever went wrong."""
     try:
         what()
     except Exception as error:  # a doctor is there for what nobody foresaw

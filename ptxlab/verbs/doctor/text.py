@@ -74,7 +74,6 @@ class Report:
 
 
 def text(report: Report) -> str:
-    """Return what there is, what works, and what to do about the rest."""
     pairs = [
         ("ptxlab", f"{report.version}, in {report.home}"),
         ("Python", f"{report.python}, {report.executable}"),
@@ -123,7 +122,6 @@ def _verdict(problem: str) -> str:
 
 
 def _trials(report: Report) -> list[tuple[str, str]]:
-    """Return the name of everything that was tried, and its problem."""
     gpus = [(f"GPU {gpu.ordinal}", gpu.problem) for gpu in report.gpus]
     none = report.driver.problem or "the driver shows none"
     return [

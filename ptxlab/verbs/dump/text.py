@@ -77,7 +77,6 @@ def check_type(name: str | None) -> None:
 
 
 def text(shown: Shown, paint: Paint = plain) -> str:
-    """Return what was looked for, the matrices, and the registers by lane."""
     blocks = [_header(shown), *_matrices(shown, paint), _table(shown)]
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
 
@@ -245,7 +244,6 @@ def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
 
 
 def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
-    """Return the matrices of a whole warp, with their numbers."""
     found, threads = shown.dumped, shown.numbers
     if len(threads) < WARP or not found.reached[threads].all():
         return []

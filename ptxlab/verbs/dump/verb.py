@@ -72,7 +72,6 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    """Launch, look, and show one warp."""
     from ptxlab.device.protocol import Dump
     from ptxlab.verbs.dump import text as view
     from ptxlab.verbs.launching.arrays import npz

@@ -66,7 +66,6 @@ def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
 
 
 def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, Any]:
-    """Return what the page's script draws from, as JSON data."""
     tables = Tables()
     proven = receipts.proven()
     return {
@@ -122,7 +121,6 @@ def _more(instruction: MatrixInstruction) -> str:
 
 
 def _move(move: Move, tables: Tables, hardware: str | None) -> dict[str, Any]:
-    """Return the entry of a load, a store or a transposition."""
     family, section, shown = move.family, move.section, {}
     match move:
         case LdMatrix() | StMatrix():

@@ -45,7 +45,6 @@ def tensor_memory() -> tuple[tuple[TensorMemoryMove, ...], ...]:
 
 
 def groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    """Yield one entry of the page for each group."""
     for instructions in warpgroup():
         last = instructions[-1]
         entry = _common(last, tables, hardware)

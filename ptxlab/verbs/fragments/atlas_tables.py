@@ -93,7 +93,6 @@ def _steps(table: np.ndarray[Any, Any], axis: int) -> list[list[int]]:
 
 
 def _sum(steps: list[list[list[int]]], shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
-    """Return the table that the steps add up to."""
     found = np.zeros(shape, np.int64)
     for axis, bits in enumerate(steps):
         index = np.arange(shape[axis]).reshape([-1 if i == axis else 1 for i in range(4)])

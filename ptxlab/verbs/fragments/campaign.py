@@ -111,7 +111,6 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
 
 
 def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
-    """Say where an element should be, and what was found."""
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
     width = outcome.form.operand(m.shown_by).bits

@@ -21,7 +21,6 @@ def title(instruction: Form) -> str:
 
 
 def start(schema: str, instruction: Form) -> dict[str, Any]:
-    """Return what the JSON of every answer begins with."""
     return {
         "schema": schema,
         "instruction": instruction.name,

@@ -27,7 +27,6 @@ CODE = "ptxlab.code/1"
 
 
 def answer(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
-    """Answer the question and return 0."""
     if args.format not in ("text", "json"):
         raise PtxlabError(
             f"--format {args.format} draws a layout", hint="a question is answered as text or json"
@@ -122,7 +121,6 @@ def _contents(layout: FragmentLayout) -> str:
 def register_json(
     instruction: Form, layout: FragmentLayout, register: int, lane: int | None
 ) -> dict[str, Any]:
-    """Return the same as JSON data."""
     lanes = range(layout.threads) if lane is None else [lane]
     return {
         **start(REGISTER, instruction),
@@ -172,7 +170,6 @@ def _assignments(fields: BitFields) -> list[str]:
 
 
 def formula_json(instruction: Form) -> dict[str, Any]:
-    """Return the same as JSON data, with the bit fields apart."""
     return {
         **start(FORMULA, instruction),
         "operands": {

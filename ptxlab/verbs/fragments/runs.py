@@ -47,7 +47,6 @@ class Run:
         return 1 if self.vertical else self.length
 
     def meets(self, keep: Keep) -> bool:
-        """Say whether any element of the run, in any lane that holds it, is meant."""
         return any(
             keep(place.lane, self.row + i, self.col + j)
             for place in self.places

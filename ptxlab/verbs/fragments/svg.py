@@ -44,7 +44,6 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
 
 
 def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[str, float, float]:
-    """Return the drawing of one multiplication, and its width and height."""
     a, b, c, d = (instruction.operand(name) for name in "ABCD")
     same = _same_places(c, d)
     sums = (d,) if same else (d, c)

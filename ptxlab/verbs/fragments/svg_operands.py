@@ -65,7 +65,6 @@ class Box:
         return [head, f'<g id="{group}">', *plain, *outlined, "</g>"]
 
     def columns(self) -> Iterator[str]:
-        """Yield the column indices, above the matrix."""
         for first, count in dict.fromkeys((run.col, run.cols) for run in self.cells):
             x = self._x(first + count / 2)
             room = count * self.scale.width / 5.6
@@ -73,7 +72,6 @@ class Box:
             yield column_index(x, self.top - 4, index)
 
     def rows(self) -> Iterator[str]:
-        """Yield the row indices, left of the matrix."""
         for first, count in dict.fromkeys((run.row, run.rows) for run in self.cells):
             y = self.top + (first + count / 2) * self.scale.height + 3
             yield row_index(self.left - 4, y, span(first, count))
@@ -93,7 +91,6 @@ class Box:
 
 
 def whole(layout: FragmentLayout, matrix: int, left: float, top: float, scale: Scale) -> Box:
-    """Return the box with all cells of one of the matrices."""
     return Box(layout, runs(layout, matrix), left, top, scale)
 
 
@@ -111,7 +108,6 @@ def window(layout: FragmentLayout, matrix: int, marked: Keep) -> Sequence[Run]:
 
 
 def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
-    """Return the picture of one operand; what is ``marked`` is outlined."""
     top = MARGIN + 2 * LINE
     parts, right, bottom = _matrices(layout, marked, MARGIN, top)
     group = "warp" if layout.holder == "lane" else "warpgroup"
@@ -120,7 +116,6 @@ def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
 
 
 def side_by_side(title: str, instruction: Form, marked: Keep) -> str:
-    """Return the picture of all operands, each by itself."""
     name, room = heading(title)
     drawn, right, bottom = [name], 0.0, 0.0
     for layout in instruction.operands:
@@ -169,6 +164,5 @@ def hover(layout: FragmentLayout, run: Run) -> str:
 
 
 def key(layout: FragmentLayout) -> str:
-    """Return how a label reads, by an example."""
     name = register_name(layout, 0)
     return f"6:{name} is register {name} of {layout.holder} 6"

@@ -59,7 +59,6 @@ def latex(instruction: Form, keep: Keep = everything) -> str:
 
 
 def tables(instruction: Form, keep: Keep = everything) -> Iterator[Table]:
-    """Yield the tables of every operand, by register and by matrix."""
     for layout in instruction.operands:
         yield by_register(layout, keep)
         for matrix in range(layout.matrices):

@@ -239,7 +239,6 @@ def layout_text(instruction: Form, selection: Selection, paint: Paint = plain) -
 
 
 def layout_json(instruction: Form, selection: Selection) -> dict[str, Any]:
-    """Return the layouts as JSON data; there is no device, and no dump."""
     data: dict[str, Any] = {
         "schema": SCHEMA,
         "instruction": instruction.name,

@@ -85,7 +85,6 @@ def as_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
 
 
 def _selectors(form: MatrixInstruction) -> str:
-    """Return what an operand of the instruction could choose otherwise."""
     sparse = ["sparsity selector"] if form.metadata else []
     return ", ".join([*sparse, *(["byte-id, thread-id"] if form.scales else [])])
 

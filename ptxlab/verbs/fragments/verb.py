@@ -146,7 +146,6 @@ def painter(args: argparse.Namespace) -> Paint:
 
 
 def chosen(args: argparse.Namespace) -> Form:
-    """Return the instruction of ``--op``, ``--dtype`` and ``--acc``."""
     from ptxlab.matrix.asynchronous import AsyncInstruction
     from ptxlab.matrix.catalog import find
 
@@ -197,7 +196,6 @@ def verify_all(args: argparse.Namespace) -> int:
 
 
 def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
-    """Show the layouts of an instruction that nothing here runs, and return 0."""
     from ptxlab.verbs.fragments import text as view
 
     if args.ptx is not None:

@@ -71,11 +71,9 @@ class Axes:
         )
 
     def x(self, flop_per_byte: float) -> float:
-        """Return where so many FLOP a byte are."""
         return LEFT + WIDTH * _part(flop_per_byte, self.least, self.most)
 
     def y(self, tflops: float) -> float:
-        """Return how far down so many TFLOP/s are."""
         return TOP + HEIGHT * (1 - _part(tflops, self.lowest, self.highest))
 
 
@@ -94,13 +92,11 @@ class Spot:
         return self.step.facts.opcode == "HMMA"
 
     def taken(self) -> Iterator[Box]:
-        """Yield the places of its two marks."""
         for x in (self.x, self.outside):
             yield around(x, self.y, RADIUS + 2)
 
 
 def svg(explanation: Explanation) -> str:
-    """Return the picture."""
     axes = Axes.of(explanation)
     spots = [_spot(axes, step) for step in explanation.steps]
     roofs, arrows = list(_roofs(axes, explanation)), list(_arrows(spots))
@@ -241,7 +237,6 @@ def _is_free(box: Box, taken: Sequence[Box]) -> bool:
 
 
 def _notes(explanation: Explanation) -> Iterator[str]:
-    """Yield what the marks mean, below the picture."""
     lines = (
         "height: the most that a rung's counts allow; lines: published peaks; nothing is measured",
         f"filled: FLOP for a byte of room in {L1}; hollow: for a byte of sectors of global memory",
@@ -265,7 +260,6 @@ def _tens(least: float, most: float) -> list[float]:
 
 
 def _style() -> str:
-    """Return the rules for lines, marks and names, in light and dark."""
     light, dark = (
         f".ptxlab .g{{stroke:{QUIET[mode]};stroke-opacity:.25;fill:none}}"
         f".ptxlab .f{{stroke:{QUIET[mode]};fill:none}}"

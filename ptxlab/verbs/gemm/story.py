@@ -76,7 +76,6 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 
 
 def text(explanation: Explanation) -> str:
-    """Return the facts of all rungs in tables, and then the story of each."""
     parts = ["\n".join([heading(explanation), *fields(list(_chip(explanation)))])]
     for table in tables(explanation):
         parts.append("\n".join([table.caption, *_columns(table)]))
@@ -87,7 +86,6 @@ def text(explanation: Explanation) -> str:
 
 
 def markdown(explanation: Explanation) -> str:
-    """Return the same for a page on GitHub."""
     parts = [f"# {heading(explanation)}", _list(_chip(explanation))]
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(explanation)]
     parts += [f"### {_title(step)}\n\n{_list(_story(step))}" for step in explanation.steps]
@@ -95,7 +93,6 @@ def markdown(explanation: Explanation) -> str:
 
 
 def heading(explanation: Explanation) -> str:
-    """Return what is explained."""
     facts = explanation.steps[0].facts
     p = facts.problem
     unusual = [f"layout {p.layout}"] if p.layout != "nn" else []
@@ -105,7 +102,6 @@ def heading(explanation: Explanation) -> str:
 
 
 def tables(explanation: Explanation) -> Iterator[Table]:
-    """Yield the facts of all rungs, a line for each."""
     for caption, columns in COLUMNS.items():
         lines = tuple(
             (step.facts.algorithm.name, *(cell(step) for _, cell in columns))
@@ -134,7 +130,6 @@ def _chip(explanation: Explanation) -> Iterator[tuple[str, str]]:
 
 
 def peaks(explanation: Explanation) -> Iterator[tuple[str, float]]:
-    """Yield the units that the rungs compute with, and their TFLOP/s."""
     found: dict[str, float] = {}
     for step in explanation.steps:
         found[unit(step)] = explanation.gpu.tflops(step.bounds.peak)
@@ -162,7 +157,6 @@ def _title(step: Step) -> str:
 
 
 def _story(step: Step) -> list[tuple[str, str]]:
-    """Return the story in parts, each with what it is about."""
     told = step.story
     parts = [("before", told.before)]
     parts += [("better", change.text) for change in told.better]

@@ -26,7 +26,6 @@ class Box:
     bottom: float
 
     def meets(self, other: Box) -> bool:
-        """Say whether two have a point in common."""
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
@@ -44,12 +43,10 @@ class Segment:
 
     @property
     def path(self) -> str:
-        """How it is drawn."""
         return f"M{n(self.x0)},{n(self.y0)}L{n(self.x1)},{n(self.y1)}"
 
     @property
     def head(self) -> str:
-        """How the head of an arrow is drawn, at its end."""
         across, down = self.direction
         x, y = self.x1 - HEAD * across, self.y1 - HEAD * down
         aside, below = HEAD / 2 * down, HEAD / 2 * across
@@ -60,7 +57,6 @@ class Segment:
 
     @property
     def length(self) -> float:
-        """How long it is."""
         return math.hypot(self.x1 - self.x0, self.y1 - self.y0)
 
     @property
@@ -74,13 +70,11 @@ class Segment:
         return self.x0 + along * across, self.y0 + along * down
 
     def taken(self) -> Iterator[Box]:
-        """Yield places that cover it."""
         for step in range(int(self.length / STEP) + 1):
             yield around(*self.at(step * STEP), 2.0)
 
 
 def around(x: float, y: float, reach: float) -> Box:
-    """Return the square around a point."""
     return Box(x - reach, y - reach, x + reach, y + reach)
 
 

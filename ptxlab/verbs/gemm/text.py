@@ -83,7 +83,6 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
 
 
 def _unusual(of: Problem) -> str:
-    """Say what is not as it would be without an option."""
     parts = []
     if of.layout != "nn":
         stored = [name for name, how in zip("AB", of.layout, strict=True) if how == "t"]
@@ -110,7 +109,6 @@ def _tile(tile: Tile) -> str:
 
 
 def _launch(kernel: Algorithm) -> str:
-    """Say how many threads and how much shared memory a CTA has."""
     nbytes = shared(kernel)
     return f"{kernel.tile.threads} threads" + (
         f", {nbytes / 1024:.3g} KiB shared" if nbytes else ""
@@ -152,7 +150,6 @@ def _time(result: GemmResult) -> str:
 
 
 def _speed(result: GemmResult) -> str:
-    """Say what a time means: a speed, or nothing about a GPU."""
     if result.tflops is None:
         return "of emulation" if result.device == "emulator" else ""
     return f"{result.tflops * 1e3:,.3g} GFLOP/s" + (" (CPU)" if result.device == "cpu" else "")

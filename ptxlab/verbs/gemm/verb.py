@@ -124,7 +124,6 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def show_list(args: argparse.Namespace) -> int:
-    """List the rungs, those of the types given where any are."""
     from ptxlab.gemm import LADDER
     from ptxlab.verbs.gemm import json, text
 
@@ -136,7 +135,6 @@ def show_list(args: argparse.Namespace) -> int:
 
 
 def run_all(args: argparse.Namespace) -> int:
-    """Run every rung for every pair of types that was not ruled out."""
     from ptxlab.gemm.survey import all_types, survey
     from ptxlab.verbs.gemm import json, text
 
@@ -153,7 +151,6 @@ def run_all(args: argparse.Namespace) -> int:
 
 
 def run_one(args: argparse.Namespace) -> int:
-    """Run one algorithm, for the first of its types that was not ruled out."""
     from ptxlab.gemm import find_algorithm, run
     from ptxlab.verbs.gemm import json, text
 
@@ -167,7 +164,6 @@ def run_one(args: argparse.Namespace) -> int:
 
 
 def explain_ladder(args: argparse.Namespace) -> int:
-    """Tell why each rung wins, by counted facts."""
     from ptxlab.gemm.explain import explain
     from ptxlab.verbs.gemm import json, roofline, story
 
@@ -242,17 +238,14 @@ def problems(args: argparse.Namespace) -> Iterator[tuple[Rung, Problem]]:
 
 
 def fits(args: argparse.Namespace, dtype: str, acc: str) -> bool:
-    """Say whether a pair of types is among those asked for."""
     return args.dtype in (None, dtype) and args.acc in (None, acc)
 
 
 def tile_of(args: argparse.Namespace) -> dict[str, int]:
-    """Return the sizes of the tile that are to be other than usual."""
     return {**args.tile, **({} if args.group is None else {"GROUP": args.group})}
 
 
 def problem_of(args: argparse.Namespace, dtype: str, acc: str) -> Problem:
-    """Return the problem that the options describe."""
     from ptxlab.gemm import Problem
 
     m, n, k = (args.size if value is None else value for value in (args.m, args.n, args.k))

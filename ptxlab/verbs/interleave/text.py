@@ -55,7 +55,6 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
 
 
 def svg(several: Sequence[Interleaving]) -> str:
-    """Return a chart: a turn of every kind of memory, with its parts."""
     panels = [
         Panel(
             _title(found),

@@ -69,7 +69,6 @@ class Argument:
 
     @property
     def changed(self) -> bool:
-        """Say whether the kernel wrote other bits into the array than were there."""
         return self.before is not None and np.asarray(self.value).tobytes() != self.before.tobytes()
 
 
@@ -99,7 +98,6 @@ class Launch:
             return self.kernel.run(self.config, self.passed, dump)
 
     def arguments(self) -> tuple[Argument, ...]:
-        """Return every argument with what it holds now, arrays read back."""
         found = []
         for parameter, name, given in zip(
             self.kernel.parameters, self.values, self.passed, strict=True

@@ -103,7 +103,6 @@ def saved(text: str) -> tuple[str, str]:
 
 
 def tolerance(text: str) -> tuple[float, float]:
-    """Read the relative and absolute error that ``--tolerance`` allows."""
     try:
         rtol, atol = (*map(float, text.split(",")), 0.0)[:2]
         if not (0 <= rtol < float("inf") and 0 <= atol < float("inf")) or text.count(",") > 1:
@@ -114,7 +113,6 @@ def tolerance(text: str) -> tuple[float, float]:
 
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:
-    """Add what CUDA C is compiled with."""
     parser.add_argument(
         "-D", action="append", default=[], metavar="NAME=VALUE", help="a macro for a .cu file"
     )
@@ -125,7 +123,6 @@ def add_compilation(parser: argparse._ActionsContainer) -> None:
 
 
 def compilation(args: argparse.Namespace) -> tuple[str, ...]:
-    """Return the options for NVRTC that ``add_compilation`` read."""
     return (
         *(f"-D{macro}" for macro in args.D),
         *(f"--include-path={folder}" for folder in args.I),

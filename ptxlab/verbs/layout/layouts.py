@@ -38,13 +38,9 @@ MOST_CELLS = 1 << 16
 class Result(Protocol):
     """An answer, in every form."""
 
-    def text(self) -> str:
-        """Return it for people."""
-        ...
+    def text(self) -> str: ...
 
-    def as_json(self) -> dict[str, Any]:
-        """Return it for programs."""
-        ...
+    def as_json(self) -> dict[str, Any]: ...
 
     def svg(self) -> str:
         """Return it as a picture. Raises PtxlabError when there is none."""
@@ -180,7 +176,6 @@ def _sum(terms: list[tuple[ModeStep, int]], fragment: FragmentLayout) -> str:
 
 
 def layout_json(layout: Mapping) -> dict[str, Any]:
-    """Return the notation and the numbers in it as JSON data."""
     data: dict[str, Any] = {"layout": layout.notation}
     plain = layout
     if isinstance(layout, ComposedLayout):

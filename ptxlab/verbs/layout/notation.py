@@ -111,7 +111,6 @@ class _Reader:
         return int(found[0])
 
     def blanks(self, start: int | None = None) -> int:
-        """Return how many blanks follow the cursor, or ``start``."""
         rest = self.text[self.at if start is None else start :]
         return len(rest) - len(rest.lstrip())
 

@@ -40,7 +40,6 @@ class Banks:
     padded: Layout | None
 
     def text(self) -> str:
-        """Return the counts, the worst pass, and what avoids conflicts."""
         parts = [f"{self.bits}-bit elements, from an address that is a multiple of 128"]
         for layout, counts in zip((self.plain, self.layout), self.counts, strict=False):
             head = ("access", "wavefronts", "ideal", "excess", "worst pass")
@@ -84,7 +83,6 @@ class Banks:
 
 
 def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[Access]) -> Banks:
-    """Count the conflicts of ``accesses``, and look for what avoids them."""
     tiles = (plain,) if layout is plain else (plain, layout)
     counts = tuple(tuple(conflicts(one, tile, bits) for one in accesses) for tile in tiles)
     swizzle = smallest_swizzle(plain, bits, accesses)
@@ -100,7 +98,6 @@ class Planned:
     plan: Plan
 
     def text(self) -> str:
-        """Return who names which address, and who holds which elements."""
         plan = self.plan
         named: list[tuple[str, ...]] = [("lane", "matrix", "row", "first", "address", "banks")]
         named += [

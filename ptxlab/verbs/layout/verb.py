@@ -177,7 +177,6 @@ def answer(args: argparse.Namespace) -> Result:
 
 
 def read(args: argparse.Namespace) -> tuple[Layout, Layout | ComposedLayout]:
-    """Return the layout before swizzle and offset, and all of it."""
     from ptxlab.layouts.layout import ComposedLayout, Layout, Swizzle
     from ptxlab.matrix.canonical import MODES
     from ptxlab.verbs.layout.notation import parse_layout

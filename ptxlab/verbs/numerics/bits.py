@@ -19,7 +19,6 @@ class Ruler:
 
     @classmethod
     def over(cls, numbers: Sequence[Fraction], unit: int) -> Ruler:
-        """Return the columns that hold all ``numbers`` down to 2**unit."""
         return cls(max([unit, *(floor_log2(number) for number in numbers if number)]), unit)
 
     @property

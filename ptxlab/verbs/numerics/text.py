@@ -155,7 +155,6 @@ def _sign(value: Number) -> str:
 
 
 def _rounded(step: Step, ruler: Ruler, form: Format) -> str:
-    """Return the bits of D, as far as its format has them."""
     if not isinstance(step.value, Fraction):
         return f"  {float(step.value)}"
     exponent = floor_log2(step.value) if step.value else form.lowest_exponent

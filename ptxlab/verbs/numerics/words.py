@@ -46,7 +46,6 @@ def words(option: str, text: str, form: Format, seed: tuple[int, ...]) -> list[i
 
 
 def word(option: str, text: str, form: Format) -> int:
-    """Return the word of ``form`` that the number ``text`` stands for."""
     try:
         return _word(text.strip(), form)
     except (ValueError, ZeroDivisionError, OverflowError):

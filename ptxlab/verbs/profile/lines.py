@@ -70,12 +70,10 @@ def rows(profile: Profile, sources: Sources, by: str) -> list[Row]:
 
 
 def ptx_text(profile: Profile, number: int) -> str:
-    """Return a line of the PTX without what is around it."""
     return profile.text[number - 1].strip().replace("\t", " ")
 
 
 def short(path: str) -> str:
-    """Return a path as someone in this folder would write it."""
     here = Path.cwd()
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
@@ -96,7 +94,6 @@ def table(shown: Sequence[Row], heat: Heat) -> list[str]:
 
 
 def _painted(line: str, cells: Sequence[str], heats: Sequence[float], heat: Heat) -> str:
-    """Return an aligned line with its cells coloured, one after the other."""
     parts, rest = [], line
     for cell, how in zip(cells, heats, strict=True):
         before, _, rest = rest.partition(cell) if cell else ("", "", rest)
@@ -112,7 +109,6 @@ def _cell(counts: Counts, name: str) -> str:
 
 
 def _heat(counts: Counts, name: str, most: int) -> float:
-    """Return how hot a cell is: how often executed, or how much of it is waste."""
     value = KEYS[name](counts)
     if name in IDEAL and value:
         return 1 - KEYS[IDEAL[name]](counts) / value

@@ -104,7 +104,6 @@ def _row(
 
 
 def _against(found: int, ideal: int) -> str:
-    """Return the cells of a counter and its ideal."""
     if not found:
         return "<td></td><td></td>"
     waste = ' class="waste"' if found > ideal else ""
@@ -116,7 +115,6 @@ def _values(counts: Counts) -> dict[str, int]:
 
 
 def _counters(totals: Counts) -> str:
-    """Return the counters to choose from: those that anything was counted of."""
     values = _values(totals)
     excess = ("excess", "excess", "sectors and wavefronts beyond the ideal ones")
     known: Sequence[tuple[str, str, str]] = [

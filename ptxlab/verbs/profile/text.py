@@ -177,7 +177,6 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
 
 
 def tell(profile: Profile, conflict: Conflict) -> str:
-    """Return in words which lanes are in each other's way."""
     x, y, z = profile.config.grid
     cta = conflict.cta
     where = str(cta) if y == z == 1 else f"({cta % x}, {cta // x % y}, {cta // (x * y)})"

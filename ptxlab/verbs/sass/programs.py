@@ -89,7 +89,6 @@ def kernel(
 
 
 def held(assembly: Assembly, name: str, threads: int, dynamic: int) -> Occupancy:
-    """Return how many CTAs of a kernel an SM holds."""
     used = assembly.cubin.kernels[name]
     return occupancy(
         TARGETS[assembly.cubin.arch],

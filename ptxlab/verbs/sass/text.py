@@ -93,7 +93,6 @@ def _occupancy(found: Occupancy) -> str:
 
 
 def _remarks(program: Program, of: str) -> Iterator[str]:
-    """Yield what ptxas warned of, each with the line of PTX it names."""
     lines = program.assembly.module.source.text.splitlines()
     for remark in program.assembly.cubin.remarks:
         code = f"{remark.code}: " if remark.code else ""
