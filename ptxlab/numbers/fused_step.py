@@ -140,7 +140,8 @@ def round_result(values: Array, result: Format) -> Array:
     subnormal = (size < result.min_normal) & (size > 0)
     if not (subnormal | np.isnan(size)).any():
         quickly = np.empty(values.shape, result.word)
-        store(values.copy(), result, quickly)
+        with np.errstate(over="ignore", under="ignore"):
+            store(values.copy(), result, quickly)
         return quickly
     finite = np.isfinite(values)
     toward = ROUNDINGS["rz" if result.word_bits == F32.word_bits else "rn"]
