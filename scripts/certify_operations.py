@@ -19,7 +19,7 @@ from ptxlab.emulator.prepare.row import ROWS, Form
 from ptxlab.errors import ToolchainError
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.isa.targets import TARGETS
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.toolchain import link_ptx
 
 NEWEST: Version = (9, 1)

@@ -14,8 +14,8 @@ import numpy as np
 
 from ptxlab.device.protocol import Buffer
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.types import TYPES, ScalarType
 from ptxlab.numbers.rounding import wide_f32_to_bf16
+from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.functions import Parameter
 
 

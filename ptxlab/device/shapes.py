@@ -10,8 +10,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.types import STORED, TYPES
 from ptxlab.launch_config import Dim, Dim3, LaunchConfig, integer, three
+from ptxlab.numbers.types import STORED, TYPES
 from ptxlab.syntax.tree import Directive, Function
 
 # What ``zeros`` takes beside numpy's own names: the PTX names, and those of PTX's 8-bit floats.

@@ -17,11 +17,11 @@ from ptxlab.fragments.fill import Fill, Inputs, inputs
 from ptxlab.fragments.numbers import Array, decode
 from ptxlab.fragments.report import Mismatch, Run, differences
 from ptxlab.instrument.sites import instructions
-from ptxlab.isa.types import TYPES
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 

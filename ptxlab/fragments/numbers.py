@@ -17,9 +17,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa.types import TYPES
 from ptxlab.matrix.fragment import FragmentLayout, slots
 from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 

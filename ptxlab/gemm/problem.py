@@ -10,9 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 

@@ -19,7 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxlab.instrument.sites import RESERVED, definition, dumped_type, instructions, site_at
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import (
     Address,
     Block,

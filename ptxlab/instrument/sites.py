@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
     Address,

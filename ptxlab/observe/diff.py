@@ -26,8 +26,8 @@ from ptxlab.instrument.sites import (
 )
 from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
 from ptxlab.isa.targets import WARP
-from ptxlab.isa.types import TYPES
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.numbers.types import TYPES
 from ptxlab.observe.rounding import Step, Verdict, judge
 from ptxlab.syntax.tree import Instruction, Module
 

@@ -14,11 +14,11 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.isa.types import STORED, TYPES
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.types import STORED, TYPES
 from ptxlab.syntax.tree import Instruction, Name, Operand, Vector
 
 Array = npt.NDArray[Any]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import expressions
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.lexer import Kind

@@ -11,7 +11,7 @@ from math import prod
 from typing import NamedTuple
 
 from ptxlab.errors import Unsupported
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Statement
 
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from ptxlab.device.arguments import pack
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Declaration, Declarator, Function
 

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.emulator.prepare.forms import find, forms
 from ptxlab.emulator.prepare.row import ROWS, OperandClass, UnknownForm, row
 from ptxlab.isa.targets import TARGETS
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 
 @pytest.fixture

@@ -18,7 +18,7 @@ from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.run import launch
 from ptxlab.gemm.storage import Operands
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 Run = Callable[..., Array]

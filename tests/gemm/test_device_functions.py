@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 

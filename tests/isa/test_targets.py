@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from ptxlab.isa.targets import TARGETS
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 
 @pytest.mark.parametrize(

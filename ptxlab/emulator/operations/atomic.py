@@ -32,7 +32,7 @@ from ptxlab.emulator.run.memory import Access, Part, Region
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Instruction
 
 Update = Callable[..., Array]

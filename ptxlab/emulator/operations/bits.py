@@ -11,7 +11,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 _BYTE = np.uint32(0xFF)
 

@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers.formats import (
     BF16,
     F16,
@@ -22,6 +21,7 @@ from ptxlab.numbers.formats import (
 from ptxlab.numbers.rounding import (
     flush,
 )
+from ptxlab.numbers.types import TYPES
 
 Compare = Callable[[Array, Array], Array]
 

@@ -14,7 +14,6 @@ import numpy as np
 
 from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import (
     Doubles,
@@ -27,6 +26,7 @@ from ptxlab.numbers.rounding import (
     two_sum,
 )
 from ptxlab.numbers.rounding import relu as not_negative
+from ptxlab.numbers.types import TYPES
 
 Unary = Callable[[Array], Array]
 

@@ -28,7 +28,7 @@ from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.registers import CallResult, Source
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 
 Plain = Jump | BranchTable | End | Return | Call | IndirectCall | Barrier

@@ -14,7 +14,6 @@ import numpy as np
 
 from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import (
     F32,
@@ -28,6 +27,7 @@ from ptxlab.numbers.rounding import (
     settle,
     settle_f64,
 )
+from ptxlab.numbers.types import TYPES
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 RND = " ".join(ROUNDINGS)

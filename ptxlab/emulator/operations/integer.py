@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
 SIGNED = "s16 s32 s64"

@@ -12,7 +12,7 @@ from functools import cache, partial
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 WORDS = "b16 b32 b64"
 

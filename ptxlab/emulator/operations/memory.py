@@ -17,7 +17,7 @@ from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Instruction, Operand
 
 SPACES = ("global", "shared", "local", "const", "param")

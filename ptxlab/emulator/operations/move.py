@@ -12,7 +12,7 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import AluStep, alu_step
 from ptxlab.emulator.run.registers import Array
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Instruction, Vector
 
 

@@ -16,7 +16,7 @@ from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.isa.types import ScalarType
+from ptxlab.numbers.types import ScalarType
 from ptxlab.syntax.tree import Address
 
 

@@ -18,7 +18,7 @@ from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 Among = Callable[[Array, Array], tuple[Array, ...]]

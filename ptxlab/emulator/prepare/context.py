@@ -13,7 +13,7 @@ from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names, function_address
 from ptxlab.emulator.prepare.scope import Register, Variable
 from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
-from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.scope import Scope, Variable, declare_registers, size_of
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import (
     Block,
     BranchTargets,

@@ -15,7 +15,7 @@ from ptxlab.emulator.run.memory import FUNCTION_WINDOW
 from ptxlab.emulator.run.registers import Array, Deferred
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Function, Instruction, Node
 from ptxlab.syntax.tree import Source as Text
 

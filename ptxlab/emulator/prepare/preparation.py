@@ -20,7 +20,7 @@ from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.registers import FrameLayout, Source
 from ptxlab.emulator.run.watch import WatchedExit, WatchedStep
 from ptxlab.isa.targets import Target
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
 

@@ -14,7 +14,7 @@ take and need, and what a profile counts can be asked of any instruction: ``find
 
 What an operation does is one of four functions:
 
-``compute``  is given one numpy array per source, viewed as the operand's dtype (``isa.types``), of all
+``compute``  is given one numpy array per source, viewed as the operand's dtype (``numbers.types``), of all
              active threads, and returns one array per result (alone where there is one). It must not
              write to its inputs, and must broadcast: of shape (1,) is what all threads share.
 ``make``     returns such a function. It is given by keyword what fills each slot of the form that is
@@ -38,7 +38,7 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 CARRY = "cc"
 """The operand that is not written: the carry flag of the thread, a bool."""

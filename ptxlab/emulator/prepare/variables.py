@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.errors import Location, Unsupported
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 
 

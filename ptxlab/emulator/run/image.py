@@ -9,7 +9,7 @@ from ptxlab.emulator.prepare.scope import size_of
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
-from ptxlab.isa.types import TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import (
     Aggregate,
     Declaration,

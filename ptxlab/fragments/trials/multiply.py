@@ -23,9 +23,9 @@ from ptxlab.fragments.trials.one_hot import (
 )
 from ptxlab.fragments.trials.trial import Body, Trial, TrialStep, record, registers
 from ptxlab.isa.targets import WARP
-from ptxlab.isa.types import TYPES
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.numbers.types import TYPES
 
 METADATA_BITS = 4
 SCALE_BITS = 8

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.isa.targets import WARP
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Work
 from ptxlab.syntax import locate
 from ptxlab.view.text import aligned, fields, hexadecimal, number

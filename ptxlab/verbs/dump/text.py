@@ -12,9 +12,9 @@ from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.targets import WARP
-from ptxlab.isa.types import STORED, TYPES, ScalarType
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.numbers.types import STORED, TYPES, ScalarType
 from ptxlab.verbs.launching.launch import Launch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.text import aligned, fields, grid, hexadecimal, number, values

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.cli.readers import suggestion
-from ptxlab.isa.types import STORED, TYPES, ScalarType
+from ptxlab.numbers.types import STORED, TYPES, ScalarType
 
 Array = npt.NDArray[Any]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 from ptxlab.cli.readers import count, positive, several, suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.types import ScalarType
+from ptxlab.numbers.types import ScalarType
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, Array, ArrayValue, element_type, load
 
 _CALL = re.compile(r"(?P<maker>\w+)\s*\((?P<inside>[^()]*)\)")

@@ -9,10 +9,10 @@ from fractions import Fraction
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers.dissect import Step, Term
 from ptxlab.numbers.exact import Number, decode, ulps
 from ptxlab.numbers.formats import Format
+from ptxlab.numbers.types import TYPES
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts

@@ -15,7 +15,7 @@ import pytest
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.row import Alu, Form
-from ptxlab.isa.types import TYPES
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 Exact = Fraction | float  # a float stands for an infinity or NaN

@@ -12,8 +12,8 @@ import pytest
 
 from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.row import Form
-from ptxlab.isa.types import TYPES
 from ptxlab.numbers import rounding
+from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 

@@ -1,0 +1,57 @@
+"""The fundamental PTX types, their widths, and the numpy dtype that holds one value of each.
+
+Source: PTX ISA, "Types" and "Alternate Floating-Point Data Formats".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format
+
+Kind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
+
+
+@dataclass(frozen=True, slots=True)
+class ScalarType:
+    """A PTX type: ``name`` as after the dot, ``bits`` wide, held in numpy as ``dtype``.
+
+    Packed types (f16x2, u16x2, f32x2, ...) are held as raw words of their whole width.
+    """
+
+    name: str
+    bits: int
+    kind: Kind
+    dtype: np.dtype[np.generic]
+
+    @property
+    def bytes(self) -> int:
+        return (self.bits + 7) // 8
+
+
+def _of_format(fmt: Format) -> ScalarType:
+    return ScalarType(fmt.name, fmt.word_bits, "float", fmt.dtype)
+
+
+def _types() -> Iterator[ScalarType]:
+    yield ScalarType("pred", 1, "predicate", np.dtype(np.bool_))
+    for bits in (8, 16, 32, 64):
+        unsigned = np.dtype(f"u{bits // 8}")
+        yield ScalarType(f"b{bits}", bits, "bits", unsigned)
+        yield ScalarType(f"u{bits}", bits, "unsigned", unsigned)
+        yield ScalarType(f"s{bits}", bits, "signed", np.dtype(f"i{bits // 8}"))
+    yield ScalarType("b128", 128, "bits", np.dtype("V16"))
+    yield from map(_of_format, (F16, BF16, F32, TF32, F64))
+    for name in ("f16x2", "bf16x2", "u16x2", "s16x2"):
+        yield ScalarType(name, 32, "packed", np.dtype(np.uint32))
+    yield ScalarType("f32x2", 64, "packed", np.dtype(np.uint64))
+
+
+TYPES: dict[str, ScalarType] = {kind.name: kind for kind in _types()}
+
+STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M2)}
+"""The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""
