@@ -22,7 +22,7 @@ from ptxlab.syntax import locate
 from ptxlab.syntax.tree import Function, Module
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.threads import Threads
     from ptxlab.emulator.run.wave import Frame, Wave
 
 Words = npt.NDArray[np.uint64]
@@ -49,17 +49,17 @@ class Recorder(Watcher):
         """Note the wave, whose CTAs the threads are numbered by."""
         self._wave = wave
 
-    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         """Look, if it is to be before the instruction."""
         if self._dump.before:
             self._look(site, frame, lanes)
 
-    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         """Look, if it is to be after the instruction."""
         if not self._dump.before:
             self._look(site, frame, lanes)
 
-    def _look(self, site: Site, frame: Frame, lanes: Lanes) -> None:
+    def _look(self, site: Site, frame: Frame, lanes: Threads) -> None:
         registers = self._places.get((site.function, site.instruction.position))
         if registers is None:
             return

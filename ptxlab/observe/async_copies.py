@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.copies import AsyncCopies
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.check_scene import Scene, Words, entries
 from ptxlab.observe.ordering import Touch
 from ptxlab.observe.races import Races
@@ -83,14 +83,14 @@ class Copies:
             threads.size,
             np.zeros(threads.size, bool),
         )
-        lanes = Lanes(scene.wave.width, index=threads)
+        lanes = Threads(scene.wave.width, index=threads)
         self._flights.start(lanes, lambda chosen: self._land(copy, chosen))
 
     def read(self, start: Array, nbytes: int, threads: Array) -> None:
         """Add to the copy just started that ``threads`` read ``nbytes`` of global memory each."""
         self._copies[self._started].sources.append((start, nbytes, threads))
 
-    def control(self, site: Site, lanes: Lanes) -> None:
+    def control(self, site: Site, lanes: Threads) -> None:
         """Follow cp.async.commit_group, wait_group and wait_all."""
         modifiers = site.instruction.modifiers
         if "commit_group" in modifiers:

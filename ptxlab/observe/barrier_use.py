@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.tree import Instruction
@@ -31,7 +31,7 @@ class BarrierUse:
         self._scene = scene
         self._at: Array = np.full(scene.wave.width, _NOWHERE)
 
-    def arrive(self, site: Site, lanes: Lanes) -> None:
+    def arrive(self, site: Site, lanes: Threads) -> None:
         self._at[lanes.mask] = self._scene.number(site)
 
     def counted(self, waited: Array) -> bool:

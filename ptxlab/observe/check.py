@@ -15,8 +15,8 @@ import numpy.typing as npt
 
 from ptxlab.device.protocol import Kernel
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.instrument.sites import instructions
@@ -89,7 +89,7 @@ class Checker(Watcher):
         self._local = LocalMemory(scene)
         self._registers = Registers(scene)
 
-    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         self._scene.site = site
         if self._registers.is_new(frame):
             self._local.enter(frame, lanes)
@@ -105,7 +105,7 @@ class Checker(Watcher):
         elif self._fence is None and _orders_memory(instruction):
             self._fence = site
 
-    def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
+    def touch(self, access: Access, lanes: Threads, parts: list[Part], items: Array | None) -> None:
         for part in parts:
             memory = part.memory
             if access.writes and memory.name != "local":
@@ -159,7 +159,7 @@ class Checker(Watcher):
             stored = Stored(threads, rows, memory.data.reshape(-1, scene.shadow.size))
         self._races.see(touch, stored)
 
-    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         self._registers.settle(site, frame)
 
     def synchronize(self, arrived: Array, released: Array) -> None:
@@ -169,7 +169,7 @@ class Checker(Watcher):
     def synchronize_warps(self, together: Array) -> None:
         self._order.synchronize_warps(together)
 
-    def ended(self, lanes: Lanes) -> None:
+    def ended(self, lanes: Threads) -> None:
         self._order.ended(lanes)
 
     def end(self, wave: Wave) -> None:
@@ -208,11 +208,11 @@ class Checker(Watcher):
         return replace(finding, hint=hint)
 
 
-def _lanes_of(lanes: Lanes, part: Part) -> Lanes:
-    return lanes if part.where is None else Lanes(lanes.width, index=lanes.index[part.where])
+def _lanes_of(lanes: Threads, part: Part) -> Threads:
+    return lanes if part.where is None else Threads(lanes.width, index=lanes.index[part.where])
 
 
-def _placed(access: Access, lanes: Lanes, part: Part) -> tuple[Array, Array]:
+def _placed(access: Access, lanes: Threads, part: Part) -> tuple[Array, Array]:
     """Return the threads of a part, and the first byte that each of them accesses."""
     threads = _lanes_of(lanes, part).index
     return threads, np.broadcast_to(part.index * access.nbytes, threads.shape)

@@ -15,8 +15,8 @@ import numpy as np
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE, Access
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import Counts
@@ -63,7 +63,7 @@ class _Request:
     """An access to be accounted for: ``register`` as it was then, and the ``address`` read from it."""
 
     access: Access
-    lanes: Lanes
+    lanes: Threads
     register: Array
     address: Array
 
@@ -87,13 +87,13 @@ class Counting(Watcher):
         self._wave = wave
         self.module, self.target = wave.module, wave.target
         self._alive = wave.alive.mask.copy()
-        self._lanes: Lanes | None = None
+        self._lanes: Threads | None = None
 
     def end(self, wave: Wave) -> None:
         """End a wave: none of its arrays comes again."""
         self._known.clear()
 
-    def ended(self, lanes: Lanes) -> None:
+    def ended(self, lanes: Threads) -> None:
         """Note who has ended: warps are whole without them."""
         self._alive &= ~lanes.mask
         self._lanes = None
@@ -101,7 +101,7 @@ class Counting(Watcher):
     def synchronize(self, arrived: Array, released: Array) -> None:
         self.barriers += int(arrived.reshape(self._wave.ctas, -1).any(axis=1).sum())
 
-    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         tally = self.tallies.get(site)
         if tally is None:
             tally = self.tallies[site] = Tally(site, work(site.instruction))
@@ -123,14 +123,14 @@ class Counting(Watcher):
         if self._current is None and passing is not None and passing is not lanes:
             counts.splits += _split(lanes, passing)
 
-    def access(self, access: Access, frame: Frame, lanes: Lanes) -> None:
+    def access(self, access: Access, frame: Frame, lanes: Threads) -> None:
         """Note an access; ``after`` accounts for all that the instruction has made."""
         if self._current is not None and access.space != "param":
             register = frame.registers[access.base.slot]
             address = access.base.read(frame.registers)
             self._requests.append(_Request(access, lanes, register, address))
 
-    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         tally, requests = self._current, self._requests
         self._current, self._requests = None, []
         if tally is None or "const" in site.instruction.modifiers:
@@ -145,7 +145,7 @@ class Counting(Watcher):
 
     # ---- warps ----
 
-    def _whole(self, lanes: Lanes) -> tuple[int, int]:
+    def _whole(self, lanes: Threads) -> tuple[int, int]:
         """Return how many warps have any of ``lanes``, and how many of them lack a thread that lives."""
         if lanes.everyone:
             return self._wave.warps, 0
@@ -279,6 +279,6 @@ def _any(mask: Array) -> Array:
     return np.asarray(mask.reshape(-1, WARP).any(axis=1))
 
 
-def _split(lanes: Lanes, passing: Lanes) -> int:
+def _split(lanes: Threads, passing: Threads) -> int:
     """Return how many warps have lanes both among those that pass and among those that do not."""
     return int((_any(passing.mask) & _any(lanes.mask & ~passing.mask)).sum())

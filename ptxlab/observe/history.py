@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import pitched
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
@@ -81,7 +81,7 @@ class Clocks:
         threads = groups[group] * size + member
         self._heard[threads] = np.maximum(self._heard[threads], joined[group])
 
-    def end(self, lanes: Lanes) -> None:
+    def end(self, lanes: Threads) -> None:
         """Take threads off: who waits for all threads does not wait for them."""
         self._ended |= lanes.mask
         over = self._ended.reshape(self._wave.ctas, -1).all(axis=1)
@@ -165,7 +165,7 @@ class History:
     def synchronize_warps(self, together: Array) -> None:
         self._clocks.synchronize_warps(together)
 
-    def ended(self, lanes: Lanes) -> None:
+    def ended(self, lanes: Threads) -> None:
         self._clocks.end(lanes)
 
     def _forget(self) -> None:

@@ -17,7 +17,7 @@ from typing import Any, Protocol
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.shadow import Shadow
@@ -74,7 +74,7 @@ class Order(Protocol):
         """Order what threads of a warp did before what the others of it do from now on."""
         ...
 
-    def ended(self, lanes: Lanes) -> None: ...
+    def ended(self, lanes: Threads) -> None: ...
 
 
 # ---- barriers of whole CTAs and warps -------------------------------------------------------
@@ -172,7 +172,7 @@ class Epochs:
         self._warp_epochs[np.repeat(warps, WARP)] = self._now
         self._renew()
 
-    def ended(self, lanes: Lanes) -> None:
+    def ended(self, lanes: Threads) -> None:
         """Take threads off: CTAs that are over are in an epoch that nothing is noted in."""
         self._ended |= lanes.mask
         over: Array = np.logical_and.reduce(self._ended.reshape(self._wave.ctas, -1), axis=1)

@@ -16,8 +16,8 @@ import numpy.typing as npt
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Scope
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Region
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.ordering import Touch
@@ -86,7 +86,7 @@ class LocalMemory:
         found: Array = self._written.reshape(-1)[at]
         return found
 
-    def enter(self, frame: Frame, lanes: Lanes) -> None:
+    def enter(self, frame: Frame, lanes: Threads) -> None:
         """Begin an activation of a function: its part of local memory is new."""
         inside = slice(frame.local_base, frame.local_base + frame.layout.local_bytes)
         self._written[lanes.index, inside] = False
@@ -132,7 +132,7 @@ class Registers:
     def is_new(self, frame: Frame) -> bool:
         return frame not in self._states
 
-    def see(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def see(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         uses = self._uses.get(site)
         if uses is None:
             uses = self._uses[site] = self._uses_of(site)
@@ -170,7 +170,7 @@ class Registers:
         width = self._scene.wave.width
         return np.stack([np.broadcast_to(state, width)[threads] for state in states], axis=1)
 
-    def use_stored(self, lanes: Lanes) -> None:
+    def use_stored(self, lanes: Threads) -> None:
         """See what the instruction at hand stores used: it goes to where others read it."""
         for name, state in self._stored:
             self._use(name, state, lanes)
@@ -208,7 +208,7 @@ class Registers:
                     states[slot] = state
         self._loaded.clear()
 
-    def _use(self, name: str, state: State, lanes: Lanes) -> None:
+    def _use(self, name: str, state: State, lanes: Threads) -> None:
         if state is True:
             return
         missing = lanes.mask & ~np.asarray(state)

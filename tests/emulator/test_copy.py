@@ -130,7 +130,7 @@ def test_bytes_past_the_source_size_are_zero(run: Any, device: Device, size: int
 
 
 def test_source_sizes_that_differ_and_addresses_that_are_not_read(run: Any, device: Device) -> None:
-    # Lanes 8 and up point far outside the source, and copy nothing of it.
+    # Threads 8 and up point far outside the source, and copy nothing of it.
     middle = """
     mov.u32 r21, r0;
     setp.ge.u32 p1, r0, 8;

@@ -43,7 +43,7 @@ TOGETHER = {
 
 @pytest.mark.parametrize("name", TOGETHER)
 def test_lanes_that_take_another_way_and_end_there(run: Any, name: str) -> None:
-    # Lanes 8 to 31 are still alive when the first eight come to the operation.
+    # Threads 8 to 31 are still alive when the first eight come to the operation.
     text, expected = TOGETHER[name]
     body = f"""
     setp.ge.u32 p1, r0, 8;
@@ -165,7 +165,7 @@ again:
 }
 """
 
-# Lanes 0 to 15 wait for the flag, in one way or another; the others set it, last in the text.
+# Threads 0 to 15 wait for the flag, in one way or another; the others set it, last in the text.
 WAITING = {
     "one group": """
 again:

@@ -185,7 +185,7 @@ def test_a_membermask_without_its_lane(emulate: Any) -> None:
 
 
 def test_different_membermasks_of_one_team_are_a_deadlock(emulate: Any) -> None:
-    # Lanes 0 to 15 name all lanes, the others only themselves and half of the rest.
+    # Threads 0 to 15 name all lanes, the others only themselves and half of the rest.
     body = """
     setp.eq.u32 p1, r0, 32;
     @p1 bra spin;

@@ -11,8 +11,8 @@ from ptxlab.emulator import Site, Watcher
 from ptxlab.isa.targets import TARGETS
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.run.lanes import Lanes
     from ptxlab.emulator.run.memory import Access
+    from ptxlab.emulator.run.threads import Threads
     from ptxlab.emulator.run.wave import Frame
 
 REVERSE = """\
@@ -56,16 +56,16 @@ class Log(Watcher):
     def begin(self, wave: Any) -> None:
         self.waves[0] += 1
 
-    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         passed = 0 if passing is None else passing.size
         self.lines.append((site.instruction.name, lanes.size, passed))
 
-    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         x = site.register("x")
         if x is not None:
             self.values[site.line] = frame.registers[x.slot]
 
-    def access(self, access: Access, frame: Frame, lanes: Lanes) -> None:
+    def access(self, access: Access, frame: Frame, lanes: Threads) -> None:
         self.accesses.append((access.space, access.writes, access.nbytes, lanes.size))
 
     def synchronize(self, arrived: Any, released: Any) -> None:

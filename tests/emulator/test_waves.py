@@ -13,7 +13,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.emulator.run import grid
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.run import launch
@@ -139,13 +139,13 @@ def test_threads_that_left_do_not_slow_down_the_rest(
 ) -> None:
     """They end before the others go on, who may then overwrite whole registers."""
     seen = []
-    merge = Lanes.merge
+    merge = Threads.merge
 
-    def spy(lanes: Lanes, old: Array, new: Array) -> Array:
+    def spy(lanes: Threads, old: Array, new: Array) -> Array:
         seen.append((lanes.size, lanes.full))
         return merge(lanes, old, new)
 
-    monkeypatch.setattr(Lanes, "merge", spy)
+    monkeypatch.setattr(Threads, "merge", spy)
     emulate("setp.ge.u32 p0, r1, 20;\n@p0 bra Done;\nadd.u32 r3, r1, 1;\nDone:\nret;")
     assert (20, True) in seen
     assert (20, False) not in seen
@@ -215,7 +215,7 @@ def test_merge_and_fill_choose_by_the_mask(dtype: str) -> None:
     def value(rows: Array) -> Array:
         return rows if dtype == "rows" else rows.view(dtype).reshape(96)
 
-    lanes = Lanes(96, mask=mask)
+    lanes = Threads(96, mask=mask)
     assert lanes.merge(value(old), value(new)).tobytes() == expected.tobytes()
     if size <= 8:
         assert lanes.fill(value(new)).tobytes() == filled.tobytes()
@@ -225,8 +225,8 @@ def test_merge_and_fill_choose_by_the_mask(dtype: str) -> None:
 
 def test_lanes_count_themselves() -> None:
     mask = np.arange(64) % 3 == 0
-    for lanes in (Lanes(64, mask=mask), Lanes(64, index=np.flatnonzero(mask))):
+    for lanes in (Threads(64, mask=mask), Threads(64, index=np.flatnonzero(mask))):
         assert (lanes.size, lanes.size) == (22, 22)
         assert np.array_equal(lanes.mask, mask)
-    assert Lanes(64).size == 64
+    assert Threads(64).size == 64
     assert TYPES["b128"].dtype.itemsize == 16  # what merge does not take as one word

@@ -12,9 +12,9 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import AluStep
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import WINDOW_SIZE, GlobalMemory
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction
 
@@ -46,11 +46,11 @@ class SpaceTest:
         self._destination = destination
         self._address = address
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Test the addresses of all lanes."""
         slot = self._destination.slot
         address = self._address.read(frame.registers)
-        frame.registers[slot] = lanes.merge(
+        frame.registers[slot] = threads.merge(
             frame.registers[slot], self._inside(address, frame.wave.memory)
         )
 

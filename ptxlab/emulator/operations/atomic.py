@@ -27,9 +27,9 @@ from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Access, Part, Region
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES, ScalarType
@@ -79,33 +79,33 @@ class Atomic:
     operands: tuple[tuple[Source, ...], ...]
     destinations: tuple[Destination, ...]
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``; the destinations get what the thread found there."""
-        count, size = lanes.size, len(self.operands)
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``; the destinations get what the thread found there."""
+        count, size = threads.size, len(self.operands)
         found = np.empty((size, count), self.dtype)
-        for part in parts(self.access, frame, lanes):
+        for part in parts(self.access, frame, threads):
             where = np.arange(count) if part.where is None else part.where
-            self._refuse_local(part, where, frame, lanes)
+            self._refuse_local(part, where, frame, threads)
             memory = part.memory.items(self.dtype.itemsize).view(self.dtype)
             index = np.broadcast_to(part.index, where.shape) * size
             change = self.change
             update = change.in_shared if isinstance(part.memory, Region) else change.update
             for element, sources in enumerate(self.operands):
                 values = [
-                    np.broadcast_to(lanes.pick(source.read(frame.registers)), (count,))[where]
+                    np.broadcast_to(threads.pick(source.read(frame.registers)), (count,))[where]
                     for source in sources
                 ]
                 turns = Turns(memory, index + element, update, change.queue, values)
                 found[element, where] = turns.take()
         for element, destination in enumerate(self.destinations):
             slot = destination.slot
-            frame.registers[slot] = lanes.spread(frame.registers[slot], found[element])
+            frame.registers[slot] = threads.spread(frame.registers[slot], found[element])
 
-    def _refuse_local(self, part: Part, where: Array, frame: Frame, lanes: Lanes) -> None:
+    def _refuse_local(self, part: Part, where: Array, frame: Frame, threads: Threads) -> None:
         if part.memory.name == "local":
             wave = frame.wave
             raise LaunchError(
-                f"atomic on local memory by {wave.thread(int(lanes.index[where[0]]))}",
+                f"atomic on local memory by {wave.thread(int(threads.index[where[0]]))}",
                 location=wave.locate(self.access.line),
                 hint="atom and red work on global and shared memory",
             )

@@ -59,14 +59,14 @@ class Branch:
     def leave(self, group: Converged) -> Sequence[Onward]:
         """Move the group, or split it."""
         value = self.predicate.read(group.frame.registers)
-        taken = group.lanes.where(value)
+        taken = group.threads.where(value)
         if taken is None:
             group.block = self.following
             return (group,)
-        if taken is group.lanes:
+        if taken is group.threads:
             group.block = self.target
             return (group,)
-        rest = group.lanes.where(~value)
+        rest = group.threads.where(~value)
         assert rest is not None
         return group.part(taken, self.target), group.part(rest, self.following)
 
@@ -83,25 +83,25 @@ class BranchTable:
         """Move the group, or split it. Raise LaunchError for an index outside the table."""
         parts: list[Onward] = []
         wave = group.frame.wave
-        for index, lanes in by_value(group, self.index.read(group.frame.registers)):
+        for index, threads in by_value(group, self.index.read(group.frame.registers)):
             if index >= len(self.targets):
-                thread = wave.thread(int(lanes.index[0]))
+                thread = wave.thread(int(threads.index[0]))
                 raise LaunchError(
                     f"brx.idx with index {index} of {len(self.targets)} targets in {thread}",
                     location=wave.locate(self.line),
                     hint="the behaviour of a GPU is undefined here",
                 )
-            parts.append(group.part(lanes, self.targets[index]))
+            parts.append(group.part(threads, self.targets[index]))
         return parts
 
 
 def by_value(group: Converged, value: Array) -> list[tuple[int, Any]]:
     """Return (value, lanes) for every value of ``value`` among the group's lanes."""
     found = []
-    for one in np.unique(group.lanes.pick(value)):
-        lanes = group.lanes.where(value == one)
-        assert lanes is not None
-        found.append((int(one), lanes))
+    for one in np.unique(group.threads.pick(value)):
+        threads = group.threads.where(value == one)
+        assert threads is not None
+        found.append((int(one), threads))
     return found
 
 
@@ -111,7 +111,7 @@ class End:
 
     def leave(self, group: Converged) -> Sequence[Onward]:
         """End the whole group."""
-        return (Ended(group.lanes),)
+        return (Ended(group.threads),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,13 +120,13 @@ class Return:
 
     def leave(self, group: Converged) -> Sequence[Onward]:
         """Move the group to its caller's frame, at the block after the call."""
-        frame, lanes, caller = group.frame, group.lanes, group.activation.caller
+        frame, threads, caller = group.frame, group.threads, group.activation.caller
         assert caller is not None
         registers = caller.activation.frame.registers
         for result, mine in zip(caller.results, frame.layout.results, strict=True):
             slot, value = result.slot, result.value(frame.registers[mine])
-            registers[slot] = lanes.merge(registers[slot], value)
-        return (Converged(caller.activation, caller.following, lanes, group.ran),)
+            registers[slot] = threads.merge(registers[slot], value)
+        return (Converged(caller.activation, caller.following, threads, group.ran),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,7 +156,7 @@ class Call:
         inner = activate(wave, function, base, caller)
         for mine, theirs in zip(function.frame.parameters, self.arguments, strict=True):
             inner.frame.registers[mine] = frame.registers[theirs]
-        return (Converged(inner, 0, group.lanes, group.ran),)
+        return (Converged(inner, 0, group.threads, group.ran),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,18 +178,18 @@ class IndirectCall:
         """Send each thread into its function. Raise LaunchError where the address is of none."""
         parts: list[Onward] = []
         wave, arguments = group.frame.wave, self.arguments
-        for address, lanes in by_value(group, self.address.read(group.frame.registers)):
+        for address, threads in by_value(group, self.address.read(group.frame.registers)):
             name = self.names.get(address, "")
             function = self.functions.get(name)
             if function is None or len(function.frame.parameters) != len(arguments):
                 raise LaunchError(
                     f"call of address {address:#x}, which is no function with these parameters, in "
-                    f"{wave.thread(int(lanes.index[0]))}",
+                    f"{wave.thread(int(threads.index[0]))}",
                     location=wave.locate(self.line),
                     hint="the register must hold the address of a function of this module",
                 )
             call = Call(self.functions, name, arguments, self.results, self.following, self.line)
-            parts += call.leave(group.part(lanes))
+            parts += call.leave(group.part(threads))
         return parts
 
 
@@ -213,10 +213,10 @@ class Barrier:
         registers = group.frame.registers
         numbers = self.number.read(registers)
         plain = self.count is None and self.reduction is None
-        here = group.lanes.pick(numbers)
-        if group.lanes.full and plain and here.min() == here.max() < BARRIERS:
+        here = group.threads.pick(numbers)
+        if group.threads.full and plain and here.min() == here.max() < BARRIERS:
             if group.frame.wave.watched:
-                group.frame.wave.watcher.synchronize(group.lanes.mask, group.lanes.mask)
+                group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
             return (group,)
         parts: list[Onward] = []
         for number, chosen in by_value(group, numbers):
@@ -224,8 +224,8 @@ class Barrier:
             counts: list[tuple[int | None, Any]] = [(None, chosen)]
             if self.count is not None:
                 counts = [*by_value(part, self.count.read(registers))]
-            for count, lanes in counts:
-                arrived = part.part(lanes)
+            for count, threads in counts:
+                arrived = part.part(threads)
                 parts.append(Arrival(arrived, number, count, self.line, self.waits, self.reduction))
         return parts if self.waits else [*parts, group]
 
@@ -241,12 +241,12 @@ class GuardedExit:
     def leave(self, group: Converged) -> Sequence[Onward]:
         """Split the group."""
         value = self.predicate.read(group.frame.registers)
-        chosen = group.lanes.where(value)
+        chosen = group.threads.where(value)
         if chosen is None:
             group.block = self.following
             return (group,)
-        if chosen is group.lanes:
+        if chosen is group.threads:
             return self.then.leave(group)
-        rest = group.lanes.where(~value)
+        rest = group.threads.where(~value)
         assert rest is not None
         return group.part(rest, self.following), *self.then.leave(group.part(chosen))

@@ -12,9 +12,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM, Access, Part
 from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction, Integer, Name
@@ -55,12 +55,12 @@ class AsyncCopy:
         self._given = given
         self._ignore = ignore
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Start the copy for ``lanes``. Bytes past the source size are filled with zeros."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Start the copy for ``threads``. Bytes past the source size are filled with zeros."""
         nbytes = self._write.nbytes
-        [target] = parts(self._write, frame, lanes)
-        pieces = self._pieces(frame, lanes)
-        width = lanes.size
+        [target] = parts(self._write, frame, threads)
+        pieces = self._pieces(frame, threads)
+        width = threads.size
 
         def land(chosen: Array | None) -> None:
             items = np.zeros(width * nbytes, np.uint8).view(ITEM[nbytes])
@@ -73,45 +73,45 @@ class AsyncCopy:
             else:
                 memory[index[chosen]] = items[chosen]
 
-        frame.wave.copies.start(lanes, land)
+        frame.wave.copies.start(threads, land)
 
-    def _pieces(self, frame: Frame, lanes: Lanes) -> list[_Piece]:
+    def _pieces(self, frame: Frame, threads: Threads) -> list[_Piece]:
         """Find what each lane reads. Nothing is read, or checked, past a lane's source size."""
         nbytes = self._read.nbytes
-        given = self._source_bytes(frame, lanes)
+        given = self._source_bytes(frame, threads)
         if (given == nbytes).all():
-            return [_Piece(part, None, None) for part in parts(self._read, frame, lanes)]
-        given = np.broadcast_to(given, (lanes.size,))
+            return [_Piece(part, None, None) for part in parts(self._read, frame, threads)]
+        given = np.broadcast_to(given, (threads.size,))
         whole = np.flatnonzero(given == nbytes)
-        found = self._some(frame, lanes, self._read, whole, None) if whole.size else []
+        found = self._some(frame, threads, self._read, whole, None) if whole.size else []
         for byte in range(nbytes):
             short = np.flatnonzero((given > byte) & (given < nbytes))
             if short.size == 0:
                 break
             access = replace(self._read, offset=self._read.offset + byte, nbytes=1)
-            found += self._some(frame, lanes, access, short, byte)
+            found += self._some(frame, threads, access, short, byte)
         return found
 
     def _some(
-        self, frame: Frame, lanes: Lanes, access: Access, positions: Array, byte: int | None
+        self, frame: Frame, threads: Threads, access: Access, positions: Array, byte: int | None
     ) -> list[_Piece]:
-        chosen = Lanes(lanes.width, index=lanes.index[positions])
+        chosen = Threads(threads.width, index=threads.index[positions])
         return [_Piece(part, positions, byte) for part in parts(access, frame, chosen)]
 
-    def _source_bytes(self, frame: Frame, lanes: Lanes) -> Array:
+    def _source_bytes(self, frame: Frame, threads: Threads) -> Array:
         """Return how many bytes each lane reads, one number for all where it is the same."""
         nbytes = self._write.nbytes
         if self._ignore is not None:
-            return np.where(lanes.pick(self._ignore.read(frame.registers)), 0, nbytes)
+            return np.where(threads.pick(self._ignore.read(frame.registers)), 0, nbytes)
         if self._given is None:
             return np.array([nbytes])
-        given = lanes.pick(self._given.read(frame.registers)).astype(np.int64)
+        given = threads.pick(self._given.read(frame.registers)).astype(np.int64)
         too_many = given > nbytes
         if too_many.any():
             at = int(np.argmax(too_many))
             raise LaunchError(
                 f"cp.async of {nbytes} bytes has a source size of {int(given[at])} "
-                f"in {frame.wave.thread(int(lanes.index[at]))}",
+                f"in {frame.wave.thread(int(threads.index[at]))}",
                 location=frame.wave.locate(self._read.line),
                 hint="the source size must not be larger than the copy",
             )
@@ -123,9 +123,9 @@ class CommitGroup:
 
     __slots__ = ()
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Close the lanes' open group."""
-        frame.wave.copies.commit(lanes)
+        frame.wave.copies.commit(threads)
 
 
 class WaitGroup:
@@ -136,12 +136,12 @@ class WaitGroup:
     def __init__(self, allowed: int | None) -> None:
         self._allowed = allowed
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Land the copies that the lanes wait for."""
         if self._allowed is None:
-            frame.wave.copies.wait_all(lanes)
+            frame.wave.copies.wait_all(threads)
         else:
-            frame.wave.copies.wait(lanes, self._allowed)
+            frame.wave.copies.wait(threads, self._allowed)
 
 
 def commit_group(context: Context, instruction: Instruction, form: Form) -> Step:

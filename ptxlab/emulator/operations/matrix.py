@@ -22,8 +22,8 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.isa.targets import WARP, Target
@@ -80,10 +80,10 @@ class MatrixMultiply:
         self._sparsity = sparsity
         self._scales = scales
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
         form = self._form
-        warps = require_whole_warps(frame, lanes, form.name, self._line)
+        warps = require_whole_warps(frame, threads, form.name, self._line)
 
         def split(value: Array) -> Array:
             return by_warp(value, frame, warps)
@@ -101,7 +101,7 @@ class MatrixMultiply:
         d = self._compute(Factors(a, b, c, self._places(frame, warps, split), scales))
         layout = form.operand("D")
         for destination, value in zip(self._destinations, to_registers(layout, d), strict=True):
-            write_warps(frame, lanes, destination, value)
+            write_warps(frame, threads, destination, value)
         if warps is None:
             values = [frame.registers[destination.slot] for destination in self._destinations]
             frame.wave.fragments.remember(layout, values, d)

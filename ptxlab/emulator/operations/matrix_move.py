@@ -25,9 +25,9 @@ from ptxlab.emulator.prepare.legality import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import require_valid
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
@@ -56,15 +56,15 @@ class LoadMatrix:
         self._destinations = destinations
         self._all_addresses = all_addresses
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
         form = self._form
-        warps = require_whole_warps(frame, lanes, "ldmatrix", self._access.line)
+        warps = require_whole_warps(frame, threads, "ldmatrix", self._access.line)
         count = frame.wave.warps if warps is None else warps.shape[0]
         asked = form.matrices * form.rows
         if self._all_addresses:
-            require_valid(self._access, frame, lanes)
-        rows = gather(self._access, frame, _suppliers(frame, lanes, asked))
+            require_valid(self._access, frame, threads)
+        rows = gather(self._access, frame, _suppliers(frame, threads, asked))
         if rows.shape[0] == 1:
             rows = np.repeat(rows, count * asked)
         elements = _unpacked(rows.view(np.uint8).reshape(count, form.matrices, -1), form)
@@ -72,7 +72,7 @@ class LoadMatrix:
             elements = elements[..., self._order]
         words = np.ascontiguousarray(elements).view(np.uint32).reshape(count, -1, WARP)
         for position, destination in enumerate(self._destinations):
-            write_warps(frame, lanes, destination, words[:, position])
+            write_warps(frame, threads, destination, words[:, position])
 
 
 class StoreMatrix:
@@ -88,10 +88,10 @@ class StoreMatrix:
         self._access = access
         self._sources = sources
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
         form = self._form
-        warps = require_whole_warps(frame, lanes, "stmatrix", self._access.line)
+        warps = require_whole_warps(frame, threads, "stmatrix", self._access.line)
         words = np.stack(
             [by_warp(source.read(frame.registers), frame, warps) for source in self._sources],
             axis=1,
@@ -100,7 +100,7 @@ class StoreMatrix:
         if self._order is not None:
             elements = elements[..., np.argsort(self._order)]
         rows = np.ascontiguousarray(elements).reshape(-1).view(ITEM[ROW_BYTES])
-        scatter(self._access, frame, _suppliers(frame, lanes, form.matrices * form.rows), rows)
+        scatter(self._access, frame, _suppliers(frame, threads, form.matrices * form.rows), rows)
 
 
 class MoveMatrix:
@@ -115,21 +115,21 @@ class MoveMatrix:
         self._source = source
         self._line = line
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
-        warps = require_whole_warps(frame, lanes, "movmatrix", self._line)
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
+        warps = require_whole_warps(frame, threads, "movmatrix", self._line)
         words = by_warp(self._source.read(frame.registers), frame, warps)
         matrix = from_registers(MOVMATRIX.source, [words])
         [result] = to_registers(MOVMATRIX.destination, matrix)
-        write_warps(frame, lanes, self._destination, result)
+        write_warps(frame, threads, self._destination, result)
 
 
-def _suppliers(frame: Frame, lanes: Lanes, count: int) -> Lanes:
+def _suppliers(frame: Frame, threads: Threads, count: int) -> Threads:
     """Return the lanes whose addresses count: the first ``count`` of every active warp."""
     if count == WARP:
-        return lanes
+        return threads
     lane = np.arange(frame.wave.width) % WARP
-    return Lanes(frame.wave.width, mask=lanes.mask & (lane < count))
+    return Threads(frame.wave.width, mask=threads.mask & (lane < count))
 
 
 def _unpacked(rows: Array, form: LdMatrix) -> Array:

@@ -22,9 +22,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.legality import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError, did_you_mean
 from ptxlab.matrix.fragment import FragmentLayout
@@ -55,7 +55,7 @@ class Matrix:
         """The layout of the units over the warp."""
         return _units(self.form.layout)
 
-    def point(self, frame: Frame, lanes: Lanes, register: int, unit: int) -> None:
+    def point(self, frame: Frame, threads: Threads, register: int, unit: int) -> None:
         """Let every lane address the unit it holds as ``unit`` of ``register``."""
         row, col = self.layout.table()[:, register, unit].T
         line, place = (row, col) if self.form.order == "row" else (col, row)
@@ -70,7 +70,7 @@ class Matrix:
         stride = self.stride.read(frame.registers).astype(np.int64)
         return stride * self.form.layout.bits // 8
 
-    def check(self, frame: Frame, lanes: Lanes, warps: Array | None) -> None:
+    def check(self, frame: Frame, threads: Threads, warps: Array | None) -> None:
         """Raise LaunchError where a warp's lanes disagree, or a line is not aligned."""
         layout = self.form.layout
         share = layout.registers_per_lane * layout.register_bits // 8
@@ -104,23 +104,23 @@ class LoadFragment:
         self._matrix = matrix
         self._destinations = destinations
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
         matrix = self._matrix
-        warps = require_whole_warps(frame, lanes, matrix.form.opcode, matrix.access.line)
-        matrix.check(frame, lanes, warps)
+        warps = require_whole_warps(frame, threads, matrix.form.opcode, matrix.access.line)
+        matrix.check(frame, threads, warps)
         layout = matrix.layout
         loaded: list[Array] = []
         for register in range(layout.registers_per_lane // layout.copies):
             units = []
             for unit in range(layout.elements_per_register):
-                matrix.point(frame, lanes, register, unit)
-                units.append(gather(matrix.access, frame, lanes))
+                matrix.point(frame, threads, register, unit)
+                units.append(gather(matrix.access, frame, threads))
             word = np.dtype(f"u{layout.register_bits // 8}")
             loaded.append(np.stack(units, axis=-1).reshape(-1).view(word))
         for destination, words in zip(self._destinations, loaded * layout.copies, strict=True):
             slot = destination.slot
-            frame.registers[slot] = lanes.spread(frame.registers[slot], words)
+            frame.registers[slot] = threads.spread(frame.registers[slot], words)
 
 
 class StoreFragment:
@@ -134,18 +134,18 @@ class StoreFragment:
         self._matrix = matrix
         self._sources = sources
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for the warps of ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for the warps of ``threads``."""
         matrix = self._matrix
-        warps = require_whole_warps(frame, lanes, matrix.form.opcode, matrix.access.line)
-        matrix.check(frame, lanes, warps)
+        warps = require_whole_warps(frame, threads, matrix.form.opcode, matrix.access.line)
+        matrix.check(frame, threads, warps)
         layout = matrix.layout
         for register, source in enumerate(self._sources):
-            words = np.ascontiguousarray(lanes.pick(source.read(frame.registers)))
+            words = np.ascontiguousarray(threads.pick(source.read(frame.registers)))
             units = words.view(ITEM[matrix.access.nbytes]).reshape(len(words), -1)
             for unit in range(layout.elements_per_register):
-                matrix.point(frame, lanes, register, unit)
-                scatter(matrix.access, frame, lanes, np.ascontiguousarray(units[:, unit]))
+                matrix.point(frame, threads, register, unit)
+                scatter(matrix.access, frame, threads, np.ascontiguousarray(units[:, unit]))
 
 
 @cache

@@ -13,9 +13,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Instruction, Operand
@@ -35,10 +35,10 @@ class Load:
         self._destinations = destinations
         self._dtype = dtype
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Load for ``lanes``; only when they are few is one item per active lane read."""
-        wide = not (lanes.everyone or lanes.sparse or frame.wave.watched)
-        items = gather(self._access, frame, lanes, wide=wide)
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Load for ``threads``; only when they are few is one item per active lane read."""
+        wide = not (threads.everyone or threads.sparse or frame.wave.watched)
+        items = gather(self._access, frame, threads, wide=wide)
         registers = frame.registers
         count = len(self._destinations)
         if count == 1:
@@ -46,7 +46,7 @@ class Load:
         else:
             table = items.view(self._dtype).reshape(-1, count)
             columns = [np.ascontiguousarray(table[:, i]) for i in range(count)]
-        put = lanes.merge if wide else lanes.spread
+        put = threads.merge if wide else threads.spread
         for destination, column in zip(self._destinations, columns, strict=True):
             slot = destination.slot
             registers[slot] = put(registers[slot], destination.extended(column))
@@ -61,9 +61,9 @@ class Store:
         self._access = access
         self._sources = sources
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Store for ``lanes``; of several threads at one address the highest numbered wins."""
-        columns = [lanes.pick(source.read(frame.registers)) for source in self._sources]
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Store for ``threads``; of several threads at one address the highest numbered wins."""
+        columns = [threads.pick(source.read(frame.registers)) for source in self._sources]
         if len(columns) == 1:
             items = columns[0].view(ITEM[self._access.nbytes])
         else:
@@ -72,27 +72,27 @@ class Store:
             for i, column in enumerate(columns):
                 table[:, i] = column
             items = table.reshape(-1).view(ITEM[self._access.nbytes])
-        scatter(self._access, frame, lanes, items)
+        scatter(self._access, frame, threads, items)
 
 
-def gather(access: Access, frame: Frame, lanes: Lanes, *, wide: bool = False) -> Array:
+def gather(access: Access, frame: Frame, threads: Threads, *, wide: bool = False) -> Array:
     """Return the items at the lanes' addresses: one per active lane, or one for all.
 
     ``wide`` returns one per thread of the wave, of which those not active have no meaning.
     """
-    found = parts(access, frame, lanes, wide=wide)
+    found = parts(access, frame, threads, wide=wide)
     # Every index is known to be inside; "wrap" is numpy's fastest way of taking.
     if len(found) == 1 and found[0].where is None:
         return found[0].memory.items(access.nbytes).take(found[0].index, mode="wrap")
-    items = np.empty(lanes.width if wide else lanes.size, ITEM[access.nbytes])
+    items = np.empty(threads.width if wide else threads.size, ITEM[access.nbytes])
     for part in found:
         items[part.where] = part.memory.items(access.nbytes).take(part.index, mode="wrap")
     return items
 
 
-def scatter(access: Access, frame: Frame, lanes: Lanes, items: Array) -> None:
+def scatter(access: Access, frame: Frame, threads: Threads, items: Array) -> None:
     """Write one item per active lane (or one for all) to the lanes' addresses."""
-    for part in parts(access, frame, lanes, stored=items):
+    for part in parts(access, frame, threads, stored=items):
         chosen = items
         if part.where is not None and items.shape[0] > 1:
             chosen = items[part.where]

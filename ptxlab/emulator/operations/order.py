@@ -11,7 +11,7 @@ from functools import partial
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.syntax.tree import Instruction
@@ -22,7 +22,7 @@ class Fence:
 
     __slots__ = ()
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Go on."""
 
 
@@ -40,11 +40,11 @@ class Trap:
         self._name = name
         self._line = line
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Stop the launch in the name of the first thread that is here."""
         wave = frame.wave
         raise LaunchError(
-            f"{self._name} in {wave.thread(int(lanes.index[0]))}",
+            f"{self._name} in {wave.thread(int(threads.index[0]))}",
             location=wave.locate(self._line),
             hint="the program stops itself here, as a failed check or an unreachable place does",
         )

@@ -13,8 +13,8 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.prepare.steps import AluStep
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.numbers.types import ScalarType
 from ptxlab.syntax.tree import Address
@@ -79,15 +79,15 @@ class LoadArgument:
         self._destinations = destinations
         self._dtype = dtype
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Load for ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Load for ``threads``."""
         registers = frame.registers
         size = self._dtype.itemsize
         for i, destination in enumerate(self._destinations):
             start = self._offset + i * size
             raw = np.ascontiguousarray(registers[self._slot][:, start : start + size])
             value = destination.extended(raw.view(self._dtype)[:, 0])
-            registers[destination.slot] = lanes.merge(registers[destination.slot], value)
+            registers[destination.slot] = threads.merge(registers[destination.slot], value)
 
 
 class StoreArgument:
@@ -101,8 +101,8 @@ class StoreArgument:
         self._sources = sources
         self._dtype = dtype
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Store for ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Store for ``threads``."""
         registers = frame.registers
         old = registers[self._slot]
         values = [source.read(registers) for source in self._sources]
@@ -115,4 +115,4 @@ class StoreArgument:
             new[:, start : start + size] = (
                 np.ascontiguousarray(value).view(np.uint8).reshape(-1, size)
             )
-        registers[self._slot] = lanes.merge(old, new)
+        registers[self._slot] = threads.merge(old, new)

@@ -8,8 +8,8 @@ from ptxlab.emulator.operations.warp import MemberMask
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.syntax.tree import Instruction, Operand, Pair
@@ -34,9 +34,9 @@ class Shuffle:
         self._choose = _FROM[mode]
         self.participants = mask
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``; a lane whose source is out of range reads itself."""
-        self.participants.check(frame, lanes)
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``; a lane whose source is out of range reads itself."""
+        self.participants.check(frame, threads)
         registers = frame.registers
         a, b, c = (source.read(registers) for source in self._sources)
         lane = np.arange(frame.wave.width, dtype=np.int64) % WARP
@@ -49,7 +49,7 @@ class Shuffle:
         for destination, result in ((self._value, value), (self._inside, inside)):
             if destination is not None:
                 slot = destination.slot
-                registers[slot] = lanes.merge(registers[slot], result)
+                registers[slot] = threads.merge(registers[slot], result)
 
 
 def _up(lane: Array, b: Array, low: Array, high: Array, segment: Array) -> tuple[Array, Array]:

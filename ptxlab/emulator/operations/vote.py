@@ -14,8 +14,8 @@ from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
@@ -44,14 +44,14 @@ class Together:
         self._value = value
         self.participants = mask
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``; those with the same membermask are among themselves."""
-        self.participants.check(frame, lanes)
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``; those with the same membermask are among themselves."""
+        self.participants.check(frame, threads)
         registers = frame.registers
         given = self._value.read(registers)
         value = np.broadcast_to(given, (frame.wave.width,)).reshape(-1, WARP)
         totals: list[Array | None] = [None] * len(self._destinations)
-        for team, _ in self.participants.teams(frame, lanes):
+        for team, _ in self.participants.teams(frame, threads):
             for i, result in enumerate(self._among(value, team)):
                 before = totals[i]
                 totals[i] = result if before is None else np.where(team, result, before)
@@ -59,7 +59,7 @@ class Together:
             assert total is not None
             slot = destination.slot
             full = np.broadcast_to(total, value.shape).reshape(-1)
-            registers[slot] = lanes.merge(registers[slot], full)
+            registers[slot] = threads.merge(registers[slot], full)
 
 
 # ---- vote -----------------------------------------------------------------------------------
@@ -196,11 +196,11 @@ class ActiveMask:
     def __init__(self, destination: Destination) -> None:
         self._destination = destination
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``."""
         slot = self._destination.slot
-        bits = np.repeat(ballot(lanes.mask.reshape(-1, WARP)), WARP)
-        frame.registers[slot] = lanes.merge(frame.registers[slot], bits)
+        bits = np.repeat(ballot(threads.mask.reshape(-1, WARP)), WARP)
+        frame.registers[slot] = threads.merge(frame.registers[slot], bits)
 
 
 def activemask(context: Context, instruction: Instruction, form: Form) -> Step:

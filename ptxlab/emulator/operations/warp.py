@@ -12,8 +12,8 @@ import numpy as np
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
@@ -26,17 +26,17 @@ EVERYONE = np.uint32(0xFFFFFFFF)
 class Aligned:
     """Threads that must all execute an ``.aligned`` operation: of a warp, as far as it lives."""
 
-    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the lanes whose warp is here."""
-        if lanes.everyone:
-            return lanes.mask
-        missing = (alive & ~lanes.mask).reshape(-1, WARP).any(axis=1)
-        whole: Array = lanes.mask & np.repeat(~missing, WARP)
+        if threads.everyone:
+            return threads.mask
+        missing = (alive & ~threads.mask).reshape(-1, WARP).any(axis=1)
+        whole: Array = threads.mask & np.repeat(~missing, WARP)
         return whole
 
-    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return what lives of the first lane's warp."""
-        warp: Array = np.arange(frame.wave.width) // WARP == lanes.index[0] // WARP
+        warp: Array = np.arange(frame.wave.width) // WARP == threads.index[0] // WARP
         return alive & warp
 
 
@@ -57,26 +57,26 @@ class MemberMask:
         self._name = context.instruction.name
         self._line = context.line
 
-    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the lanes whose members all stand here, with the same membermask."""
-        if lanes.everyone and self.source.read(frame.registers).shape[0] == 1:
-            return lanes.mask
+        if threads.everyone and self.source.read(frame.registers).shape[0] == 1:
+            return threads.mask
         living, ready = alive.reshape(-1, WARP), np.zeros((frame.wave.warps, WARP), bool)
-        for team, mask in self.teams(frame, lanes):
+        for team, mask in self.teams(frame, threads):
             named = (mask & LANE_BITS).astype(bool)
             ready |= team & ~(living & named & ~team).any(axis=1, keepdims=True)
         return ready.reshape(-1)
 
-    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return those that the first lane names and that live."""
         value = self.source.read(frame.registers)
-        mask = value[0 if value.shape[0] == 1 else lanes.index[0]]
+        mask = value[0 if value.shape[0] == 1 else threads.index[0]]
         named: Array = np.tile((mask & LANE_BITS).astype(bool), frame.wave.warps)
-        return ALIGNED.expected(frame, lanes, alive) & named
+        return ALIGNED.expected(frame, threads, alive) & named
 
-    def teams(self, frame: Frame, lanes: Lanes) -> Iterator[tuple[Array, Array]]:
+    def teams(self, frame: Frame, threads: Threads) -> Iterator[tuple[Array, Array]]:
         """Split the lanes by membermask: (lanes [warps, 32], their masks [warps or 1, 1])."""
-        active, value = lanes.mask.reshape(-1, WARP), self.source.read(frame.registers)
+        active, value = threads.mask.reshape(-1, WARP), self.source.read(frame.registers)
         if value.shape[0] == 1:
             yield active, value.reshape(1, 1)
             return
@@ -87,13 +87,13 @@ class MemberMask:
             yield team, mask
             left = left & ~team
 
-    def check(self, frame: Frame, lanes: Lanes) -> None:
+    def check(self, frame: Frame, threads: Threads) -> None:
         """Raise LaunchError for a thread that its own membermask does not name."""
         value = self.source.read(frame.registers)
         if value.shape[0] == 1 and value[0] == EVERYONE:
             return
         every = np.broadcast_to(value, (frame.wave.width,)).reshape(-1, WARP)
-        wrong = lanes.mask & ((every & LANE_BITS) == 0).reshape(-1)
+        wrong = threads.mask & ((every & LANE_BITS) == 0).reshape(-1)
         if wrong.any():
             thread = int(wrong.argmax())
             raise LaunchError(
@@ -105,11 +105,11 @@ class MemberMask:
             )
 
 
-def require_whole_warps(frame: Frame, lanes: Lanes, name: str, line: int) -> Array | None:
+def require_whole_warps(frame: Frame, threads: Threads, name: str, line: int) -> Array | None:
     """Return the numbers of the active warps (None: all). Raise LaunchError for a partial warp."""
-    if lanes.everyone:
+    if threads.everyone:
         return None
-    per_warp = lanes.mask.reshape(-1, WARP).sum(axis=1)
+    per_warp = threads.mask.reshape(-1, WARP).sum(axis=1)
     partial = np.flatnonzero((per_warp > 0) & (per_warp < WARP))
     if partial.size:
         warp = int(partial[0])
@@ -132,10 +132,10 @@ def by_warp(value: Array, frame: Frame, warps: Array | None) -> Array:
     return table if warps is None else table[warps]
 
 
-def write_warps(frame: Frame, lanes: Lanes, destination: Destination, rows: Array) -> None:
+def write_warps(frame: Frame, threads: Threads, destination: Destination, rows: Array) -> None:
     """Write [active warps, 32] to a register."""
     slot = destination.slot
-    frame.registers[slot] = lanes.spread(frame.registers[slot], rows.reshape(-1))
+    frame.registers[slot] = threads.spread(frame.registers[slot], rows.reshape(-1))
 
 
 class WarpBarrier:
@@ -146,11 +146,11 @@ class WarpBarrier:
     def __init__(self, mask: MemberMask) -> None:
         self.participants = mask
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Go on: all threads see the same memory at all times."""
-        self.participants.check(frame, lanes)
+        self.participants.check(frame, threads)
         if frame.wave.watched:
-            for team, _ in self.participants.teams(frame, lanes):
+            for team, _ in self.participants.teams(frame, threads):
                 frame.wave.watcher.synchronize_warps(team.reshape(-1))
 
 

@@ -17,7 +17,7 @@ from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
 
 if TYPE_CHECKING:
-    from ptxlab.emulator.run.lanes import Lanes
+    from ptxlab.emulator.run.threads import Threads
     from ptxlab.emulator.run.wave import Frame
 
 U64 = np.dtype(np.uint64)
@@ -35,7 +35,7 @@ class ReadClock:
         self._dtype = dtype
         self._before = before
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Read the clock."""
         now = np.array([frame.wave.clock + self._before], np.uint64) >> np.uint64(self._lowest)
         frame.registers[self._slot] = now.astype(self._dtype)

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Deferred
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
@@ -43,9 +43,9 @@ class Drop:
     def __init__(self, slots: Sequence[int]) -> None:
         self._slots = tuple(slots)
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Drop them if these lanes are all that lives."""
-        if lanes.full:
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Drop them if these threads are all that lives."""
+        if threads.full:
             for slot in self._slots:
                 frame.registers[slot] = _zero(frame, slot)
 

@@ -13,30 +13,30 @@ from typing import Protocol
 
 import numpy as np
 
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, CallResult, Destination, FrameLayout, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Declaration, Module
 
 
 class Step(Protocol):
-    """One instruction, ready to run for the given lanes of a frame."""
+    """One instruction, ready to run for the given threads of a frame."""
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``. Raise LaunchError for what would be a fault."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``. Raise LaunchError for what would be a fault."""
         ...
 
 
 class Participants(Protocol):
     """Who takes part in an operation of threads that must arrive together."""
 
-    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
-        """Return the mask of those of ``lanes``, which stand here, that wait for nobody."""
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
+        """Return the mask of those of ``threads``, which stand here, that wait for nobody."""
         ...
 
-    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
-        """Return the mask of threads that the first of the waiting ``lanes`` goes on with."""
+    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
+        """Return the mask of threads that the first of the waiting ``threads`` goes on with."""
         ...
 
 
@@ -118,19 +118,19 @@ class Converged:
     ``ran`` is when they, or what they split from, had their last turn.
     """
 
-    __slots__ = ("activation", "block", "frame", "lanes", "ran")
+    __slots__ = ("activation", "block", "frame", "ran", "threads")
 
-    def __init__(self, activation: Activation, block: int, lanes: Lanes, ran: int) -> None:
+    def __init__(self, activation: Activation, block: int, threads: Threads, ran: int) -> None:
         self.activation = activation
         self.frame = activation.frame
         self.block = block
-        self.lanes = lanes
+        self.threads = threads
         self.ran = ran
 
     @property
     def first(self) -> int:
         """The position of the first thread in the wave."""
-        return int(self.lanes.index[0])
+        return int(self.threads.index[0])
 
     def stands_at(self) -> Block:
         """Return the block."""
@@ -140,9 +140,9 @@ class Converged:
         """Say whether the others stand at the same place."""
         return self.frame is other.frame and self.block == other.block
 
-    def part(self, lanes: Lanes, block: int | None = None) -> Converged:
+    def part(self, threads: Threads, block: int | None = None) -> Converged:
         """Return some of the threads, at another block where one is given."""
-        return Converged(self.activation, self.block if block is None else block, lanes, self.ran)
+        return Converged(self.activation, self.block if block is None else block, threads, self.ran)
 
     @property
     def priority(self) -> tuple[int, int]:
@@ -159,7 +159,7 @@ class Converged:
 class Ended:
     """Threads that are no more."""
 
-    lanes: Lanes
+    threads: Threads
 
 
 @dataclass(frozen=True, slots=True)

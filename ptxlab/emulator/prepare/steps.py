@@ -10,8 +10,8 @@ import numpy as np
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Participants, Step
 from ptxlab.emulator.prepare.row import CARRY, Alu, Form
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
@@ -31,24 +31,24 @@ class AluStep:
         self._destinations = tuple(destinations)
         self._sources = tuple(sources)
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``; only when they are few are the operands compressed to them first."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``; only when they are few are the operands compressed to them first."""
         registers = frame.registers
         values = [source.read(registers) for source in self._sources]
-        sparse = lanes.sparse
+        sparse = threads.sparse
         if sparse:
-            values = [lanes.pick(value) for value in values]
+            values = [threads.pick(value) for value in values]
         results = self._compute(*values)
         if len(self._destinations) == 1:
             results = (results,)
-        put = lanes.spread if sparse else lanes.merge
+        put = threads.spread if sparse else threads.merge
         for destination, result in zip(self._destinations, results, strict=True):
             slot = destination.slot
             registers[slot] = put(registers[slot], destination.extended(result))
 
 
 class InTurn:
-    """Several steps that one instruction is made of; the last may need lanes to arrive together."""
+    """Several steps that one instruction is made of; the last may need threads to arrive together."""
 
     __slots__ = ("_steps", "participants")
 
@@ -56,14 +56,14 @@ class InTurn:
         self._steps = tuple(steps)
         self.participants = getattr(steps[-1], "participants", None)
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run them for the same lanes."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run them for the same threads."""
         for step in self._steps:
-            step.run(frame, lanes)
+            step.run(frame, threads)
 
 
 class Passing:
-    """Which lanes may go on at a guarded operation among a warp: those held back by their guard do."""
+    """Which threads may go on at a guarded operation among a warp: those held back by their guard do."""
 
     __slots__ = ("_participants", "_predicate")
 
@@ -71,21 +71,21 @@ class Passing:
         self._participants = participants
         self._predicate = predicate
 
-    def __call__(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
-        """Return the mask of lanes that wait for nobody."""
-        passing = lanes.where(self._predicate.read(frame.registers))
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
+        """Return the mask of threads that wait for nobody."""
+        passing = threads.where(self._predicate.read(frame.registers))
         if passing is None:
-            return lanes.mask
+            return threads.mask
         ready: Array = self._participants(frame, passing, alive)
-        return ready | (lanes.mask & ~passing.mask)
+        return ready | (threads.mask & ~passing.mask)
 
-    def expected(self, frame: Frame, lanes: Lanes, alive: Array) -> Array:
+    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return whom the first of them is to go on with: none of the waiting is held back."""
-        return self._participants.expected(frame, lanes, alive)
+        return self._participants.expected(frame, threads, alive)
 
 
 class Guarded:
-    """Run a step only for the lanes whose predicate holds."""
+    """Run a step only for the threads whose predicate holds."""
 
     __slots__ = ("_predicate", "_step", "participants")
 
@@ -95,9 +95,9 @@ class Guarded:
         inner = getattr(step, "participants", None)
         self.participants = None if inner is None else Passing(inner, predicate)
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run the step for the lanes that pass, or not at all."""
-        passing = lanes.where(self._predicate.read(frame.registers))
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run the step for the threads that pass, or not at all."""
+        passing = threads.where(self._predicate.read(frame.registers))
         if passing is not None:
             self._step.run(frame, passing)
 

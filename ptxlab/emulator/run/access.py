@@ -11,7 +11,6 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import (
     LOCAL_WINDOW,
     SHARED_WINDOW,
@@ -21,6 +20,7 @@ from ptxlab.emulator.run.memory import (
     Part,
     Region,
 )
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
@@ -31,7 +31,7 @@ WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 def parts(
     access: Access,
     frame: Frame,
-    lanes: Lanes,
+    threads: Threads,
     *,
     wide: bool = False,
     stored: Array | None = None,
@@ -44,29 +44,29 @@ def parts(
     """
     wave = frame.wave
     if not wave.watched:
-        return _parts(access, frame, lanes, wide=wide)
-    wave.watcher.access(access, frame, lanes)
-    found = _parts(access, frame, lanes, wide=wide)
-    wave.watcher.touch(access, lanes, found, stored)
+        return _parts(access, frame, threads, wide=wide)
+    wave.watcher.access(access, frame, threads)
+    found = _parts(access, frame, threads, wide=wide)
+    wave.watcher.touch(access, threads, found, stored)
     return found
 
 
-def _parts(access: Access, frame: Frame, lanes: Lanes, *, wide: bool) -> list[Part]:
+def _parts(access: Access, frame: Frame, threads: Threads, *, wide: bool) -> list[Part]:
     wave = frame.wave
     value = access.base.read(frame.registers)
-    if wide and not lanes.everyone:
-        everyone = Lanes(lanes.width)
+    if wide and not threads.everyone:
+        everyone = Threads(threads.width)
         try:
-            return _in_space(access, access.space, _u64(lanes.fill(value)), wave, everyone, None)
+            return _in_space(access, access.space, _u64(threads.fill(value)), wave, everyone, None)
         except LaunchError:
             pass  # now for the active threads alone, whom the message is about
-    return _in_space(access, access.space, _u64(lanes.pick(value)), wave, lanes, None)
+    return _in_space(access, access.space, _u64(threads.pick(value)), wave, threads, None)
 
 
-def require_valid(access: Access, frame: Frame, lanes: Lanes) -> None:
+def require_valid(access: Access, frame: Frame, threads: Threads) -> None:
     """Raise LaunchError for a wrong address, without accessing what is there."""
-    address = _u64(lanes.pick(access.base.read(frame.registers)))
-    _in_space(access, access.space, address, frame.wave, lanes, None)
+    address = _u64(threads.pick(access.base.read(frame.registers)))
+    _in_space(access, access.space, address, frame.wave, threads, None)
 
 
 def _u64(address: Array) -> Array:
@@ -74,19 +74,19 @@ def _u64(address: Array) -> Array:
 
 
 def _in_space(
-    access: Access, space: str, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+    access: Access, space: str, address: Array, wave: Wave, threads: Threads, where: Array | None
 ) -> list[Part]:
     """Find the items at ``address + access.offset``."""
     if space == "global":
-        return _global(access, address, wave, lanes, where)
+        return _global(access, address, wave, threads, where)
     address = _offset(address, access.offset)
     if space == "generic":
-        return _by_window(replace(access, offset=0), address, wave, lanes)
+        return _by_window(replace(access, offset=0), address, wave, threads)
     region = wave.regions[space]
     if not _fit(address, access.nbytes, region.size):
         wrong = _wrong(address, access.nbytes, region.size)
-        raise _fault(access, address, wrong, wave, lanes, where, region)
-    start = lanes.pick(region.start)
+        raise _fault(access, address, wrong, wave, threads, where, region)
+    start = threads.pick(region.start)
     if where is not None and start.shape[0] > 1:
         start = start[where]
     shift = access.nbytes.bit_length() - 1
@@ -106,7 +106,7 @@ def _fit(offset: Array, nbytes: int, size: int) -> bool:
 
 
 def _global(
-    access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+    access: Access, address: Array, wave: Wave, threads: Threads, where: Array | None
 ) -> list[Part]:
     allocation = wave.memory.find((int(address[0]) + access.offset) % (1 << 64))
     if allocation is not None and (allocation.writable or not access.writes):
@@ -115,7 +115,7 @@ def _global(
             shift = access.nbytes.bit_length() - 1
             return [Part(allocation, (offset >> np.uint64(shift)).view(np.int64), where)]
     address = _offset(address, access.offset)
-    return _several_allocations(access, address, wave, lanes, where)
+    return _several_allocations(access, address, wave, threads, where)
 
 
 def _wrong(offset: Array, nbytes: int, size: int) -> Array:
@@ -126,7 +126,7 @@ def _wrong(offset: Array, nbytes: int, size: int) -> Array:
 
 
 def _several_allocations(
-    access: Access, address: Array, wave: Wave, lanes: Lanes, where: Array | None
+    access: Access, address: Array, wave: Wave, threads: Threads, where: Array | None
 ) -> list[Part]:
     """Split the threads by allocation; a thread that is in none of them is at fault."""
     found: list[Part] = []
@@ -140,14 +140,14 @@ def _several_allocations(
             found.append(Part(allocation, (offset >> shift).view(np.int64), everyone[here]))
     if wrong.any():
         nearest = wave.memory.find(int(address[np.argmax(wrong)]))
-        raise _fault(access, address, wrong, wave, lanes, where, nearest)
+        raise _fault(access, address, wrong, wave, threads, where, nearest)
     return found
 
 
-def _by_window(access: Access, address: Array, wave: Wave, lanes: Lanes) -> list[Part]:
+def _by_window(access: Access, address: Array, wave: Wave, threads: Threads) -> list[Part]:
     """Sort generic addresses into shared, local and global memory."""
-    if address.shape[0] == 1 and lanes.size > 1:
-        address = np.repeat(address, lanes.size)
+    if address.shape[0] == 1 and threads.size > 1:
+        address = np.repeat(address, threads.size)
     found: list[Part] = []
     left = np.ones(address.shape[0], bool)
     for space, base in WINDOWS.items():
@@ -155,13 +155,13 @@ def _by_window(access: Access, address: Array, wave: Wave, lanes: Lanes) -> list
         if inside.any():
             where = None if inside.all() else np.flatnonzero(inside)
             offset = (address if where is None else address[where]) - np.uint64(base)
-            found += _in_space(access, space, offset, wave, lanes, where)
+            found += _in_space(access, space, offset, wave, threads, where)
             left &= ~inside
     if left.all():
-        return _global(access, address, wave, lanes, None)
+        return _global(access, address, wave, threads, None)
     if left.any():
         where = np.flatnonzero(left)
-        found += _several_allocations(access, address[where], wave, lanes, where)
+        found += _several_allocations(access, address[where], wave, threads, where)
     return found
 
 
@@ -170,16 +170,16 @@ def _fault(
     address: Array,
     wrong: Array,
     wave: Wave,
-    lanes: Lanes,
+    threads: Threads,
     where: Array | None,
     memory: Allocation | Region | None,
 ) -> LaunchError:
     """Describe the first thread whose address is ``wrong``, and what is wrong with it there."""
     first = int(np.argmax(wrong))
     value = int(address[first])
-    thread = wave.thread(int(lanes.index[first if where is None else int(where[first])]))
-    shared = address.shape[0] == 1 and where is None  # by all lanes
-    others = (lanes.size if shared else int(np.count_nonzero(wrong))) - 1
+    thread = wave.thread(int(threads.index[first if where is None else int(where[first])]))
+    shared = address.shape[0] == 1 and where is None  # by all threads
+    others = (threads.size if shared else int(np.count_nonzero(wrong))) - 1
     more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
     kind = "bounds"
     if memory is None or not _holds(memory, value, access.nbytes):

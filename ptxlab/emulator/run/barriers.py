@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator.prepare.program import Arrival
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
@@ -42,7 +42,7 @@ class Barriers:
         here = [
             arrival
             for arrival in self._at(number)
-            if arrival.group.lanes.mask.reshape(self._wave.ctas, -1)[cta].any()
+            if arrival.group.threads.mask.reshape(self._wave.ctas, -1)[cta].any()
         ]
         living = int(self._per_cta(alive)[cta])
         expected = next((arrival.count for arrival in here if arrival.count), living)
@@ -54,25 +54,25 @@ class Barriers:
         Raise LaunchError for what PTX leaves undefined: a barrier that does not exist, a count that
         is not whole warps, threads that arrive again, or in another way than those before them.
         """
-        lanes = arrival.group.lanes
+        threads = arrival.group.threads
         if arrival.number >= BARRIERS:
-            raise self._wrong(arrival, lanes, f"barrier {arrival.number} of {BARRIERS}")
+            raise self._wrong(arrival, threads, f"barrier {arrival.number} of {BARRIERS}")
         if arrival.count is not None and (arrival.count % WARP or not arrival.count):
             what = f"a barrier for {arrival.count} threads, which is no number of whole warps,"
-            raise self._wrong(arrival, lanes, what)
-        ctas = self._in_cta(lanes.mask)
+            raise self._wrong(arrival, threads, what)
+        ctas = self._in_cta(threads.mask)
         for other in self.arrivals:
             if other.number != arrival.number:
                 continue
-            again = lanes.where(other.group.lanes.mask)
+            again = threads.where(other.group.threads.mask)
             if again is not None:
                 what = f"a second arrival at barrier {arrival.number} before it is complete"
                 raise self._wrong(arrival, again, what)
-            together = ctas & self._in_cta(other.group.lanes.mask)
+            together = ctas & self._in_cta(other.group.threads.mask)
             if arrival.kind != other.kind and together.any():
-                unlike = lanes.where(together[self._wave.cta_of])
+                unlike = threads.where(together[self._wave.cta_of])
                 what = f"barrier {arrival.number}, used in another way on line {other.line},"
-                raise self._wrong(arrival, unlike or lanes, what)
+                raise self._wrong(arrival, unlike or threads, what)
         self.arrivals.append(arrival)
 
     def complete(self, alive: Array) -> None:
@@ -94,7 +94,7 @@ class Barriers:
     def _arrived(self, arrivals: list[Arrival]) -> Array:
         mask = np.zeros(self._wave.width, bool)
         for arrival in arrivals:
-            mask |= arrival.group.lanes.mask
+            mask |= arrival.group.threads.mask
         return mask
 
     def _report(self, here: list[Arrival], done: Array) -> None:
@@ -111,7 +111,7 @@ class Barriers:
         needed = np.zeros(self._wave.ctas, np.int64)
         for arrival in here:
             if arrival.count is not None:
-                needed[self._in_cta(arrival.group.lanes.mask)] = arrival.count
+                needed[self._in_cta(arrival.group.threads.mask)] = arrival.count
         missing = alive & ~arrived
         everyone = ~self._in_cta(missing) & (needed == 0)
         done: Array = arrived & everyone[self._wave.cta_of]
@@ -127,7 +127,7 @@ class Barriers:
         """
         since = np.full(whole.shape, len(here))
         for turn, arrival in enumerate(here):
-            since[_in_warp(arrival.group.lanes.mask)] = turn
+            since[_in_warp(arrival.group.threads.mask)] = turn
         since[~whole] = len(here)
         order = since.reshape(self._wave.ctas, -1).argsort(axis=1, kind="stable")
         wanted = needed[:, None] // WARP
@@ -138,7 +138,7 @@ class Barriers:
     def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> None:
         """Give those who are ``done`` their result; the others' arrival stands."""
         group, reduction = arrival.group, arrival.reduction
-        held, free = group.lanes.where(~done), group.lanes.where(done)
+        held, free = group.threads.where(~done), group.threads.where(done)
         if held is not None:
             self.arrivals.append(replace(arrival, group=group.part(held)))
         if free is not None and reduction is not None:
@@ -152,7 +152,7 @@ class Barriers:
         for arrival in here:
             if arrival.reduction is not None:
                 predicate = arrival.reduction.predicate.read(arrival.group.frame.registers)
-                holding += self._per_cta(arrival.group.lanes.mask & done & predicate)
+                holding += self._per_cta(arrival.group.threads.mask & done & predicate)
         return self._per_cta(done), holding
 
     def _in_cta(self, mask: Array) -> Array:
@@ -163,9 +163,9 @@ class Barriers:
         counts: Array = mask.reshape(self._wave.ctas, -1).sum(axis=1)
         return counts
 
-    def _wrong(self, arrival: Arrival, lanes: Lanes, what: str) -> LaunchError:
+    def _wrong(self, arrival: Arrival, threads: Threads, what: str) -> LaunchError:
         return LaunchError(
-            f"{what} in {self._wave.thread(int(lanes.index[0]))}",
+            f"{what} in {self._wave.thread(int(threads.index[0]))}",
             location=self._wave.locate(arrival.line),
             hint="what a GPU does then is undefined",
             kind="barrier",

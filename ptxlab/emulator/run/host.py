@@ -16,9 +16,9 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import FIRST_ADDRESS, Access
 from ptxlab.emulator.run.registers import Array, CallResult, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 
@@ -44,12 +44,12 @@ class Caller:
 
     def bytes_at(self, address: int, nbytes: int) -> bytes:
         """Read ``nbytes`` at a generic address of this thread. Raise LaunchError outside memory."""
-        lanes = Lanes(self.frame.wave.width, index=np.array([self.lane]))
+        threads = Threads(self.frame.wave.width, index=np.array([self.lane]))
         found = bytearray()
         for at in range(address, address + nbytes):
             registers: list[Array] = [np.array([at], np.uint64)]
             frame = Frame(self.frame.wave, self.frame.layout, registers, 0)
-            [part] = parts(Access("generic", _FIRST, 0, 1, self.line, "host read"), frame, lanes)
+            [part] = parts(Access("generic", _FIRST, 0, 1, self.line, "host read"), frame, threads)
             found += part.memory.items(1)[part.index].tobytes()
         return bytes(found)
 
@@ -230,19 +230,19 @@ class HostCall:
         self._size = size
         self._line = line
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
-        """Run for ``lanes``."""
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run for ``threads``."""
         registers = frame.registers
         given = [registers[slot] for slot in self._arguments]
         answers = np.zeros((frame.wave.width, self._size), np.uint8)
         texts: dict[int, str] = {}
-        for lane in lanes.index:
+        for lane in threads.index:
             raw = [_row(value, int(lane)) for value in given]
             answer = self._function(Caller(frame, int(lane), self._line, texts), raw)
             answers[lane] = np.frombuffer(answer.to_bytes(8, "little"), np.uint8)[: self._size]
         if self._result is not None:
             slot = self._result.slot
-            registers[slot] = lanes.merge(registers[slot], self._result.value(answers))
+            registers[slot] = threads.merge(registers[slot], self._result.value(answers))
 
 
 def _row(value: Array, lane: int) -> bytes:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from ptxlab.emulator.prepare.program import Arrival, Block, Converged, Ended, Function
 from ptxlab.emulator.run.activation import activate
 from ptxlab.emulator.run.barriers import Barriers
-from ptxlab.emulator.run.lanes import Lanes
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
@@ -66,11 +66,11 @@ class Scheduler:
                 current = self._gathered(current, block)
                 if current is None:
                     return
-            frame, lanes = current.frame, current.lanes
-            lanes.full = self._alone()
+            frame, threads = current.frame, current.threads
+            threads.full = self._alone()
             for step in block.steps:
-                step.run(frame, lanes)
-            self.instructions += lanes.size * block.instructions
+                step.run(frame, threads)
+            self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
             if self._ready:
                 self._patience -= POLL if block.polls else 1
@@ -98,7 +98,7 @@ class Scheduler:
             if isinstance(moved, Converged):
                 onward.append(moved)
             elif isinstance(moved, Ended):
-                self._end(moved.lanes)
+                self._end(moved.threads)
             else:
                 self._arrive(moved)
         if len(onward) == 1:
@@ -123,11 +123,11 @@ class Scheduler:
         """Return the part of ``group`` that waits for no other thread of its warp."""
         assert block.participants is not None
         group = self._waiting.gather(group)
-        over = block.participants(group.frame, group.lanes, self._alive)
-        going = group.lanes.where(over)
-        if going is group.lanes:
+        over = block.participants(group.frame, group.threads, self._alive)
+        going = group.threads.where(over)
+        if going is group.threads:
             return group
-        held = group.lanes.where(~over)
+        held = group.threads.where(~over)
         assert held is not None
         self._waiting.add(group.part(held), Gathering(block.participants, block.first_line))
         return None if going is None else group.part(going)
@@ -141,11 +141,11 @@ class Scheduler:
             )
         self._free()
 
-    def _end(self, lanes: Lanes) -> None:
+    def _end(self, threads: Threads) -> None:
         """End threads. Barriers and their warps no longer expect them."""
-        self._alive &= ~lanes.mask
+        self._alive &= ~threads.mask
         if self.wave.watched:
-            self.wave.watcher.ended(lanes)
+            self.wave.watcher.ended(threads)
         self._free()
 
     def _free(self) -> None:
@@ -160,7 +160,7 @@ def _stopped(group: Converged, reason: str) -> LaunchError:
     """Describe who was running when whoever watches the time had enough."""
     wave = group.frame.wave
     return LaunchError(
-        f"stopped, {reason}: {group.lanes.size} threads run here, the first is "
+        f"stopped, {reason}: {group.threads.size} threads run here, the first is "
         f"{wave.thread(group.first)}",
         location=wave.locate(group.stands_at().first_line),
         hint="an endless loop stands here or around here; --timeout gives a long run more time",

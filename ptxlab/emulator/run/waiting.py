@@ -11,8 +11,8 @@ from typing import Protocol
 
 from ptxlab.emulator.prepare.program import Converged, Participants
 from ptxlab.emulator.run.barriers import Barriers
-from ptxlab.emulator.run.lanes import union
 from ptxlab.emulator.run.registers import Array
+from ptxlab.emulator.run.threads import union
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
@@ -71,12 +71,12 @@ class Gathering:
 
     def over(self, group: Converged, alive: Array) -> Array:
         """Return the mask of the threads that wait for nobody."""
-        return self.participants(group.frame, group.lanes, alive)
+        return self.participants(group.frame, group.threads, alive)
 
     def missing(self, group: Converged, alive: Array) -> str:
         """Say how many stand here of the team of the first thread."""
-        expected = self.participants.expected(group.frame, group.lanes, alive)
-        here, wave = int((expected & group.lanes.mask).sum()), group.frame.wave
+        expected = self.participants.expected(group.frame, group.threads, alive)
+        here, wave = int((expected & group.threads.mask).sum()), group.frame.wave
         cta, thread = divmod(group.first, wave.cta_width)
         return (
             f"warp {thread // WARP} of {wave.cta(cta)}: {here} of {int(expected.sum())} threads are "
@@ -122,7 +122,7 @@ class WaitList:
         freed: list[Converged] = []
         for one in self._list:
             over = one.awaited.over(one.group, alive)
-            free, held = one.group.lanes.where(over), one.group.lanes.where(~over)
+            free, held = one.group.threads.where(over), one.group.threads.where(~over)
             if free is not None:
                 freed.append(one.group.part(free))
             if held is not None:
@@ -137,7 +137,7 @@ class WaitList:
             places.setdefault((one.awaited.line, one.awaited.place), []).append(one)
         first = min(one.group.first for one in self._list)
         text = "; ".join(
-            f"{sum(one.group.lanes.size for one in places[line, place])} threads wait {place} on line "
+            f"{sum(one.group.threads.size for one in places[line, place])} threads wait {place} on line "
             f"{line} ({places[line, place][0].awaited.missing(places[line, place][0].group, alive)})"
             for line, place in sorted(places)
         )
@@ -151,6 +151,6 @@ class WaitList:
 
 def joined(group: Converged, other: Converged) -> Converged:
     """Return both as one; its turn is due when the earlier one's was."""
-    both = group.part(union(group.lanes, other.lanes))
+    both = group.part(union(group.threads, other.threads))
     both.ran = min(group.ran, other.ran)
     return both

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Step
 from ptxlab.emulator.prepare.scope import Site
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 
 
@@ -27,13 +27,13 @@ class WatchedStep:
         self._site = site
         self.participants = getattr(step, "participants", None)
 
-    def run(self, frame: Frame, lanes: Lanes) -> None:
+    def run(self, frame: Frame, threads: Threads) -> None:
         """Report, run, report."""
         watcher = frame.wave.watcher
-        passing = _passing(self._guard, frame, lanes)
-        watcher.before(self._site, frame, lanes, passing)
-        self._step.run(frame, lanes)
-        watcher.after(self._site, frame, lanes, passing)
+        passing = _passing(self._guard, frame, threads)
+        watcher.before(self._site, frame, threads, passing)
+        self._step.run(frame, threads)
+        watcher.after(self._site, frame, threads, passing)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,11 @@ class WatchedExit:
 
     def leave(self, group: Converged) -> Sequence[Converged | Ended | Arrival]:
         """Report, and leave."""
-        frame, lanes = group.frame, group.lanes
-        passing = _passing(self.guard, frame, lanes)
-        frame.wave.watcher.before(self.site, frame, lanes, passing)
+        frame, threads = group.frame, group.threads
+        passing = _passing(self.guard, frame, threads)
+        frame.wave.watcher.before(self.site, frame, threads, passing)
         return self.exit.leave(group)
 
 
-def _passing(guard: Source | None, frame: Frame, lanes: Lanes) -> Lanes | None:
-    return lanes if guard is None else lanes.where(guard.read(frame.registers))
+def _passing(guard: Source | None, frame: Frame, threads: Threads) -> Threads | None:
+    return threads if guard is None else threads.where(guard.read(frame.registers))

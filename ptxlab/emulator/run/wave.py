@@ -12,9 +12,9 @@ import numpy as np
 from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.copies import AsyncCopies
-from ptxlab.emulator.run.lanes import Lanes
 from ptxlab.emulator.run.memory import Access, GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.registers import Array, Deferred, FrameLayout
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import Location
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
@@ -85,11 +85,11 @@ class Wave:
         self.alive = self._existing()
         self.constants: dict[FrameLayout, list[Array | Deferred]] = {}
 
-    def _existing(self) -> Lanes:
+    def _existing(self) -> Threads:
         threads = self.config.cta_threads
         if self.cta_width == threads:
-            return Lanes(self.width)
-        return Lanes(self.width, mask=np.arange(self.width) % self.cta_width < threads)
+            return Threads(self.width)
+        return Threads(self.width, mask=np.arange(self.width) % self.cta_width < threads)
 
     @property
     def warps(self) -> int:
@@ -141,29 +141,33 @@ class Frame:
 
 
 class Watcher:
-    """Is told what happens in a launch, instruction by instruction. Each method does nothing until a subclass wants to know.
+    """Is told what happens in a launch, instruction by instruction.
 
-    ``lanes`` are the threads that stand at an instruction, ``passing`` those of them that its guard
-    lets execute it, None for none. Threads that are not in the lanes may have been anywhere.
+    Each method does nothing until a subclass wants to know.
+
+    ``threads`` are the threads that stand at an instruction, ``passing`` those of them that its guard
+    lets execute it, None for none. Other threads may have been anywhere.
     """
 
     def begin(self, wave: Wave) -> None:
         """Begin a wave: its CTAs run from their beginning to their end before the next wave."""
 
-    def before(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         """See an instruction about to be executed."""
 
-    def after(self, site: Site, frame: Frame, lanes: Lanes, passing: Lanes | None) -> None:
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         """See the registers after an instruction; not told of those that end a block."""
 
-    def access(self, access: Access, frame: Frame, lanes: Lanes) -> None:
-        """See ``lanes`` access memory, each at its own address, before it is known to be there.
+    def access(self, access: Access, frame: Frame, threads: Threads) -> None:
+        """See ``threads`` access memory, each at its own address, before it is known to be there.
 
         An instruction makes one access, or several where it is made of several: a copy reads and
         writes, and reads byte by byte in threads that copy less than a whole item.
         """
 
-    def touch(self, access: Access, lanes: Lanes, parts: list[Part], items: Array | None) -> None:
+    def touch(
+        self, access: Access, threads: Threads, parts: list[Part], items: Array | None
+    ) -> None:
         """See the same access again when all of it is known to be there, part by part.
 
         ``items`` are what it stores, one for each of the lanes or one for all; None for a load, an
@@ -179,7 +183,7 @@ class Watcher:
     def synchronize_warps(self, together: Array) -> None:
         """See the threads of a mask pass bar.warp.sync, those of each warp with each other."""
 
-    def ended(self, lanes: Lanes) -> None:
+    def ended(self, threads: Threads) -> None:
         """See threads end."""
 
     def end(self, wave: Wave) -> None:

@@ -19,7 +19,7 @@ Mask = npt.NDArray[np.bool_]
 SPARSE = 8
 
 
-class Lanes:
+class Threads:
     """A set of threads of a wave of ``width`` threads, as a mask and as a sorted index.
 
     ``everyone`` says that it is all threads of the wave, those that fill up warps too. ``full``
@@ -48,7 +48,7 @@ class Lanes:
 
     @property
     def index(self) -> Index:
-        """The positions of the lanes, ascending."""
+        """The positions of the threads, ascending."""
         if self._index is None:
             self._index = (
                 np.arange(self.width) if self._mask is None else np.flatnonzero(self._mask)
@@ -68,7 +68,7 @@ class Lanes:
 
     @property
     def size(self) -> int:
-        """How many lanes there are."""
+        """How many threads there are."""
         if self._size is None:
             if self.everyone:
                 self._size = self.width
@@ -80,11 +80,11 @@ class Lanes:
 
     @property
     def sparse(self) -> bool:
-        """Whether it pays to compress operands to these lanes."""
+        """Whether it pays to compress operands to these threads."""
         return not self.full and self.size * SPARSE < self.width
 
-    def where(self, predicate: Mask) -> Lanes | None:
-        """Return the lanes for which ``predicate`` holds (shape (width,) or (1,)); None if none."""
+    def where(self, predicate: Mask) -> Threads | None:
+        """Return the threads for which ``predicate`` holds (shape (width,) or (1,)); None if none."""
         if predicate.size == 1:
             return self if predicate[0] else None
         mask = predicate if self.everyone else predicate & self.mask
@@ -95,23 +95,23 @@ class Lanes:
             return self
         if not self.everyone and count == self.size:
             return self
-        return Lanes(self.width, mask=mask)
+        return Threads(self.width, mask=mask)
 
     def pick(self, value: Array) -> Array:
-        """Return one element per active lane of a register value; a shared value stays single."""
+        """Return one element per active thread of a register value; a shared value stays single."""
         if value.shape[0] == 1 or self.everyone:
             return value
         return value[self.index]
 
     def fill(self, value: Array) -> Array:
-        """Return a register value with that of the first active lane in all lanes not active."""
+        """Return a register value with that of the first active thread in all threads not active."""
         if value.shape[0] == 1 or self.everyone:
             return value
         first = int(np.argmax(self.mask))
         return self._blended(value[first : first + 1], value)
 
     def merge(self, old: Array, new: Array) -> Array:
-        """Return ``old`` with the active lanes taken from ``new``, which is not compressed."""
+        """Return ``old`` with the active threads taken from ``new``, which is not compressed."""
         if self.full or self.everyone:
             return new
         if new.ndim > 1 or new.dtype.itemsize > 8:
@@ -131,7 +131,7 @@ class Lanes:
         return bits.view(new.dtype)
 
     def spread(self, old: Array, picked: Array) -> Array:
-        """Return ``old`` with the active lanes taken from ``picked``, one element per active lane."""
+        """Return ``old`` with the active threads taken from ``picked``, one element per active thread."""
         if self.everyone or (self.full and picked.shape[0] == 1):
             return picked
         if self.full:
@@ -145,9 +145,9 @@ class Lanes:
         return result
 
 
-def union(first: Lanes, second: Lanes) -> Lanes:
-    """Return the lanes of two disjoint sets."""
+def union(first: Threads, second: Threads) -> Threads:
+    """Return the threads of two disjoint sets."""
     mask = first.mask | second.mask
     if mask.all():
-        return Lanes(first.width)
-    return Lanes(first.width, mask=mask)
+        return Threads(first.width)
+    return Threads(first.width, mask=mask)
