@@ -134,14 +134,12 @@ def round_result(values: Array, result: Format) -> Array:
     """Round float64 ``values`` to words of ``result``: float32 toward zero, float16 to nearest even.
 
     Overflow gives infinity, but what truncates to the largest float32 stays finite. Zero is positive,
-    and NaN the canonical one: all bits set but the sign.
+    and NaN the canonical one: all bits set but the sign. ``values`` may be overwritten.
     """
-    size = np.abs(values)
-    subnormal = (size < result.min_normal) & (size > 0)
-    if not (subnormal | np.isnan(size)).any():
+    if ((np.abs(values) >= result.min_normal) | (values == 0)).all():
         quickly = np.empty(values.shape, result.word)
-        with np.errstate(over="ignore", under="ignore"):
-            store(values.copy(), result, quickly)
+        with np.errstate(over="ignore"):
+            store(values, result, quickly)
         return quickly
     finite = np.isfinite(values)
     toward = ROUNDINGS["rz" if result.word_bits == F32.word_bits else "rn"]
