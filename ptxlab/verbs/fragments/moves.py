@@ -10,16 +10,18 @@ from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.operands import Answer
-from ptxlab.verbs.fragments.verb import SAME
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.moves/1"
 
 
 def answer(instruction: MatrixInstruction, name: str) -> Answer:
-    """Say how D of the instruction becomes A of the one that has the ``name``, or the parts of one."""
+    """Say how D of the instruction becomes A of the one that has the ``name``, or the parts of one.
+
+    Without a name it is the same instruction that follows.
+    """
     following = instruction
-    if name != SAME:
+    if name:
         forms = matching(name)
         multiplying = [form for form in forms if isinstance(form, MatrixInstruction)]
         if not multiplying:

@@ -38,8 +38,6 @@ svg, csv, markdown and latex draw the layout alone, of any instruction, and run 
 with all instructions, to hover, search and link to, opened at the one that was chosen."""
 DEFAULT = "m16n8k16"
 LANGUAGES = ("cuda", "ptx", "python")
-SAME = "the same"
-"""The instruction after itself, for ``--moves``."""
 DRAWN = ("csv", "markdown", "svg", "latex", "html")
 
 
@@ -100,7 +98,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     group.add_argument(
         "--moves",
         nargs="?",
-        const=SAME,
+        const="",
         metavar="NEXT",
         help="the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; "
         "by default the same instruction), and their PTX",
