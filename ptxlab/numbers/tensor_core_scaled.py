@@ -20,7 +20,7 @@ from collections.abc import Callable
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct
-from ptxlab.numbers.formats import E2M1, F32, FORMATS, Array, Format
+from ptxlab.numbers.formats import E2M1, F32, FORMATS, UE8M0, Array, Format
 from ptxlab.numbers.fused_step import OPERANDS, FusedStep, fused_sum, round_result
 
 _WARPS = 32
@@ -62,8 +62,8 @@ def multiply_add_scaled(
 def _scaled(form: Format, words: Array, scales: Array) -> tuple[Array, Array]:
     """Return the values and exponents of ``words``, of which each has a scale."""
     values, exponents = form.decode(words)
-    scale, scale_exponents = _scale(scales, "ue8m0")
-    return values * np.ldexp(scale, scale_exponents), exponents.astype(np.int32) + scale_exponents
+    scale, scale_exponents = UE8M0.decode(scales)
+    return values * scale, exponents.astype(np.int32) + scale_exponents
 
 
 def multiply_add_grouped(
