@@ -12,10 +12,11 @@ import numpy.typing as npt
 
 from ptxlab.device.arguments import pack
 from ptxlab.device.loading import pick
-from ptxlab.device.protocol import Closing, Dump, LaunchResult
+from ptxlab.device.protocol import Closing, Dump, LaunchResult, Source
 from ptxlab.device.shapes import check_directives, dtype_of, host_array, shape_of
 from ptxlab.emulator import Watcher
 from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import Function
@@ -75,6 +76,8 @@ class BaseDevice(Closing, ABC):
 
     buffer_type: type[DeviceBuffer] = DeviceBuffer
     is_open = True
+    target: Target
+    note = ""
 
     @property
     @abstractmethod
@@ -85,6 +88,10 @@ class BaseDevice(Closing, ABC):
     @abstractmethod
     def name(self) -> str:
         """What messages call this device."""
+
+    @abstractmethod
+    def load(self, source: Source, *, options: Sequence[str] = ()) -> BaseModule[Any]:
+        """Load a program; see ``ptxlab.device.protocol.Device``."""
 
     @abstractmethod
     def allocate(self, nbytes: int, name: str) -> int:

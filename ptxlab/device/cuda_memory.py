@@ -5,17 +5,15 @@ from __future__ import annotations
 import ctypes
 import weakref
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.base import DeviceBuffer
+from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.dlpack import CUDA, capsule
 from ptxlab.device.protocol import Closing
-
-if TYPE_CHECKING:
-    from ptxlab.device.cuda import CudaDevice
 
 _MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
@@ -24,7 +22,7 @@ _GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
 class CudaBuffer(DeviceBuffer):
     """GPU memory holding one array, open to other libraries without a copy."""
 
-    device: CudaDevice
+    device: CudaContext
 
     @property
     def __cuda_array_interface__(self) -> dict[str, Any]:
@@ -56,7 +54,7 @@ class CommonBuffer(Closing):
     """
 
     def __init__(
-        self, device: CudaDevice, shape: tuple[int, ...], dtype: npt.DTypeLike, *, managed: bool
+        self, device: CudaContext, shape: tuple[int, ...], dtype: npt.DTypeLike, *, managed: bool
     ) -> None:
         self.shape = shape
         self.dtype = np.dtype(dtype)

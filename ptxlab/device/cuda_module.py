@@ -5,18 +5,21 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from math import prod
+from typing import Any
 
 from ptxlab.device.base import BaseKernel, BaseModule
+from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_driver import DriverError
 from ptxlab.device.dump import launch_rewritten
 from ptxlab.device.protocol import Dump, LaunchResult
+from ptxlab.device.shapes import clusters
+from ptxlab.errors import LaunchError
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.tree import Function, Module
 
-if TYPE_CHECKING:
-    from ptxlab.device.cuda import CudaDevice
+_PORTABLE_CLUSTER = 8  # larger clusters need the kernel's consent
 
 
 class KernelArguments:
@@ -37,7 +40,7 @@ class KernelArguments:
 class CudaKernel(BaseKernel):
     """A kernel on the GPU."""
 
-    device: CudaDevice
+    device: CudaContext
 
     def __init__(
         self,
@@ -56,10 +59,78 @@ class CudaKernel(BaseKernel):
 
     def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return what puts one launch on the GPU's stream; see ``ptxlab.device.protocol.Kernel``."""
-        return self.device.queueing(self, config, self.bound(config, args))
+        return self._queueing(config, self.bound(config, args))
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
-        return self.device.timed(self.doing, self.device.queueing(self, config, parameters))
+        return self.device.timed(self.doing, self._queueing(config, parameters))
+
+    def _queueing(self, config: LaunchConfig, parameters: bytes) -> Callable[[], None]:
+        """Return what puts one launch on the GPU's stream, each time it is called."""
+        gpu, doing = self.device, self.doing
+        handle = gpu.call(doing, "cuModuleGetFunction", self.module.handle, self.name.encode())
+        self._allow(handle, config)
+        arguments = KernelArguments(self.parameters, parameters)
+
+        def launch() -> None:
+            given = (arguments.address, 0)
+            attributes = self._attributes(config)
+            if attributes:
+                described = self._described(config, attributes)
+                gpu.call(doing, "cuLaunchKernelEx", described, handle, *given)
+            else:
+                shape = (*config.grid, *config.block, config.shared, gpu.stream)
+                gpu.call(doing, "cuLaunchKernel", handle, *shape, *given)
+
+        return launch
+
+    def _attributes(self, config: LaunchConfig) -> list[Any]:
+        """Return what a launch has beside its shape, as the driver takes it."""
+        api, found = self.device.driver.api, []
+        if config.cluster is not None:
+            cluster = api.CUlaunchAttribute()
+            cluster.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION
+            size = cluster.value.clusterDim
+            size.x, size.y, size.z = config.cluster
+            found.append(cluster)
+        if config.cooperative:
+            cooperative = api.CUlaunchAttribute()
+            cooperative.id = api.CUlaunchAttributeID.CU_LAUNCH_ATTRIBUTE_COOPERATIVE
+            cooperative.value.cooperative = 1
+            found.append(cooperative)
+        return found
+
+    def _described(self, config: LaunchConfig, attributes: list[Any]) -> Any:
+        """Return a launch with attributes as the driver takes it. The grid counts CTAs here too."""
+        described = self.device.driver.api.CUlaunchConfig()
+        described.gridDimX, described.gridDimY, described.gridDimZ = config.grid
+        described.blockDimX, described.blockDimY, described.blockDimZ = config.block
+        described.sharedMemBytes = config.shared
+        described.hStream = self.device.stream
+        described.attrs, described.numAttrs = attributes, len(attributes)
+        return described
+
+    def _allow(self, handle: Any, config: LaunchConfig) -> None:
+        """Ask for what a kernel may not use by default: more shared memory, larger clusters."""
+        attribute = self.device.driver.api.CUfunction_attribute
+        if config.shared:
+            name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+            doing = f"give kernel {self.name} {config.shared} bytes of dynamic shared memory"
+            try:
+                self.device.call(doing, "cuFuncSetAttribute", handle, name, config.shared)
+            except LaunchError as error:
+                if self.device.lost:
+                    raise
+                raise LaunchError(error.message, hint=self._most_shared()) from None
+        cluster = clusters(self.function, config)
+        if cluster and prod(cluster) > _PORTABLE_CLUSTER:
+            name = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
+            self.device.call(
+                f"allow the clusters of {self.name}", "cuFuncSetAttribute", handle, name, 1
+            )
+
+    def _most_shared(self) -> str:
+        most = self.device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
+        return f"a CTA on this GPU has {most} bytes of shared memory, static and dynamic together"
 
     def _dumped(
         self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
@@ -71,11 +142,11 @@ class CudaKernel(BaseKernel):
 class CudaModule(BaseModule[CudaKernel]):
     """A cubin loaded by the driver, unloaded when neither it nor a kernel of it is reachable."""
 
-    def __init__(self, device: CudaDevice, path: str, image: bytes, tree: Module | None) -> None:
+    def __init__(self, device: CudaContext, path: str, image: bytes, tree: Module | None) -> None:
         self.device = device
         self.tree = tree
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)
-        self._unload = weakref.finalize(self, device.unload, self.handle)
+        self._unload = weakref.finalize(self, device.release, "cuModuleUnload", self.handle)
         self._unload.atexit = False
         if tree is None:
             kernels = [CudaKernel(self, *found, None) for found in self._in_cubin(path)]

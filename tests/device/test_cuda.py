@@ -12,7 +12,8 @@ import numpy as np
 import pytest
 
 from ptxlab.device import cuda_driver
-from ptxlab.device.cuda import CudaDevice, target_of
+from ptxlab.device.cuda import CudaDevice
+from ptxlab.device.cuda_context import target_of
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Buffer
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError, ToolchainError, Unsupported
