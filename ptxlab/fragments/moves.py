@@ -121,8 +121,7 @@ def moves(first: MatrixInstruction, following: MatrixInstruction) -> Moves:
     if (d.dtype, a.dtype) not in CONVERSIONS:
         known = ", ".join(f"{source} to {target}" for source, target in CONVERSIONS)
         raise Unsupported(
-            f"no moves from D of {d.dtype} to A of {a.dtype}",
-            hint=f"there are some from {known}",
+            f"no moves from D of {d.dtype} to A of {a.dtype}", hint=f"there are some from {known}"
         )
     if d.rows != a.rows or a.cols % d.cols or d.matrices > 1 or a.matrices > 1:
         raise PtxlabError(

@@ -17,10 +17,7 @@ from ptxlab.matrix.form import Form
 
 
 def verify(
-    device: Device,
-    instruction: Form,
-    fill: Fill = NUMBERED,
-    ptx: str | PathLike[str] | None = None,
+    device: Device, instruction: Form, fill: Fill = NUMBERED, ptx: str | PathLike[str] | None = None
 ) -> FragmentReport:
     """Run ``instruction`` on ``device`` and compare registers and result with the prediction.
 

@@ -75,10 +75,7 @@ class Explanation:
 
 
 def explain(
-    device: Device,
-    problems: Sequence[tuple[Rung, Problem]],
-    gpu: Gpu,
-    sizes: Sizes = AS_IT_IS,
+    device: Device, problems: Sequence[tuple[Rung, Problem]], gpu: Gpu, sizes: Sizes = AS_IT_IS
 ) -> Explanation:
     """Count every rung on its problem, and compare each with the one it follows.
 

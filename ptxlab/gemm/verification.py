@@ -89,11 +89,7 @@ class Verification:
 
 
 def checked(
-    device: CudaDevice,
-    operands: Operands,
-    work: Work,
-    verification: Verification,
-    method: Method,
+    device: CudaDevice, operands: Operands, work: Work, verification: Verification, method: Method
 ) -> Verdict:
     """Do ``work`` once on a D full of NaN, which no kernel before it has left there, and judge D."""
     problem, d = verification.problem, operands.d

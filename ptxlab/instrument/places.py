@@ -7,13 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.instrument.sites import (
-    Site,
-    dumped_type,
-    instructions,
-    register_type,
-    registers_of,
-)
+from ptxlab.instrument.sites import Site, dumped_type, instructions, register_type, registers_of
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Label, Module

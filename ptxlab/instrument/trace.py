@@ -12,16 +12,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ptxlab.errors import Unsupported
-from ptxlab.instrument.rewrite import (
-    COUNT,
-    LONGS,
-    PASSING,
-    ROW,
-    do,
-    insert,
-    store,
-    word_of,
-)
+from ptxlab.instrument.rewrite import COUNT, LONGS, PASSING, ROW, do, insert, store, word_of
 from ptxlab.instrument.sites import Site
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (

@@ -151,8 +151,7 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
         alike = nearest(op, sorted(names), most=3)
         near = [i for i in known if i.name in alike or i.shape in alike]
     ranked = sorted(
-        near or MULTIPLICATIONS,
-        key=lambda i: (not _takes(i, dtype), acc not in (None, i.d_type)),
+        near or MULTIPLICATIONS, key=lambda i: (not _takes(i, dtype), acc not in (None, i.d_type))
     )
     return tuple(dict.fromkeys(instruction.name for instruction in ranked))[:_SUGGESTED]
 

@@ -17,12 +17,7 @@ import numpy.typing as npt
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix import position as formulas
-from ptxlab.matrix.position import (
-    OUTER_IS_COLUMNS,
-    FragmentKind,
-    Index,
-    elements_per_register,
-)
+from ptxlab.matrix.position import OUTER_IS_COLUMNS, FragmentKind, Index, elements_per_register
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.pictured import Pictured
 

@@ -22,7 +22,6 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.operand import SignatureOperand, tensor_memory
 from ptxlab.matrix.position import FragmentKind
 
-LANES = 128
 COLUMNS = 512
 SM_10X = ("sm_100f", "sm_110f")
 SM_103 = ("sm_103f", "sm_110f")

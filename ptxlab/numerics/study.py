@@ -5,15 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from ptxlab.numbers.dissect import (
-    Step,
-)
-from ptxlab.numbers.exact import (
-    Number,
-    dot,
-    in_order,
-    nearest,
-)
+from ptxlab.numbers.dissect import Step
+from ptxlab.numbers.exact import Number, dot, in_order, nearest
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts

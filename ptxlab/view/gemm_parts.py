@@ -30,11 +30,7 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 
 def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
-    return {
-        "passed": verdict.passed,
-        "max_error": verdict.error,
-        "tolerance": verdict.tolerance,
-    }
+    return {"passed": verdict.passed, "max_error": verdict.error, "tolerance": verdict.tolerance}
 
 
 def wrong(verdict: Verdict) -> str:

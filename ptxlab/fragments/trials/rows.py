@@ -15,14 +15,7 @@ from ptxlab.fragments.fill import Fill, integers
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch, Where, differences
 from ptxlab.fragments.specimen import statement
-from ptxlab.fragments.trials.trial import (
-    SHARE_BYTES,
-    Body,
-    Trial,
-    TrialStep,
-    record,
-    registers,
-)
+from ptxlab.fragments.trials.trial import SHARE_BYTES, Body, Trial, TrialStep, record, registers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place

@@ -196,9 +196,6 @@ def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
 
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
     """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
-    with (
-        device.upload(trial.given) as given,
-        device.zeros(trial.expected.shape, "u64") as found,
-    ):
+    with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as found:
         kernel.launch(trial.count, WARP, [given, found, *more])
         return found.numpy()

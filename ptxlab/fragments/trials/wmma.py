@@ -17,14 +17,7 @@ from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import WORD_BYTES, statement
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
-from ptxlab.fragments.trials.trial import (
-    SHARE_BYTES,
-    Body,
-    Register,
-    Trial,
-    TrialStep,
-    record,
-)
+from ptxlab.fragments.trials.trial import SHARE_BYTES, Body, Register, Trial, TrialStep, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction

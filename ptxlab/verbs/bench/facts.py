@@ -17,6 +17,7 @@ from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 HEAD = (
@@ -132,14 +133,10 @@ def as_json(facts: KernelFacts) -> dict[str, Any]:
         "barriers": facts.barriers,
         "bytes_per_flop": facts.bytes_per_flop,
         "counts": asdict(counts),
-        "registers": used.registers,
-        "spill_stores": used.spill_stores,
-        "spill_loads": used.spill_loads,
+        **members(used, "registers", "spill_stores", "spill_loads"),
         "shared": used.shared + facts.shared,
         "occupancy": {
-            "ctas": held.ctas,
-            "warps": held.warps,
-            "most_warps": held.most_warps,
+            **members(held, "ctas", "warps", "most_warps"),
             "limited_by": list(held.limited_by),
         },
         "opcode": facts.opcode,

@@ -8,9 +8,11 @@ from typing import Any
 from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 
 SCHEMA = "ptxlab.check/1"
+_TOLD = ("kind", "severity", "line", "other_line", "count", "message", "rule", "unit", "hint")
 
 
 def text(report: CheckReport, sources: Sources | None = None) -> str:
@@ -80,22 +82,12 @@ def _verdict(report: CheckReport) -> Iterator[str]:
 def as_json(report: CheckReport) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "verdict": report.verdict,
-        "kernel": report.kernel,
-        "path": report.path,
+        **members(report, "verdict", "kernel", "path"),
         "checks": list(report.checks),
         "unchecked": list(report.unchecked),
         "findings": [
             {
-                "kind": finding.kind,
-                "severity": finding.severity,
-                "line": finding.line,
-                "other_line": finding.other_line,
-                "count": finding.count,
-                "message": finding.message,
-                "rule": finding.rule,
-                "unit": finding.unit,
-                "hint": finding.hint,
+                **members(finding, *_TOLD),
                 "source": _plain(finding.source),
                 "other_source": _plain(finding.other_source),
             }

@@ -9,6 +9,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Work
 from ptxlab.syntax import locate
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, hexadecimal, number
 
 SCHEMA = "ptxlab.diff/1"
@@ -48,9 +49,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "steps": report.steps,
         "outputs": [
             {
-                "name": output.name,
-                "differing": output.differing,
-                "total": output.total,
+                **members(output, "name", "differing", "total"),
                 "place": None if output.place is None else list(output.place),
                 "a": output.a if output.differing else None,
                 "b": output.b if output.differing else None,
@@ -124,12 +123,7 @@ def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
         "cta": cta,
         "warp": inside // WARP,
         "lane": inside % WARP,
-        "step": first.step,
-        "register": first.register,
-        "type": first.type,
+        **members(first, "step", "register", "type"),
         "bits": [_hex(bits, first) for bits in first.bits] if first.register else [],
-        "values": first.values,
-        "lanes": first.lanes,
-        "verdict": first.verdict,
-        "reason": first.reason,
+        **members(first, "values", "lanes", "verdict", "reason"),
     }

@@ -17,6 +17,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.numbers.types import STORED, TYPES, ScalarType
 from ptxlab.verbs.launching.launch import Launch
 from ptxlab.view.colour import Paint, plain
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, grid, hexadecimal, number, values
 
 Array = npt.NDArray[Any]
@@ -91,9 +92,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "arch": shown.launch.device.target.name,
         "grid": shown.launch.grid,
         "block": shown.launch.block,
-        "at": found.dump.at,
-        "nth": found.dump.nth,
-        "before": found.dump.before,
+        **members(found.dump, "at", "nth", "before"),
         "places": [
             {
                 "function": place.function,

@@ -12,6 +12,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.verbs.ops.text import ptx
+from ptxlab.view.json import members
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.explain/1"
@@ -48,7 +49,7 @@ def text(found: Explanation) -> str:
 
 def as_json(found: Explanation) -> dict[str, Any]:
     form = found.form
-    shape = {"m": form.m, "n": form.n, "k": form.k} if isinstance(form, MatrixInstruction) else None
+    shape = members(form, "m", "n", "k") if isinstance(form, MatrixInstruction) else None
     return {
         "schema": SCHEMA,
         "instruction": form.name,
@@ -61,9 +62,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
         "targets": list(form.minimum_targets),
         "runs_on": list(form.targets),
         "min_ptx": ptx(form),
-        "emulated": found.emulated,
-        "hardware": found.hardware,
-        "statement": found.statement,
+        **members(found, "emulated", "hardware", "statement"),
         "operands": [_operand_json(operand) for operand in found.operands],
         "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],
         "compiled": [
@@ -126,12 +125,10 @@ def _operand(operand: SignatureOperand, holder: str) -> tuple[str, str]:
 
 def _operand_json(operand: SignatureOperand) -> dict[str, Any]:
     layout = operand.layout
-    matrix = {"rows": layout.rows, "cols": layout.cols, "dtype": layout.dtype} if layout else None
+    matrix = members(layout, "rows", "cols", "dtype") if layout else None
     bits = {"bits": layout.bits} if layout else {}
     return {
-        "name": operand.name,
-        "role": operand.role,
-        "meaning": operand.meaning,
+        **members(operand, "name", "role", "meaning"),
         "registers": len(operand.registers),
         "register_type": operand.type if operand.registers else None,
         "matrix": matrix and matrix | bits,

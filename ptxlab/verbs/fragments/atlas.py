@@ -21,6 +21,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
 from ptxlab.verbs.fragments.atlas_groups import groups
 from ptxlab.verbs.fragments.atlas_tables import Tables
+from ptxlab.view.json import members
 from ptxlab.view.palette import lane_colour
 
 SCRIPTS = (
@@ -84,9 +85,7 @@ def _instruction(
     inputs = i.a_type if i.a_type == i.b_type else f"{i.a_type} × {i.b_type}"
     result = i.d_type if i.d_type == i.c_type else f"{i.d_type}, C {i.c_type}"
     entry: dict[str, Any] = {
-        "name": i.name,
-        "family": i.family,
-        "shape": i.shape,
+        **members(i, "name", "family", "shape"),
         "mnk": [i.m, i.n, i.k],
         "types": f"{inputs} → {result}",
         "dtypes": dict(zip("ABCD", (i.a_type, i.b_type, i.c_type, i.d_type), strict=True)),

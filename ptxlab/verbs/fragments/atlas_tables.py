@@ -13,6 +13,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.verbs.fragments.runs import vertical
+from ptxlab.view.json import members
 
 
 class _Index:
@@ -67,9 +68,7 @@ def compact(layout: FragmentLayout) -> dict[str, Any]:
     is no such sum has ``cells`` in its place: the number row * cols + col of every place.
     """
     entry: dict[str, Any] = {
-        "rows": layout.rows,
-        "cols": layout.cols,
-        "bits": layout.bits,
+        **members(layout, "rows", "cols", "bits"),
         "registers": layout.registers_per_lane,
         "elements": layout.elements_per_register,
         "matrices": layout.matrices,

@@ -97,9 +97,5 @@ def as_json(found: Moves) -> dict[str, Any]:
         ],
         "ptx": ptx(found),
         "permuted": other
-        and {
-            "columns": list(other.columns),
-            "formula": other.formula,
-            "ptx": ptx(other.moves),
-        },
+        and {"columns": list(other.columns), "formula": other.formula, "ptx": ptx(other.moves)},
     }

@@ -122,13 +122,7 @@ def _b(
 
 
 def _units(
-    shared: SharedOperand,
-    first: int,
-    unit: int,
-    x: float,
-    y: float,
-    width: float,
-    height: float,
+    shared: SharedOperand, first: int, unit: int, x: float, y: float, width: float, height: float
 ) -> str:
     """Return eight lines of one unit each, with the offset of the first."""
     where = SharedPlace(first, unit, 0).formula

@@ -275,10 +275,7 @@ def _layout_header(instruction: Form) -> list[str]:
     return [
         instruction.name,
         *fields(
-            [
-                *_needs(instruction),
-                ("layout", f"that of the PTX ISA, {known}; nothing was run"),
-            ]
+            [*_needs(instruction), ("layout", f"that of the PTX ISA, {known}; nothing was run")]
         ),
     ]
 

@@ -15,6 +15,7 @@ from ptxlab.isa.gpus import Gpu
 from ptxlab.verbs.gemm.story import levels_of
 from ptxlab.verbs.gemm.text import shared
 from ptxlab.view.gemm_parts import problem_as_json, verdict_as_json
+from ptxlab.view.json import members
 
 SCHEMA = "ptxlab.gemm/2"
 SCHEMA_ALL = "ptxlab.gemm.all/2"
@@ -54,9 +55,7 @@ def all_as_json(survey: Survey) -> dict[str, Any]:
     """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/2``."""
     return {
         "schema": SCHEMA_ALL,
-        "device": survey.device,
-        "arch": survey.arch,
-        "passed": survey.passed,
+        **members(survey, "device", "arch", "passed"),
         "results": [as_json(result) for result in survey.results],
         "absent": [asdict(one) for one in survey.absent],
         "agreements": [asdict(one) for one in survey.agreements],
@@ -97,11 +96,7 @@ def story_as_json(explanation: Explanation) -> dict[str, Any]:
         "schema": SCHEMA_STORY,
         "device": "emulator",
         "arch": facts.target,
-        "m": facts.problem.m,
-        "n": facts.problem.n,
-        "k": facts.problem.k,
-        "layout": facts.problem.layout,
-        "epilogue": facts.problem.epilogue,
+        **members(facts.problem, "m", "n", "k", "layout", "epilogue"),
         "passed": explanation.passed,
         "gpu": _gpu_json(explanation.gpu),
         "rungs": [_step_json(step) for step in explanation.steps],
@@ -141,14 +136,7 @@ def _step_json(step: Step) -> dict[str, Any]:
         "occupancy": {**asdict(facts.occupancy), "limited_by": list(facts.occupancy.limited_by)},
         "opcode": facts.opcode,
         "share": facts.share,
-        "bounds": {
-            "peak": under.peak,
-            "limits": under.limits,
-            "intensity": under.intensity,
-            "by": under.by,
-            "tflops": under.tflops,
-            "from_caches": under.from_caches,
-        },
+        "bounds": members(under, "peak", "limits", "intensity", "by", "tflops", "from_caches"),
         "story": {
             "before": told.before or None,
             "better": [_change_json(change) for change in told.better],
@@ -161,10 +149,4 @@ def _step_json(step: Step) -> dict[str, Any]:
 
 
 def _change_json(change: Change) -> dict[str, Any]:
-    return {
-        "measure": change.measure.name,
-        "before": change.before,
-        "after": change.after,
-        "factor": change.factor,
-        "text": change.text,
-    }
+    return {"measure": change.measure.name, **members(change, "before", "after", "factor", "text")}

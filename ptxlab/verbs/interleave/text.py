@@ -8,6 +8,7 @@ from typing import Any
 from ptxlab.gemm.interleave import Interleaving, Turns
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import verdict_as_json
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.interleave/2"
@@ -99,15 +100,7 @@ def _row(turns: Turns) -> tuple[str, ...]:
 
 
 def _as_json(turns: Turns) -> dict[str, Any]:
-    return {
-        "kind": turns.kind,
-        "gpu": turns.gpu,
-        "cpu": turns.cpu,
-        "copies": turns.copies,
-        "sum": turns.sum,
-        "interleaved": turns.interleaved,
-        "extra": turns.extra,
-    }
+    return members(turns, "kind", "gpu", "cpu", "copies", "sum", "interleaved", "extra")
 
 
 def _ms(seconds: float) -> str:

@@ -15,6 +15,7 @@ from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.thread_value import ModeStep, steps, thread_value
+from ptxlab.view.json import members
 from ptxlab.view.svg_parts import (
     CELL_HEIGHT,
     CHARACTER,
@@ -111,9 +112,7 @@ class Fragments:
             "instruction": self.instruction.name,
             "operands": {
                 fragment.operand: {
-                    "rows": fragment.rows,
-                    "cols": fragment.cols,
-                    "dtype": fragment.dtype,
+                    **members(fragment, "rows", "cols", "dtype"),
                     **layout_json(thread_value(fragment)),
                     "formulas": dict(explanation(fragment)),
                 }
@@ -184,7 +183,7 @@ def layout_json(layout: Mapping) -> dict[str, Any]:
         data["swizzle"] = [swizzle.bits, swizzle.base, swizzle.shift]
         data["offset"] = layout.offset
     if isinstance(plain, Layout):
-        data |= {"shape": plain.shape, "stride": plain.stride, "size": plain.size}
+        data |= members(plain, "shape", "stride", "size")
         data["cosize"] = plain.cosize
     return data
 

@@ -22,6 +22,7 @@ from ptxlab.layouts.shared_memory import (
 )
 from ptxlab.matrix.matrix_plan import Plan
 from ptxlab.verbs.layout.layouts import SCHEMA, Cell, layout_json, picture
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields
 
 SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
@@ -184,11 +185,7 @@ def _example(count: Conflicts) -> str:
 def _conflicts_json(count: Conflicts) -> dict[str, Any]:
     return {
         "access": count.access.name,
-        "wavefronts": count.wavefronts,
-        "ideal": count.ideal,
-        "excess": count.excess,
-        "worst": count.worst,
-        "example": count.example,
+        **members(count, "wavefronts", "ideal", "excess", "worst", "example"),
     }
 
 

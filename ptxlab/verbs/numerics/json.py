@@ -18,6 +18,7 @@ from ptxlab.numerics.study import Study
 from ptxlab.numerics.survey import Survey
 from ptxlab.verbs.numerics.bits import floor_log2
 from ptxlab.verbs.numerics.text import at_once, bits_of
+from ptxlab.view.json import members
 
 SCHEMA = "ptxlab.numerics/1"
 
@@ -61,9 +62,7 @@ def survey_json(survey: Survey) -> dict[str, Any]:
 def _common(products: DotProducts, models: Sequence[Model]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "dtype": products.dtype,
-        "acc": products.acc,
-        "k": products.k,
+        **members(products, "dtype", "acc", "k"),
         "models": [_model_json(model, products) for model in models],
     }
 

@@ -16,13 +16,8 @@ from fractions import Fraction
 import numpy as np
 
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.exact import (
-    encode,
-    nearest,
-)
-from ptxlab.numbers.formats import (
-    Format,
-)
+from ptxlab.numbers.exact import encode, nearest
+from ptxlab.numbers.formats import Format
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
 from ptxlab.verbs.launching.values import read
 

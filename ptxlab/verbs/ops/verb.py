@@ -25,10 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--ptx", type=version, metavar="X.Y", help="only what a module of this .version may use"
     )
     parser.add_argument(
-        "--family",
-        type=family,
-        metavar="NAME",
-        help="only this family, such as mma or ldmatrix",
+        "--family", type=family, metavar="NAME", help="only this family, such as mma or ldmatrix"
     )
     add_common(parser, many_targets=True)
 

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.verbs.launching.launch import Argument, Launch
 from ptxlab.verbs.run.expecting import Expectation
+from ptxlab.view.json import members
 from ptxlab.view.text import hexadecimal, number
 
 Array = npt.NDArray[Any]
@@ -139,15 +140,9 @@ def _expectation(expectation: Expectation) -> dict[str, Any]:
         "expected": expectation.text,
         "rtol": rtol,
         "atol": atol,
-        "elements": expectation.elements,
-        "wrong": expectation.wrong,
-        "largest_error": expectation.largest_error,
+        **members(expectation, "elements", "wrong", "largest_error"),
         "differences": [
-            {
-                "index": list(d.index),
-                "value": d.value,
-                "expected": d.expected,
-            }
+            {"index": list(d.index), "value": d.value, "expected": d.expected}
             for d in expectation.differences
         ],
     }
@@ -158,9 +153,4 @@ def _argument(argument: Argument) -> dict[str, Any]:
     if not isinstance(argument.value, np.ndarray):
         return {**common, "value": argument.value}
     values = argument.value
-    return {
-        **common,
-        "shape": list(values.shape),
-        "changed": argument.changed,
-        "values": values,
-    }
+    return {**common, "shape": list(values.shape), "changed": argument.changed, "values": values}

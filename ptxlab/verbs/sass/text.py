@@ -14,6 +14,7 @@ from ptxlab.syntax.functions import SourceLine
 from ptxlab.toolchain.assembly import Assembly, PtxLine
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.programs import Kernel, Program
+from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned, fields
 
@@ -241,9 +242,6 @@ def _function(assembly: Assembly, function: SassFunction) -> dict[str, Any]:
 def _instruction(one: SassInstruction, sources: Mapping[int, SourceLine]) -> dict[str, Any]:
     source = sources.get(one.line or 0)
     return {
-        "address": one.address,
-        "text": one.text,
-        "opcode": one.opcode,
-        "line": one.line,
+        **members(one, "address", "text", "opcode", "line"),
         "source": None if source is None else {"path": source.path, "line": source.line},
     }
