@@ -15,8 +15,9 @@ Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp", "Block
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -69,7 +70,11 @@ class Probes:
 
 def layout_probes(form: MatrixInstruction, operands: str = "ABC") -> tuple[Probes, ...]:
     """Return what tells the places of the elements of ``operands``, with all selectors 0."""
-    makers = {"A": _of_a, "B": _of_b, "C": _of_c}
+    makers: dict[str, Callable[[MatrixInstruction], Probes]] = {
+        "A": partial(_of_factor, "A"),
+        "B": partial(_of_factor, "B"),
+        "C": _of_c,
+    }
     return tuple(makers[operand](form) for operand in operands)
 
 
@@ -187,22 +192,16 @@ def _depth(form: MatrixInstruction) -> _Depth:
     return _Depth(columns, rows.ravel(), chosen)
 
 
-def _of_a(form: MatrixInstruction) -> Probes:
+def _of_factor(probed: Literal["A", "B"], form: MatrixInstruction) -> Probes:
+    """Return the probes of A or B: it is numbered, and the other has ones where the two meet."""
+    other = "B" if probed == "A" else "A"
     depth = _depth(form)
-    given = _plain(form)
-    given |= {"A": _numbered(form.operand("A")), "B": _lines(form.operand("B"))}
-    rounds, at = _pairs(len(given["A"]), len(depth.row))
-    chosen = {"A": rounds, "B": depth.row[at], "E": depth.metadata[at]}
-    return Probes("A", given, chosen, depth.column[at])
-
-
-def _of_b(form: MatrixInstruction) -> Probes:
-    depth = _depth(form)
-    given = _plain(form)
-    given |= {"A": _lines(form.operand("A")), "B": _numbered(form.operand("B"))}
-    rounds, at = _pairs(len(given["B"]), len(depth.row))
-    chosen = {"A": depth.column[at], "B": rounds, "E": depth.metadata[at]}
-    return Probes("B", given, chosen, depth.row[at])
+    places = {"A": depth.column, "B": depth.row}
+    numbered = _numbered(form.operand(probed))
+    rounds, at = _pairs(len(numbered), len(depth.row))
+    given = _plain(form) | {probed: numbered, other: _lines(form.operand(other))}
+    chosen = {probed: rounds, other: places[other][at], "E": depth.metadata[at]}
+    return Probes(probed, given, chosen, places[probed][at])
 
 
 def _of_c(form: MatrixInstruction) -> Probes:

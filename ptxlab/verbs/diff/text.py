@@ -30,7 +30,10 @@ def text(shown: Shown) -> str:
     lines = [f"{shown.work.kernel} of {shown.file}: {_verdict(report)}"]
     lines += fields([("a", a), ("b", b)])
     if report.outputs:
-        lines += ["", *aligned([["array", "differing", "of", "first", "a", "b"], *_rows(report)])]
+        lines += [
+            "",
+            *aligned([["array", "differing", "of", "first", "a", "b"], *map(_row, report.outputs)]),
+        ]
     lines += ["", f"{report.steps} steps of all threads compared"]
     if report.first is not None:
         lines += ["", *_first(shown, report.first)]
@@ -70,10 +73,6 @@ def _verdict(report: DiffReport) -> str:
         "wrong": "one of them is WRONG",
         "control flow": "they take different ways",
     }[report.first.verdict]
-
-
-def _rows(report: DiffReport) -> list[list[str]]:
-    return [_row(output) for output in report.outputs]
 
 
 def _row(output: Output) -> list[str]:

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import Any
 
-from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
 from ptxlab.matrix.wgmma import WGMMA
@@ -59,7 +58,7 @@ def groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, An
             "types": f"{_inputs(last)} → {last.d_type}",
             "dtypes": {"A": last.a_type, "B": last.b_type, "D": last.d_type},
             "more": " ".join(["satfinite"] * last.satfinite + [last.variant]),
-            "shared": {shared.operand: _shared(shared) for shared in last.shared},
+            "shared": {one.operand: members(one, "rows", "cols", "bits") for one in last.shared},
         }
         if last.metadata:
             entry["sparse"] = tables.sparse(last.metadata)
@@ -99,7 +98,3 @@ def _common(
 def _inputs(instruction: MatrixInstruction) -> str:
     types = dict.fromkeys((instruction.a_type, instruction.b_type))
     return " × ".join(types)
-
-
-def _shared(shared: SharedOperand) -> dict[str, int]:
-    return members(shared, "rows", "cols", "bits")
