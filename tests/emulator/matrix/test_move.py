@@ -266,6 +266,11 @@ def test_turing_reads_the_same_rows(bench: Any) -> None:
                                   "movmatrix.sync.aligned.m8n8.trans.b16 r20, r10;"])  # fmt: skip
 def test_a_partial_warp_is_an_error(bench: Any, name: str) -> None:
     with pytest.raises(LaunchError, match="needs all 32 threads of the warp, 5 are active"):
+        bench().run(f"setp.lt.u32 p1, r0, 5; @!p1 exit; {name}", "sm_90a")
+    waiting = (
+        "deadlock: 5 threads wait for the rest of their warp .* 27 threads wait at the barrier"
+    )
+    with pytest.raises(LaunchError, match=waiting):
         bench().run(f"setp.lt.u32 p1, r0, 5; @p1 {name}", "sm_90a")
 
 
