@@ -67,19 +67,24 @@ def add_carry(a: Array, b: Array, carry: Array = _NO_CARRY) -> tuple[Array, Arra
     return total.view(a.dtype), (part < x) | (total < part)
 
 
-def subtract_borrow(a: Array, b: Array, borrow: Array = _NO_CARRY) -> tuple[Array, Array]:
-    """Return a - b - borrow, and the borrow it makes."""
-    x, y = _unsigned(a), _unsigned(b)
-    part = x - y
-    return (part - borrow).view(a.dtype), (x < y) | (part < borrow)
+_CARRY = np.ones(1, bool)
+
+
+def subtract_carry(a: Array, b: Array, carry: Array = _CARRY) -> tuple[Array, Array]:
+    """Return a + ~b + carry, and the carry out of it: as the machine subtracts, no borrow is 1.
+
+    The PTX ISA speaks of a borrow; that the flag is this carry shows where additions and subtractions
+    follow each other. ptxas makes IADD3 with -b of sub.cc, and IADD3.X with ~b of subc.
+    """
+    return add_carry(a, ~b, carry)
 
 
 integer("add.cc.<T>", "T T -> T cc", add_carry, work=1, T=CARRIED)
-integer("sub.cc.<T>", "T T -> T cc", subtract_borrow, work=1, T=CARRIED)
+integer("sub.cc.<T>", "T T -> T cc", subtract_carry, work=1, T=CARRIED)
 integer("addc.<T>", "T T cc -> T", lambda a, b, c: add_carry(a, b, c)[0], work=1, T=CARRIED)
 integer("addc.cc.<T>", "T T cc -> T cc", add_carry, work=1, T=CARRIED)
-integer("subc.<T>", "T T cc -> T", lambda a, b, c: subtract_borrow(a, b, c)[0], work=1, T=CARRIED)
-integer("subc.cc.<T>", "T T cc -> T cc", subtract_borrow, work=1, T=CARRIED)
+integer("subc.<T>", "T T cc -> T", lambda a, b, c: subtract_carry(a, b, c)[0], work=1, T=CARRIED)
+integer("subc.cc.<T>", "T T cc -> T cc", subtract_carry, work=1, T=CARRIED)
 
 
 # ---- mul, mad -------------------------------------------------------------------------------
