@@ -55,6 +55,17 @@ def likely_tests(mistake: Mistake, known: Record) -> list[str]:
     return list(dict.fromkeys(tests))
 
 
+def namesakes(root: Path, mistake: Mistake) -> list[str]:
+    """Return the test files of the room that are named like the mistake's file, or like its folder."""
+    path = Path(mistake.file)
+    names = {f"test_{path.stem}.py", f"test_{path.parent.name}.py"}
+    rooms = [root / test for test in mistake.tests]
+    files = [
+        file for room in rooms for file in (room.rglob("test_*.py") if room.is_dir() else [room])
+    ]
+    return [str(file.relative_to(root)) for file in files if file.name in names]
+
+
 def try_all(
     root: Path, chosen: Sequence[Mistake], known: Record, workers: int
 ) -> Iterator[tuple[Mistake, str, list[str]]]:
@@ -68,7 +79,8 @@ def try_all(
             running: dict[Future[tuple[str, list[str]]], Mistake] = {}
             for mistake, tests in likely.items():
                 tried = [test for test in tests if test in sound]
-                running[executor.submit(trial.result, mistake, tried)] = mistake
+                order = (tried, namesakes(root, mistake), mistake.tests)
+                running[executor.submit(trial.result, mistake, order)] = mistake
             for future in as_completed(running):
                 yield running[future], *future.result()
         finally:

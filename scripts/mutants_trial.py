@@ -149,15 +149,15 @@ class Trial:
         self._passing |= {(test,): test in found for test in tests}
         return found
 
-    def result(self, mistake: Mistake, likely: Sequence[str]) -> tuple[str, list[str]]:
-        """Return the outcome of a mistake and the tests that notice it, the ``likely`` ones tried first."""
+    def result(self, mistake: Mistake, order: Iterable[Sequence[str]]) -> tuple[str, list[str]]:
+        """Return the outcome of a mistake and the tests that notice it, tried in this ``order``."""
         copy = self._free.get()
         try:
             with self._lock:  # what was compiled without a mistake is right, and saves time
                 shutil.rmtree(copy.cache)
                 shutil.copytree(self._right.cache, copy.cache, copy_function=os.link)
             with copy.having(mistake):
-                for tests in (likely, mistake.tests):
+                for tests in order:
                     found = self._noticing(copy, tests)
                     if found is not None:
                         return HANG if found.hang else SEEN, list(found.failed)
