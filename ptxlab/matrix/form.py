@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
 from ptxlab.isa.targets import TARGETS, Target
@@ -36,7 +37,7 @@ class SharedOperand:
 
 
 @dataclass(frozen=True, slots=True)
-class Form(Pictured):
+class Form(Pictured, ABC):
     """One form of a matrix instruction: its full ``name`` within its ``family``, what it needs, and
     its operands.
 
@@ -56,9 +57,9 @@ class Form(Pictured):
     variant: str = ""
 
     @property
+    @abstractmethod
     def signature(self) -> tuple[SignatureOperand, ...]:
         """All operands, in the order PTX writes them."""
-        raise NotImplementedError
 
     @property
     def key(self) -> str:
