@@ -79,7 +79,7 @@ def try_all(
             running: dict[Future[tuple[str, list[str]]], Mistake] = {}
             for mistake, tests in likely.items():
                 tried = [test for test in tests if test in sound]
-                order = (tried, namesakes(root, mistake), mistake.tests)
+                order = (tried, namesakes(root, mistake), *([test] for test in mistake.tests))
                 running[executor.submit(trial.result, mistake, order)] = mistake
             for future in as_completed(running):
                 yield running[future], *future.result()
