@@ -80,7 +80,11 @@ def test_the_first_thread_that_differs(tmp_path: Path, capsys: pytest.CaptureFix
     assert first["values"] == [[1.0], [1 + 2.0**-21]]
     assert found["outputs"][0]["place"] == [first["thread"]]
     assert main(command) == 1
-    assert "register d0 of lane 4 of warp 2 of CTA 1" in capsys.readouterr().out
+    text = capsys.readouterr().out
+    assert "register d0 of lane 4 of warp 2 of CTA 1" in text
+    (row,) = (line.split() for line in text.splitlines() if line.startswith("  out "))
+    assert row[3] == f"[{first['thread']}]"
+    assert [np.float32(word) for word in row[4:]] == [1, 1 + 2.0**-21]
 
 
 def test_the_same_arithmetic(capsys: pytest.CaptureFixture[str]) -> None:
