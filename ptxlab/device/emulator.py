@@ -45,8 +45,7 @@ class EmulatorKernel(BaseKernel):
     def watch(self, watcher: Watcher) -> EmulatorKernel:
         """Return this kernel prepared to tell ``watcher`` all that its launches do."""
         assert self.function is not None
-        watched = prepare(self.program.module, self.program.target, watched=True)
-        return EmulatorKernel(self.device, watched, self.function, watcher)
+        return EmulatorKernel(self.device, self.program, self.function, watcher)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         cluster = clusters(self.function, config)

@@ -12,7 +12,6 @@ import numpy.typing as npt
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Scope, Variable
-from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.observe.check_report import Finding
@@ -135,12 +134,7 @@ class Scene:
 
 def _at(address: int, wave: Wave, scope: Scope) -> Variable | None:
     """Return the shared variable at an address, the innermost in ``scope`` first."""
-    known: list[Variable] = []
-    inner: Scope | None = scope
-    while inner is not None:
-        known += inner.variables.values()
-        inner = inner.parent
-    known += module_variables(wave.module).known.values()
+    known = [variable for outer in scope.outward() for variable in outer.variables.values()]
     for variable in known:
         if variable.space == "shared" and 0 <= address - variable.offset < variable.size:
             return variable

@@ -73,7 +73,8 @@ _FAULTS: dict[str, tuple[str, str | None]] = {
 
 def locate(source: Source, position: Position) -> Location:
     """Return ``position`` of ``source`` in the form that errors carry."""
-    return Location(source.path, position.line, position.column, source.line(position.line))
+    line, column = position
+    return Location(source.path, line, max(column, 1), source.line(line))
 
 
 def tokenize(source: Source) -> list[Token]:

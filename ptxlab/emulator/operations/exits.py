@@ -223,7 +223,7 @@ def _param_variable(
     if variable is None or variable.space != "call":
         return None
     [declarator] = declaration.names
-    size = size_of(declaration, declarator, TYPES[declaration.type].bytes)
+    size = size_of(declaration, declarator)
     if variable.size != size:
         context.reject(f"'{variable.name}' has {variable.size} bytes, {size} are needed", operand)
     return variable

@@ -54,8 +54,8 @@ def require(context: Context, needed: Needs) -> None:
             location=context.location(),
             hint=f"it needs {known}",
         )
-    if context.version < needed.ptx:
-        written = "{}.{}".format(*context.version)
+    if context.module.version < needed.ptx:
+        written = "{}.{}".format(*context.module.version)
         raise PtxSyntaxError(
             f"{name} is newer than the module's .version {written}",
             location=context.location(),

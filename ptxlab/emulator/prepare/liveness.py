@@ -66,38 +66,33 @@ def live_out(flows: Sequence[Flow]) -> list[set[int]]:
         for number in range(len(flows) - 1, -1, -1):
             live = set().union(*(live_in[s] for s in flows[number].successors))
             result[number] = live
-            before = _before(flows[number], live)
+            [before, *_] = _backward(flows[number], live)
             if before != live_in[number]:
                 live_in[number] = before
                 changed = True
     return result
 
 
-def _before(flow: Flow, live: set[int]) -> set[int]:
-    live = set(live)
+def _backward(flow: Flow, live: set[int]) -> list[set[int]]:
+    """Return the registers that are read before the first instruction, and after each of them."""
+    found = [live]
     for use in reversed(flow.uses):
-        if not use.partial:
-            live -= use.writes
-        live |= use.reads
-    return live
+        live = (live if use.partial else live - use.writes) | use.reads
+        found.append(live)
+    return found[::-1]
 
 
 def with_drops(steps: Sequence[Step], flow: Flow, live: set[int], keep: set[int]) -> list[Step]:
     """Return ``steps`` with ``Drop`` steps where registers die; those in ``keep`` never do."""
-    live = set(live)
-    dying: list[set[int]] = []
-    for use in reversed(flow.uses):
-        dying.append(set(use.reads | use.writes) - live - keep)
-        if not use.partial:
-            live -= use.writes
-        live |= use.reads
-    dying.reverse()
+    _, *after = _backward(flow, live)
     result: list[Step] = []
     pending: set[int] = set()
     for position, step in enumerate(steps):
         result.append(step)
         # A register that died and was written again since holds a new value.
-        pending = pending - flow.uses[position].writes | dying[position]
+        use = flow.uses[position]
+        pending -= use.writes
+        pending |= (use.reads | use.writes) - after[position] - keep
         if pending and (position % INTERVAL == INTERVAL - 1 or position == len(steps) - 1):
             result.append(Drop(sorted(pending)))
             pending = set()

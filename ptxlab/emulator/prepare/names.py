@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import NoReturn
 
 import numpy as np
@@ -16,53 +16,44 @@ from ptxlab.emulator.run.registers import Array, Deferred
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Function, Instruction, Node
-from ptxlab.syntax.tree import Source as Text
+from ptxlab.syntax import locate
+from ptxlab.syntax.tree import Function, Instruction, Module, Node
 
 
 class Names:
     """The function being prepared, the instruction in hand, and what names stand for at it.
 
-    ``version``, ``variables`` and ``functions`` are the module's, the last two by name, as are those ``prepared`` in the end. ``reads`` and
-    ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
+    ``functions`` are those that the module declares, by name, as are those ``prepared`` in the end.
+    ``reads`` and ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
     ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
-    before the instruction.
+    before the instruction, which stands after ``before`` others of its block.
     """
 
     def __init__(
         self,
         target: Target,
-        version: tuple[int, int],
-        source: Text,
-        variables: Mapping[str, Variable],
+        module: Module,
         functions: Mapping[str, Function],
         prepared: Mapping[str, program.Function],
     ) -> None:
         self.target = target
-        self.version = version
-        self._source = source
-        self._variables = variables
+        self.module = module
         self.functions = functions
         self.prepared = prepared
         self.initial: list[Array | Deferred] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
-        self.prologue: list[Step] = []
-        self.reads: set[int] = set()
-        self.writes: set[int] = set()
         self._constants: dict[object, int] = {}
-        self.scope = Scope()
-        self.before = 0
-        self.instruction = Instruction("", (), ())
+        self.begin(Instruction("", (), ()), Scope())
 
     def begin(self, instruction: Instruction, scope: Scope, before: int = 0) -> None:
         """Turn to the next instruction, which stands in ``scope`` after ``before`` of its block."""
         self.instruction = instruction
         self.scope = scope
         self.before = before
-        self.prologue = []
-        self.reads = set()
-        self.writes = set()
+        self.prologue: list[Step] = []
+        self.reads: set[int] = set()
+        self.writes: set[int] = set()
 
     # ---- registers ----
 
@@ -88,16 +79,9 @@ class Names:
             slot = self._constants[key] = self._add(value)
         return slot
 
-    def _scopes(self) -> Iterator[Scope]:
-        """Yield the scope of the instruction in hand and those round it, the innermost first."""
-        scope: Scope | None = self.scope
-        while scope is not None:
-            yield scope
-            scope = scope.parent
-
     def register(self, name: str) -> Register | None:
         """Find a register by its scope; None when ``name`` is not one."""
-        for scope in self._scopes():
+        for scope in self.scope.outward():
             if name in scope.registers:
                 return scope.registers[name]
             type_name = scope.counted(name)
@@ -108,22 +92,20 @@ class Names:
         return None
 
     def variable(self, name: str) -> Variable | None:
-        """Find a variable by its scope, then in the module; None when ``name`` is not one."""
-        for scope in self._scopes():
-            if name in scope.variables:
-                return scope.variables[name]
-        return self._variables.get(name)
+        """Find a variable by its scope; None when ``name`` is not one."""
+        found = (scope.variables.get(name) for scope in self.scope.outward())
+        return next(filter(None, found), None)
 
     def label(self, name: str) -> int:
         """Return the block that ``name`` labels."""
-        for scope in self._scopes():
+        for scope in self.scope.outward():
             if name in scope.labels:
                 return scope.labels[name]
         return self.reject(f"no label '{name}' in this function")
 
     def table(self, name: str) -> Table:
         """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
-        for scope in self._scopes():
+        for scope in self.scope.outward():
             if name in scope.tables:
                 return scope.tables[name]
         return self.reject(f"no list of targets or prototype '{name}' in this function")
@@ -140,8 +122,7 @@ class Names:
         position = (node or self.instruction).position
         if position.line == 0:
             position = self.instruction.position
-        text = self._source.line(position.line)
-        return Location(self._source.path, position.line, max(position.column, 1), text)
+        return locate(self.module.source, position)
 
     def refuse(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
         """Raise Unsupported: valid PTX that is not modelled."""

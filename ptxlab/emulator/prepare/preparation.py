@@ -3,168 +3,205 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.control import End, Jump, Return
 from ptxlab.emulator.operations.exits import build_exit
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.flatten import Body, flatten
 from ptxlab.emulator.prepare.legality import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.program import Block, Exit, Function, Program, Step
+from ptxlab.emulator.prepare.program import Block, Bound, Exit, Function, Program, Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm
-from ptxlab.emulator.prepare.scope import Scope, Site, Variable, declare_registers, size_of
+from ptxlab.emulator.prepare.scope import (
+    Scope,
+    Segment,
+    Site,
+    Variable,
+    declare_registers,
+    declared_variable,
+    module_scope,
+    size_of,
+)
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
-from ptxlab.emulator.prepare.variables import module_variables
 from ptxlab.emulator.run.registers import FrameLayout, Source
-from ptxlab.emulator.run.watch import WatchedExit, WatchedStep
 from ptxlab.isa.targets import Target
-from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
 
 
-def prepare(module: tree.Module, target: Target, *, watched: bool = False) -> Program:
-    """Prepare all functions of ``module`` to run as on ``target``, ``watched`` or not.
+def prepare(module: tree.Module, target: Target) -> Program:
+    """Prepare all functions of ``module`` to run as on ``target``.
 
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
-    variables = module_variables(module)
+    shared = Segment()
+    scope = module_scope(module, shared)
     bodies = {f.name: f for f in module.functions if f.body is not None}
     declared = {f.name: f for f in module.functions} | bodies
     functions: dict[str, Function] = {}
     for name, function in bodies.items():
-        context = Context(
-            target, module.version, module.source, variables.known, declared, functions
-        )
-        functions[name] = _function(context, function, variables.shared_bytes, watched=watched)
+        context = Context(target, module, declared, functions)
+        functions[name] = _Body(context, function, Scope(scope), shared.size).prepared()
     addresses = {name: function_address(declared, name) for name in declared}
-    return Program(module, target, functions, addresses, variables.in_memory, watched)
+    return Program(module, target, functions, addresses)
 
 
-def _function(context: Context, function: tree.Function, shared: int, *, watched: bool) -> Function:
-    """Flatten a function, cut it into blocks, bind each instruction, and drop dead registers."""
-    assert function.body is not None
-    outer = Scope()
-    context.scope = outer
-    parameter_bytes = _kernel_parameters(function, outer) if function.is_entry else 0
-    arguments = () if function.is_entry else function.parameters
-    argument_slots = tuple(_argument(context, outer, d) for d in arguments)
-    result_slots = tuple(_argument(context, outer, d) for d in function.results)
-    body = flatten(context, function.body, Scope(outer), shared)
-    forms = []
-    for instruction, scope in body.instructions:
-        context.begin(instruction, scope)
-        forms.append(legal_form(context))
-    spans = _spans(body, forms)
-    flows = [Flow() for _ in spans]
-    bound = [
-        _block(context, body, forms, spans, number, flow, function, watched=watched)
-        for number, flow in enumerate(flows)
-    ]
-    keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
-    for (block, last), flow, live in zip(bound, flows, live_out(flows), strict=True):
-        block.steps = (block.steps if watched else with_drops(block.steps, flow, live, keep)) + last
-    return Function(
-        name=function.name,
-        is_entry=function.is_entry,
-        blocks=[block for block, _ in bound],
-        frame=FrameLayout(context.initial, argument_slots, result_slots, body.local_bytes),
-        shared_bytes=body.shared_bytes,
-        parameter_bytes=parameter_bytes,
-    )
+class _Body:
+    """A function on its way to blocks: its instructions in order, each with the scope it stands in.
 
-
-def _kernel_parameters(function: tree.Function, scope: Scope) -> int:
-    """Declare the parameters of a kernel and return the size of its parameter block."""
-    end = 0
-    for parameter in parameters(function):
-        scope.variables[parameter.name] = Variable(
-            "param", parameter.name, parameter.offset, parameter.size
-        )
-        end = parameter.offset + parameter.size
-    return end
-
-
-def _argument(context: Context, scope: Scope, declaration: tree.Declaration) -> int:
-    """Declare a parameter or result of a device function and return its register."""
-    [declarator] = declaration.names
-    if declaration.space == "reg":
-        declare_registers(scope, declaration, context.new_slot)
-        slot = scope.registers[declarator.name].slot
-        context.pinned.add(slot)
-        return slot
-    size = size_of(declaration, declarator, TYPES[declaration.type].bytes)
-    slot = context.argument_slot(size)
-    scope.variables[declarator.name] = Variable("call", declarator.name, slot, size)
-    return slot
-
-
-def _spans(body: Body, forms: Sequence[Form]) -> list[range]:
-    """Cut at labels, after exits, and before what must wait for the rest of a warp."""
-    count = len(body.instructions)
-    starts = {0, count} | {position for _, _, position in body.labels}
-    for position, form in enumerate(forms):
-        if form.row.collective:
-            starts.add(position)
-        if form.row.exit:
-            starts.add(position + 1)
-    ordered = sorted(starts)
-    number = {position: index for index, position in enumerate(ordered)}
-    for scope, name, position in body.labels:
-        scope.labels[name] = number[position]
-    return [range(a, b) for a, b in zip(ordered, [*ordered[1:], count], strict=True)]
-
-
-def _block(
-    context: Context,
-    body: Body,
-    forms: Sequence[Form],
-    spans: list[range],
-    number: int,
-    flow: Flow,
-    function: tree.Function,
-    *,
-    watched: bool,
-) -> tuple[Block, list[Step]]:
-    """Bind the instructions of one block, and note in ``flow`` what they read and write.
-
-    The steps that belong to its exit come apart: nothing that the exit reads may be dropped before.
+    ``scope`` has its parameters; ``labels`` are positions among the instructions, ``segments`` the
+    memory that its variables take. Nested ``{ }`` only matter for names: here they are gone.
     """
-    steps: list[Step] = []
-    leaving: list[Step] = []
-    polls = False
-    following = number + 1
-    last = following == len(spans)
-    in_entry = function.is_entry
-    exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
-    ends = last and in_entry
-    flow.successors = () if last else (following,)
-    for position in spans[number]:
-        instruction, scope = body.instructions[position]
-        context.begin(instruction, scope, position - spans[number].start)
-        polls |= _polls(instruction)
-        guard = _guard(context)
-        form = forms[position]
-        if form.row.exit:
-            exit, flow.successors = build_exit(context, form, guard, following, in_entry=in_entry)
-            ends = isinstance(exit, End)
-            leaving = [_guarded(step, guard) for step in context.prologue]
-        else:
-            steps.append(_step(context, form, guard))
-        reads, writes = frozenset(context.reads), frozenset(context.writes)
-        flow.uses.append(Uses(reads, writes, guard is not None))
-        if watched:
-            site = Site(position, function.name, instruction, scope, reads, writes)
+
+    def __init__(
+        self, context: Context, function: tree.Function, scope: Scope, shared: int
+    ) -> None:
+        self.context = context
+        self.function = function
+        self.scope = scope
+        self.segments = {"shared": Segment(shared), "local": Segment()}
+        self.instructions: list[tuple[tree.Instruction, Scope]] = []
+        self.labels: list[tuple[Scope, str, int]] = []
+
+    def prepared(self) -> Function:
+        """Flatten the function, cut it into blocks, bind each instruction, and drop dead registers."""
+        function, context = self.function, self.context
+        parameter_bytes = self._kernel_parameters() if function.is_entry else 0
+        given = () if function.is_entry else function.parameters
+        arguments, results = (
+            tuple(self._argument(declaration) for declaration in declarations)
+            for declarations in (given, function.results)
+        )
+        self._flatten(function.body or (), Scope(self.scope))
+        forms = []
+        for instruction, scope in self.instructions:
+            context.begin(instruction, scope)
+            forms.append(legal_form(context))
+        spans = self._spans(forms)
+        flows = [Flow() for _ in spans]
+        blocks = [self._block(forms, spans, number, flow) for number, flow in enumerate(flows)]
+        keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
+        for block, flow, live in zip(blocks, flows, live_out(flows), strict=True):
+            leaving = [step for one in block.watched if one.leaves for step in one.steps]
+            staying = [step for one in block.watched if not one.leaves for step in one.steps]
+            # Nothing that the exit reads may be dropped before it.
+            block.steps = with_drops(staying, flow, live, keep) + leaving
+        return Function(
+            name=function.name,
+            blocks=blocks,
+            frame=FrameLayout(context.initial, arguments, results, self.segments["local"].size),
+            shared_bytes=self.segments["shared"].size,
+            parameter_bytes=parameter_bytes,
+        )
+
+    # ---- declarations ----
+
+    def _kernel_parameters(self) -> int:
+        """Declare the parameters of a kernel and return the size of its parameter block."""
+        end = 0
+        for found in parameters(self.function):
+            variable = Variable("param", found.name, found.offset, found.size)
+            self.scope.variables[found.name] = variable
+            end = found.offset + found.size
+        return end
+
+    def _argument(self, declaration: tree.Declaration) -> int:
+        """Declare a parameter or result of a device function and return its register."""
+        [declarator] = declaration.names
+        if declaration.space != "reg":
+            return self._call_variable(self.scope, declaration, declarator).offset
+        declare_registers(self.scope, declaration, self.context.new_slot)
+        slot = self.scope.registers[declarator.name].slot
+        self.context.pinned.add(slot)
+        return slot
+
+    def _call_variable(
+        self, scope: Scope, declaration: tree.Declaration, declarator: tree.Declarator
+    ) -> Variable:
+        """Declare a ``.param`` variable of a call, which is a register."""
+        size = size_of(declaration, declarator)
+        slot = self.context.argument_slot(size)
+        found = scope.variables[declarator.name] = Variable("call", declarator.name, slot, size)
+        return found
+
+    def _flatten(self, statements: Sequence[tree.Statement], scope: Scope) -> None:
+        for statement in statements:
+            match statement:
+                case tree.Instruction():
+                    self.instructions.append((statement, scope))
+                case tree.Label():
+                    self.labels.append((scope, statement.name, len(self.instructions)))
+                case tree.Declaration():
+                    self._declare(scope, statement)
+                case tree.Block():
+                    self._flatten(statement.statements, Scope(scope))
+                case tree.BranchTargets() | tree.CallTargets() | tree.CallPrototype():
+                    scope.tables[statement.label] = statement
+
+    def _declare(self, scope: Scope, declaration: tree.Declaration) -> None:
+        if declaration.space == "reg":
+            declare_registers(scope, declaration, self.context.new_slot)
+            return
+        for declarator in declaration.names:
+            if declaration.space == "param":
+                self._call_variable(scope, declaration, declarator)
+                continue
+            variable = declared_variable(declaration, declarator, self.segments)
+            if variable is None:
+                what = f".{declaration.space} variable '{declarator.name}' inside a function"
+                self.context.refuse(what, declaration)
+            scope.variables[declarator.name] = variable
+
+    # ---- blocks ----
+
+    def _spans(self, forms: Sequence[Form]) -> list[range]:
+        """Cut at labels, after exits, and before what must wait for the rest of a warp."""
+        count = len(self.instructions)
+        starts = {0, count} | {position for _, _, position in self.labels}
+        starts |= {at for at, form in enumerate(forms) if form.row.collective}
+        starts |= {at + 1 for at, form in enumerate(forms) if form.row.exit}
+        ordered = sorted(starts)
+        for scope, name, position in self.labels:
+            scope.labels[name] = ordered.index(position)
+        return [range(a, b) for a, b in pairwise([*ordered, count])]
+
+    def _block(
+        self, forms: Sequence[Form], spans: Sequence[range], number: int, flow: Flow
+    ) -> Block:
+        """Bind the instructions of one block, and note in ``flow`` what they read and write."""
+        context, span, following = self.context, spans[number], number + 1
+        in_entry, last = self.function.is_entry, following == len(spans)
+        exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
+        flow.successors = () if last else (following,)
+        bound: list[Bound] = []
+        for position in span:
+            instruction, scope = self.instructions[position]
+            context.begin(instruction, scope, position - span.start)
+            form, guard = forms[position], _guard(context)
             if form.row.exit:
-                exit = WatchedExit(exit, guard, site)
+                exit, flow.successors = build_exit(
+                    context, form, guard, following, in_entry=in_entry
+                )
+                own = [_guarded(step, guard) for step in context.prologue]
             else:
-                steps[-1] = WatchedStep(steps[-1], guard, site)
-    line = body.instructions[spans[number].start][0].position.line if spans[number] else 0
-    participants = getattr(steps[0], "participants", None) if steps else None
-    ends = ends and not (steps or leaving)
-    return Block(steps, exit, line, participants, polls, len(spans[number]), ends), leaving
+                own = [_step(context, form, guard)]
+            reads, writes = frozenset(context.reads), frozenset(context.writes)
+            flow.uses.append(Uses(reads, writes, guard is not None))
+            site = Site(position, self.function.name, instruction, scope, reads, writes)
+            bound.append(Bound(site, guard, own, form.row.exit is not None))
+        steps = [step for one in bound for step in one.steps]
+        return Block(
+            steps=steps,
+            watched=bound,
+            exit=exit,
+            first_line=bound[0].site.line if bound else 0,
+            participants=getattr(steps[0], "participants", None) if steps else None,
+            polls=any(_polls(one.site.instruction) for one in bound),
+            instructions=len(bound),
+            ends=isinstance(exit, End) and not steps,
+        )
 
 
 def _polls(instruction: tree.Instruction) -> bool:

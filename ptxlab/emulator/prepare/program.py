@@ -13,11 +13,12 @@ from typing import Protocol
 
 import numpy as np
 
+from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.registers import Array, CallResult, Destination, FrameLayout, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import Target
-from ptxlab.syntax.tree import Declaration, Module
+from ptxlab.syntax.tree import Module
 
 
 class Step(Protocol):
@@ -48,16 +49,43 @@ class Exit(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Bound:
+    """One instruction of a block: where it stands, its guard, and the steps it is made of.
+
+    One that ``leaves`` is the block's exit, whose steps come before it.
+    """
+
+    site: Site
+    guard: Source | None
+    steps: Sequence[Step]
+    leaves: bool
+
+    def run(self, frame: Frame, threads: Threads) -> None:
+        """Run the steps, and tell the wave's watcher before and after them."""
+        watcher = frame.wave.watcher
+        guard = self.guard
+        passing = threads if guard is None else threads.where(guard.read(frame.registers))
+        watcher.before(self.site, frame, threads, passing)
+        for step in self.steps:
+            step.run(frame, threads)
+        if not self.leaves:
+            watcher.after(self.site, frame, threads, passing)
+
+
 @dataclass(slots=True)
 class Block:
     """Steps that run one after another, then an exit.
 
+    ``watched`` are the steps of a launch that somebody watches: they tell of each instruction, and
+    drop no register, so that each can be looked at wherever its name is known.
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
     ``ends`` says that threads only end here.
     """
 
-    steps: list[Step]
+    steps: Sequence[Step]
+    watched: Sequence[Bound]
     exit: Exit
     first_line: int
     participants: Participants | None = None
@@ -71,7 +99,6 @@ class Function:
     """A prepared kernel or device function; ``shared_bytes`` is static shared memory."""
 
     name: str
-    is_entry: bool
     blocks: list[Block]
     frame: FrameLayout
     shared_bytes: int
@@ -80,17 +107,12 @@ class Function:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Program:
-    """All functions of a module, and its global and constant variables, for one target.
-
-    A ``watched`` program reports to a ``Watcher``, which each launch of it must have.
-    """
+    """All functions of a module for one target."""
 
     module: Module
     target: Target
     functions: dict[str, Function]
     function_addresses: dict[str, int]
-    variables: dict[str, Declaration]
-    watched: bool = False
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Names inside a function: registers, variables and labels, by nested scope.
+"""What names stand for: registers, variables and labels, by nested scope.
 
 Source: PTX ISA, "Variables", "Labels and Function Names". A name belongs to the innermost block
 that declares it; ``%r<5>`` declares %r0 to %r4.
@@ -6,9 +6,12 @@ that declares it; ``%r<5>`` declares %r0 to %r4.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
+from ptxlab.errors import Unsupported
+from ptxlab.numbers.types import TYPES
+from ptxlab.syntax import locate
 from ptxlab.syntax.tree import (
     BranchTargets,
     CallPrototype,
@@ -16,6 +19,7 @@ from ptxlab.syntax.tree import (
     Declaration,
     Declarator,
     Instruction,
+    Module,
 )
 
 Table = BranchTargets | CallPrototype | CallTargets
@@ -54,6 +58,13 @@ class Scope:
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
+    def outward(self) -> Iterator[Scope]:
+        """Yield this scope and those round it; the last one is the module's."""
+        scope: Scope | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
     def counted(self, name: str) -> str | None:
         """Return the type of ``name`` when a counted declaration of this scope holds it."""
         for prefix, count, type_name in self.ranges:
@@ -91,40 +102,85 @@ class Site:
 
     def register(self, name: str) -> Register | None:
         """Return the register that ``name`` is here, None where no instruction uses one of that name."""
-        scope: Scope | None = self.scope
-        while scope is not None:
-            if name in scope.registers:
-                return scope.registers[name]
-            scope = scope.parent
-        return None
+        found = (scope.registers.get(name) for scope in self.scope.outward())
+        return next(filter(None, found), None)
 
 
 def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot) -> None:
     """Add the registers of a ``.reg`` declaration to ``scope``."""
     for declarator in declaration.names:
+        name = declarator.name
         if declarator.count is not None:
-            scope.ranges.append((declarator.name, declarator.count, declaration.type))
+            scope.ranges.append((name, declarator.count, declaration.type))
         elif declaration.vector > 1:
-            for component in ("xyzw", "rgba"):
-                _declare_components(scope, declaration, declarator, component, new_slot)
+            for letters in ("xr", "yg", "zb", "wa")[: declaration.vector]:
+                register = Register(new_slot(declaration.type), declaration.type)
+                scope.registers |= {f"{name}.{letter}": register for letter in letters}
         else:
-            scope.registers[declarator.name] = Register(
-                new_slot(declaration.type), declaration.type
-            )
+            scope.registers[name] = Register(new_slot(declaration.type), declaration.type)
 
 
-def _declare_components(
-    scope: Scope, declaration: Declaration, declarator: Declarator, letters: str, new_slot: NewSlot
-) -> None:
-    for position, letter in enumerate(letters[: declaration.vector]):
-        other = scope.registers.get(f"{declarator.name}.{'xyzw'[position]}")
-        register = other or Register(new_slot(declaration.type), declaration.type)
-        scope.registers[f"{declarator.name}.{letter}"] = register
+@dataclass(slots=True)
+class Segment:
+    """Memory that variables are given one after the other, ``size`` bytes of it so far."""
+
+    size: int = 0
 
 
-def size_of(declaration: Declaration, declarator: Declarator, element_bytes: int) -> int:
+def declared_variable(
+    declaration: Declaration, declarator: Declarator, segments: Mapping[str, Segment]
+) -> Variable | None:
+    """Return a variable with its place in the segment of its space; None where that has none."""
+    space, size = declaration.space, size_of(declaration, declarator)
+    if space == "shared" and declaration.linkage == "extern":
+        return Variable("dynamic", declarator.name, 0, size)
+    if space not in segments:
+        return None
+    segment = segments[space]
+    alignment = declaration.alignment or TYPES[declaration.type].bytes * declaration.vector
+    offset = -(-segment.size // alignment) * alignment
+    segment.size = offset + size
+    return Variable(space, declarator.name, offset, size)
+
+
+def module_scope(module: Module, shared: Segment) -> Scope:
+    """Return the module's own variables, those in ``shared`` memory with their places.
+
+    Raises Unsupported for one of a kind that is not modelled.
+    """
+    scope = Scope()
+    for item in module.items:
+        if isinstance(item, Declaration):
+            for found in item.names:
+                scope.variables[found.name] = _module_variable(module, item, found, shared)
+    return scope
+
+
+def _module_variable(
+    module: Module, declaration: Declaration, declarator: Declarator, shared: Segment
+) -> Variable:
+    name, space, location = (
+        declarator.name,
+        declaration.space,
+        locate(module.source, declaration.position),
+    )
+    if declaration.type not in TYPES:
+        raise Unsupported(
+            f"variable '{name}' of type .{declaration.type} is not modelled", location=location
+        )
+    if space in ("global", "const"):
+        return Variable(space, name, -1, size_of(declaration, declarator))
+    found = declared_variable(declaration, declarator, {"shared": shared})
+    if found is None:
+        raise Unsupported(
+            f"module-level .{space} variable '{name}' is not modelled", location=location
+        )
+    return found
+
+
+def size_of(declaration: Declaration, declarator: Declarator) -> int:
     """Return the bytes of a variable; an empty dimension counts its initialiser's elements, or 0."""
-    total = element_bytes * declaration.vector
+    total = TYPES[declaration.type].bytes * declaration.vector
     for position, dimension in enumerate(declarator.dimensions):
         if dimension is None:
             elements = getattr(declarator.initializer, "elements", ())

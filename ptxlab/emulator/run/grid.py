@@ -46,12 +46,11 @@ def launch(
     """Run ``kernel`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
-    ``write`` gets what the program prints, ``watcher`` all that a watched program does.
+    ``write`` gets what the program prints, ``watcher`` is told all that happens.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is.
     """
     entry = program.functions[kernel]
-    told = (watcher or Watcher()) if program.watched else None
     dynamic_base = pitched(entry.shared_bytes)
     shared_bytes = dynamic_base + config.shared if config.shared else entry.shared_bytes
     if shared_bytes > program.target.shared_bytes:
@@ -79,7 +78,7 @@ def launch(
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
             program.module, program.target, memory, addresses, config, numbers, parameters,
-            shared_bytes, dynamic_base, write, told,
+            shared_bytes, dynamic_base, write, watcher,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, _heartbeat(progress, numbers.start, total))
         wave.watcher.begin(wave)

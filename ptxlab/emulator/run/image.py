@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from math import prod
+
 import numpy as np
 
 from ptxlab.emulator.prepare.program import Program
@@ -10,15 +13,7 @@ from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import (
-    Aggregate,
-    Declaration,
-    Declarator,
-    Float,
-    Initializer,
-    Integer,
-    Symbol,
-)
+from ptxlab.syntax.tree import Aggregate, Declaration, Float, Initializer, Integer, Module, Symbol
 
 
 def symbols(program: Program, memory: GlobalMemory) -> dict[str, int]:
@@ -26,75 +21,60 @@ def symbols(program: Program, memory: GlobalMemory) -> dict[str, int]:
     known = memory.images.get(program)
     if known is not None:
         return known
-    addresses: dict[str, int] = {}
-    todo: list[tuple[Declaration, Declarator]] = []
-    for declaration in dict.fromkeys(program.variables.values()):
-        for declarator in declaration.names:
-            size = size_of(declaration, declarator, TYPES[declaration.type].bytes)
-            writable = declaration.space != "const"
-            addresses[declarator.name] = memory.allocate(size, declarator.name, writable=writable)
-            todo.append((declaration, declarator))
-    for declaration, declarator in todo:
+    variables = {
+        declarator.name: (item, declarator)
+        for item in program.module.items
+        if isinstance(item, Declaration) and item.space in ("global", "const")
+        for declarator in item.names
+    }
+    addresses = {
+        name: memory.allocate(
+            size_of(declaration, declarator), name, writable=declaration.space != "const"
+        )
+        for name, (declaration, declarator) in variables.items()
+    }
+    image = _Image(program.module, program.function_addresses | addresses)
+    for name, (declaration, declarator) in variables.items():
         if declarator.initializer is not None:
-            scalar = TYPES[declaration.type]
             rows = (*declarator.dimensions[1:], declaration.vector)
-            data = _encode(program, declarator.initializer, scalar, rows, addresses)
-            memory.write(addresses[declarator.name], data)
+            data = image.encoded(declarator.initializer, TYPES[declaration.type], rows)
+            memory.write(addresses[name], data)
     memory.images[program] = addresses
     return addresses
 
 
-def _encode(
-    program: Program,
-    value: Initializer,
-    scalar: ScalarType,
-    inner: tuple[int | None, ...],
-    addresses: dict[str, int],
-) -> bytes:
-    """Return the bytes of an initialiser; a row that is not full is filled with zeros."""
-    if isinstance(value, Aggregate):
-        parts = [
-            _encode(program, element, scalar, inner[1:], addresses)
-            if not isinstance(element, Aggregate)
-            else _padded(_encode(program, element, scalar, inner[1:], addresses), scalar, inner)
-            for element in value.elements
-        ]
-        return b"".join(parts)
-    if isinstance(value, Integer):
-        return (value.value % (1 << scalar.bits)).to_bytes(scalar.bytes, "little")
-    if isinstance(value, Float):
-        return _float_bytes(value, scalar)
-    return _address_bytes(program, value, scalar, addresses)
+class _Image:
+    """The bytes of initialisers, which may name any variable or function by its address."""
 
+    def __init__(self, module: Module, addresses: Mapping[str, int]) -> None:
+        self._module = module
+        self._addresses = addresses
 
-def _padded(data: bytes, scalar: ScalarType, inner: tuple[int | None, ...]) -> bytes:
-    size = scalar.bytes
-    for dimension in inner:
-        size *= dimension or 1
-    return data.ljust(size, b"\0")
+    def encoded(
+        self, value: Initializer, scalar: ScalarType, inner: tuple[int | None, ...]
+    ) -> bytes:
+        """Return the bytes of an initialiser; a row that is not full is filled with zeros."""
+        if isinstance(value, Aggregate):
+            row = scalar.bytes * prod(size or 1 for size in inner)
+            parts = [(part, self.encoded(part, scalar, inner[1:])) for part in value.elements]
+            return b"".join(
+                data.ljust(row, b"\0") if isinstance(part, Aggregate) else data
+                for part, data in parts
+            )
+        if isinstance(value, Float):
+            width = value.width // 8
+            number = np.frombuffer(value.bits.to_bytes(width, "little"), f"f{width}")
+            same = scalar.bits == value.width
+            return number.tobytes() if same else number.astype(scalar.dtype).tobytes()
+        bits = value.value if isinstance(value, Integer) else self._address(value)
+        return (bits % (1 << scalar.bits)).to_bytes(scalar.bytes, "little")
 
-
-def _float_bytes(value: Float, scalar: ScalarType) -> bytes:
-    width = value.width // 8
-    number = np.frombuffer(value.bits.to_bytes(width, "little"), f"f{width}")
-    if scalar.bits == value.width:
-        return number.tobytes()
-    return number.astype(scalar.dtype).tobytes()
-
-
-def _address_bytes(
-    program: Program, value: Symbol, scalar: ScalarType, addresses: dict[str, int]
-) -> bytes:
-    known = addresses.get(value.name, program.function_addresses.get(value.name))
-    if known is None:
-        raise PtxSyntaxError(
-            f"'{value.name}' is not declared", location=locate(program.module, value.position.line)
-        )
-    address = known + value.offset
-    if value.mask is not None:
-        address = (address & value.mask) >> (8 * _first_byte(value.mask))
-    return (address % (1 << scalar.bits)).to_bytes(scalar.bytes, "little")
-
-
-def _first_byte(mask: int) -> int:
-    return ((mask & -mask).bit_length() - 1) // 8
+    def _address(self, value: Symbol) -> int:
+        if value.name not in self._addresses:
+            location = locate(self._module, value.position.line)
+            raise PtxSyntaxError(f"'{value.name}' is not declared", location=location)
+        address = self._addresses[value.name] + value.offset
+        if value.mask is None:
+            return address
+        first_bit = (value.mask & -value.mask).bit_length() - 1
+        return (address & value.mask) >> (first_bit // 8 * 8)

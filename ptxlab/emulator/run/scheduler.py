@@ -68,7 +68,7 @@ class Scheduler:
                     return
             frame, threads = current.frame, current.threads
             threads.full = self._alone()
-            for step in block.steps:
+            for step in block.watched if self.wave.watched else block.steps:
                 step.run(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
