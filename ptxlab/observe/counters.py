@@ -101,16 +101,38 @@ class Counts:
         """The sectors and wavefronts beyond the ideal ones, what patterns of addresses cost."""
         return sum(getattr(self, name) - getattr(self, ideal) for name, ideal in IDEAL.items())
 
+    def add(self, name: str, count: int) -> None:
+        setattr(self, name, getattr(self, name) + count)
+
 
 COUNTERS = tuple(Counter(one.name, **one.metadata) for one in fields(Counts))
 IDEAL = {counter.name: counter.ideal for counter in COUNTERS if counter.ideal}
 """The counters that should not exceed another one, and that one."""
 
 
+@dataclass(frozen=True, slots=True)
+class Space:
+    """The counters of a state space, by name; ``units`` counts its sectors or wavefronts."""
+
+    requests: str
+    units: str
+    ideal: str
+    read: str
+    written: str
+
+
+SPACES = {
+    "global": Space("requests", "sectors", "sectors_ideal", "global_read", "global_written"),
+    "shared": Space(
+        "shared_requests", "shared_wavefronts", "shared_ideal", "shared_read", "shared_written"
+    ),
+    "local": Space("local_requests", "local_sectors", "local_ideal", "local_read", "local_written"),
+}
+
+
 def total(several: Iterable[Counts]) -> Counts:
     result = Counts()
     for counts in several:
         for counter in COUNTERS:
-            value = getattr(result, counter.name) + getattr(counts, counter.name)
-            setattr(result, counter.name, value)
+            result.add(counter.name, getattr(counts, counter.name))
     return result

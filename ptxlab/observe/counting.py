@@ -19,7 +19,7 @@ from ptxlab.emulator.run.memory import WINDOW_SIZE, Access
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.counters import Counts
+from ptxlab.observe.counters import SPACES, Counts
 from ptxlab.observe.traffic import (
     SECTOR_BYTES,
     Array,
@@ -42,7 +42,6 @@ _REMEMBERED = 64
 class Tally:
     """What has been counted of one instruction; ``conflict`` is the worst, of the first CTA that has it."""
 
-    site: Site
     work: Work
     counts: Counts = field(default_factory=Counts)
     conflict: Conflict | None = None
@@ -104,7 +103,7 @@ class Counting(Watcher):
     def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         tally = self.tallies.get(site)
         if tally is None:
-            tally = self.tallies[site] = Tally(site, work(site.instruction))
+            tally = self.tallies[site] = Tally(work(site.instruction))
         counts, does = tally.counts, tally.work
         if lanes is not self._lanes:
             self._lanes = lanes
@@ -158,28 +157,13 @@ class Counting(Watcher):
     def _book(self, tally: Tally, access: Access, costs: tuple[_Cost, ...]) -> None:
         counts = tally.counts
         for cost in costs:
-            traffic = cost.traffic
+            space, traffic = SPACES[cost.space], cost.traffic
             counts.collisions += cost.collisions
-            read, written = (0, cost.nbytes) if access.writes else (cost.nbytes, 0)
-            if cost.space == "global":
-                counts.requests += traffic.requests
-                counts.sectors += traffic.units
-                counts.sectors_ideal += traffic.ideal
-                counts.global_read += read
-                counts.global_written += written
-            elif cost.space == "local":
-                counts.local_requests += traffic.requests
-                counts.local_sectors += traffic.units
-                counts.local_ideal += traffic.ideal
-                counts.local_read += read
-                counts.local_written += written
-            else:
-                counts.shared_requests += traffic.requests
-                counts.shared_wavefronts += traffic.units
-                counts.shared_ideal += traffic.ideal
-                counts.shared_read += read
-                counts.shared_written += written
-                self._keep_worst(tally, traffic.conflict)
+            counts.add(space.requests, traffic.requests)
+            counts.add(space.units, traffic.units)
+            counts.add(space.ideal, traffic.ideal)
+            counts.add(space.written if access.writes else space.read, cost.nbytes)
+            self._keep_worst(tally, traffic.conflict)
 
     def _costs(self, tally: Tally, request: _Request) -> tuple[_Cost, ...]:
         """Return what a single access costs, known of the same addresses moved by whole sectors or not."""

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 from ptxlab.device.protocol import Kernel
 from ptxlab.instrument.sites import instructions
@@ -24,14 +24,13 @@ MAIN_SHARE = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Counted:
-    """One instruction: the ``number``-th of ``function``, on ``line`` of the PTX.
+    """One instruction of ``function``, on ``line`` of the PTX.
 
     ``kind`` is its class in the instruction mix. ``source`` is the line of CUDA C it comes from, where
     the PTX says so. ``conflict`` is the worst bank conflict, None where there was none.
     """
 
     function: str
-    number: int
     instruction: Instruction
     line: int
     source: SourceLine | None
@@ -50,20 +49,13 @@ class Line:
     conflict: Conflict | None
 
 
-@dataclass(frozen=True, slots=True)
-class Loop:
-    """The instructions of ``function`` whose numbers are in ``span``: one loop, inner ones included."""
-
-    function: str
-    span: range
-
-
 @dataclass(frozen=True)
 class Profile:
     """What a launch of ``kernel`` did on ``target``.
 
     ``instructions`` are all those of the functions it entered, executed or not, in text order.
-    ``barriers`` counts every barrier once for each CTA. ``path`` and ``text`` are the PTX.
+    ``barriers`` counts every barrier once for each CTA. ``path`` and ``text`` are the PTX. Each of the
+    ``loops`` is its instructions, inner loops included.
     """
 
     kernel: str
@@ -73,7 +65,7 @@ class Profile:
     text: tuple[str, ...]
     instructions: tuple[Counted, ...]
     barriers: int
-    loops: tuple[Loop, ...]
+    loops: tuple[tuple[Counted, ...], ...]
 
     @property
     def ctas(self) -> int:
@@ -96,31 +88,24 @@ class Profile:
         return {kind: count for kind, count in found.most_common() if count}
 
     @cached_property
-    def lines(self) -> tuple[Line, ...]:
-        return tuple(_line(number, of) for number, of in _by(self.instructions, lambda i: i.line))
+    def lines(self) -> Sequence[Line]:
+        placed = ((SourceLine(self.path, one.line), one) for one in self.instructions)
+        return _by_file(placed).get(self.path, ())
 
     @cached_property
-    def sources(self) -> dict[str, tuple[Line, ...]]:
+    def sources(self) -> dict[str, Sequence[Line]]:
         """The lines of every file of CUDA C that instructions come from, the busiest file first."""
-        placed = [one for one in self.instructions if one.source is not None]
-        found: dict[str, list[Line]] = {}
-        for source, of in _by(placed, lambda one: one.source or SourceLine("", 0)):
-            found.setdefault(source.path, []).append(_line(source.line, of))
-        busy = {path: total(line.counts for line in lines) for path, lines in found.items()}
-        order = sorted(found, key=lambda path: -busy[path].executed)
-        return {path: tuple(found[path]) for path in order}
+        files = _by_file((one.source, one) for one in self.instructions if one.source is not None)
+        busy = {path: sum(line.counts.executed for line in files[path]) for path in files}
+        return {path: files[path] for path in sorted(files, key=lambda path: -busy[path])}
 
     @cached_property
     def main_loop(self) -> tuple[Counted, ...]:
         """The instructions of the innermost loop that has half of all executions; none if none has."""
         least = MAIN_SHARE * self.totals.executed
-        inside = [
-            [i for i in self.instructions if i.function == loop.function and i.number in loop.span]
-            for loop in sorted(self.loops, key=lambda loop: len(loop.span))
-        ]
-        for body in inside:
+        for body in sorted(self.loops, key=len):
             if sum(one.counts.executed for one in body) >= least:
-                return tuple(body)
+                return body
         return ()
 
     @cached_property
@@ -160,77 +145,67 @@ def count(kernel: Kernel, config: LaunchConfig, args: Sequence[Any] = ()) -> Pro
 
 def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
     module = counting.module
-    tallies = {(t.site.function, t.site.number): t for t in counting.tallies.values()}
+    tallies = {(site.function, site.number): tally for site, tally in counting.tallies.items()}
     entered = {function for function, _ in tallies}
-    bodies = [f for f in module.functions if f.name in entered and f.body is not None]
+    functions = [f for f in module.functions if f.name in entered and f.body is not None]
+    bodies = [_counted(module, function, tallies) for function in functions]
     return Profile(
         kernel,
         counting.target.name,
         config,
         module.source.path,
         tuple(module.source.text.split("\n")),
-        tuple(one for function in bodies for one in _counted(module, function, tallies)),
+        tuple(one for body in bodies for one in body),
         counting.barriers,
-        tuple(loop for function in bodies for loop in loops(function)),
+        tuple(loop for pair in zip(functions, bodies, strict=True) for loop in _loops(*pair)),
     )
 
 
-def loops(function: Function) -> tuple[Loop, ...]:
-    """Return the loops of ``function`` by their last instruction, in text order."""
+def _loops(function: Function, body: Sequence[Counted]) -> Iterator[tuple[Counted, ...]]:
+    """Yield the loops of ``function`` by their last instruction, in text order."""
     labels: dict[str, int] = {}
-    found = []
     number = 0
     for statement in statements(function):
         if isinstance(statement, Label):
             labels[statement.name] = number
         elif isinstance(statement, Instruction):
-            for name in _targets(statement):
-                if name in labels:
-                    found.append(Loop(function.name, range(labels[name], number + 1)))
             number += 1
-    return tuple(found)
-
-
-def _targets(instruction: Instruction) -> list[str]:
-    if instruction.opcode != "bra":
-        return []
-    return [operand.text for operand in instruction.operands if isinstance(operand, Name)]
+            for operand in statement.operands if statement.opcode == "bra" else ():
+                if isinstance(operand, Name) and operand.text in labels:
+                    yield tuple(body[labels[operand.text] : number])
 
 
 def _counted(
     module: Module, function: Function, tallies: Mapping[tuple[str, int], Tally]
-) -> Iterator[Counted]:
-    """Yield every instruction of ``function``, with nothing counted where it was not executed."""
+) -> list[Counted]:
+    """Return every instruction of ``function``, with nothing counted where it was not executed."""
+    found = []
     places = source_lines(module, function)
     for number, (site, source) in enumerate(zip(instructions(function), places, strict=True)):
-        instruction = site.instruction
-        tally = tallies.get((function.name, number))
-        yield Counted(
-            function.name,
-            number,
-            instruction,
-            instruction.position.line,
-            source,
-            work(instruction).kind,
-            Counts() if tally is None else tally.counts,
-            None if tally is None else tally.conflict,
+        tally = tallies.get((function.name, number)) or Tally(work(site.instruction))
+        found.append(
+            Counted(
+                function.name,
+                site.instruction,
+                site.instruction.position.line,
+                source,
+                tally.work.kind,
+                tally.counts,
+                tally.conflict,
+            )
         )
+    return found
 
 
-_Key = TypeVar("_Key", int, SourceLine)
-
-
-def _by(
-    instructions: Iterable[Counted], key: Callable[[Counted], _Key]
-) -> list[tuple[_Key, list[Counted]]]:
-    """Group instructions, the least key first."""
-    groups: dict[_Key, list[Counted]] = {}
-    for one in instructions:
-        groups.setdefault(key(one), []).append(one)
-    return sorted(groups.items(), key=lambda group: group[0])
-
-
-def _line(number: int, of: Sequence[Counted]) -> Line:
-    conflicts = [one.conflict for one in of if one.conflict is not None]
-    worst = max(conflicts, key=lambda conflict: conflict.ways, default=None)
-    return Line(number, tuple(of), total(one.counts for one in of), worst)
+def _by_file(placed: Iterable[tuple[SourceLine, Counted]]) -> dict[str, Sequence[Line]]:
+    """Return the lines of each file in order, of instructions and where they are."""
+    groups: dict[SourceLine, list[Counted]] = defaultdict(list)
+    for place, one in placed:
+        groups[place].append(one)
+    files: dict[str, list[Line]] = defaultdict(list)
+    for place, of in sorted(groups.items(), key=lambda group: group[0]):
+        conflicts = [one.conflict for one in of if one.conflict is not None]
+        worst = max(conflicts, key=lambda conflict: conflict.ways, default=None)
+        line = Line(place.line, tuple(of), total(one.counts for one in of), worst)
+        files[place.path].append(line)
+    return {**files}

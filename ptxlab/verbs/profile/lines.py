@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,14 +13,7 @@ from ptxlab.view.colour import Heat
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned
 
-
-def _of(name: str) -> Callable[[Counts], float]:
-    return lambda counts: float(getattr(counts, name))
-
-
-KEYS: dict[str, Callable[[Counts], float]] = {
-    name: _of(name) for name in (*(counter.name for counter in COUNTERS), "excess", "lanes")
-}
+KEYS = (*(counter.name for counter in COUNTERS), "excess", "lanes")
 """What lines can be sorted by beside their number, the most first."""
 
 _COLUMNS = {
@@ -80,7 +73,7 @@ def short(path: str) -> str:
 
 def table(shown: Sequence[Row], heat: Heat) -> list[str]:
     """Return a heading, and a line for each row; what nothing was counted of has no column."""
-    used = [name for name in _COLUMNS if any(KEYS[name](row.line.counts) for row in shown)]
+    used = [name for name in _COLUMNS if any(getattr(row.line.counts, name) for row in shown)]
     most = max((row.line.counts.executed for row in shown), default=0)
     head = ["line", *(_COLUMNS[name] for name in used)]
     cells = [[row.place, *(_cell(row.line.counts, name) for name in used)] for row in shown]
@@ -102,14 +95,19 @@ def _painted(line: str, cells: Sequence[str], heats: Sequence[float], heat: Heat
 
 
 def _cell(counts: Counts, name: str) -> str:
-    value = KEYS[name](counts)
     if name == "lanes":
-        return f"{value:.1f}".removesuffix(".0")
-    return f"{int(value):,}" if value else "."
+        return average(counts)
+    value: int = getattr(counts, name)
+    return f"{value:,}" if value else "."
+
+
+def average(counts: Counts) -> str:
+    return f"{counts.lanes:.1f}".removesuffix(".0")
 
 
 def _heat(counts: Counts, name: str, most: int) -> float:
-    value = KEYS[name](counts)
+    value: int = getattr(counts, name)
     if name in IDEAL and value:
-        return 1 - KEYS[IDEAL[name]](counts) / value
+        ideal: int = getattr(counts, IDEAL[name])
+        return 1 - ideal / value
     return value / most if name == "executed" else 0.0

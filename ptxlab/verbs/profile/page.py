@@ -15,7 +15,7 @@ from importlib.resources import files
 import ptxlab
 from ptxlab.observe.counters import COUNTERS, Counter, Counts
 from ptxlab.observe.profile import Line, Profile
-from ptxlab.verbs.profile.lines import short
+from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
 from ptxlab.view.palette import INK, PAPER, QUIET
 from ptxlab.view.sources import Sources
@@ -94,7 +94,7 @@ def _row(
     never = "" if counts.executed else ' class="never"'
     if line.conflict is not None:
         shown += f'<p class="conflict">{escape(tell(profile, line.conflict))}</p>'
-    lanes = f"{counts.lanes:.1f}".removesuffix(".0") if counts.executed else ""
+    lanes = average(counts) if counts.executed else ""
     cells = [
         f"<td>{number}</td><td></td><td>{lanes}</td>",
         _against(counts.sectors, counts.sectors_ideal),

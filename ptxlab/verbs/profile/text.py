@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Sequence
+from dataclasses import asdict, astuple
 from itertools import pairwise
 from typing import Any
 
-from ptxlab.observe.counters import IDEAL, Counts
+from ptxlab.observe.counters import SPACES, Counts, Space
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.observe.traffic import Conflict
-from ptxlab.verbs.profile.lines import KEYS, ptx_text, rows, table
+from ptxlab.verbs.profile.lines import ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.profile/1"
-_COUNTERS = tuple(field.name for field in dataclasses.fields(Counts))
 TOP = 20
 EVEN = 5
 """How many numbers at even steps are written as a range."""
@@ -38,7 +37,7 @@ def text(
     """
     executed = [row for row in rows(profile, sources, by) if row.line.counts.executed]
     if sort != "line":
-        executed.sort(key=lambda row: -KEYS[sort](row.line.counts))
+        executed.sort(key=lambda row: -getattr(row.line.counts, sort))
     shown = executed[:top] if top else executed
     language = "PTX" if by == "ptx" else _language(profile)
     order = "from the top" if sort == "line" else f"by {sort}"
@@ -102,12 +101,12 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         "main_loop": {
             "first_line": body[0].line,
             "last_line": body[-1].line,
-            **_counters(profile.main_loop_totals),
+            **asdict(profile.main_loop_totals),
         }
         if body
         else None,
         "totals": {
-            **_counters(profile.totals),
+            **asdict(profile.totals),
             "barriers": profile.barriers,
             "ctas": profile.ctas,
             "launched_threads": profile.threads,
@@ -141,13 +140,9 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
                 f"{counts.partial:,} executions by part of a warp, {counts.splits:,} warps split",
             )
         )
-    for space, requests, units, what in (
-        ("global", "requests", "sectors", "sectors"),
-        ("shared", "shared_requests", "shared_wavefronts", "wavefronts"),
-        ("local", "local_requests", "local_sectors", "sectors"),
-    ):
-        if getattr(counts, requests):
-            found.append((f"{space} memory", _space(counts, space, requests, units, what)))
+    for name, space in SPACES.items():
+        if getattr(counts, space.requests):
+            found.append((f"{name} memory", _space(counts, space)))
     if counts.collisions:
         found.append(
             ("atomics", f"{counts.collisions:,} at an address of a lane before in the warp")
@@ -186,10 +181,9 @@ def tell(profile: Profile, conflict: Conflict) -> str:
     )
 
 
-def _space(counts: Counts, space: str, requests: str, units: str, what: str) -> str:
-    asked, found = getattr(counts, requests), getattr(counts, units)
-    ideal = getattr(counts, IDEAL[units])
-    read, written = getattr(counts, f"{space}_read"), getattr(counts, f"{space}_written")
+def _space(counts: Counts, space: Space) -> str:
+    asked, found, ideal, read, written = (getattr(counts, one) for one in astuple(space))
+    what = space.units.rpartition("_")[2]
     least = (
         "as few as can be" if found == ideal else f"{found / ideal:.3g} times the ideal {ideal:,}"
     )
@@ -230,22 +224,14 @@ def _dim(sizes: tuple[int, int, int]) -> str:
     return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
 
 
-def _counters(counts: Counts) -> dict[str, int]:
-    return {name: getattr(counts, name) for name in _COUNTERS}
-
-
 def _line_json(line: Line) -> dict[str, Any]:
-    conflict = (
-        None
-        if line.conflict is None
-        else {**dataclasses.asdict(line.conflict), "ways": line.conflict.ways}
-    )
+    worst = line.conflict
     return {
-        **_counters(line.counts),
+        **asdict(line.counts),
         "lanes": line.counts.lanes,
         "function": line.instructions[0].function,
         "kinds": sorted({one.kind for one in line.instructions}),
-        "conflict": conflict,
+        "conflict": None if worst is None else {**asdict(worst), "ways": worst.ways},
     }
 
 
