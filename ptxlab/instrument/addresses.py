@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Collection
 
-from ptxlab.instrument.sites import Site, instructions, register_type, registers_of, results
+from ptxlab.instrument.sites import Scoped, instructions
 from ptxlab.syntax.tree import Address, Function, Group, Name, Operand, Symbol
 
 _OWN_WAY = (
@@ -36,11 +36,11 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
             for name in _handed(site):
                 (held.add if depends else held.discard)(name)
             if depends:
-                found.update(name for name in results(site) if _may_be_address(site, name))
+                found.update(name for name in site.results() if _may_be_address(site, name))
     return frozenset(found)
 
 
-def _depends(site: Site, known: Collection[str], held: Collection[str]) -> bool:
+def _depends(site: Scoped, known: Collection[str], held: Collection[str]) -> bool:
     instruction = site.instruction
     sources = instruction.operands[1:]
     if instruction.opcode == "call":
@@ -52,12 +52,12 @@ def _depends(site: Site, known: Collection[str], held: Collection[str]) -> bool:
             for operand in sources
         )
     return any(
-        _is_address(site, operand) or any(name in known for name in registers_of(site, operand))
+        _is_address(site, operand) or any(name in known for name in site.registers(operand))
         for operand in sources
     )
 
 
-def _handed(site: Site) -> list[str]:
+def _handed(site: Scoped) -> list[str]:
     """Return the parameters that the instruction fills: those of a call to come, or its results."""
     instruction = site.instruction
     first = instruction.operands[0] if instruction.operands else None
@@ -72,15 +72,15 @@ def _names(operand: Operand) -> list[str]:
     return [element.text for element in elements if isinstance(element, Name)]
 
 
-def _may_be_address(site: Site, register: str) -> bool:
+def _may_be_address(site: Scoped, register: str) -> bool:
     """Say whether a register can be one: what a function makes of an address is often none."""
     returned = site.instruction.opcode == "call" or "param" in site.instruction.modifiers
-    return not returned or register_type(site.declarations, register) in _WIDE
+    return not returned or site.type_of(register) in _WIDE
 
 
-def _is_address(site: Site, operand: object) -> bool:
+def _is_address(site: Scoped, operand: object) -> bool:
     if isinstance(operand, Symbol):
         return True
-    if not isinstance(operand, Name) or register_type(site.declarations, operand.text):
+    if not isinstance(operand, Name) or site.type_of(operand.text):
         return False
     return not operand.text.startswith("%") or operand.text.startswith(_OWN_WAY)

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.instrument.sites import Site, dumped_type, instructions, register_type, registers_of
+from ptxlab.instrument.sites import Scoped, dumped_type, instructions
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Label, Module
@@ -62,7 +62,7 @@ def find_places(
     return places
 
 
-Found = list[tuple[Function, Site]]
+Found = list[tuple[Function, Scoped]]
 
 
 def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
@@ -112,7 +112,7 @@ def _near(kernel: Function, at: str) -> str | None:
 # ---- registers ------------------------------------------------------------------------------
 
 
-def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]) -> DumpPlace:
+def _place(module: Module, function: Function, site: Scoped, wanted: Sequence[str]) -> DumpPlace:
     names = [] if wanted else _all(site)
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
@@ -129,23 +129,23 @@ def _place(module: Module, function: Function, site: Site, wanted: Sequence[str]
     return DumpPlace(function.name, site.instruction, tuple(names), types, tuple(asked))
 
 
-def _all(site: Site) -> list[str]:
+def _all(site: Scoped) -> list[str]:
     """Return the registers that the instruction names, its guard first."""
     guard = site.instruction.guard
     named = [] if guard is None else [guard.name]
     for operand in site.instruction.operands:
-        named += registers_of(site, operand)
+        named += site.registers(operand)
     return list(dict.fromkeys(named))
 
 
-def _is_operand(site: Site, name: str) -> bool:
-    return name in tuple(OPERANDS) and register_type(site.declarations, name) is None
+def _is_operand(site: Scoped, name: str) -> bool:
+    return name in tuple(OPERANDS) and site.type_of(name) is None
 
 
-def _operand(module: Module, site: Site, letter: str) -> list[str]:
+def _operand(module: Module, site: Scoped, letter: str) -> list[str]:
     operands = site.instruction.operands
     position = OPERANDS.index(letter)
-    found = registers_of(site, operands[position]) if position < len(operands) else []
+    found = site.registers(operands[position]) if position < len(operands) else []
     if not found:
         raise PtxlabError(
             f"{site.instruction.name} has no registers as operand {letter}",

@@ -46,6 +46,9 @@ PASSING = f"%{RESERVED}p"
 COUNT = f"%{RESERVED}n"
 _HALF = f"%{RESERVED}h"
 
+Typed = Sequence[tuple[str, str]]
+"""Registers with their types."""
+
 Blocks = Mapping[tuple[Position, bool], Sequence[Block]]
 """What to insert before (False) and after (True) the instruction at a place."""
 
@@ -73,17 +76,11 @@ def dump_registers(module: Module, kernel: str, probes: Sequence[Probe]) -> Modu
     Raises PtxlabError when there is no such kernel, instruction or register, and Unsupported for a
     register wider than 64 bits.
     """
-    slots = sum(len(probe.registers) for probe in probes)
     blocks: dict[tuple[Position, bool], list[Block]] = defaultdict(list)
-    first = 0
-    for probe, types in zip(probes, _types(module, kernel, probes), strict=True):
-        stores: list[Statement] = []
-        for slot, (register, type_name) in enumerate(
-            zip(probe.registers, types, strict=True), start=first
-        ):
-            stores += [*word_of(register, type_name, LONGS[0]), store(slot, LONGS[0])]
-        first += len(probe.registers)
-        blocks[probe.position, probe.after].append(Block(tuple(stores)))
+    slots = 0
+    for probe, registers in _typed(module, kernel, probes):
+        blocks[probe.position, probe.after].append(Block(tuple(stores(registers, slots))))
+        slots += len(registers)
     return insert(module, kernel, blocks, slots)
 
 
@@ -96,27 +93,24 @@ def dump_nth(module: Module, kernel: str, probes: Sequence[Probe], nth: int) -> 
     """
     slots = 1 + max((len(probe.registers) for probe in probes), default=0)
     blocks: dict[tuple[Position, bool], list[Block]] = defaultdict(list)
-    for probe, types in zip(probes, _types(module, kernel, probes), strict=True):
-        statements: list[Statement] = [
+    for probe, registers in _typed(module, kernel, probes):
+        passes = (
             do("add.u64", COUNT, COUNT, Integer(1)),
             do("setp.eq.u64", PASSING, COUNT, Integer(nth)),
             store(0, COUNT),
-        ]
-        for slot, (register, type_name) in enumerate(
-            zip(probe.registers, types, strict=True), start=1
-        ):
-            statements += word_of(register, type_name, LONGS[0])
-            statements.append(store(slot, LONGS[0], Guard(PASSING)))
-        blocks[probe.position, probe.after].append(Block(tuple(statements)))
+        )
+        block = Block((*passes, *stores(registers, 1, Guard(PASSING))))
+        blocks[probe.position, probe.after].append(block)
     return insert(module, kernel, blocks, slots)
 
 
-def _types(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tuple[str, ...]]:
+def _typed(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tuple[Probe, Typed]]:
+    """Yield every probe with its registers and their types."""
     function = definition(module, kernel)
     sites = {site.instruction.position: site for site in instructions(function)}
     for probe in probes:
         site = site_at(module, function, sites, probe.position)
-        yield tuple(dumped_type(module, site, register) for register in probe.registers)
+        yield probe, [(name, dumped_type(module, site, name)) for name in probe.registers]
 
 
 def insert(module: Module, kernel: str, blocks: Blocks, slots: int) -> Module:
@@ -164,6 +158,13 @@ def do(name: str, *operands: str | Operand, guard: Guard | None = None) -> Instr
 def store(slot: int, value: str, guard: Guard | None = None) -> Instruction:
     """Return the store of a 64-bit register into a slot of the row."""
     return do("st.global.u64", Address(Name(ROW), 8 * slot), value, guard=guard)
+
+
+def stores(registers: Typed, first: int, guard: Guard | None = None) -> Iterator[Instruction]:
+    """Yield what stores ``registers`` into the slots from ``first`` on."""
+    for slot, (register, type_name) in enumerate(registers, first):
+        yield from word_of(register, type_name, LONGS[0])
+        yield store(slot, LONGS[0], guard)
 
 
 def word_of(register: str, type_name: str, long: str) -> Iterator[Instruction]:

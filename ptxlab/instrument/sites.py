@@ -31,66 +31,51 @@ RESERVED = "ptxlab_"
 """How the names begin that rewriting adds."""
 
 
-class Site(NamedTuple):
+class Scoped(NamedTuple):
     """An instruction and the declarations it can see, the outermost first."""
 
     instruction: Instruction
     declarations: tuple[Declaration, ...]
 
+    def type_of(self, register: str) -> str | None:
+        """Return the PTX type of a register, None for what is none.
 
-def instructions(function: Function) -> Iterator[Site]:
-    """Yield every instruction of ``function`` in text order, those of nested blocks included."""
-    yield from _sites(function.body or (), function.results + function.parameters)
+        It may be one of a ``%r<5>``, or a component such as ``%v.x`` of a vector register.
+        """
+        base, _, component = register.partition(".")
+        for declaration in reversed(self.declarations):
+            if any(_declares(declarator, base) for declarator in declaration.names):
+                matches = declaration.space == "reg" and (declaration.vector > 1) == bool(component)
+                return declaration.type if matches else None
+        return None
 
+    def registers(self, operand: Operand) -> list[str]:
+        """Return the registers in ``operand``, those of an address too."""
+        match operand:
+            case Name(text):
+                return [text] if self.type_of(text) else []
+            case Not(name) | Negated(name):
+                parts: Sequence[Operand] = (name,)
+            case Pair(first, second):
+                parts = (first, second)
+            case Vector(elements) | Group(elements):
+                parts = elements
+            case Address(base, _, extra):
+                parts = extra if base is None else (base, *extra)
+            case _:
+                parts = ()
+        return [register for part in parts for register in self.registers(part)]
 
-def register_type(declarations: Sequence[Declaration], name: str) -> str | None:
-    """Return the PTX type of register ``name`` where ``declarations`` are visible, or None.
-
-    ``name`` may be one of a ``%r<5>``, or a component such as ``%v.x`` of a vector register.
-    """
-    base, _, component = name.partition(".")
-    for declaration in reversed(declarations):
-        if any(_declares(declarator, base) for declarator in declaration.names):
-            matches = declaration.space == "reg" and (declaration.vector > 1) == bool(component)
-            return declaration.type if matches else None
-    return None
-
-
-def _sites(statements: Sequence[Statement], visible: tuple[Declaration, ...]) -> Iterator[Site]:
-    for statement in statements:
-        if isinstance(statement, Declaration):
-            visible = (*visible, statement)
-        elif isinstance(statement, Block):
-            yield from _sites(statement.statements, visible)
-        elif isinstance(statement, Instruction):
-            yield Site(statement, visible)
-
-
-def _declares(declarator: Declarator, name: str) -> bool:
-    if declarator.count is None:
-        return declarator.name == name
-    index = name.removeprefix(declarator.name)
-    if len(index) == len(name) or not index.isdecimal() or len(index) > 10:
-        return False
-    return str(int(index)) == index and int(index) < declarator.count
-
-
-def registers_of(site: Site, operand: Operand) -> list[str]:
-    """Return the registers in ``operand``, those of an address too."""
-    match operand:
-        case Name(text):
-            return [text] if register_type(site.declarations, text) else []
-        case Not(name) | Negated(name):
-            return registers_of(site, name)
-        case Pair(first, second):
-            return [*registers_of(site, first), *registers_of(site, second)]
-        case Vector(elements) | Group(elements):
-            return [name for element in elements for name in registers_of(site, element)]
-        case Address(base, _, extra):
-            inside = [] if base is None else [base]
-            return [name for part in (*inside, *extra) for name in registers_of(site, part)]
-        case _:
+    def results(self) -> list[str]:
+        """Return the registers that the instruction writes."""
+        instruction = self.instruction
+        first = instruction.operands[0] if instruction.operands else None
+        returns = isinstance(first, Group) or "red" in instruction.modifiers
+        if first is None or isinstance(first, Address):
             return []
+        if instruction.opcode in _NO_RESULT and not returns:
+            return []
+        return self.registers(first)
 
 
 _NO_RESULT = frozenset(
@@ -101,18 +86,28 @@ _NO_RESULT = frozenset(
 """Opcodes whose first operand is no result; wgmma's is one only when it has been waited for."""
 
 
-def results(site: Site) -> list[str]:
-    instruction = site.instruction
-    if not instruction.operands:
-        return []
-    first = instruction.operands[0]
-    if instruction.opcode in _NO_RESULT and not (
-        isinstance(first, Group) or "red" in instruction.modifiers
-    ):
-        return []
-    if isinstance(first, Address):
-        return []
-    return registers_of(site, first)
+def instructions(function: Function) -> Iterator[Scoped]:
+    """Yield every instruction of ``function`` in text order, those of nested blocks included."""
+    yield from _sites(function.body or (), function.results + function.parameters)
+
+
+def _sites(statements: Sequence[Statement], visible: tuple[Declaration, ...]) -> Iterator[Scoped]:
+    for statement in statements:
+        if isinstance(statement, Declaration):
+            visible = (*visible, statement)
+        elif isinstance(statement, Block):
+            yield from _sites(statement.statements, visible)
+        elif isinstance(statement, Instruction):
+            yield Scoped(statement, visible)
+
+
+def _declares(declarator: Declarator, name: str) -> bool:
+    if declarator.count is None:
+        return declarator.name == name
+    index = name.removeprefix(declarator.name)
+    if len(index) == len(name) or not index.isdecimal() or len(index) > 10:
+        return False
+    return str(int(index)) == index and int(index) < declarator.count
 
 
 def definition(module: Module, kernel: str) -> Function:
@@ -127,8 +122,8 @@ def definition(module: Module, kernel: str) -> Function:
 
 
 def site_at(
-    module: Module, function: Function, sites: Mapping[Position, Site], position: Position
-) -> Site:
+    module: Module, function: Function, sites: Mapping[Position, Scoped], position: Position
+) -> Scoped:
     """Return the one of ``sites`` at ``position``. Raises PtxlabError when it cannot be dumped there."""
     location = locate(module.source, position)
     site = sites.get(position)
@@ -145,13 +140,13 @@ def site_at(
     return site
 
 
-def dumped_type(module: Module, site: Site, register: str) -> str:
+def dumped_type(module: Module, site: Scoped, register: str) -> str:
     """Return the type of a register that is to be dumped at ``site``.
 
     Raises PtxlabError for a register that is none, and Unsupported for one wider than 64 bits.
     """
     location = locate(module.source, site.instruction.position)
-    found = register_type(site.declarations, register)
+    found = site.type_of(register)
     if found is None:
         raise PtxlabError(
             f"no register named {register} is declared here",

@@ -12,8 +12,19 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ptxlab.errors import Unsupported
-from ptxlab.instrument.rewrite import COUNT, LONGS, PASSING, ROW, do, insert, store, word_of
-from ptxlab.instrument.sites import Site
+from ptxlab.instrument.rewrite import (
+    COUNT,
+    LONGS,
+    PASSING,
+    ROW,
+    Typed,
+    do,
+    insert,
+    store,
+    stores,
+    word_of,
+)
+from ptxlab.instrument.sites import Scoped
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
     Address,
@@ -43,15 +54,14 @@ _SITES = (1 << SITE_BITS) - 1
 class Traced:
     """A site to trace: the registers it writes, with their types."""
 
-    site: Site
-    registers: tuple[str, ...]
-    types: tuple[str, ...]
+    site: Scoped
+    registers: Typed
 
     @property
     def guard(self) -> Guard | None:
         """The guard under which its threads make a step; None where the instruction changes it."""
         guard = self.site.instruction.guard
-        return None if guard is None or guard.name in self.registers else guard
+        return None if guard is None or guard.name in dict(self.registers) else guard
 
 
 def trace(module: Module, kernel: str, sites: Sequence[Traced], first: int, steps: int) -> Module:
@@ -74,7 +84,7 @@ def trace(module: Module, kernel: str, sites: Sequence[Traced], first: int, step
 def _step(traced: Traced, number: int, first: int, steps: int) -> Iterator[Statement]:
     guard = traced.guard
     value, word, _ = LONGS
-    for register, type_name in zip(traced.registers, traced.types, strict=True):
+    for register, type_name in traced.registers:
         yield from word_of(register, type_name, value)
         yield do("xor.b64", HASH, HASH, value, guard=guard)
         yield do("mul.lo.u64", HASH, HASH, Integer(_MIX), guard=guard)
@@ -103,7 +113,7 @@ def look_at_step(
     sites: Sequence[Traced],
     step: int,
     watched: Traced,
-    before: Sequence[tuple[str, str]],
+    before: Typed,
 ) -> Module:
     """Return ``module`` with ``kernel`` storing registers where it makes step ``step`` at ``watched``.
 
@@ -117,8 +127,7 @@ def look_at_step(
         after: list[Statement] = []
         if traced is watched:
             blocks[here, False].append(Block(tuple(_stores(before, 1, step, guard))))
-            written = list(zip(traced.registers, traced.types, strict=True))
-            after += _stores(written, 1 + len(before), step, guard)
+            after += _stores(traced.registers, 1 + len(before), step, guard)
             after.append(do("mov.u64", LONGS[0], Integer(1)))
             after.append(store(0, LONGS[0], Guard(PASSING)))
         after.append(do("add.u64", COUNT, COUNT, Integer(1), guard=guard))
@@ -126,12 +135,8 @@ def look_at_step(
     return insert(module, kernel, blocks, 1 + len(before) + len(watched.registers))
 
 
-def _stores(
-    registers: Sequence[tuple[str, str]], slot: int, step: int, guard: Guard | None
-) -> Iterator[Statement]:
+def _stores(registers: Typed, slot: int, step: int, guard: Guard | None) -> Iterator[Statement]:
     value = LONGS[0]
     yield do("sub.u64", value, COUNT, Integer(step))
     yield _inside(value, 1, guard)
-    for number, (register, type_name) in enumerate(registers, start=slot):
-        yield from word_of(register, type_name, value)
-        yield store(number, value, Guard(PASSING))
+    yield from stores(registers, slot, Guard(PASSING))

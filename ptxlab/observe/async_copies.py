@@ -9,6 +9,7 @@ copy operations", "cp.async.wait_group"; the rules are those of Triton's ConSan.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -134,22 +135,11 @@ class Copies:
             copy = self._copies[int(number)]
             here = np.flatnonzero(numbers == number)
             thread, other = int(threads[here[0]]), int(others[here[0]])
-            example = _Example(
-                self._scene,
-                copy,
-                "overwrites" if touch.kind[0] else "reads",
-                self._scene.shared(int(touch.granules[at[here[0]]])),
-                thread,
-                other,
-            )
-            self._scene.find(
-                "async",
-                "error",
-                example.did,
-                here.size * self._scene.shadow.size,
-                example.words,
-                copy.site,
-            )
+            did = "overwrites" if touch.kind[0] else "reads"
+            where = self._scene.shared(int(touch.granules[at[here[0]]]))
+            describe = partial(_early, self._scene, copy, f"{did} {where}", "to", thread, other)
+            count = here.size * self._scene.shadow.size
+            self._scene.find("async", "error", did, count, describe, copy.site)
 
     def write(self, start: Array, nbytes: int, threads: Array) -> None:
         """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
@@ -159,16 +149,10 @@ class Copies:
                 if found is None:
                     continue
                 mine, theirs = found
-                example = _Example(
-                    self._scene,
-                    copy,
-                    "overwrites",
-                    f"{int(start[mine[0]]):#x} in global memory",
-                    int(threads[mine[0]]),
-                    int(readers[theirs[0]]),
-                    source=True,
-                )
-                self._scene.find("async", "error", "source", mine.size, example.words, copy.site)
+                did = f"overwrites {int(start[mine[0]]):#x} in global memory"
+                who = int(threads[mine[0]]), int(readers[theirs[0]])
+                describe = partial(_early, self._scene, copy, did, "from", *who)
+                self._scene.find("async", "error", "source", mine.size, describe, copy.site)
 
     def _twice(self, touch: Touch, marks: Array) -> None:
         """Report threads that copy to one place with the same instruction."""
@@ -205,34 +189,18 @@ class Copies:
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """One access that is too early, to be told of all that are like it."""
-
-    scene: Scene
-    copy: _Copy
-    did: str
-    where: str
-    thread: int
-    other: int
-    source: bool = False
-
-    def words(self) -> Words:
-        scene, copy = self.scene, self.copy
-        committed = copy.committed[np.searchsorted(copy.threads, self.other)]
-        state = "not yet waited for" if committed else "neither committed nor waited for"
-        if self.thread == self.other:
-            who = f"which it copies {'from' if self.source else 'to'}"
-        else:
-            who = f"which {scene.thread(self.other)} copies {'from' if self.source else 'to'}"
-        message = f"{scene.thread(self.thread)} {self.did} {self.where}, {who}: a copy {state}"
-        if not committed:
-            hint = "cp.async.commit_group, then cp.async.wait_group"
-        else:
-            hint = "cp.async.wait_group N leaves the last N groups in flight; wait for this one"
-        if self.thread != self.other:
-            hint += ", by the thread that copies, and a barrier after that"
-        return message, hint
+def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Words:
+    """Describe what ``thread`` did to memory ``way`` (to or from) which ``other`` still copies."""
+    committed = copy.committed[np.searchsorted(copy.threads, other)]
+    state = "not yet waited for" if committed else "neither committed nor waited for"
+    who = f"which it copies {way}"
+    hint = "cp.async.commit_group, then cp.async.wait_group"
+    if committed:
+        hint = "cp.async.wait_group N leaves the last N groups in flight; wait for this one"
+    if thread != other:
+        who = f"which {scene.thread(other)} copies {way}"
+        hint += ", by the thread that copies, and a barrier after that"
+    return f"{scene.thread(thread)} {did}, {who}: a copy {state}", hint
 
 
 def _overlap(start: Array, nbytes: int, others: Array, length: int) -> tuple[Array, Array] | None:

@@ -26,11 +26,10 @@ from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
 from ptxlab.observe.check_scene import Scene, entries
 from ptxlab.observe.history import History
-from ptxlab.observe.ordering import Epochs, Order, Touch
+from ptxlab.observe.ordering import Epochs, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.uninitialized import LocalMemory, Registers, SharedMemory
-from ptxlab.syntax.functions import SourceLine, source_lines
-from ptxlab.syntax.tree import Instruction, Integer, Module
+from ptxlab.syntax.tree import Instruction, Integer, Module, Source
 
 Array = npt.NDArray[Any]
 
@@ -61,7 +60,7 @@ def check(
 
 def incomplete(path: str, checks: Sequence[str], error: Unsupported) -> CheckReport:
     """Return the report on a program that could not even be loaded, as it holds what is not modelled."""
-    return CheckReport(None, tuple(checks), (), (str(error),), path)
+    return CheckReport(None, tuple(checks), (), (str(error),), Source("", path))
 
 
 class Checker(Watcher):
@@ -181,23 +180,23 @@ class Checker(Watcher):
         """Return the findings, what stopped the launch among them if it is one."""
         module = self._module
         if module is None:
-            return CheckReport(kernel, self._checks, (), (str(fault),), "")
-        found = [self._hedged(finding) for finding in self._scene.findings(module)]
+            return CheckReport(kernel, self._checks, (), (str(fault),), Source("", ""))
+        found = [self._hedged(finding) for finding in self._scene.findings]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:
-            found.append(_of_fault(fault, module))
+            found.append(self._of_fault(fault))
             unchecked.append("what follows where the launch stopped")
         elif fault is not None:
             unchecked.append(f"what follows where the launch stopped: {fault}")
-        source = module.source
-        return CheckReport(
-            kernel,
-            self._checks,
-            ordered(finding for finding in found if finding.kind in self._checks),
-            tuple(unchecked),
-            source.path,
-            tuple(source.text.split("\n")),
-        )
+        chosen = ordered(finding for finding in found if finding.kind in self._checks)
+        return CheckReport(kernel, self._checks, chosen, tuple(unchecked), module.source)
+
+    def _of_fault(self, fault: LaunchError) -> Finding:
+        assert fault.location is not None
+        line = fault.location.line
+        words = fault.message, fault.hint or ""
+        source = self._scene.source(line)
+        return Finding(fault.kind, "fault", "error", line, *words, 1, "faults", source=source)
 
     def _hedged(self, finding: Finding) -> Finding:
         fence = self._fence
@@ -218,33 +217,7 @@ def _placed(access: Access, lanes: Threads, part: Part) -> tuple[Array, Array]:
     return threads, np.broadcast_to(part.index * access.nbytes, threads.shape)
 
 
-def _of_fault(fault: LaunchError, module: Module) -> Finding:
-    assert fault.location is not None
-    line = fault.location.line
-    return Finding(
-        fault.kind,
-        "fault",
-        "error",
-        line,
-        fault.message,
-        fault.hint or "",
-        1,
-        "faults",
-        source=_source(module, line),
-    )
-
-
-def _source(module: Module, line: int) -> SourceLine | None:
-    """Return the line of CUDA C that the instruction on ``line`` of the PTX comes from."""
-    for function in module.functions:
-        places = source_lines(module, function)
-        for site, source in zip(instructions(function), places, strict=True):
-            if site.instruction.position.line == line:
-                return source
-    return None
-
-
-def _order(wave: Wave, scene: Scene) -> Order:
+def _order(wave: Wave, scene: Scene) -> Epochs | History:
     whole, of_warps = True, False
     for function in wave.module.functions:
         for site in instructions(function):

@@ -6,6 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.tree import Source
 
 CHECKS = ("race", "async", "barrier", "deadlock", "bounds", "alignment", "uninitialized")
 """Every kind of finding, which is also what can be chosen to check."""
@@ -41,15 +42,14 @@ class CheckReport:
     """A launch checked for ``checks``; ``kernel`` is None where none could be loaded.
 
     ``findings`` are sorted, the worst first. ``unchecked`` says what of the launch the checks could not
-    see, and why. ``path`` and ``text`` are the PTX.
+    see, and why. ``source`` is the PTX.
     """
 
     kernel: str | None
     checks: tuple[str, ...]
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
-    path: str
-    text: tuple[str, ...] = ()
+    source: Source
 
     @property
     def verdict(self) -> str:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from functools import cache
+from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,24 +14,15 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Scope, Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
+from ptxlab.instrument.sites import instructions
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.shadow import Shadow
 from ptxlab.syntax.functions import SourceLine, source_lines
-from ptxlab.syntax.tree import Module
 
 Array = npt.NDArray[Any]
 
 Words = tuple[str, str]
 """A message and a hint."""
-
-
-@dataclass(slots=True)
-class _Found:
-    """A finding that is still counted."""
-
-    words: Words
-    unit: str
-    count: int = 0
 
 
 class Scene:
@@ -47,7 +38,7 @@ class Scene:
     def __init__(self) -> None:
         self._numbers: dict[Site, int] = {}
         self._sites: list[Site] = []
-        self._found: dict[tuple[str, str, str, Site, Site | None], _Found] = {}
+        self._findings: dict[tuple[str, str, str, Site, Site | None], Finding] = {}
 
     def begin(self, wave: Wave) -> None:
         """Begin a wave: nothing is known of its memory."""
@@ -83,37 +74,33 @@ class Scene:
 
         Findings that are alike so far are one, which ``describe`` puts into words once.
         """
-        key = (kind, severity, rule, site or self.site, other)
-        found = self._found.get(key)
+        site = site or self.site
+        key = (kind, severity, rule, site, other)
+        found = self._findings.get(key)
         if found is None:
-            found = self._found[key] = _Found(describe(), unit)
-        found.count += count
+            line, other_line = site.line, None if other is None else other.line
+            sources = self.source(line), self.source(other_line)
+            found = Finding(kind, rule, severity, line, *describe(), 0, unit, other_line, *sources)
+        self._findings[key] = replace(found, count=found.count + count)
 
-    def findings(self, module: Module) -> list[Finding]:
-        functions = {function.name: function for function in module.functions}
+    @property
+    def findings(self) -> list[Finding]:
+        return list(self._findings.values())
 
-        @cache
-        def lines(function: str) -> tuple[SourceLine | None, ...]:
-            return source_lines(module, functions[function])
+    def source(self, line: int | None) -> SourceLine | None:
+        """Return the line of CUDA C that the instruction on a line of the PTX comes from."""
+        return None if line is None else self._sources.get(line)
 
-        def source(site: Site | None) -> SourceLine | None:
-            return None if site is None else lines(site.function)[site.number]
-
-        return [
-            Finding(
-                kind,
-                rule,
-                severity,
-                site.line,
-                *found.words,
-                found.count,
-                found.unit,
-                None if other is None else other.line,
-                source(site),
-                source(other),
+    @cached_property
+    def _sources(self) -> dict[int, SourceLine | None]:
+        module = self.wave.module
+        return {
+            site.instruction.position.line: source
+            for function in module.functions
+            for site, source in zip(
+                instructions(function), source_lines(module, function), strict=True
             )
-            for (kind, severity, rule, site, other), found in self._found.items()
-        ]
+        }
 
     # ---- names ----
 

@@ -17,18 +17,15 @@ import numpy.typing as npt
 from ptxlab.device.protocol import Buffer, Device, Kernel
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import (
-    Site,
+    Scoped,
     definition,
     instructions,
-    register_type,
-    registers_of,
-    results,
 )
 from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.rounding import Step, Verdict, judge
+from ptxlab.observe.rounding import Executed, Judgement, judge
 from ptxlab.syntax.tree import Instruction, Module
 
 Array = npt.NDArray[Any]
@@ -73,21 +70,18 @@ class FirstDifference:
     """The first step of any thread after which a register differs.
 
     ``thread`` is numbered over the grid, ``step`` counts the thread's instructions that write
-    registers, from 0. ``bits`` are the register on both devices, ``values`` what they stand for as
-    ``type``; ``lanes`` is in how many lanes of the warp a register differs. Where the two threads went
-    different ways, ``register`` is "" and the instruction is the last that they have in common.
+    registers, from 0. ``bits`` are the register on both devices, ``lanes`` is in how many lanes of the
+    warp a register differs. Where the two threads went different ways, ``register`` is "" and the
+    instruction is the last that they have in common.
     """
 
     instruction: Instruction
     thread: int
     step: int
     register: str
-    type: str
     bits: tuple[int, int]
-    values: tuple[tuple[float, ...], tuple[float, ...]]
     lanes: int
-    verdict: Verdict
-    reason: str
+    judgement: Judgement
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,20 +158,16 @@ def _sites(work: Work, is_buffer: Sequence[bool]) -> list[Traced]:
     skipped = device_dependent(function, buffers)
     found = []
     for site in instructions(function):
-        kept = {
-            name: kind
-            for name in results(site)
-            if name not in skipped and (kind := _type(site, name)) is not None
-        }
+        kept = _typed(site, [name for name in site.results() if name not in skipped])
         if kept:
-            found.append(Traced(site, tuple(kept), tuple(kept.values())))
+            found.append(Traced(site, kept))
     return found
 
 
-def _type(site: Site, register: str) -> str | None:
-    """Return the type of a register that can be stored, None for one wider than 64 bits."""
-    kind = register_type(site.declarations, register)
-    return kind if kind in TYPES and TYPES[kind].bits <= 64 else None
+def _typed(site: Scoped, registers: Sequence[str]) -> list[tuple[str, str]]:
+    """Return the different ones of ``registers`` with their types, less those wider than 64 bits."""
+    pairs = ((name, site.type_of(name)) for name in dict.fromkeys(registers))
+    return [(name, kind) for name, kind in pairs if kind in TYPES and TYPES[kind].bits <= 64]
 
 
 def _first_parting(
@@ -238,63 +228,43 @@ def _look(
 ) -> FirstDifference:
     site = parting.sites[0]
     if site is None or site != parting.sites[1]:
-        return _another_way(work, sites[parting.before], parting)
+        return _another_way(sites[parting.before], parting)
     watched = sites[site]
-    named = [
-        name
-        for operand in watched.site.instruction.operands
-        for name in registers_of(watched.site, operand)
-    ]
-    before = [
-        (name, kind)
-        for name in dict.fromkeys(named)
-        if (kind := _type(watched.site, name)) is not None
-    ]
+    scoped, instruction = watched.site, watched.site.instruction
+    named = [name for operand in instruction.operands for name in scoped.registers(operand)]
+    before = _typed(scoped, named)
     module = look_at_step(work.module, work.kernel, sites, parting.step, watched, before)
     slots = 1 + len(before) + len(watched.registers)
     rows = [_warp(work, parting.thread, _rows(work, device, module, slots)) for device in (a, b)]
-    step = Step(
-        watched.site.instruction,
-        watched.types,
+    step = Executed(
+        instruction,
+        tuple(kind for _, kind in watched.registers),
         {name: rows[0][:, 1 + i] for i, (name, _) in enumerate(before)},
         (rows[0][:, 1 + len(before) :], rows[1][:, 1 + len(before) :]),
     )
     differing = step.results[0] != step.results[1]
-    lane = _lane(work, parting.thread)
+    lane = parting.thread % work.config.cta_threads % WARP
     column = int(np.argmax(differing[lane]))
-    judgement = judge(step, lane, column)
+    a_bits, b_bits = (int(words[lane, column]) for words in step.results)
     return FirstDifference(
-        instruction=watched.site.instruction,
+        instruction=instruction,
         thread=parting.thread,
         step=parting.step,
-        register=watched.registers[column],
-        type=judgement.type,
-        bits=(int(step.results[0][lane, column]), int(step.results[1][lane, column])),
-        values=judgement.values,
+        register=watched.registers[column][0],
+        bits=(a_bits, b_bits),
         lanes=int(differing.any(axis=1).sum()),
-        verdict=judgement.verdict,
-        reason=judgement.reason,
+        judgement=judge(step, lane, column),
     )
 
 
-def _another_way(work: Work, last: Traced, parting: _Parting) -> FirstDifference:
-    return FirstDifference(
-        instruction=last.site.instruction,
-        thread=parting.thread,
-        step=parting.step,
-        register="",
-        type="",
-        bits=(0, 0),
-        values=((), ()),
-        lanes=0,
-        verdict="control flow",
-        reason="after this instruction the thread goes another way, though no register differs: "
-        "it branches on an address, a clock or what another thread did",
+def _another_way(last: Traced, parting: _Parting) -> FirstDifference:
+    reason = (
+        "after this instruction the thread goes another way, though no register differs: "
+        "it branches on an address, a clock or what another thread did"
     )
-
-
-def _lane(work: Work, thread: int) -> int:
-    return thread % work.config.cta_threads % WARP
+    judgement = Judgement("control flow", "", ((), ()), reason)
+    instruction = last.site.instruction
+    return FirstDifference(instruction, parting.thread, parting.step, "", (0, 0), 0, judgement)
 
 
 def _warp(work: Work, thread: int, rows: Words) -> Words:

@@ -7,7 +7,6 @@ all threads that accessed it are known.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,7 +47,7 @@ class Clocks:
         return times
 
     def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> Array:
-        """Let ``released`` know all that ``arrived`` know, in each CTA; see ``Order.synchronize``.
+        """Let ``released`` know all that ``arrived`` know, in each CTA; see ``Epochs.synchronize``.
 
         Return the mask of threads whose CTA was there as a whole: all its threads know all now.
         """
@@ -88,18 +87,10 @@ class Clocks:
         self.floor[over] = NEVER
 
 
-@dataclass(frozen=True, slots=True)
-class Noted:
-    """A touch at a time, not yet sorted."""
-
-    time: int
-    touch: Touch
-
-
 class Log:
     """The last access of each thread to each granule, sorted; ``keys`` are granule * threads + thread.
 
-    What is in ``new`` has been noted since it was sorted, the latest last.
+    What is in ``new``, with its time, has been noted since it was sorted, the latest last.
     """
 
     def __init__(self, threads: int) -> None:
@@ -107,24 +98,23 @@ class Log:
         self.keys: Array = np.zeros(0, np.int64)
         self.times: Array = np.zeros(0, np.int64)
         self.places: Array = np.zeros(0, np.int64)
-        self.new: list[Noted] = []
+        self.new: list[tuple[int, Touch]] = []
         self.unsorted = 0
 
-    def add(self, noted: Noted) -> None:
-        self.new.append(noted)
-        self.unsorted += noted.touch.granules.size
+    def add(self, time: int, touch: Touch) -> None:
+        self.new.append((time, touch))
+        self.unsorted += touch.granules.size
 
-    def forget(self, time: int) -> None:
-        self.new = [noted for noted in self.new if noted.time >= time]
-        self.unsorted = sum(noted.touch.granules.size for noted in self.new)
+    def forget(self, before: int) -> None:
+        self.new = [(time, touch) for time, touch in self.new if time >= before]
+        self.unsorted = sum(touch.granules.size for _, touch in self.new)
 
     def sort(self) -> None:
         """Sort in what is new, which takes the place of what the same threads did before."""
         keys, times, places = [self.keys], [self.times], [self.places]
-        for noted in self.new:
-            touch = noted.touch
+        for time, touch in self.new:
             keys.append(touch.granules * self._threads + touch.threads % self._threads)
-            times.append(np.full(touch.granules.size, noted.time))
+            times.append(np.full(touch.granules.size, time))
             places.append(np.full(touch.granules.size, touch.place))
         self.new, self.unsorted = [], 0
         self.keep(np.concatenate(keys), np.concatenate(times), np.concatenate(places))
@@ -150,7 +140,7 @@ class History:
         self._since = Epochs(wave, shadow, of_warps=False)
         self._logs: dict[Kind, Log] = {}
         self._shadow = shadow
-        shadow.attach(self)
+        shadow.attach(self._split)
 
     @property
     def kinds(self) -> tuple[Kind, ...]:
@@ -160,7 +150,8 @@ class History:
         whole = self._clocks.synchronize(arrived, released, counted=counted)
         if whole.any():
             self._since.synchronize(whole, whole, counted=False)
-            self._forget()
+            for log in self._logs.values():
+                log.forget(int(self._clocks.floor.min()))
 
     def synchronize_warps(self, together: Array) -> None:
         self._clocks.synchronize_warps(together)
@@ -168,16 +159,12 @@ class History:
     def ended(self, lanes: Threads) -> None:
         self._clocks.end(lanes)
 
-    def _forget(self) -> None:
-        for log in self._logs.values():
-            log.forget(int(self._clocks.floor.min()))
-
     def note(self, touch: Touch) -> None:
         self._since.note(touch)
-        log = self._logs.get(touch.kind)
-        if log is None:
-            log = self._logs[touch.kind] = Log(self._width)
-        log.add(Noted(self._clocks.now, touch))
+        if touch.kind not in self._logs:
+            self._logs[touch.kind] = Log(self._width)
+        log = self._logs[touch.kind]
+        log.add(self._clocks.now, touch)
         if log.unsorted > MOST_UNSORTED:
             self._sorted(touch.kind)
 
@@ -204,7 +191,7 @@ class History:
         best = best[np.flatnonzero(np.diff(at[best], append=-1))]
         return Earlier(since.at[at[best]], other[best], log.places[entry[best]])
 
-    def split(self, parts: int) -> None:
+    def _split(self, parts: int) -> None:
         for log in self._logs.values():
             log.sort()
             granules, threads = np.divmod(log.keys, self._width)

@@ -12,7 +12,7 @@ rather than one of its own warp.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -50,35 +50,6 @@ class Earlier:
     places: Array
 
 
-class Order(Protocol):
-    """Knows which accesses are ordered."""
-
-    @property
-    def kinds(self) -> tuple[Kind, ...]: ...
-
-    def note(self, touch: Touch) -> None: ...
-
-    def earlier(self, touch: Touch, kind: Kind) -> Earlier | None:
-        """Find accesses of ``kind`` by others that are unordered with these, noted or not."""
-        ...
-
-    def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
-        """Order what ``arrived`` did before what ``released`` do from now on, in each CTA.
-
-        The barrier is for a number of threads if it is ``counted``, else for all of the CTA: those
-        that have ended count as arrived.
-        """
-        ...
-
-    def synchronize_warps(self, together: Array) -> None:
-        """Order what threads of a warp did before what the others of it do from now on."""
-        ...
-
-    def ended(self, lanes: Threads) -> None: ...
-
-
-# ---- barriers of whole CTAs and warps -------------------------------------------------------
-
 PLACE_BITS = 22
 THREAD_BITS = 10
 MOST_THREADS = 1 << THREAD_BITS
@@ -91,6 +62,17 @@ _OTHER_WARP = (WARP, MOST_THREADS - 1)
 _SAME_WARP = (1, WARP - 1)
 _ANY_OTHER = (1, MOST_THREADS - 1)
 """Between which numbers the difference (exclusive or) of two threads of a CTA is."""
+
+
+class _Keys:
+    """The entry of each thread of a wave in the epochs at hand, without a place."""
+
+    __slots__ = ("first", "last")
+
+    def __init__(self, epochs: Array, threads: Array) -> None:
+        high = epochs << PLACE_BITS + THREAD_BITS
+        self.last = high | threads << PLACE_BITS
+        self.first = high | (MOST_THREADS - 1 - threads) << PLACE_BITS
 
 
 class _Extent:
@@ -106,23 +88,13 @@ class _Extent:
         self.last = shadow.table(np.int64)
         self.first = shadow.table(np.int64)
 
-    def note(self, granules: Array, last: Array, first: Array) -> None:
+    def note(self, touch: Touch, keys: _Keys) -> None:
         """Enter accesses. Of several for one granule numpy keeps the last, so the largest is last."""
-        known = self.last.data
+        granules, known = touch.granules, self.last.data
+        last = keys.last.take(touch.threads) + touch.place
         known[granules] = np.maximum(known.take(granules), last)
-        known = self.first.data
+        first, known = keys.first.take(touch.threads) + touch.place, self.first.data
         known[granules[::-1]] = np.maximum(known.take(granules), first)[::-1]
-
-
-class _Keys:
-    """The entry of each thread of a wave in the epochs at hand, without a place."""
-
-    __slots__ = ("first", "last")
-
-    def __init__(self, epochs: Array, threads: Array) -> None:
-        high = epochs << PLACE_BITS + THREAD_BITS
-        self.last = high | threads << PLACE_BITS
-        self.first = high | (MOST_THREADS - 1 - threads) << PLACE_BITS
 
 
 class Epochs:
@@ -159,6 +131,11 @@ class Epochs:
         return tuple(self._extents)
 
     def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
+        """Order what ``arrived`` did before what ``released`` do from now on, in each CTA.
+
+        The barrier is for a number of threads if it is ``counted``, else for all of the CTA: those
+        that have ended count as arrived.
+        """
         self._now += 1
         ctas: Array = np.logical_or.reduce(arrived.reshape(self._wave.ctas, -1), axis=1)
         of_threads = ctas[self._wave.cta_of]
@@ -167,6 +144,7 @@ class Epochs:
         self._renew()
 
     def synchronize_warps(self, together: Array) -> None:
+        """Order what threads of a warp did before what the others of it do from now on."""
         self._now += 1
         warps = together.reshape(-1, WARP).any(axis=1)
         self._warp_epochs[np.repeat(warps, WARP)] = self._now
@@ -187,12 +165,12 @@ class Epochs:
             if self._of_warps:
                 since_warp = _Extent(self._shadow)
             extents = self._extents[touch.kind] = (since_barrier, since_warp)
-        _enter(extents[0], self._keys, touch)
+        extents[0].note(touch, self._keys)
         if self._of_warps:
-            _enter(extents[1], self._warp_keys, touch)
+            extents[1].note(touch, self._warp_keys)
 
     def earlier(self, touch: Touch, kind: Kind) -> Earlier | None:
-        """Find accesses of ``kind`` since the last barrier that orders them."""
+        """Find accesses of ``kind`` by others that are unordered with these, noted or not."""
         if self._noted[kind] < self._oldest:
             return None
         since_barrier, since_warp = self._extents[kind]
@@ -222,13 +200,6 @@ class Epochs:
                 in_cta = np.where(here, MOST_THREADS - 1 - thread if down else thread, in_cta)
         of_cta = threads_at // self._wave.cta_width * self._wave.cta_width
         return Earlier(at, of_cta + in_cta, chosen & ((1 << PLACE_BITS) - 1))
-
-
-def _enter(extent: _Extent, keys: _Keys, touch: Touch) -> None:
-    last, first = keys.last.take(touch.threads), keys.first.take(touch.threads)
-    last += touch.place
-    first += touch.place
-    extent.note(touch.granules, last, first)
 
 
 def _within(differences: Array, others: tuple[int, int]) -> Array:

@@ -9,6 +9,7 @@ error, one inside a warp a warning, and writes of the same value are information
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,8 @@ import numpy.typing as npt
 
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene, Words
-from ptxlab.observe.ordering import Earlier, Kind, Order, Touch
+from ptxlab.observe.history import History
+from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
 from ptxlab.syntax.tree import Instruction
 
 Array = npt.NDArray[Any]
@@ -50,7 +52,7 @@ class Stored:
 class Races:
     """Reports what ``order`` does not order."""
 
-    def __init__(self, scene: Scene, order: Order) -> None:
+    def __init__(self, scene: Scene, order: Epochs | History) -> None:
         self._scene = scene
         self._order = order
 
@@ -94,7 +96,8 @@ class Races:
         ):
             other = self._scene.numbered(int(earlier.places[first]))
             copied = what == "RAW" and is_async_copy(other.instruction)
-            example = _Example(
+            describe = partial(
+                _copied if copied else _raced,
                 self._scene,
                 what,
                 int(severities[first]),
@@ -107,49 +110,37 @@ class Races:
                 _SEVERITIES[severities[first]],
                 what,
                 int(count) * self._scene.shadow.size,
-                example.copied if copied else example.raced,
+                describe,
                 other,
                 self._scene.numbered(touch.place),
             )
 
 
-@dataclass(frozen=True, slots=True)
-class _Example:
-    """One race, to be told of all that are like it."""
-
-    scene: Scene
-    what: str
-    severity: int
-    granule: int
-    thread: int
-    other: int
-
-    def raced(self) -> Words:
-        scene = self.scene
-        did, had = {
-            "RAW": ("reads", "wrote"),
-            "WAR": ("overwrites", "read"),
-            "WAW": ("overwrites", "wrote"),
-        }[self.what]
-        message = (
-            f"{self.what}: {scene.thread(self.thread)} {did} {scene.shared(self.granule)}, which "
-            f"{scene.thread(self.other)} {had}, and nothing orders the two"
+def _raced(scene: Scene, what: str, severity: int, granule: int, thread: int, other: int) -> Words:
+    did, had = {
+        "RAW": ("reads", "wrote"),
+        "WAR": ("overwrites", "read"),
+        "WAW": ("overwrites", "wrote"),
+    }[what]
+    message = (
+        f"{what}: {scene.thread(thread)} {did} {scene.shared(granule)}, which "
+        f"{scene.thread(other)} {had}, and nothing orders the two"
+    )
+    if severity == _INFO:
+        return f"{message}; both write the same value", "one of the threads is enough"
+    if severity == _WARNING:
+        return message, (
+            "threads of a warp do not run in step: a bar.warp.sync, __syncwarp(), between the "
+            "two orders them"
         )
-        if self.severity == _INFO:
-            return f"{message}; both write the same value", "one of the threads is enough"
-        if self.severity == _WARNING:
-            return message, (
-                "threads of a warp do not run in step: a bar.warp.sync, __syncwarp(), between the "
-                "two orders them"
-            )
-        return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
+    return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
-    def copied(self) -> Words:
-        scene = self.scene
-        return (
-            f"{scene.thread(self.thread)} reads {scene.shared(self.granule)}, which "
-            f"{scene.thread(self.other)} copied and waited for, and no barrier comes after that wait"
-        ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
+
+def _copied(scene: Scene, what: str, severity: int, granule: int, thread: int, other: int) -> Words:
+    return (
+        f"{scene.thread(thread)} reads {scene.shared(granule)}, which "
+        f"{scene.thread(other)} copied and waited for, and no barrier comes after that wait"
+    ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
 
 
 def _conflict(one: Kind, other: Kind) -> bool:

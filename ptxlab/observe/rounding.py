@@ -34,7 +34,7 @@ maximum errors: 2^-20.9 for tanh and lg2, 2^-20.5 for sin and cos)."""
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class Executed:
     """One instruction in one warp on two devices: words of 64 bits, [lane] and [lane, register].
 
     ``sources`` are the registers it names, as they were before it; ``types`` those it writes.
@@ -56,7 +56,7 @@ class Judgement:
     reason: str
 
 
-def judge(step: Step, lane: int, column: int) -> Judgement:
+def judge(step: Executed, lane: int, column: int) -> Judgement:
     form = _matrix(step.instruction)
     layout = None if form is None else form.operand("D")
     kind = _number_type(step, column) if layout is None else layout.dtype
@@ -94,7 +94,7 @@ def _elements(word: int, bits: int, kind: str) -> Array:
     return np.array(parts, f"u{width // 8}").view(TYPES[kind].dtype).astype(np.float64)
 
 
-def _number_type(step: Step, column: int) -> str:
+def _number_type(step: Executed, column: int) -> str:
     """Return the type that the instruction says its result has, or else the register's."""
     for name in step.instruction.modifiers:
         if name in TYPES and TYPES[name].kind in ("float", "packed"):
@@ -124,7 +124,7 @@ def _matrix(instruction: Instruction) -> MatrixInstruction | None:
 
 
 def _product(
-    step: Step, form: MatrixInstruction, layout: FragmentLayout, lane: int, column: int
+    step: Executed, form: MatrixInstruction, layout: FragmentLayout, lane: int, column: int
 ) -> tuple[float, str]:
     """Return how far two right results may be apart, in the elements of a register."""
     unit = UNIT.get(layout.dtype, UNIT["f32"])
@@ -139,7 +139,7 @@ def _product(
     return 2 * (form.k + 2) * unit * largest, "rounding of such a sum makes up to"
 
 
-def _magnitude(step: Step, form: MatrixInstruction) -> Array | None:
+def _magnitude(step: Executed, form: MatrixInstruction) -> Array | None:
     """Return |A| |B| + |C|, None where the numbers of an operand are not known here."""
     matrices = []
     for name, operand in zip("ABC", step.instruction.operands[1:4], strict=False):

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Protocol
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -10,14 +11,6 @@ import numpy.typing as npt
 Array = npt.NDArray[Any]
 LARGEST = 16
 """Bytes of the largest access, and of a granule before anything smaller is seen."""
-
-
-class Splitting(Protocol):
-    """Something that is known of granules."""
-
-    def split(self, parts: int) -> None:
-        """Make ``parts`` granules of each, of which the same is known."""
-        ...
 
 
 class Table:
@@ -48,16 +41,16 @@ class Shadow:
         self.size = LARGEST
         self._shift = LARGEST.bit_length() - 1
         self._granules = -(-nbytes // LARGEST)
-        self._attached: list[Splitting] = []
+        self._splits: list[Callable[[int], None]] = []
 
     def table(self, dtype: type[np.generic]) -> Table:
         table = Table(self._granules, dtype)
-        self.attach(table)
+        self.attach(table.split)
         return table
 
-    def attach(self, something: Splitting) -> None:
-        """Split ``something`` from now on when granules are split."""
-        self._attached.append(something)
+    def attach(self, split: Callable[[int], None]) -> None:
+        """Call ``split`` from now on when as many parts are made of each granule."""
+        self._splits.append(split)
 
     def cover(self, first: Array, nbytes: int) -> tuple[Array, int]:
         """Return the granules of accesses of ``nbytes`` from ``first`` on, and how many each has.
@@ -76,5 +69,5 @@ class Shadow:
         self.size //= parts
         self._shift = self.size.bit_length() - 1
         self._granules *= parts
-        for something in self._attached:
-            something.split(parts)
+        for split in self._splits:
+            split(parts)

@@ -58,7 +58,7 @@ def checked(body: str, block: int = 64, **options: Any) -> CheckReport:
 
 
 def line(report: CheckReport, number: int) -> str:
-    return report.text[number - 1].strip().removesuffix(";")
+    return report.source.line(number).strip().removesuffix(";")
 
 
 def found(report: CheckReport) -> Found:

@@ -17,7 +17,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
 from ptxlab.observe.diff import DiffReport, Work, diff
-from ptxlab.observe.rounding import Step, judge
+from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import Module
 
@@ -105,8 +105,8 @@ def test_the_first_register(monkeypatch: pytest.MonkeyPatch, window: int) -> Non
     assert report.first.thread == 1
     assert report.first.register == "x"
     assert report.first.bits == (4, 8)
-    assert report.first.values == ((4,), (8,))
-    assert report.first.verdict == "wrong"
+    assert report.first.judgement.values == ((4,), (8,))
+    assert report.first.judgement.verdict == "wrong"
     assert report.first.lanes == 16
     [out] = report.outputs
     assert (out.name, out.differing, out.total, out.place) == ("out", 35, 140, (1,))
@@ -118,13 +118,13 @@ def test_a_later_iteration() -> None:
     assert report.first.instruction.name == "setp.lt.u32"
     assert report.first.step == 5 + 3 * 4 - 1  # of thread 0, which makes 3 steps an iteration
     assert report.first.bits == (1, 0)
-    assert report.first.type == "pred"
+    assert report.first.judgement.type == "pred"
 
 
 def test_another_way() -> None:
     report = part("@p bra again;", "@!p bra again;")
     assert report.first is not None
-    assert report.first.verdict == "control flow"
+    assert report.first.judgement.verdict == "control flow"
     assert report.first.instruction.name == "setp.lt.u32"
     assert report.first.register == ""
 
@@ -134,7 +134,7 @@ def test_a_difference_that_no_array_shows() -> None:
     assert not any(output.differing for output in report.outputs)
     assert report.first is not None
     assert report.first.register == "h"
-    assert report.first.verdict == "rounding"
+    assert report.first.judgement.verdict == "rounding"
 
 
 def test_what_is_left_out() -> None:
@@ -189,14 +189,14 @@ def test_what_functions_return_of_addresses_is_left_out() -> None:
 MMA = "mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d0,d1,d2,d3}, {a0,a1,a2,a3}, {b0,b1}, {c0,c1,c2,c3};"
 
 
-def step(text: str, types: tuple[str, ...], a: Any, b: Any, **sources: Any) -> Step:
+def step(text: str, types: tuple[str, ...], a: Any, b: Any, **sources: Any) -> Executed:
     module = parse(
         ".version 8.0\n.target sm_80\n.address_size 64\n.entry k() { .reg .b32 d<4>, a<4>, b<2>, c<4>;"
         f" .reg .f32 f, g; .reg .b32 x; {text} }}"
     )
     [site] = instructions(module.entries[0])
     words = (np.array(a, np.uint64), np.array(b, np.uint64))
-    return Step(site.instruction, types, sources, words)
+    return Executed(site.instruction, types, sources, words)
 
 
 def f32(*values: float) -> list[int]:

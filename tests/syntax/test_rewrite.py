@@ -10,7 +10,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.rewrite import Probe, dump_nth, dump_registers
-from ptxlab.instrument.sites import instructions, register_type
+from ptxlab.instrument.sites import instructions
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import NOWHERE, Block, Declaration, Function, Instruction, Module, Position
 
@@ -66,8 +66,8 @@ def test_instructions_and_what_they_see() -> None:
     assert [s.instruction.opcode for s in sites].count("mov") == TEXT.count("mov.")
     assert sites[-1].instruction.opcode == "ret"
     inner = next(s for s in sites if s.instruction.name == "mov.u64")
-    assert register_type(inner.declarations, "r6") == "b64"
-    assert register_type(sites[-1].declarations, "r6") == "b32"
+    assert inner.type_of("r6") == "b64"
+    assert sites[-1].type_of("r6") == "b32"
     assert [s.instruction.name for s in instructions(module.functions[0])] == ["ret"]
     assert list(instructions(parse(TEXT.split(".func")[0] + ".func g;").functions[0])) == []
 
@@ -92,7 +92,7 @@ def test_instructions_and_what_they_see() -> None:
 )
 def test_register_type(name: str, expected: str | None) -> None:
     site = list(instructions(kernel(parse(TEXT))))[-1]
-    assert register_type(site.declarations, name) == expected
+    assert site.type_of(name) == expected
 
 
 def test_a_variable_hides_a_register() -> None:
@@ -100,7 +100,7 @@ def test_a_variable_hides_a_register() -> None:
         ".reg .b64 r6;", ".shared .b64 r6; bar.sync 0;"
     )
     site = next(s for s in instructions(kernel(parse(text))) if s.instruction.opcode == "bar")
-    assert register_type(site.declarations, "r6") is None
+    assert site.type_of("r6") is None
 
 
 # ---- what is inserted -----------------------------------------------------------------------

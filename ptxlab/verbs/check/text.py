@@ -52,8 +52,8 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
 
 
 def _place(report: CheckReport, line: int) -> Location:
-    shown = report.text[line - 1].rstrip("\r") if 0 < line <= len(report.text) else ""
-    return Location(report.path, line, len(shown) - len(shown.lstrip()) + 1, shown)
+    shown = report.source.line(line)
+    return Location(report.source.path, line, len(shown) - len(shown.lstrip()) + 1, shown)
 
 
 def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:
@@ -70,7 +70,7 @@ def _verdict(report: CheckReport) -> Iterator[str]:
         if number
     )
     what = " of ".join(
-        name for name in (report.kernel and f"kernel {report.kernel}", report.path) if name
+        name for name in (report.kernel and f"kernel {report.kernel}", report.source.path) if name
     )
     yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"
     if report.verdict == "clean":
@@ -82,7 +82,8 @@ def _verdict(report: CheckReport) -> Iterator[str]:
 def as_json(report: CheckReport) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **members(report, "verdict", "kernel", "path"),
+        **members(report, "verdict", "kernel"),
+        "path": report.source.path,
         "checks": list(report.checks),
         "unchecked": list(report.unchecked),
         "findings": [

@@ -72,7 +72,7 @@ def _verdict(report: DiffReport) -> str:
         "rounding": "they differ by rounding",
         "wrong": "one of them is WRONG",
         "control flow": "they take different ways",
-    }[report.first.verdict]
+    }[report.first.judgement.verdict]
 
 
 def _row(output: Output) -> list[str]:
@@ -85,13 +85,17 @@ def _row(output: Output) -> list[str]:
 
 def _first(shown: Shown, first: FirstDifference) -> list[str]:
     location = locate(shown.work.module.source, first.instruction.position)
-    place = f"{location.path}:{location.line}"
+    place, judgement = f"{location.path}:{location.line}", first.judgement
     if not first.register:
-        return [f"last common step: {place}", f"    {location.text.strip()}", f"  {first.reason}"]
+        return [
+            f"last common step: {place}",
+            f"    {location.text.strip()}",
+            f"  {judgement.reason}",
+        ]
     plural = "lane" if first.lanes == 1 else "lanes"
-    rows = [["", "bits", first.type]]
-    for name, bits, values in zip("ab", first.bits, first.values, strict=True):
-        typed = [TYPES[first.type].dtype.type(value) for value in values]
+    rows = [["", "bits", judgement.type]]
+    for name, bits, values in zip("ab", first.bits, judgement.values, strict=True):
+        typed = [TYPES[judgement.type].dtype.type(value) for value in values]
         rows.append([name, _hex(bits, first), " ".join(map(number, typed))])
     return [
         f"first difference: {place}",
@@ -99,7 +103,7 @@ def _first(shown: Shown, first: FirstDifference) -> list[str]:
         f"  register {first.register} of {_thread(shown.work, first)}, step {first.step}; "
         f"{first.lanes} {plural} of the warp differ",
         *(f"  {line}" for line in aligned(rows)),
-        f"  {first.verdict}: {first.reason}",
+        f"  {judgement.verdict}: {judgement.reason}",
     ]
 
 
@@ -109,8 +113,9 @@ def _thread(work: Work, first: FirstDifference) -> str:
 
 
 def _hex(bits: int, first: FirstDifference) -> str:
-    width = TYPES[first.type].bits if first.type in TYPES else 32
-    return hexadecimal(bits, max(width, 32) if len(first.values[0]) > 1 else width)
+    kind, values = first.judgement.type, first.judgement.values[0]
+    width = TYPES[kind].bits if kind in TYPES else 32
+    return hexadecimal(bits, max(width, 32) if len(values) > 1 else width)
 
 
 def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
@@ -122,7 +127,10 @@ def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
         "cta": cta,
         "warp": inside // WARP,
         "lane": inside % WARP,
-        **members(first, "step", "register", "type"),
+        **members(first, "step", "register"),
+        "type": first.judgement.type,
         "bits": [_hex(bits, first) for bits in first.bits] if first.register else [],
-        **members(first, "values", "lanes", "verdict", "reason"),
+        "values": first.judgement.values,
+        "lanes": first.lanes,
+        **members(first.judgement, "verdict", "reason"),
     }
