@@ -6,23 +6,13 @@ lda, b, ldb, d, ldd, alpha, beta, bias; ``kernels/gemm.cuh`` says what each of t
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import PurePosixPath
 from typing import Literal
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
-from ptxlab.gemm.tile import (
-    Sizes,
-    Tile,
-    by_column,
-    by_row,
-    in_a_row,
-    staged,
-    staged_padded,
-    unshared,
-)
+from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import LaunchConfig, three
@@ -32,6 +22,8 @@ Method = Literal["fma", "mma", "any"]
 an order that nobody knows, on a tensor core or not. ``ptxlab.gemm.reference`` has the bounds."""
 
 Types = tuple[tuple[str, str], ...]
+
+F32: Types = (("f32", "f32"),)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,8 +53,8 @@ class Rung:
 
     name: str
     idea: str
-    types: Types
-    method: Method
+    types: Types = F32
+    method: Method = "fma"
     layouts: tuple[str, ...] = LAYOUTS
     epilogues: tuple[str, ...] = EPILOGUES
     reference: Figure | None = None
@@ -97,9 +89,9 @@ class Rung:
 class Algorithm(Rung):
     """One kernel: its file, how it is cut, compiled and launched.
 
-    ``block`` gives the threads of a CTA by tile, ``shared`` the dynamic shared memory in bytes by
-    tile and bytes of an element of A and B. ``larger`` are tiles for larger problems, the largest
-    first, each with how many of them D must be made of, lest parts of the chip stay idle.
+    ``block`` names what of the tile is the shape of a CTA, and in shared memory ``padding`` elements
+    follow each line of a tile, against bank conflicts. ``larger`` are tiles for larger problems, the
+    largest first, each with how many of them D must be made of, lest parts of the chip stay idle.
     ``follows`` is the rung that this one improves on.
     """
 
@@ -107,8 +99,8 @@ class Algorithm(Rung):
     tile: Tile
     follows: str = ""
     larger: tuple[tuple[int, Tile], ...] = ()
-    block: Callable[[Tile], tuple[int, ...]] = in_a_row
-    shared: Callable[[Tile, int], int] = unshared
+    block: tuple[str, ...] = ("threads",)
+    padding: int = 0
 
     @property
     def entry(self) -> str:
@@ -144,9 +136,12 @@ class Algorithm(Rung):
         return self.tile
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
-        size = memory_type(problem.dtype).itemsize
-        ctas, block = tile.count(problem.m, problem.n), three(self.block(tile))
-        return LaunchConfig((ctas, 1, 1), block, self.shared(tile, size))
+        """Return the grid, the CTAs, and room for the tiles of A and B in each of the stages."""
+        block = three([getattr(tile, sizes) for sizes in self.block])
+        lines = tile.bm + tile.bn + 2 * self.padding
+        stage = memory_type(problem.dtype).itemsize * tile.bk * lines
+        ctas = tile.count(problem.m, problem.n)
+        return LaunchConfig((ctas, 1, 1), block, max(tile.stages, 1) * stage)
 
 
 def kernel_of(rung: Rung, otherwise: str) -> Algorithm:
@@ -168,8 +163,6 @@ def metal(gflops: int) -> Figure:
     return Figure("Metal study, M1 Max", f"{gflops} GFLOP/s")
 
 
-F32: Types = (("f32", "f32"),)
-
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
@@ -178,51 +171,40 @@ ALGORITHMS: dict[str, Algorithm] = {
             idea="one thread an element, neighbours along the wrong axis",
             file="kernels/naive.cu",
             types=(("f32", "f32"), ("bf16", "f32"), ("f16", "f32")),
-            method="fma",
             tile=Tile(bm=32, bn=32),
-            block=by_row,
+            block=("bm", "bn"),
             reference=recipe(292),
         ),
         Algorithm(
             name="coalescing",
             idea="the axes swapped: a warp reads and writes whole lines",
             file="kernels/coalescing.cu",
-            types=F32,
-            method="fma",
             follows="naive",
             tile=Tile(bm=32, bn=32),
-            block=by_column,
+            block=("bn", "bm"),
             reference=recipe(2936),
         ),
         Algorithm(
             name="tiled",
             idea="tiles of A and B in shared memory, read many times",
             file="kernels/tiled.cu",
-            types=F32,
-            method="fma",
             follows="coalescing",
             tile=Tile(bm=32, bn=32, bk=32),
-            block=by_column,
-            shared=staged,
+            block=("bn", "bm"),
             reference=recipe(3943),
         ),
         Algorithm(
             name="tiled_register",
             idea="8 results a thread: one number of B feeds eight fma",
             file="kernels/tiled_register.cu",
-            types=F32,
-            method="fma",
             follows="tiled",
             tile=Tile(bm=64, bn=64, bk=8, tm=8),
-            shared=staged,
             reference=recipe(7078),
         ),
         Algorithm(
             name="thread_tiled_4x4",
             idea="4 x 4 results a thread, no shared memory, no barrier",
             file="kernels/thread_tiled.cu",
-            types=F32,
-            method="fma",
             follows="coalescing",
             tile=Tile(bm=64, bn=64, tm=4, tn=4),
             reference=metal(3155),
@@ -231,8 +213,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="thread_tiled_8x4",
             idea="8 x 4 results a thread: 12 loads for 32 fma",
             file="kernels/thread_tiled.cu",
-            types=F32,
-            method="fma",
             follows="thread_tiled_4x4",
             tile=Tile(bm=128, bn=64, tm=8, tn=4),
             reference=metal(3766),
@@ -241,33 +221,26 @@ ALGORITHMS: dict[str, Algorithm] = {
             name="block_tiled",
             idea="8 x 8 results a thread out of a 128 x 128 tile",
             file="kernels/block_tiled.cu",
-            types=F32,
-            method="fma",
             follows="tiled_register",
             tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
-            shared=staged,
             reference=recipe(10661),
         ),
         Algorithm(
             name="block_tiled_vectorized",
             idea="128-bit loads everywhere, A transposed on the way in",
             file="kernels/block_tiled_vectorized.cu",
-            types=F32,
-            method="fma",
             follows="block_tiled",
             tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
-            shared=staged_padded,
+            padding=4,
             reference=recipe(10663),
         ),
         Algorithm(
             name="warp_tiled",
             idea="64 x 64 a warp, 16 x 8 a thread, the next tile on its way",
             file="kernels/warp_tiled.cu",
-            types=F32,
-            method="fma",
             follows="block_tiled_vectorized",
             tile=Tile(bm=128, bn=256, bk=8, wm=64, wn=64, stages=3, group=8),
-            shared=staged_padded,
+            padding=4,
             reference=Figure("salykova sgemm.cu, RTX 3090", "103 to 107 % of cuBLAS"),
         ),
         Algorithm(
@@ -293,7 +266,6 @@ ALGORITHMS: dict[str, Algorithm] = {
                 (512, Tile(bm=192, bn=256, bk=32, wm=96, wn=64, stages=4, group=8)),
                 (128, Tile(bm=256, bn=128, bk=32, wm=64, wn=64, stages=4, group=8)),
             ),
-            shared=staged,
             reference=Figure("best public mma.sync, H100", "375 to 396 TFLOP/s"),
         ),
     )

@@ -1,4 +1,4 @@
-"""How a kernel cuts its work: tiles, the threads of a CTA, and the shared memory both ask for."""
+"""How a kernel cuts its work into tiles, and what a GPU has for them."""
 
 from __future__ import annotations
 
@@ -82,31 +82,3 @@ class Tile:
                         f"{whole} = {macros[whole]} is not a multiple of {part} = {macros[part]}"
                     )
         return tile
-
-
-def in_a_row(tile: Tile) -> tuple[int, ...]:
-    return (tile.threads,)
-
-
-def by_row(tile: Tile) -> tuple[int, ...]:
-    """Let threadIdx.x run down a tile, and threadIdx.y across."""
-    return (tile.bm, tile.bn)
-
-
-def by_column(tile: Tile) -> tuple[int, ...]:
-    """Let threadIdx.x run across a tile, and threadIdx.y down."""
-    return (tile.bn, tile.bm)
-
-
-def unshared(tile: Tile, size: int) -> int:
-    return 0
-
-
-def staged(tile: Tile, size: int) -> int:
-    """Keep tiles of A and B of ``size`` bytes an element, one or as many as there are stages."""
-    return size * max(tile.stages, 1) * tile.bk * (tile.bm + tile.bn)
-
-
-def staged_padded(tile: Tile, size: int) -> int:
-    """Keep tiles of A and B, their lines four elements longer, against bank conflicts."""
-    return size * max(tile.stages, 1) * tile.bk * (tile.bm + 4 + tile.bn + 4)
