@@ -18,9 +18,8 @@ from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline
 from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.plan import Entry
-from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.run import prepare
-from ptxlab.gemm.storage import Operands, uploaded
+from ptxlab.gemm.problem import Operands, Problem, uploaded
+from ptxlab.gemm.run import queue
 from ptxlab.gemm.survey import Absent
 from ptxlab.gemm.tile import Sizes
 from ptxlab.gemm.tile_file import tile_for
@@ -193,13 +192,12 @@ class Field:
 
     def _contender(self, rung: Rung, operands: Operands, stack: ExitStack) -> Contender:
         if isinstance(rung, GpuBaseline):
-            work = stack.enter_context(rung.ready(self.device, self.problem, operands))
+            work = stack.enter_context(rung.ready(self.device, operands))
             return Contender(rung, work, {})
         if not isinstance(rung, Algorithm):
             raise PtxlabError("it runs on the CPU, and is timed by ptxlab gemm")
         tile = tile_for(self.device, rung, self.problem)
-        ready = prepare(self.device, self.problem, rung, tile, operands)
-        return Contender(rung, ready.queue(), tile.macros)
+        return Contender(rung, queue(self.device, operands, rung, tile), tile.macros)
 
     def _check(
         self, contender: Contender, operands: Operands, verification: Verification

@@ -20,8 +20,7 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import DeviceUnavailable, LaunchError
-from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.storage import Operands
+from ptxlab.gemm.problem import Operands, Problem
 
 WORKSPACE = 32 << 20
 CANDIDATES = 16
@@ -33,21 +32,22 @@ _DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
 
 
 @contextmanager
-def cublas(gpu: CudaDevice, problem: Problem, operands: Operands) -> Iterator[Work]:
+def cublas(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
     """Yield what computes D with ``cublasGemmEx`` and its default algorithm."""
     api = _bindings("cublas")
-    p, x = problem, operands
+    x, p = operands, operands.problem
+    lda, ldb, ldd = p.leading
     alpha, beta = _factors(p)
-    with _library(api, gpu, p, x) as (handle, workspace, scratch, stream):
+    with _library(api, gpu, x) as (handle, workspace, scratch, stream):
         api.set_stream(handle, stream)
         api.set_workspace(handle, workspace, WORKSPACE)
 
         def multiply(d: int) -> Work:
             return lambda: api.gemm_ex(
                 handle, *_operations(api, p), p.n, p.m, p.k, alpha.ctypes.data,
-                x.b.address, _DATA_TYPES[p.dtype], x.ldb,
-                x.a.address, _DATA_TYPES[p.dtype], x.lda, beta.ctypes.data,
-                d, _DATA_TYPES[p.acc], x.ldd, _compute_type(api, p), api.GemmAlgo.DEFAULT,
+                x.b.address, _DATA_TYPES[p.dtype], ldb,
+                x.a.address, _DATA_TYPES[p.dtype], lda, beta.ctypes.data,
+                d, _DATA_TYPES[p.acc], ldd, _compute_type(api, p), api.GemmAlgo.DEFAULT,
             )  # fmt: skip
 
         gpu.timed("warm up cuBLAS", multiply(scratch))
@@ -55,14 +55,15 @@ def cublas(gpu: CudaDevice, problem: Problem, operands: Operands) -> Iterator[Wo
 
 
 @contextmanager
-def cublaslt(gpu: CudaDevice, problem: Problem, operands: Operands) -> Iterator[Work]:
+def cublaslt(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
     """Yield what computes D with the fastest of the algorithms that cublasLt's heuristic proposes."""
     lt, types = _bindings("cublasLt"), _bindings("cublas")
-    p, x = problem, operands
+    x, p = operands, operands.problem
+    lda, ldb, ldd = p.leading
     if p.k == 0 or (p.acc == "f16" and x.bias is not None):
         raise DeviceUnavailable("cublasLt has no empty sums, and no bias of f32 for D of f16")
     alpha, beta = _factors(p)
-    with _library(lt, gpu, p, x) as (handle, workspace, scratch, stream), ExitStack() as stack:
+    with _library(lt, gpu, x) as (handle, workspace, scratch, stream), ExitStack() as stack:
 
         def make(what: str, *arguments: Any) -> int:
             made: int = getattr(lt, f"{what}_create")(*arguments)
@@ -83,9 +84,9 @@ def cublaslt(gpu: CudaDevice, problem: Problem, operands: Operands) -> Iterator[
             give("matmul_desc", operation, "BIAS_POINTER", x.bias.address)
         (a_rows, a_columns), (b_rows, b_columns), _ = p.stored
         layouts = (
-            make("matrix_layout", _DATA_TYPES[p.dtype], b_columns, b_rows, x.ldb),
-            make("matrix_layout", _DATA_TYPES[p.dtype], a_columns, a_rows, x.lda),
-            make("matrix_layout", _DATA_TYPES[p.acc], p.n, p.m, x.ldd),
+            make("matrix_layout", _DATA_TYPES[p.dtype], b_columns, b_rows, ldb),
+            make("matrix_layout", _DATA_TYPES[p.dtype], a_columns, a_rows, lda),
+            make("matrix_layout", _DATA_TYPES[p.acc], p.n, p.m, ldd),
         )
         preference = make("matmul_preference")
         give("matmul_preference", preference, "MAX_WORKSPACE_BYTES", WORKSPACE)
@@ -150,9 +151,7 @@ def _bindings(name: str) -> Any:
 
 
 @contextmanager
-def _library(
-    api: Any, gpu: CudaDevice, problem: Problem, operands: Operands
-) -> Iterator[tuple[int, int, int, int]]:
+def _library(api: Any, gpu: CudaDevice, operands: Operands) -> Iterator[tuple[int, int, int, int]]:
     """Yield a handle of the library, a workspace, a place like D's, and the GPU's stream.
 
     What the library complains about becomes an error of ours; the reasons that it does not load

@@ -9,16 +9,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab import resources
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
-from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.run import refusals
+from ptxlab.gemm.problem import Problem, uploaded
+from ptxlab.gemm.run import cutting
 from ptxlab.gemm.sass_loops import main_loop
-from ptxlab.gemm.storage import gathered, uploaded
-from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
+from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 from ptxlab.isa.occupancy import Occupancy, occupancy
@@ -128,16 +126,13 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
     if not problem.flops:
         raise PtxlabError("a problem without products has nothing to count")
     tile = tile_for(device, algorithm, problem, sizes)
-    config = algorithm.launch(problem, tile)
-    require(config, device.target)
-    with refusals(algorithm):
-        file, options = resources.path(algorithm.file), algorithm.options(problem, tile)
+    with cutting(algorithm, problem, tile, device.target) as (file, options, config):
         tree, cubin = load_assembled(file, device.target, options)
     inputs = problem.inputs()
     with uploaded(device, problem, inputs) as operands:
         kernel = device.load(tree).kernel(algorithm.entry)
-        profile = count(kernel, config, operands.arguments(problem))
-        d, strays = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
+        profile = count(kernel, config, operands.arguments())
+        d, strays = operands.result()
     verification = Verification(problem, inputs)
     used, opcode = cubin.kernels[algorithm.entry], ARITHMETIC[algorithm.method]
     loop = main_loop(sass(cubin)[algorithm.entry], opcode)

@@ -27,9 +27,8 @@ from ptxlab.device.protocol import Buffer, Closing
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
-from ptxlab.gemm.problem import Array, Problem
-from ptxlab.gemm.run import prepare
-from ptxlab.gemm.storage import Operands
+from ptxlab.gemm.problem import Array, Operands, Problem
+from ptxlab.gemm.run import queue
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 
@@ -212,13 +211,10 @@ class Players(Closing):
             )
             tile = tile_for(device, algorithm, problem)
             self._forth, self._back = (
-                prepare(device, problem, algorithm, tile, self._operands(a, d, problem.n)).queue()
+                queue(device, Operands(problem, a.buffer, self.w.buffer, d.buffer), algorithm, tile)
                 for a, d in ((self.x, self.y), (self.y, self.x))
             )
             self._memory = stack.pop_all()
-
-    def _operands(self, a: Matrix, d: Matrix, size: int) -> Operands:
-        return Operands(a.buffer, size, self.w.buffer, size, d.buffer, size)
 
     def start(self, x: Array, w: Array) -> None:
         """Give X and W their first values."""

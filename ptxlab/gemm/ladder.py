@@ -17,8 +17,7 @@ from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Figure, Rung, Types
 from ptxlab.gemm.cublas import cublas, cublaslt, gpu_of
-from ptxlab.gemm.problem import Array, Inputs, Problem
-from ptxlab.gemm.storage import Operands
+from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
 
 TO_F32: Types = (*F32, ("bf16", "f32"), ("f16", "f32"))
 LIBRARY: Types = (*TO_F32, ("f16", "f16"), ("tf32", "f32"))
@@ -53,14 +52,14 @@ class GpuBaseline(Rung):
     """
 
     library: str
-    ready: Callable[[CudaDevice, Problem, Operands], AbstractContextManager[Work]]
+    ready: Callable[[CudaDevice, Operands], AbstractContextManager[Work]]
 
-    def compute(self, device: Device, problem: Problem, operands: Operands) -> LaunchResult:
+    def compute(self, device: Device, operands: Operands) -> LaunchResult:
         """Make D once, and time it. Raises DeviceUnavailable without a GPU or the library."""
         gpu = gpu_of(device, self.library)
-        if problem.m == 0 or problem.n == 0:
+        if operands.problem.m == 0 or operands.problem.n == 0:
             return LaunchResult(0.0)
-        with self.ready(gpu, problem, operands) as work:
+        with self.ready(gpu, operands) as work:
             return gpu.timed(f"run {self.library}", work)
 
 

@@ -1,14 +1,17 @@
-"""A GEMM problem: its sizes, types and factors, how its matrices are stored, and its random inputs."""
+"""A GEMM problem: its sizes, types and factors, its random inputs, and where they lie on a device."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.device.protocol import Buffer, Device
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
@@ -157,3 +160,69 @@ def to_tf32(values: Array) -> Array:
     PTX ISA, "Data Movement and Conversion Instructions: cvt", ``.rna`` and ``.tf32``.
     """
     return narrow(values, TF32, "rna")
+
+
+# ---- on a device --------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The matrices of a problem, as it stores them, and its bias in the memory of a device."""
+
+    problem: Problem
+    a: Buffer
+    b: Buffer
+    d: Buffer
+    bias: Buffer | None = None
+
+    def arguments(self) -> list[Any]:
+        """Return the arguments of a kernel, all of which take the same."""
+        p, (lda, ldb, ldd) = self.problem, self.problem.leading
+        matrices = [self.a, lda, self.b, ldb, self.d, ldd]
+        return [p.m, p.n, p.k, *matrices, p.alpha, p.beta, self.bias or 0]
+
+    def result(self) -> tuple[Array, int]:
+        """Return D, and how many elements between its rows were written."""
+        *_, leading = self.problem.leading
+        return gathered(self.d.numpy(), self.problem.m, self.problem.n, leading)
+
+
+@contextmanager
+def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Operands]:
+    """Put the matrices on the device as the problem stores them, until the end of the ``with``.
+
+    Gaps between rows are NaN, so that reading one is seen, and memory ends with the last element of
+    the last row, so that a device which knows the bounds of its memory sees what goes beyond.
+    """
+    a = inputs.a.T if problem.layout[0] == "t" else inputs.a
+    b = inputs.b.T if problem.layout[1] == "t" else inputs.b
+    memory = list(map(spread, (a, b, inputs.d), problem.leading))
+    if inputs.bias is not None:
+        memory.append(inputs.bias)
+    with ExitStack() as stack:
+        buffers = [stack.enter_context(device.upload(array)) for array in memory]
+        yield Operands(problem, *buffers)
+
+
+def spread(matrix: Array, leading: int) -> Array:
+    """Return a matrix as it lies in memory, in one dimension, NaN between its rows."""
+    rows, columns = matrix.shape
+    memory = np.full((rows, leading), np.nan, matrix.dtype)
+    memory[:, :columns] = matrix
+    return memory.reshape(-1)[: _extent(rows, columns, leading)]
+
+
+def gathered(memory: Array, rows: int, columns: int, leading: int) -> tuple[Array, int]:
+    """Return the matrix in ``memory``, and how many elements between its rows were written."""
+    whole = np.full(rows * leading, np.nan, memory.dtype)
+    whole[: len(memory)] = memory
+    matrix = whole.reshape(rows, leading)
+    bits = matrix.view(f"u{matrix.itemsize}")
+    gap = np.array(np.nan, matrix.dtype).view(bits.dtype)
+    strays = np.count_nonzero(bits[:, columns:] != gap)
+    return np.ascontiguousarray(matrix[:, :columns]), int(strays)
+
+
+def _extent(rows: int, columns: int, leading: int) -> int:
+    """Return how many elements reach from the first to the last one of a matrix."""
+    return (rows - 1) * leading + columns if rows and columns else 0

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import platform
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from functools import partial
+from dataclasses import dataclass
+from pathlib import Path
 from time import perf_counter
 from typing import Any
 
@@ -16,12 +16,12 @@ from ptxlab.device.protocol import Device, Kernel, LaunchResult
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.gemm.algorithms import Algorithm, Rung
-from ptxlab.gemm.ladder import Baseline, GpuBaseline
-from ptxlab.gemm.problem import Array, Inputs, Problem
-from ptxlab.gemm.storage import Operands, gathered, uploaded
+from ptxlab.gemm.ladder import Baseline, HostBaseline
+from ptxlab.gemm.problem import Array, Inputs, Operands, Problem, uploaded
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
+from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
 
 _REFUSED = re.compile(r'static assertion failed with "([^"]+)"')
@@ -39,7 +39,7 @@ class Computed:
     launched: LaunchResult
     device: str
     arch: str
-    tile: Sizes = field(default_factory=dict)
+    tile: Sizes
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,30 +92,22 @@ def compute(
 ) -> Computed:
     """Compute ``problem``; see ``run`` for what is raised."""
     rung.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
-    if isinstance(rung, Algorithm):
-        tile = tile_for(device, rung, problem, sizes)
-        work = partial(launch, device, problem, rung, tile)
-        return _on_device(device, problem, inputs, work, tile.macros)
-    if sizes:
+    if sizes and not isinstance(rung, Algorithm):
         raise PtxlabError(f"{rung.name} is no kernel of ptxlab's: it has no tile to change")
-    if isinstance(rung, GpuBaseline):
-        return _on_device(device, problem, inputs, partial(rung.compute, device, problem), {})
-    began = perf_counter()
-    d = rung.compute(problem, inputs)
-    return Computed(d, 0, LaunchResult(perf_counter() - began), "cpu", platform.machine())
-
-
-def _on_device(
-    device: Device,
-    problem: Problem,
-    inputs: Inputs,
-    work: Callable[[Operands], LaunchResult],
-    tile: Sizes,
-) -> Computed:
+    if isinstance(rung, HostBaseline):
+        began = perf_counter()
+        d = rung.compute(problem, inputs)
+        launched = LaunchResult(perf_counter() - began)
+        return Computed(d, 0, launched, "cpu", platform.machine(), {})
+    macros: Sizes = {}
     with uploaded(device, problem, inputs) as operands:
-        launched = work(operands)
-        d, strays = gathered(operands.d.numpy(), problem.m, problem.n, operands.ldd)
-    return Computed(d, strays, launched, device.kind, device.target.name, tile)
+        if isinstance(rung, Algorithm):
+            tile = tile_for(device, rung, problem, sizes)
+            launched, macros = launch(device, operands, rung, tile), tile.macros
+        else:
+            launched = rung.compute(device, operands)
+        d, strays = operands.result()
+    return Computed(d, strays, launched, device.kind, device.target.name, macros)
 
 
 def judge(device: Device, verification: Verification, rung: Rung, computed: Computed) -> GemmResult:
@@ -132,46 +124,41 @@ def judge(device: Device, verification: Verification, rung: Rung, computed: Comp
     )
 
 
-def launch(
-    device: Device, problem: Problem, algorithm: Algorithm, tile: Tile, operands: Operands
-) -> LaunchResult:
-    """Compile the algorithm for the problem and run it once; an empty D needs no launch."""
-    if problem.m == 0 or problem.n == 0:
+def launch(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) -> LaunchResult:
+    """Compile the algorithm for its operands and run it once; an empty D needs no launch."""
+    if operands.problem.m == 0 or operands.problem.n == 0:
         return LaunchResult(0.0)
-    ready = prepare(device, problem, algorithm, tile, operands)
-    return ready.kernel.run(ready.config, ready.arguments)
+    kernel, config, arguments = prepare(device, operands, algorithm, tile)
+    return kernel.run(config, arguments)
 
 
-@dataclass(frozen=True, slots=True)
-class Ready:
-    """A kernel compiled for a problem, and what it is launched with."""
-
-    kernel: Kernel
-    config: LaunchConfig
-    arguments: list[Any]
-
-    def queue(self) -> Work:
-        """Return what puts one launch on a GPU's stream."""
-        return self.kernel.prepare(self.config, self.arguments)
+def queue(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) -> Work:
+    """Return what puts one launch on a GPU's stream."""
+    kernel, config, arguments = prepare(device, operands, algorithm, tile)
+    return kernel.prepare(config, arguments)
 
 
 def prepare(
-    device: Device, problem: Problem, algorithm: Algorithm, tile: Tile, operands: Operands
-) -> Ready:
-    """Compile the algorithm for a problem whose D is not empty."""
-    config = algorithm.launch(problem, tile)
-    require(config, device.target)
-    with refusals(algorithm):
-        file, options = resources.path(algorithm.file), algorithm.options(problem, tile)
+    device: Device, operands: Operands, algorithm: Algorithm, tile: Tile
+) -> tuple[Kernel, LaunchConfig, list[Any]]:
+    """Compile the algorithm for a problem whose D is not empty; return also how it is launched."""
+    with cutting(algorithm, operands.problem, tile, device.target) as (file, options, config):
         kernel = device.load(file, options=options).kernel(algorithm.entry)
-    return Ready(kernel, config, operands.arguments(problem))
+    return kernel, config, operands.arguments()
 
 
 @contextmanager
-def refusals(algorithm: Algorithm) -> Iterator[None]:
-    """Make what a kernel's own static_assert refuses a user's error."""
+def cutting(
+    algorithm: Algorithm, problem: Problem, tile: Tile, target: Target
+) -> Iterator[tuple[Path, tuple[str, ...], LaunchConfig]]:
+    """Yield the file to be compiled with which options in the ``with``, and how it is launched then.
+
+    What a kernel's own static_assert refuses becomes a user's error.
+    """
+    config = algorithm.launch(problem, tile)
+    require(config, target)
     try:
-        yield
+        yield resources.path(algorithm.file), algorithm.options(problem, tile), config
     except ToolchainError as error:
         refused = _REFUSED.search(error.message)
         if refused is None:

@@ -17,9 +17,8 @@ from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.facts import KernelFacts, facts
-from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.run import prepare
-from ptxlab.gemm.storage import uploaded
+from ptxlab.gemm.problem import Problem, uploaded
+from ptxlab.gemm.run import queue
 from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
 from ptxlab.gemm.verification import Verification, checked
@@ -129,7 +128,7 @@ def compare_timed(
             progress(number, len(several))
             try:
                 tile = algorithm.cut(macros)
-                work = prepare(device, problem, algorithm, tile, operands).queue()
+                work = queue(device, operands, algorithm, tile)
                 verdict = checked(device, operands, work, verification, algorithm.method)
             except PtxlabError as error:
                 if device.lost:

@@ -16,7 +16,7 @@ import numpy as np
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.stopwatch import Work
 from ptxlab.gemm.algorithms import Method
-from ptxlab.gemm.problem import Array, Inputs, Problem
+from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
     Block,
@@ -27,7 +27,6 @@ from ptxlab.gemm.reference import (
     factors_of,
     reference,
 )
-from ptxlab.gemm.storage import Operands
 from ptxlab.isa.targets import DotProduct
 
 ROWS = 1024

@@ -16,8 +16,8 @@ from ptxlab.emulator.run import grid
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.problem import Operands
 from ptxlab.gemm.run import launch
-from ptxlab.gemm.storage import Operands
 from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
@@ -90,8 +90,8 @@ def test_products_do_not_depend_on_the_wave(
     for threads in (256, 4096, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
         d = emulator.zeros((150, 140), acc)
-        operands = Operands(a, 40, b, 140, d, 140)
-        counters = launch(emulator, problem, algorithm, algorithm.tile, operands).counters
+        operands = Operands(problem, a, b, d)
+        counters = launch(emulator, operands, algorithm, algorithm.tile).counters
         found.append((d.numpy().tobytes(), counters))
     assert found[0] == found[1] == found[2]
 

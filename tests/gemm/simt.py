@@ -14,8 +14,7 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import Inputs
-from ptxlab.gemm.storage import uploaded
+from ptxlab.gemm.problem import Inputs, uploaded
 
 KERNELS = ("block_tiled", "block_tiled_vectorized", "warp_tiled")
 
@@ -79,6 +78,4 @@ def observed(
     config = algorithm.launch(problem, tile)
     with uploaded(device, problem, whole_numbers(problem)) as x:
         module = device.load(resources.path(algorithm.file), options=options)
-        sizes_and_matrices = [problem.m, problem.n, problem.k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd]
-        arguments = [*sizes_and_matrices, 1.0, 0.0, 0]
-        return observe(module.kernel(algorithm.entry), config, arguments)
+        return observe(module.kernel(algorithm.entry), config, x.arguments())

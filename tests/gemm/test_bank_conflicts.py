@@ -10,8 +10,7 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import LAYOUTS
-from ptxlab.gemm.storage import uploaded
+from ptxlab.gemm.problem import LAYOUTS, uploaded
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.profile import Counted, Profile, count
 
@@ -37,9 +36,7 @@ def counted(device: Device) -> Count:
         config = KERNEL.launch(problem, TILE)
         with uploaded(device, problem, problem.inputs()) as x:
             kernel = device.load(file, options=KERNEL.options(problem, TILE)).kernel()
-            m, n, k = problem.m, problem.n, problem.k
-            arguments = [m, n, k, x.a, x.lda, x.b, x.ldb, x.d, x.ldd, 1.0, 0.0, 0]
-            return count(kernel, config, arguments)
+            return count(kernel, config, x.arguments())
 
     return run
 

@@ -18,10 +18,9 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type
+from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type, uploaded
 from ptxlab.gemm.run import compute
 from ptxlab.gemm.sass_loops import SassLoop, main_loop
-from ptxlab.gemm.storage import Operands, gathered, uploaded
 from ptxlab.gemm.tile import Tile, require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.check import check
@@ -230,18 +229,13 @@ def works(device: Device) -> Callable[[Path, Problem], bool]:
         kernel = device.load(file, options=KERNEL.options(problem, tile)).kernel()
         with uploaded(device, problem, inputs) as x:
             try:
-                kernel.run(config, arguments(problem, x))
+                kernel.run(config, x.arguments())
             except LaunchError:
                 return False
-            found, strays = gathered(x.d.numpy(), problem.m, problem.n, x.ldd)
+            found, strays = x.result()
         return not strays and np.array_equal(found, product(inputs))
 
     return check
-
-
-def arguments(problem: Problem, x: Operands) -> list[Any]:
-    sizes = [problem.m, problem.n, problem.k]
-    return [*sizes, x.a, x.lda, x.b, x.ldb, x.d, x.ldd, 1.0, 0.0, 0]
 
 
 def changed(folder: Path, old: str, new: str) -> Path:
@@ -281,7 +275,7 @@ def checked(device: Device) -> Callable[[Path, Problem, int], CheckReport]:
         config = KERNEL.launch(problem, tile)
         kernel = device.load(file, options=KERNEL.options(problem, tile)).kernel()
         with uploaded(device, problem, whole_numbers(problem)) as x:
-            return check(kernel, config, arguments(problem, x))
+            return check(kernel, config, x.arguments())
 
     return run
 

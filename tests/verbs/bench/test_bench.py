@@ -81,12 +81,12 @@ def test_other_forms_on_the_emulator(capsys: pytest.CaptureFixture[str]) -> None
 def test_a_wrong_result_is_told_and_has_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from ptxlab.gemm import facts
+    from ptxlab.gemm import problem
 
     def gathered(memory: object, m: int, n: int, leading: int) -> tuple[object, int]:
         return np.full((m, n), 7, np.float32), 0
 
-    monkeypatch.setattr(facts, "gathered", gathered)
+    monkeypatch.setattr(problem, "gathered", gathered)
     assert main([*EMULATOR, "--algorithm", "tiled", "--sizes", "32"]) == 1
     assert "tiled is WRONG: largest error" in capsys.readouterr().out
 
