@@ -75,38 +75,41 @@ def _fma_repair(r: Doubles, safe: Array, a: Doubles, b: Doubles, c: Doubles, mod
 
 
 def add_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Add under ``mode``."""
-    if mode == "rn":
-        return settle_f64(a + b, a, b)
+    """Add under a directed ``mode``."""
     return fma_f64(a, np.ones(1), b, mode)
 
 
+def subtract_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
+    """Subtract under a directed ``mode``."""
+    return settle_f64(add_f64(a, -b, mode), a, b)
+
+
 def mul_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Multiply under ``mode``."""
-    product: Doubles = a * b
-    if mode == "rn":
-        return settle_f64(product, a, b)
-    return settle_f64(fma_f64(a, b, np.copysign(0.0, product), mode), a, b)
+    """Multiply under a directed ``mode``."""
+    return settle_f64(fma_f64(a, b, np.copysign(0.0, a * b), mode), a, b)
 
 
 def div_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Divide under ``mode``; directed rounding goes lane by lane."""
+    """Divide under a directed ``mode``, lane by lane."""
     quotient: Doubles = a / b
-    if mode != "rn":
-        a, b = np.broadcast_arrays(a, b)
-        for at in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)):
-            top, top_unit = float(a[at]).as_integer_ratio()
-            low, low_unit = float(b[at]).as_integer_ratio()
-            quotient[at] = _round_ratio(top * low_unit, low * top_unit, mode)
+    a, b = np.broadcast_arrays(a, b)
+    for at in np.flatnonzero(np.isfinite(a) & np.isfinite(b) & (a != 0) & (b != 0)):
+        top, top_unit = float(a[at]).as_integer_ratio()
+        low, low_unit = float(b[at]).as_integer_ratio()
+        quotient[at] = _round_ratio(top * low_unit, low * top_unit, mode)
     return settle_f64(quotient, a, b)
 
 
+def rcp_f64(a: Doubles, mode: str) -> Doubles:
+    """Divide 1 by ``a`` under a directed ``mode``."""
+    return div_f64(np.ones(1), a, mode)
+
+
 def sqrt_f64(a: Doubles, mode: str) -> Doubles:
-    """Take the square root under ``mode``; directed rounding goes lane by lane."""
+    """Take the square root under a directed ``mode``, lane by lane."""
     root: Doubles = np.sqrt(a)
-    if mode != "rn":
-        for at in np.flatnonzero((a > 0) & np.isfinite(a)):
-            root[at] = _round_root(*float(a[at]).as_integer_ratio(), mode)
+    for at in np.flatnonzero((a > 0) & np.isfinite(a)):
+        root[at] = _round_root(*float(a[at]).as_integer_ratio(), mode)
     return settle_f64(root, a)
 
 

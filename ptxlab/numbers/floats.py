@@ -2,36 +2,50 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
-from ptxlab.numbers.formats import F32, Array
-from ptxlab.numbers.rounding import double, narrow, settle, sum_to_odd, to_odd, two_sum
+from ptxlab.numbers.formats import BF16, F32, Array
+from ptxlab.numbers.rounding import (
+    double,
+    has_nan,
+    narrow,
+    settle,
+    sum_to_odd,
+    to_odd,
+    two_sum,
+    wide_f32_to_bf16,
+)
 
 MIN_NORMAL = np.float32(F32.min_normal)
 _TIE = np.int32(-(1 << 31))
 
 
 def add_f32(a: Array, b: Array, mode: str) -> Array:
-    """Add float32 under ``mode``."""
-    if mode == "rn":
-        return settle(a + b)
-    if mode == "rm":  # so that an exact zero sum comes out as -0
-        return settle(-narrow(sum_to_odd(-double(a), -double(b)), F32, "rp"))
-    return narrow(sum_to_odd(double(a), double(b)), F32, mode)
+    """Add float32 under a directed ``mode``."""
+    return fma_f32(a, np.ones(1), b, mode)
 
 
-def mul_f32(a: Array, b: Array, mode: str) -> Array:
-    """Multiply float32 under ``mode``; a product of two fits float64 exactly."""
-    if mode == "rn":
-        return settle(a * b)
-    return narrow(double(a) * double(b), F32, mode)
+def subtract_f32(a: Array, b: Array, mode: str) -> Array:
+    """Subtract float32 under a directed ``mode``."""
+    return add_f32(a, -b, mode)
 
 
 def fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
     """Fused multiply-add of float32 under a directed ``mode``."""
-    if mode == "rm":
+    if mode == "rm":  # so that an exact zero sum comes out as -0
         return settle(-narrow(sum_to_odd(-double(a) * double(b), -double(c)), F32, "rp"))
     return narrow(sum_to_odd(double(a) * double(b), double(c)), F32, mode)
+
+
+def by_way_of_double(function: np.ufunc) -> Callable[..., Array]:
+    """Return a product, quotient or root of float32 under a directed mode, which comes last.
+
+    A product fits float64. A quotient or root that float32 cannot hold is so far from all numbers of
+    float32 that float64 still has it on the right side of them.
+    """
+    return lambda *inputs: narrow(function(*map(double, inputs[:-1])), F32, inputs[-1])
 
 
 def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
@@ -61,3 +75,12 @@ def _round_again(r: Array, at: Array, *operands: Array) -> None:
     high, low = two_sum(a * b, c)
     if low.any():
         r[at] = to_odd(high, low).astype(np.float32)
+
+
+def fma_bf16(a: Array, b: Array, c: Array) -> Array:
+    """Fused multiply-add of bfloat16 in float64, where products are exact; what the sum loses decides ties."""
+    high, low = two_sum(double(a) * double(b), double(c))
+    r = wide_f32_to_bf16(high, low)
+    if has_nan(high):
+        r[high != high] = BF16.nan_value
+    return r

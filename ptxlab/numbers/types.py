@@ -5,13 +5,13 @@ Source: PTX ISA, "Types" and "Alternate Floating-Point Data Formats".
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
 
-from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format
+from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Array, Format
 
 Kind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
 
@@ -55,3 +55,20 @@ TYPES: dict[str, ScalarType] = {kind.name: kind for kind in _types()}
 
 STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M2)}
 """The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""
+
+
+def parts(words: Array, T: str) -> Array:
+    """Return the numbers in words of a packed type, one after another, the lower of a word first."""
+    return np.ascontiguousarray(words).view(TYPES[T.removesuffix("x2")].dtype)
+
+
+def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
+    """Return ``compute``, a function of single numbers, for the packed type ``T``."""
+    dtype = TYPES[T].dtype
+
+    def both(*words: Array) -> Array:
+        lanes = max(map(len, words))
+        alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
+        return compute(*(parts(x, T) for x in alike)).view(dtype)
+
+    return both

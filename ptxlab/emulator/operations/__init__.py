@@ -1,57 +1,7 @@
 """What each instruction does, one module an opcode family; importing this registers them all."""
 
-from ptxlab.emulator.operations import (
-    address,
-    approximate,
-    atomic,
-    bits,
-    compare,
-    convert,
-    convert_packed,
-    copy,
-    exits,
-    floating,
-    half,
-    integer,
-    logic,
-    matrix,
-    matrix_move,
-    matrix_wmma,
-    memory,
-    move,
-    order,
-    packed,
-    shuffle,
-    video,
-    video_simd,
-    vote,
-    warp,
-)
+from importlib import import_module
+from pkgutil import iter_modules
 
-__all__ = [
-    "address",
-    "approximate",
-    "atomic",
-    "bits",
-    "compare",
-    "convert",
-    "convert_packed",
-    "copy",
-    "exits",
-    "floating",
-    "half",
-    "integer",
-    "logic",
-    "matrix",
-    "matrix_move",
-    "matrix_wmma",
-    "memory",
-    "move",
-    "order",
-    "packed",
-    "shuffle",
-    "video",
-    "video_simd",
-    "vote",
-    "warp",
-]
+for _module in iter_modules(__path__):
+    import_module(f"{__name__}.{_module.name}")

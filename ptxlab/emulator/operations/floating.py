@@ -1,7 +1,8 @@
-"""Single- and double-precision arithmetic with one rounding.
+"""Floating-point arithmetic with one rounding, of single, double and half precision.
 
-PTX ISA, "Floating-Point Instructions": add, sub, mul, fma, div, rcp, sqrt, neg, abs, min, max,
-copysign, testp. What is only approximate is in ``approximate``. Without a rounding modifier results are rounded to nearest even.
+PTX ISA, "Floating-Point Instructions" and "Half Precision Floating-Point Instructions": add, sub, mul,
+fma, div, rcp, sqrt, neg, abs, min, max, copysign, testp. What is only approximate is in ``approximate``.
+Without a rounding modifier results are rounded to nearest even.
 """
 
 from __future__ import annotations
@@ -15,174 +16,168 @@ import numpy as np
 from ptxlab.emulator.prepare.refused import refuse
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.numbers import doubles, floats
-from ptxlab.numbers.formats import (
-    F32,
-    Format,
-)
+from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
     by_block,
-    double,
     flush,
+    narrow,
     saturate,
     settle,
     settle_f64,
 )
-from ptxlab.numbers.types import TYPES
+from ptxlab.numbers.rounding import relu as not_negative
+from ptxlab.numbers.types import packed
 
 ROUNDINGS = ("rn", "rz", "rm", "rp")
 RND = " ".join(ROUNDINGS)
+HALF, BFLOAT = "f16 f16x2", "bf16 bf16x2"
 Compute = Callable[..., Array]
-
-_SIGN: dict[str, Any] = {"f32": np.uint32(1 << 31), "f64": np.uint64(1 << 63)}
+Operation = Callable[[str, str], Compute]
+"""Gives the function for a format and a rounding mode."""
 
 floating = partial(row, mix="floating point")
 special = partial(row, mix="special function")
 
 
-def with_flush(compute: Compute, fmt: Format = F32) -> Compute:
-    """Return ``compute`` with subnormal inputs and results replaced by zero (``.ftz``)."""
+# ---- one rounding, and what PTX does to a result besides ------------------------------------
+
+
+def format_of(T: str) -> Format:
+    """Return the format of a type, or of each number of a packed one."""
+    return FORMATS[T.removesuffix("x2")]
+
+
+def after(compute: Compute, finish: Callable[[Array], Array]) -> Compute:
+    """Return ``compute`` followed by ``finish``."""
+    return lambda *inputs: finish(compute(*inputs))
+
+
+def modified(compute: Compute, T: str, ftz: str = "", sat: str = "", relu: str = "") -> Compute:
+    """Return ``compute`` on numbers of ``T`` with these modifiers, for both parts of a packed type."""
+    fmt = format_of(T)
+    if ftz:
+        compute = _with_flush(compute, fmt)
+    if sat:
+        compute = after(compute, saturate)
+    if relu:
+        compute = after(compute, lambda result: not_negative(result, fmt))
+    if T.endswith("x2"):
+        compute = packed(compute, T)
+    # Numbers of 16 bits are computed with in wider types.
+    return partial(by_block, compute) if fmt.bits == 16 else compute
+
+
+def _with_flush(compute: Compute, fmt: Format) -> Compute:
     return lambda *inputs: flush(compute(*(flush(x, fmt) for x in inputs)), fmt)
 
 
-def with_saturation(compute: Compute) -> Compute:
-    """Return ``compute`` with its result clamped to [0, 1] (``.sat``)."""
-    return lambda *inputs: saturate(compute(*inputs))
-
-
-def rounded(compute: Compute, rnd: str = "") -> Compute:
-    """Return ``compute``, which takes the rounding mode last, under ``rnd``: to nearest without."""
-    mode = rnd or "rn"
-    if mode == "rn" and compute in _NEAREST:
-        return _NEAREST[compute]
+def in_blocks(compute: Compute, mode: str) -> Compute:
+    """Return ``compute``, which takes the rounding mode last and many temporaries, under ``mode``."""
     return lambda *inputs: by_block(lambda *block: compute(*block, mode), *inputs)
 
 
-def _single(compute: Compute, rnd: str = "", ftz: str = "", sat: str = "") -> Compute:
-    found = rounded(compute, rnd)
-    if ftz:
-        found = with_flush(found)
-    return with_saturation(found) if sat else found
+def in_wider(compute: Compute, fmt: Format, wide: type[np.floating[Any]]) -> Compute:
+    """Return ``compute`` carried out in a wider type and then rounded to ``fmt``."""
+    return lambda *inputs: narrow(compute(*(x.astype(wide) for x in inputs)), fmt)
+
+
+def nearest(compute: Compute, T: str) -> Compute:
+    """Return ``compute``, which rounds f32 and f64 to nearest or not at all, for a format.
+
+    For sums and products of 16-bit numbers float32 is wide enough for the second rounding to change
+    nothing.
+    """
+    if T == "f64":
+        return lambda *inputs: settle_f64(compute(*inputs), *inputs)
+    return after(compute, settle) if T == "f32" else in_wider(compute, FORMATS[T], np.float32)
+
+
+def arithmetic(operation: Operation, T: str, rnd: str = "", **modifiers: str) -> Compute:
+    """Return ``operation`` on numbers of ``T`` under its modifiers."""
+    return modified(operation(format_of(T).name, rnd or "rn"), T, **modifiers)
 
 
 # ---- add, sub, mul, fma ---------------------------------------------------------------------
 
 
-def subtract_f32(a: Array, b: Array, mode: str) -> Array:
-    """Subtract under ``mode``."""
-    return floats.add_f32(a, -b, mode)
+def _rounded(function: np.ufunc, f32: Compute, f64: Compute) -> Operation:
+    """Return what numpy rounds to nearest; ``f32`` and ``f64`` are for the directed modes."""
+    directed = {"f32": f32, "f64": f64}
+    return lambda name, mode: (
+        nearest(function, name) if mode == "rn" else in_blocks(directed[name], mode)
+    )
 
 
-def _sub_f64(a: Array, b: Array, mode: str) -> Array:
-    return settle_f64(doubles.add_f64(a, -b, mode), a, b)
+add = _rounded(np.add, floats.add_f32, doubles.add_f64)
+sub = _rounded(np.subtract, floats.subtract_f32, doubles.subtract_f64)
+mul = _rounded(np.multiply, floats.by_way_of_double(np.multiply), doubles.mul_f64)
 
 
-# The commonest forms, without the detour of a mode.
-_NEAREST: dict[Compute, Compute] = {
-    floats.fma_f32: floats.fma_f32_nearest,
-    floats.add_f32: lambda a, b: settle(a + b),
-    subtract_f32: lambda a, b: settle(a - b),
-    floats.mul_f32: lambda a, b: settle(a * b),
-    doubles.add_f64: lambda a, b: settle_f64(a + b, a, b),
-    doubles.mul_f64: lambda a, b: settle_f64(a * b, a, b),
-    _sub_f64: lambda a, b: settle_f64(a - b, a, b),
-}
+def fma(name: str, mode: str) -> Compute:
+    """Return the fused multiply-add.
+
+    For f16 that of float64, whose product is exact and whose rounding of the sum cannot be seen: a sum
+    in f16's range that needs more than 53 bits has one term too small to reach a tie.
+    """
+    if name == "f16":
+        return in_wider(lambda a, b, c: a * b + c, F16, np.float64)
+    if name == "bf16":
+        return floats.fma_bf16
+    if name == "f64":
+        return in_blocks(doubles.fma_f64, mode)
+    return floats.fma_f32_nearest if mode == "rn" else in_blocks(floats.fma_f32, mode)
 
 
-for _opcode, _f32, _f64 in (
-    ("add", floats.add_f32, doubles.add_f64),
-    ("sub", subtract_f32, _sub_f64),
-    ("mul", floats.mul_f32, doubles.mul_f64),
-):
-    _row = partial(floating, work=1, rnd=RND)
-    _row(_opcode + "{.<rnd>}{.ftz}{.sat}.f32", "f32 f32 -> f32", make=partial(_single, _f32))
-    _row(_opcode + "{.<rnd>}.f64", "f64 f64 -> f64", make=partial(rounded, _f64))
+for _opcode, _operation in (("add", add), ("sub", sub), ("mul", mul)):
+    _row = partial(floating, operands="T T -> T", make=partial(arithmetic, _operation), work=1)
+    _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd=RND, T="f32")
+    _row(_opcode + "{.<rnd>}.<T>", rnd=RND, T="f64")
+    _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd="rn", T=HALF)
+    _row(_opcode + "{.<rnd>}.<T>", needs="sm_90 7.8", rnd="rn", T=BFLOAT)
+_fused = partial(floating, operands="T T T -> T", make=partial(arithmetic, fma), work=2)
 for _opcode in ("fma", "mad"):
-    _row = partial(floating, work=2, rnd=RND)
-    _fused = partial(_single, floats.fma_f32)
-    _row(_opcode + ".<rnd>{.ftz}{.sat}.f32", "f32 f32 f32 -> f32", make=_fused)
-    _row(_opcode + ".<rnd>.f64", "f64 f64 f64 -> f64", make=partial(rounded, doubles.fma_f64))
+    _fused(_opcode + ".<rnd>{.ftz}{.sat}.<T>", rnd=RND, T="f32")
+    _fused(_opcode + ".<rnd>.<T>", rnd=RND, T="f64")
+_fused("fma.rn{.ftz}{.sat}.<T>", T=HALF)
+_fused("fma.rn{.ftz}.<relu>.<T>", needs="sm_80 7.0", relu="relu", T=HALF)
+_fused("fma.rn{.relu}.<T>", needs="sm_80 7.0", T=BFLOAT)
 
 
 # ---- div, rcp, sqrt -------------------------------------------------------------------------
 
 
-def _quotient_f32(a: Array, b: Array, mode: str) -> Array:
-    """Divide under ``mode``: the remainder of the nearest quotient says where the exact one lies."""
-    r: Array = a / b
-    if mode != "rn":
-        back = double(r) * double(b)
-        excess = np.sign(back - double(a)) * np.sign(b)
-        r = _step_back(r, np.where(np.isfinite(a) & np.isfinite(b) & (b != 0), excess, 0), mode)
-    return settle(r)
-
-
-def _root_f32(a: Array, mode: str) -> Array:
-    r: Array = np.sqrt(a)
-    if mode != "rn":
-        excess = np.sign(double(r) * double(r) - double(a))
-        r = _step_back(r, np.where(np.isfinite(a), excess, 0), mode)
-    return settle(r)
-
-
-def _step_back(r: Array, excess: Array, mode: str) -> Array:
-    """Move ``r``, whose difference to the exact value has the sign ``excess``, to ``mode``'s side."""
-    if mode == "rz":
-        wrong, target = np.sign(r) * excess > 0, np.float32(0)
-    elif mode == "rm":
-        wrong, target = excess > 0, np.float32(-np.inf)
-    else:
-        wrong, target = excess < 0, np.float32(np.inf)
-    return np.where(wrong, np.nextafter(r, target), r)
-
-
 def _div_approx(a: Array, b: Array) -> Array:
     """Divide as ``div.approx``: for |b| above 2**126 the reciprocal is 0 (PTX ISA, "div")."""
-    r = settle(a / b)
+    r: Array = a / b
     huge = (np.abs(b) > np.float32(2.0**126)) & np.isfinite(b)
-    if not huge.any():
-        return r
-    return settle(np.where(huge, a * np.copysign(np.float32(0), b), r))
+    return np.where(huge, a * np.copysign(np.float32(0), b), r) if huge.any() else r
 
 
-def _div_full(a: Array, b: Array) -> Array:
-    """Divide as ``div.full``: the correctly rounded quotient is within its 2 ulp."""
-    return settle(a / b)
+# The correctly rounded quotient is within the 2 ulp of div.full.
+_INEXACT: dict[str, Compute] = {"approx": _div_approx, "full": np.divide}
 
 
-def _inexact_quotient(mode: str, ftz: str) -> Compute:
-    compute = _div_approx if mode == "approx" else _div_full
-    return with_flush(compute) if ftz else compute
+def _inexact_quotient(mode: str, T: str, ftz: str) -> Compute:
+    return modified(nearest(_INEXACT[mode], T), T, ftz)
 
 
-_ONE_F32, _ONE_F64 = np.ones(1, np.float32), np.ones(1)
-
-
-def _reciprocal_f32(a: Array, mode: str) -> Array:
-    return _quotient_f32(_ONE_F32, a, mode)
-
-
-def _reciprocal_f64(a: Array, mode: str) -> Array:
-    return doubles.div_f64(_ONE_F64, a, mode)
-
-
-_quotient = partial(_single, _quotient_f32)
-floating("div.<rnd>{.ftz}.f32", "f32 f32 -> f32", make=_quotient, rnd=RND)
-floating("div.<rnd>.f64", "f64 f64 -> f64", make=partial(rounded, doubles.div_f64), rnd=RND)
+for _opcode, _function, _f64, _row in (
+    ("div", np.divide, doubles.div_f64, partial(floating, operands="T T -> T")),
+    ("rcp", np.reciprocal, doubles.rcp_f64, partial(special, operands="T -> T")),
+    ("sqrt", np.sqrt, doubles.sqrt_f64, partial(special, operands="T -> T")),
+):
+    _operation = _rounded(_function, floats.by_way_of_double(_function), _f64)
+    _make = partial(arithmetic, _operation)
+    _row(_opcode + ".<rnd>{.ftz}.<T>", make=_make, rnd=RND, T="f32")
+    _row(_opcode + ".<rnd>.<T>", make=_make, rnd=RND, T="f64")
 floating(
-    "div.<mode>{.ftz}.f32",
-    "f32 f32 -> f32",
+    "div.<mode>{.ftz}.<T>",
+    "T T -> T",
     make=_inexact_quotient,
     fidelity="model",
     mode="approx full",
+    T="f32",
 )
-for _opcode, _one_f32, _one_f64 in (
-    ("rcp", _reciprocal_f32, _reciprocal_f64),
-    ("sqrt", _root_f32, doubles.sqrt_f64),
-):
-    special(_opcode + ".<rnd>{.ftz}.f32", "f32 -> f32", make=partial(_single, _one_f32), rnd=RND)
-    special(_opcode + ".<rnd>.f64", "f64 -> f64", make=partial(rounded, _one_f64), rnd=RND)
-for _rnd in ROUNDINGS:
-    refuse(f"rcp.{_rnd}.ftz.f64", "not in the PTX ISA, though ptxas takes it")
 
 
 # ---- signs ----------------------------------------------------------------------------------
@@ -190,29 +185,27 @@ for _rnd in ROUNDINGS:
 
 def _on_sign(change: Callable[[Array, Any], Array], T: str, ftz: str = "") -> Compute:
     """Return ``neg`` or ``abs``, which act on the sign bit alone, of NaN too."""
-    sign = _SIGN[T]
-
-    def compute(a: Array) -> Array:
-        return change(a.view(sign.dtype), sign).view(a.dtype)
-
-    return with_flush(compute) if ftz else compute
+    fmt = format_of(T)
+    sign = fmt.word.type(1 << fmt.sign_bit)
+    return modified(lambda a: change(a.view(fmt.word), sign).view(fmt.dtype), T, ftz)
 
 
 def _copysign(T: str) -> Compute:
     """Return the sign of a on the magnitude of b."""
-    dtype, sign = TYPES[T].dtype, _SIGN[T]
-
-    def compute(a: Array, b: Array) -> Array:
-        word = sign.dtype
-        bits: Array = (a.view(word) & sign) | (b.view(word) & ~sign)
-        return bits.view(dtype)
-
-    return compute
+    fmt = FORMATS[T]
+    word, sign = fmt.word, fmt.word.type(1 << fmt.sign_bit)
+    return lambda a, b: ((a.view(word) & sign) | (b.view(word) & ~sign)).view(fmt.dtype)
 
 
-for _opcode, _change in (("neg", np.bitwise_xor), ("abs", lambda bits, sign: bits & ~sign)):
-    floating(_opcode + "{.ftz}.<T>", "T -> T", make=partial(_on_sign, _change), T="f32")
-    floating(_opcode + ".<T>", "T -> T", make=partial(_on_sign, _change), T="f64")
+for _opcode, _change, _needs in (
+    ("neg", np.bitwise_xor, ""),
+    ("abs", lambda bits, sign: bits & ~sign, "sm_75 6.5"),
+):
+    _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change))
+    _row(_opcode + "{.ftz}.<T>", T="f32")
+    _row(_opcode + ".<T>", T="f64")
+    _row(_opcode + "{.ftz}.<T>", needs=_needs, T=HALF)
+    _row(_opcode + ".<T>", needs="sm_80 7.0", T=BFLOAT)
 floating("copysign.<T>", "T T -> T", make=_copysign, T="f32 f64")
 
 
@@ -241,7 +234,7 @@ def extremum(largest: bool, propagate: bool) -> Compute:
     return compute
 
 
-def with_xorsign(compute: Compute) -> Compute:
+def _with_xorsign(compute: Compute) -> Compute:
     """Return ``compute`` on magnitudes, with the product's sign on its result (``.xorsign.abs``)."""
 
     def signed(a: Array, b: Array) -> Array:
@@ -252,49 +245,41 @@ def with_xorsign(compute: Compute) -> Compute:
     return signed
 
 
-def _extremum_f32(largest: bool, ftz: str, NaN: str, xorsign: str = "") -> Compute:
+def _of_two(largest: bool, T: str, ftz: str = "", NaN: str = "", xorsign: str = "") -> Compute:
     choose = extremum(largest, bool(NaN))
     if xorsign:
-        choose = with_xorsign(choose)
-
-    def compute(a: Array, b: Array) -> Array:
-        return settle(choose(a, b))
-
-    return with_flush(compute) if ftz else compute
+        choose = _with_xorsign(choose)
+    return modified(nearest(choose, format_of(T).name), T, ftz)
 
 
-def _extremum_f64(largest: bool) -> Compute:
-    choose = extremum(largest, propagate=False)
-    return lambda a, b: settle_f64(choose(a, b), a, b)
-
-
-def _extremum_of_three(largest: bool, ftz: str, NaN: str, abs: str) -> Compute:
+def _of_three(largest: bool, T: str, ftz: str, NaN: str, abs: str) -> Compute:
     """Return the form with three sources, whose ``.abs`` drops all three signs."""
     choose = extremum(largest, bool(NaN))
 
     def compute(*inputs: Array) -> Array:
         a, b, c = (np.abs(x) for x in inputs) if abs else inputs
-        return settle(choose(choose(a, b), c))
+        return choose(choose(a, b), c)
 
-    return with_flush(compute) if ftz else compute
+    return modified(nearest(compute, T), T, ftz)
 
 
 for _opcode, _largest in (("min", False), ("max", True)):
-    _two = partial(_extremum_f32, _largest)
-    floating(_opcode + "{.ftz}{.NaN}.f32", "f32 f32 -> f32", make=_two, needs={"NaN": "sm_80 7.0"})
+    _row = partial(floating, operands="T T -> T", make=partial(_of_two, _largest))
+    _signed = partial(_row, xorsign="xorsign")
+    _row(_opcode + "{.ftz}{.NaN}.<T>", needs={"NaN": "sm_80 7.0"}, T="f32")
+    _signed(_opcode + "{.ftz}{.NaN}.<xorsign>.abs.<T>", needs="sm_86 7.2", T="f32")
     floating(
-        _opcode + "{.ftz}{.NaN}.xorsign.abs.f32",
-        "f32 f32 -> f32",
-        make=partial(_two, xorsign="xorsign"),
-        needs="sm_86 7.2",
-    )
-    floating(
-        _opcode + "{.ftz}{.NaN}{.abs}.f32",
-        "f32 f32 f32 -> f32",
-        make=partial(_extremum_of_three, _largest),
+        _opcode + "{.ftz}{.NaN}{.abs}.<T>",
+        "T T T -> T",
+        make=partial(_of_three, _largest),
         needs="sm_100 8.8",
+        T="f32",
     )
-    floating(_opcode + ".f64", "f64 f64 -> f64", _extremum_f64(_largest))
+    _row(_opcode + ".<T>", T="f64")
+    for _types, _ftz in ((HALF, "{.ftz}"), (BFLOAT, "")):
+        _start = f"{_opcode}{_ftz}{{.NaN}}"
+        _row(_start + ".<T>", needs="sm_80 7.0", T=_types)
+        _signed(_start + ".<xorsign>.abs.<T>", needs="sm_86 7.2", T=_types)
 
 
 # ---- testp ----------------------------------------------------------------------------------
@@ -316,5 +301,18 @@ _TESTS: dict[str, Callable[[Array], Array]] = {
     "subnormal": _is_subnormal,
 }
 
-for _test, _function in _TESTS.items():
-    floating(f"testp.{_test}.<T>", "T -> pred", _function, T="f32 f64")
+for _test, _holds in _TESTS.items():
+    floating(f"testp.{_test}.<T>", "T -> pred", _holds, T="f32 f64")
+
+
+# ---- what ptxas takes beyond that -----------------------------------------------------------
+
+for _rnd in ROUNDINGS:
+    refuse(f"rcp.{_rnd}.ftz.f64", "not in the PTX ISA, though ptxas takes it")
+refuse("fma.rn.oob", "the PTX ISA does not give the bit pattern of the NaN it looks for")
+for _mode in ("rz", "rm", "rp"):
+    for _T in BFLOAT.split():
+        refuse(
+            f"fma.{_mode}.{_T}",
+            "not in the PTX ISA, though ptxas takes it, and makes f16 code of it",
+        )

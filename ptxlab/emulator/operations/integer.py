@@ -200,8 +200,9 @@ integer("rem.<T>", "T T -> T", remainder, T=INTEGERS)
 # ---- neg, abs, min, max, sad ----------------------------------------------------------------
 
 
-def _not_negative(choose: Binary) -> Binary:
-    return lambda a, b: np.maximum(choose(a, b), np.int32(0))
+def not_negative(choose: Binary) -> Binary:
+    """Return ``choose`` with what is negative replaced by 0 (``.relu``)."""
+    return lambda a, b: np.maximum(choose(a, b), 0)
 
 
 def _sad(a: Array, b: Array, c: Array) -> Array:
@@ -213,7 +214,7 @@ integer("neg.<T>", "T -> T", np.negative, T=SIGNED)
 integer("abs.<T>", "T -> T", np.abs, T=SIGNED)  # of the smallest number: itself
 for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
     integer(f"{_opcode}.<T>", "T T -> T", _choose, T=INTEGERS)
-    integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", _not_negative(_choose), needs="sm_90 8.0")
+    integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", not_negative(_choose), needs="sm_90 8.0")
 integer("sad.<T>", "T T T -> T", _sad, T=INTEGERS)
 
 
