@@ -1,9 +1,12 @@
-"""The dense warp-level ``mma.sync`` instructions, block-scaled ones among them.
+"""The warp-level ``mma.sync`` instructions: dense, sparse (``mma.sp``), and block-scaled ones of both.
 
-A line of the table is a shape and its types; one instruction comes of every choice a line leaves.
-Legality agrees with both the ISA's text and ptxas, which here and there accepts less or more.
+A line of a table is a shape and its types; one instruction comes of every choice a line leaves. Every
+fragment of a sparse one is a dense one: A's of the columns that are left, k / 2, and B's, C's and D's of
+the full shape. See ``ptxlab.matrix.sparse`` for what was left out. Legality agrees with both the ISA's
+text and ptxas, which here and there accepts less or more.
 
-Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and the fragment section each line names.
+Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp/mma.sp::ordered_metadata", and the
+fragment section each instruction names.
 """
 
 from __future__ import annotations
@@ -11,60 +14,56 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
+from typing import cast
 
-from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, Version
-from ptxlab.matrix.fragment import FragmentLayout, container_bits
-from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, SM_12X_ONLY, Version
+from ptxlab.matrix.multiplication import (
+    WHOLE_FLOAT8,
+    MatrixInstruction,
+    Pair,
+    Shape,
+    every,
+    layout,
+    same,
+)
 from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
+from ptxlab.matrix.sparse import Metadata
 
-Pair = tuple[str, str]
-
-
-def every(*dtypes: str) -> tuple[Pair, ...]:
-    """Return all pairs of types of A and B."""
-    return tuple((a, b) for a in dtypes for b in dtypes)
-
-
-def same(*dtypes: str) -> tuple[Pair, ...]:
-    """Return the pairs of equal types of A and B."""
-    return tuple((dtype, dtype) for dtype in dtypes)
-
-
-WHOLE_FLOAT8 = every("e4m3", "e5m2")
-ALL_F8F6F4 = every("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
-WITH_SMALLER = tuple(pair for pair in ALL_F8F6F4 if pair not in WHOLE_FLOAT8)
-INT8 = every("s8", "u8")
-INT4 = every("s4", "u4")
-
-BLOCK_SCALED = (
-    ("mxf8f6f4", "", 1, "ue8m0", (8, 7)),
-    ("mxf8f6f4", ".scale_vec::1X", 1, "ue8m0", (8, 7)),
-    ("mxf4", "", 2, "ue8m0", (8, 7)),
-    ("mxf4", ".scale_vec::2X", 2, "ue8m0", (8, 7)),
-    ("mxf4nvf4", ".scale_vec::2X", 2, "ue8m0", (8, 7)),
-    ("mxf4nvf4", ".scale_vec::4X", 4, "ue4m3", (8, 7)),
-    ("mxf4nvf4", ".scale_vec::4X", 4, "ue8m0", (9, 1)),
-)
-"""Kind, qualifier, blocks a row, type of a scale, and least PTX version."""
+_SPARSE, _ORDERED = "mma.sp", "mma.sp::ordered_metadata"
+_ALL_F8F6F4 = every("e4m3", "e5m2", "e3m2", "e2m3", "e2m1")
+_WITH_SMALLER = tuple(pair for pair in _ALL_F8F6F4 if pair not in WHOLE_FLOAT8)
+_INT8 = every("s8", "u8")
+_INT4 = every("s4", "u4")
 
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """One shape: pairs of types of A and B, accumulators, what more the name says, requirements."""
+    """One shape: pairs of types of A and B, accumulators, requirements, what more the name says.
 
-    shape: tuple[int, int, int]
+    A line with ``ordered_ptx``, the least PTX version of ordered metadata, is one of sparse shapes; where
+    its ``ptx`` is None there is no form without.
+    """
+
+    shape: Shape
     pairs: tuple[Pair, ...]
     accumulators: tuple[str, ...]
     targets: tuple[str, ...]
-    minimum_ptx: Version
+    ptx: Version | None
+    ordered_ptx: Version | None = None
     kind: str = ""
     bit_operation: str = ""
 
     @property
+    def opcodes(self) -> tuple[tuple[str, Version | None], ...]:
+        if self.ordered_ptx:
+            return (_SPARSE, self.ptx), (_ORDERED, self.ordered_ptx)
+        return (("mma", self.ptx),)
+
+    @property
     def variants(self) -> tuple[str, ...]:
         """What may stand between the layouts and the types."""
-        if self.pairs in (INT8, INT4):
+        if self.pairs in (_INT8, _INT4):
             return ("", ".satfinite")
         if self.pairs == (("f64", "f64"),):
             return ("", ".rn", ".rz", ".rm", ".rp")
@@ -72,7 +71,7 @@ class _Line:
 
 
 # Where a shape allows several types or accumulators, the first is the one meant when none is named.
-_LINES = (
+_DENSE = (
     _Line((16, 8, 16), same("bf16"), ("f32",), ("sm_80",), (7, 0)),
     _Line((16, 8, 16), same("f16"), ("f16", "f32"), ("sm_80",), (7, 0)),
     _Line((16, 8, 8), same("bf16"), ("f32",), ("sm_80",), (7, 0)),
@@ -83,12 +82,12 @@ _LINES = (
     _Line((16, 8, 4), same("f64"), ("f64",), ("sm_90",), (7, 8)),
     _Line((16, 8, 8), same("f64"), ("f64",), ("sm_90",), (7, 8)),
     _Line((16, 8, 16), same("f64"), ("f64",), ("sm_90",), (7, 8)),
-    _Line((8, 8, 16), INT8, ("s32",), ("sm_75",), (6, 5)),
-    _Line((16, 8, 16), INT8, ("s32",), ("sm_80",), (7, 0)),
-    _Line((16, 8, 32), INT8, ("s32",), ("sm_80",), (7, 0)),
-    _Line((8, 8, 32), INT4, ("s32",), ("sm_75",), (6, 5)),
-    _Line((16, 8, 32), INT4, ("s32",), ("sm_80",), (7, 0)),
-    _Line((16, 8, 64), INT4, ("s32",), ("sm_80",), (7, 0)),
+    _Line((8, 8, 16), _INT8, ("s32",), ("sm_75",), (6, 5)),
+    _Line((16, 8, 16), _INT8, ("s32",), ("sm_80",), (7, 0)),
+    _Line((16, 8, 32), _INT8, ("s32",), ("sm_80",), (7, 0)),
+    _Line((8, 8, 32), _INT4, ("s32",), ("sm_75",), (6, 5)),
+    _Line((16, 8, 32), _INT4, ("s32",), ("sm_80",), (7, 0)),
+    _Line((16, 8, 64), _INT4, ("s32",), ("sm_80",), (7, 0)),
     _Line((8, 8, 128), same("b1"), ("s32",), ("sm_75",), (7, 0), bit_operation="xor"),
     _Line((16, 8, 128), same("b1"), ("s32",), ("sm_80",), (7, 0), bit_operation="xor"),
     _Line((16, 8, 256), same("b1"), ("s32",), ("sm_80",), (7, 0), bit_operation="xor"),
@@ -98,126 +97,151 @@ _LINES = (
     _Line((16, 8, 32), WHOLE_FLOAT8, ("f32",), ("sm_89",), (8, 4)),
     _Line((16, 8, 32), WHOLE_FLOAT8, ("f16",), ("sm_89",), (8, 7)),
     _Line((16, 8, 16), WHOLE_FLOAT8, ("f32", "f16"), ("sm_89",), (8, 7)),
-    _Line((16, 8, 32), WHOLE_FLOAT8, ("f32",), SM_10X_TO_12X, (8, 6), ".kind::f8f6f4"),
-    _Line((16, 8, 32), WHOLE_FLOAT8, ("f16",), SM_10X_TO_12X, (8, 7), ".kind::f8f6f4"),
-    _Line((16, 8, 16), WHOLE_FLOAT8, ("f32", "f16"), SM_10X_TO_12X, (8, 7), ".kind::f8f6f4"),
-    _Line((16, 8, 32), WITH_SMALLER, ("f32", "f16"), SM_12X, (8, 7), ".kind::f8f6f4"),
+    _Line((16, 8, 32), WHOLE_FLOAT8, ("f32",), SM_10X_TO_12X, (8, 6), kind=".kind::f8f6f4"),
+    _Line((16, 8, 32), WHOLE_FLOAT8, ("f16",), SM_10X_TO_12X, (8, 7), kind=".kind::f8f6f4"),
+    _Line((16, 8, 16), WHOLE_FLOAT8, ("f32", "f16"), SM_10X_TO_12X, (8, 7), kind=".kind::f8f6f4"),
+    _Line((16, 8, 32), _WITH_SMALLER, ("f32", "f16"), SM_12X, (8, 7), kind=".kind::f8f6f4"),
 )
+_SPARSE_LINES = (
+    _Line((16, 8, 16), same("bf16"), ("f32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 16), same("f16"), ("f16", "f32"), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 32), same("bf16"), ("f32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 32), same("f16"), ("f16", "f32"), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 8), same("tf32"), ("f32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 16), same("tf32"), ("f32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 32), _INT8, ("s32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 64), _INT8, ("s32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 64), _INT4, ("s32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 128), _INT4, ("s32",), ("sm_80",), (7, 1), (8, 5)),
+    _Line((16, 8, 64), WHOLE_FLOAT8, ("f32",), ("sm_89",), (8, 4), (8, 5)),
+    _Line((16, 8, 64), WHOLE_FLOAT8, ("f32",), SM_10X_TO_12X, None, (8, 6), ".kind::f8f6f4"),
+    _Line((16, 8, 64), WHOLE_FLOAT8, ("f16",), SM_12X, None, (8, 7)),
+    _Line((16, 8, 64), WHOLE_FLOAT8, ("f16",), SM_12X, None, (8, 7), ".kind::f8f6f4"),
+    _Line((16, 8, 64), _WITH_SMALLER, ("f32", "f16"), SM_12X, None, (8, 7), ".kind::f8f6f4"),
+)
+_BLOCK_SCALED = (
+    ("mxf8f6f4", "", 1, "ue8m0", (8, 7)),
+    ("mxf8f6f4", ".scale_vec::1X", 1, "ue8m0", (8, 7)),
+    ("mxf4", "", 2, "ue8m0", (8, 7)),
+    ("mxf4", ".scale_vec::2X", 2, "ue8m0", (8, 7)),
+    ("mxf4nvf4", ".scale_vec::2X", 2, "ue8m0", (8, 7)),
+    ("mxf4nvf4", ".scale_vec::4X", 4, "ue4m3", (8, 7)),
+    ("mxf4nvf4", ".scale_vec::4X", 4, "ue8m0", (9, 1)),
+)
+"""Kind, qualifier, blocks a row, type of a scale, and least PTX version."""
 
-FLOAT_SECTION = "floating point type"
+_FLOAT_SECTION = "floating point type"
 _SECTIONS = {
     ("m8n8k4", "f16"): "Matrix Fragments for mma.m8n8k4 with .f16 floating point type",
     ("m8n8k4", "f64"): "Matrix Fragments for mma.m8n8k4 with .f64 floating point type",
-    ("m16n8k16", "f16"): f"Matrix Fragments for mma.m16n8k16 with {FLOAT_SECTION}",
-    ("m16n8k16", "bf16"): f"Matrix Fragments for mma.m16n8k16 with {FLOAT_SECTION}",
-    ("m16n8k16", "f64"): f"Matrix Fragments for mma.m16n8k16 with {FLOAT_SECTION}",
+    ("m16n8k16", "f16"): f"Matrix Fragments for mma.m16n8k16 with {_FLOAT_SECTION}",
+    ("m16n8k16", "bf16"): f"Matrix Fragments for mma.m16n8k16 with {_FLOAT_SECTION}",
+    ("m16n8k16", "f64"): f"Matrix Fragments for mma.m16n8k16 with {_FLOAT_SECTION}",
     ("m16n8k16", ""): "Matrix Fragments for mma.m16n8k16 with integer type",
 }
 
 
-def section(shape: str, dtype: str) -> str:
-    """Return the title of the ISA's section on the fragments of a shape."""
+def _section(shape: str, dtype: str) -> str:
+    """Return the title of the ISA's section on the fragments of a dense shape."""
     other = _SECTIONS.get((shape, ""), f"Matrix Fragments for mma.{shape}")
     return _SECTIONS.get((shape, dtype), other)
 
 
-def layouts(
-    shape: tuple[int, int, int], pair: Pair, c_type: str, d_type: str, *, packed: bool = False
-) -> tuple[FragmentLayout, ...]:
-    """Return the layouts of A, B, C and D of a dense shape, all but those of f16 m8n8k4."""
-    m, n, k = shape
-    operands: tuple[tuple[str, FragmentKind, int, int, str], ...] = (
-        ("A", "a", m, k, pair[0]),
-        ("B", "b", k, n, pair[1]),
-        ("C", "accumulator", m, n, c_type),
-        ("D", "accumulator", m, n, d_type),
-    )
-    return tuple(
-        FragmentLayout(name, kind, rows, cols, dtype, container_bits(dtype, packed=packed))
-        for name, kind, rows, cols, dtype in operands
-    )
-
-
-def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
-    m, n, k = line.shape
-    shape = f"m{m}n{n}k{k}"
-    ending = f".{line.bit_operation}.popc" if line.bit_operation else ""
-    for variant, pair, acc in product(line.variants, line.pairs, line.accumulators):
-        types = f"{acc}.{pair[0]}.{pair[1]}.{acc}"
-        yield MatrixInstruction(
-            "mma",
-            f"mma.sync.aligned.{shape}.row.col{variant}.{types}{ending}",
-            line.targets,
-            line.minimum_ptx,
-            section(shape, pair[0]),
-            layouts(line.shape, pair, acc, acc),
-            m=m,
-            n=n,
-            k=k,
-            a_type=pair[0],
-            b_type=pair[1],
-            c_type=acc,
-            d_type=acc,
-            satfinite=variant == ".satfinite",
-            rounding=variant[1:] if variant[1:] in ("rz", "rm", "rp") else "rn",
-            bit_operation=line.bit_operation,
+def _form(
+    opcode: str,
+    shape: Shape,
+    variant: str,
+    pair: Pair,
+    accumulators: tuple[str, str],
+    targets: tuple[str, ...],
+    minimum_ptx: Version,
+    *,
+    orders: tuple[str, str] = ("row", "col"),
+    bit_operation: str = "",
+    blocks: int = 0,
+    scale_type: str = "",
+) -> MatrixInstruction:
+    """Return a form with accumulators of the types of D and C, block-scaled where there are blocks."""
+    (m, n, k), (a_type, b_type), (d_type, c_type) = shape, pair, accumulators
+    name = f"m{m}n{n}k{k}"
+    types = f"{d_type}.{a_type}.{b_type}.{c_type}"
+    ending = f".{scale_type}" if blocks else f".{bit_operation}.popc" if bit_operation else ""
+    packed = ".kind::mxf4" in variant
+    sparse = opcode != "mma"
+    kept = (m, n, k // 2) if sparse else shape
+    kinds = ("a", "b", "accumulator", "accumulator")
+    if (k, a_type) == (4, "f16"):
+        kinds = (f"quad a.{orders[0]}", f"quad b.{orders[1]}", *2 * ("quad accumulator",))
+    operands = tuple(
+        layout(operand, size, dtype, cast(FragmentKind, kind), packed=packed)
+        for operand, size, dtype, kind in zip(
+            "ABCD", (kept, shape, shape, shape), (*pair, c_type, d_type), kinds, strict=True
         )
+    )
+    return MatrixInstruction(
+        ("mma.sp" if sparse else "mma") + (".block_scale" if blocks else ""),
+        f"{opcode}.sync.aligned.{name}.{'.'.join(orders)}{variant}.{types}{ending}",
+        targets,
+        minimum_ptx,
+        f"Matrix Fragments for sparse mma.{name}" if sparse else _section(name, a_type),
+        operands,
+        m=m,
+        n=n,
+        k=k,
+        a_type=a_type,
+        b_type=b_type,
+        c_type=c_type,
+        d_type=d_type,
+        metadata=Metadata(k, operands[0].bits, opcode == _ORDERED) if sparse else None,
+        scales=(Scale("A", blocks, scale_type), Scale("B", blocks, scale_type)) if blocks else (),
+        satfinite=variant == ".satfinite",
+        rounding=variant[1:] if variant in (".rz", ".rm", ".rp") else "rn",
+        bit_operation=bit_operation,
+    )
 
 
-def _quad_pair_instructions() -> Iterator[MatrixInstruction]:
+def _forms(lines: tuple[_Line, ...]) -> Iterator[MatrixInstruction]:
+    for line in lines:
+        for (opcode, ptx), variant, pair, acc in product(
+            line.opcodes, line.variants, line.pairs, line.accumulators
+        ):
+            if ptx is not None:
+                yield _form(
+                    opcode,
+                    line.shape,
+                    variant,
+                    pair,
+                    (acc, acc),
+                    line.targets,
+                    ptx,
+                    bit_operation=line.bit_operation,
+                )
+
+
+def _quad_pair_forms() -> Iterator[MatrixInstruction]:
     """Yield m8n8k4 of f16: four products a warp, in every combination of layouts."""
     accumulators = (("f16", "f16"), ("f32", "f32"), ("f32", "f16"))
     orders = (("row", "col"), ("row", "row"), ("col", "row"), ("col", "col"))
-    for (a_order, b_order), (d_type, c_type) in product(orders, accumulators):
-        a_kind: FragmentKind = "quad a.row" if a_order == "row" else "quad a.col"
-        b_kind: FragmentKind = "quad b.row" if b_order == "row" else "quad b.col"
-        operands: tuple[tuple[str, FragmentKind, int, int, str], ...] = (
-            ("A", a_kind, 8, 4, "f16"),
-            ("B", b_kind, 4, 8, "f16"),
-            ("C", "quad accumulator", 8, 8, c_type),
-            ("D", "quad accumulator", 8, 8, d_type),
-        )
-        yield MatrixInstruction(
-            "mma",
-            f"mma.sync.aligned.m8n8k4.{a_order}.{b_order}.{d_type}.f16.f16.{c_type}",
-            ("sm_70",),
-            (6, 4),
-            section("m8n8k4", "f16"),
-            tuple(
-                FragmentLayout(name, kind, rows, cols, dtype, container_bits(dtype))
-                for name, kind, rows, cols, dtype in operands
-            ),
-            m=8,
-            n=8,
-            k=4,
-            a_type="f16",
-            b_type="f16",
-            c_type=c_type,
-            d_type=d_type,
-        )
+    for order, sums in product(orders, accumulators):
+        yield _form("mma", (8, 8, 4), "", ("f16", "f16"), sums, ("sm_70",), (6, 4), orders=order)
 
 
-def _block_scaled_instructions() -> Iterator[MatrixInstruction]:
-    for kind, qualifier, blocks, scale_type, minimum_ptx in BLOCK_SCALED:
+def _block_scaled_forms(opcode: str, depth: int) -> Iterator[MatrixInstruction]:
+    """Yield the forms of an opcode whose k is ``depth`` elements of 8 bits."""
+    for kind, qualifier, blocks, scale_type, ptx in _BLOCK_SCALED:
         packed = kind != "mxf8f6f4"
-        k = 64 if packed else 32
-        for pair in same("e2m1") if packed else ALL_F8F6F4:
-            types = f"f32.{pair[0]}.{pair[1]}.f32.{scale_type}"
-            yield MatrixInstruction(
-                "mma.block_scale",
-                f"mma.sync.aligned.m16n8k{k}.row.col.kind::{kind}.block_scale{qualifier}.{types}",
-                SM_12X,
-                minimum_ptx,
-                section(f"m16n8k{k}", pair[0]),
-                layouts((16, 8, k), pair, "f32", "f32", packed=packed),
-                m=16,
-                n=8,
-                k=k,
-                a_type=pair[0],
-                b_type=pair[1],
-                c_type="f32",
-                d_type="f32",
-                scales=(Scale("A", blocks, scale_type), Scale("B", blocks, scale_type)),
+        targets = SM_12X_ONLY if packed and opcode == _ORDERED else SM_12X
+        for pair in same("e2m1") if packed else _ALL_F8F6F4:
+            yield _form(
+                opcode,
+                (16, 8, 2 * depth if packed else depth),
+                f".kind::{kind}.block_scale{qualifier}",
+                pair,
+                ("f32", "f32"),
+                targets,
+                ptx,
+                blocks=blocks,
+                scale_type=scale_type,
             )
 
 
@@ -230,8 +254,7 @@ def program(form: MatrixInstruction) -> str:
     return f"ptx/mma_{form.shape}_{'_'.join(types)}_{form.d_type}.ptx"
 
 
-MMA: tuple[MatrixInstruction, ...] = (
-    *(instruction for line in _LINES for instruction in _instructions(line)),
-    *_quad_pair_instructions(),
-)
-MMA_BLOCK_SCALED: tuple[MatrixInstruction, ...] = tuple(_block_scaled_instructions())
+MMA: tuple[MatrixInstruction, ...] = (*_forms(_DENSE), *_quad_pair_forms())
+MMA_BLOCK_SCALED: tuple[MatrixInstruction, ...] = tuple(_block_scaled_forms("mma", 32))
+MMA_SPARSE: tuple[MatrixInstruction, ...] = tuple(_forms(_SPARSE_LINES))
+MMA_SPARSE_BLOCK_SCALED: tuple[MatrixInstruction, ...] = tuple(_block_scaled_forms(_ORDERED, 64))

@@ -1,13 +1,54 @@
-"""The record of one multiplication: shape, types, and what sparse and block-scaled ones have besides."""
+"""The record of one multiplication: shape, types, and what sparse and block-scaled ones have besides.
+
+What the tables of all families say in the same words is here too.
+"""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import cache
 
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.operand import SignatureOperand, descriptor, fragment, predicate
+from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
+
+Pair = tuple[str, str]
+Shape = tuple[int, int, int]
+
+
+def every(*dtypes: str) -> tuple[Pair, ...]:
+    """Return all pairs of types of A and B."""
+    return tuple((a, b) for a in dtypes for b in dtypes)
+
+
+def same(*dtypes: str) -> tuple[Pair, ...]:
+    """Return the pairs of equal types of A and B."""
+    return tuple((dtype, dtype) for dtype in dtypes)
+
+
+WHOLE_FLOAT8 = every("e4m3", "e5m2")
+
+
+@cache
+def layout(
+    operand: str,
+    shape: Shape,
+    dtype: str,
+    kind: FragmentKind | None = None,
+    *,
+    packed: bool = False,
+    threads: int = WARP,
+) -> FragmentLayout:
+    """Return the layout of A, B, C or D of a shape m, n, k, of the usual kind if none is given."""
+    m, n, k = shape
+    usual: dict[str, tuple[FragmentKind, int, int]] = {"A": ("a", m, k), "B": ("b", k, n)}
+    own, rows, cols = usual.get(operand, ("accumulator", m, n))
+    bits = container_bits(dtype, packed=packed)
+    return FragmentLayout(operand, kind or own, rows, cols, dtype, bits, threads=threads)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -22,9 +22,8 @@ from itertools import product
 
 from ptxlab.matrix.asynchronous import AsyncInstruction
 from ptxlab.matrix.form import SharedOperand, Version
-from ptxlab.matrix.fragment import FragmentLayout, container_bits
-from ptxlab.matrix.mma import WHOLE_FLOAT8, Pair, same
-from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.fragment import container_bits
+from ptxlab.matrix.multiplication import WHOLE_FLOAT8, MatrixInstruction, Pair, layout, same
 from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.sparse import Metadata
 
@@ -67,16 +66,6 @@ _LINES = (
 
 
 @cache
-def _d(n: int, dtype: str) -> FragmentLayout:
-    return FragmentLayout("D", "accumulator", M, n, dtype, container_bits(dtype), threads=THREADS)
-
-
-@cache
-def _a(k: int, dtype: str) -> FragmentLayout:
-    return FragmentLayout("A", "a", M, k, dtype, container_bits(dtype), threads=THREADS)
-
-
-@cache
 def _shared(operand: str, rows: int, cols: int, dtype: str) -> SharedOperand:
     majors = ("k", "mn") if dtype in TRANSPOSABLE else ("k",)
     return SharedOperand(operand, rows, cols, dtype, container_bits(dtype), majors)
@@ -95,6 +84,8 @@ def _instructions(line: _Line, *, sparse: bool) -> Iterator[MatrixInstruction]:
         a_type, b_type = pair
         ending = ".and.popc" if a_type == "b1" else ""
         b = _shared("B", k, n, b_type)
+        d = layout("D", (M, n, 0), acc, threads=THREADS)
+        a = layout("A", (M, 0, line.k), a_type, threads=THREADS)
         in_registers = variant == "rs"
         yield MatrixInstruction(
             "wgmma.sp" if sparse else "wgmma",
@@ -102,7 +93,7 @@ def _instructions(line: _Line, *, sparse: bool) -> Iterator[MatrixInstruction]:
             TARGETS,
             version,
             f"Matrix Fragments for {kind}wgmma.mma_async.m64nNk{k}",
-            (_a(line.k, a_type), _d(n, acc)) if in_registers else (_d(n, acc),),
+            (a, d) if in_registers else (d,),
             (b,) if in_registers else (_shared("A", M, line.k, a_type), b),
             variant,
             m=M,

@@ -10,15 +10,13 @@ Source: PTX ISA, "Warp-level Matrix Fragment" and "Warp-level Matrix Load Instru
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import product
 
 from ptxlab.matrix.form import Form, Version
-from ptxlab.matrix.fragment import FragmentLayout, container_bits
-from ptxlab.matrix.mma import every
-from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.multiplication import MatrixInstruction, Pair, Shape, every, layout
 from ptxlab.matrix.operand import SignatureOperand, fragment
-from ptxlab.matrix.position import FragmentKind
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8
@@ -30,10 +28,10 @@ _TILES = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 class _Line:
     """A group of shapes: input types, (D, C) types, orders, variants by place in the name."""
 
-    shapes: tuple[tuple[int, int, int], ...]
+    shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
-    accumulators: tuple[tuple[str, str], ...]
-    orders: tuple[tuple[str, str], ...]
+    accumulators: tuple[Pair, ...]
+    orders: tuple[Pair, ...]
     target: str
     minimum_ptx: Version
     roundings: tuple[str, ...] = ("",)
@@ -66,15 +64,11 @@ _LINES = (
 )
 
 
-def _layout(operand: str, shape: tuple[int, int, int], dtype: str) -> FragmentLayout:
-    m, n, k = shape
-    sizes: dict[str, tuple[FragmentKind, int, int]] = {"A": ("a", m, k), "B": ("b", k, n)}
-    kind, rows, cols = sizes.get(operand, ("accumulator", m, n))
-    layout = FragmentLayout(operand, kind, rows, cols, dtype, container_bits(dtype))
-    if dtype != "f16" or kind == "accumulator":
-        return layout
-    copies = F16_REGISTERS // layout.registers_per_lane
-    return FragmentLayout(operand, kind, rows, cols, dtype, layout.bits, copies)
+def _layout(operand: str, shape: Shape, dtype: str) -> FragmentLayout:
+    held = layout(operand, shape, dtype)
+    if dtype != "f16" or held.kind == "accumulator":
+        return held
+    return replace(held, copies=F16_REGISTERS // held.registers_per_lane)
 
 
 def _instructions(line: _Line) -> Iterator[MatrixInstruction]:

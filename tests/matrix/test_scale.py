@@ -7,8 +7,7 @@ from typing import Literal
 import numpy as np
 import pytest
 
-from ptxlab.matrix.mma import MMA_BLOCK_SCALED
-from ptxlab.matrix.mma_sp import MMA_SPARSE_BLOCK_SCALED
+from ptxlab.matrix.mma import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.scale import Scale
 
 

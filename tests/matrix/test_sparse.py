@@ -7,7 +7,7 @@ import itertools
 import numpy as np
 import pytest
 
-from ptxlab.matrix.mma_sp import MMA_SPARSE
+from ptxlab.matrix.mma import MMA_SPARSE
 from ptxlab.matrix.sparse import InvalidMetadata, Metadata
 
 F16_K16, F16_K32 = Metadata(16, 16, ordered=False), Metadata(32, 16, ordered=False)

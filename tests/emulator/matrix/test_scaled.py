@@ -11,8 +11,7 @@ import pytest
 
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.matrix.catalog import multiplication
-from ptxlab.matrix.mma import MMA_BLOCK_SCALED
-from ptxlab.matrix.mma_sp import MMA_SPARSE_BLOCK_SCALED
+from ptxlab.matrix.mma import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
 

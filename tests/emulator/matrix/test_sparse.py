@@ -12,7 +12,7 @@ import pytest
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
-from ptxlab.matrix.mma_sp import MMA_SPARSE
+from ptxlab.matrix.mma import MMA_SPARSE
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
 
