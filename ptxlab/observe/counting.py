@@ -37,6 +37,9 @@ from ptxlab.observe.work import Work, work
 ATOMIC = "atomic"
 _REMEMBERED = 64
 
+Costs = dict[str, Traffic]
+"""What one instruction asks of each space, in all threads of a wave."""
+
 
 @dataclass(slots=True)
 class Tally:
@@ -45,16 +48,6 @@ class Tally:
     work: Work
     counts: Counts = field(default_factory=Counts)
     conflict: Conflict | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Cost:
-    """What one instruction asks of one space, in all lanes of a wave: ``nbytes`` and more."""
-
-    space: str
-    nbytes: int
-    traffic: Traffic
-    collisions: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,7 +73,7 @@ class Counting(Watcher):
         self.barriers = 0
         self._current: Tally | None = None
         self._requests: list[_Request] = []
-        self._known: dict[tuple[object, ...], tuple[_Request, tuple[_Cost, ...]]] = {}
+        self._known: dict[tuple[object, ...], tuple[_Request, Costs]] = {}
 
     def begin(self, wave: Wave) -> None:
         self._wave = wave
@@ -154,18 +147,18 @@ class Counting(Watcher):
 
     # ---- memory ----
 
-    def _book(self, tally: Tally, access: Access, costs: tuple[_Cost, ...]) -> None:
+    def _book(self, tally: Tally, access: Access, costs: Costs) -> None:
         counts = tally.counts
-        for cost in costs:
-            space, traffic = SPACES[cost.space], cost.traffic
-            counts.collisions += cost.collisions
+        for name, traffic in costs.items():
+            space = SPACES[name]
+            counts.collisions += traffic.collisions
             counts.add(space.requests, traffic.requests)
             counts.add(space.units, traffic.units)
             counts.add(space.ideal, traffic.ideal)
-            counts.add(space.written if access.writes else space.read, cost.nbytes)
+            counts.add(space.written if access.writes else space.read, traffic.nbytes)
             self._keep_worst(tally, traffic.conflict)
 
-    def _costs(self, tally: Tally, request: _Request) -> tuple[_Cost, ...]:
+    def _costs(self, tally: Tally, request: _Request) -> Costs:
         """Return what a single access costs, known of the same addresses moved by whole sectors or not."""
         access, lanes = request.access, request.lanes
         if access.space == "generic":  # an offset may lead into another window
@@ -180,15 +173,16 @@ class Counting(Watcher):
                 del self._known[next(iter(self._known))]
             # The request is kept with its array and lanes, so that no others get their numbers.
             known = self._known[key] = (request, self._analysed(tally, [request], -away))
-        return tuple(_moved(cost, away) for cost in known[1]) if away else known[1]
+        costs = known[1]
+        return {space: costs[space].moved(away) for space in costs} if away else costs
 
-    def _analysed(self, tally: Tally, requests: list[_Request], move: int) -> tuple[_Cost, ...]:
+    def _analysed(self, tally: Tally, requests: list[_Request], move: int) -> Costs:
         """Return what accesses that belong together cost in each space, their addresses moved."""
         spaces: dict[str, list[Items]] = {}
         for request in requests:
             for space, items in self._items(request, move):
                 spaces.setdefault(space, []).append(items)
-        return tuple(self._cost(tally, space, items) for space, items in spaces.items())
+        return {space: self._cost(tally, space, items) for space, items in spaces.items()}
 
     def _items(self, request: _Request, move: int) -> Iterator[tuple[str, Items]]:
         """Yield the space and the items of a request, those of a generic one by their windows."""
@@ -208,15 +202,15 @@ class Counting(Watcher):
         if left.any():
             yield "global", Items(table, access.nbytes, left)
 
-    def _cost(self, tally: Tally, space: str, several: list[Items]) -> _Cost:
-        nbytes = sum(_asked(items) * items.nbytes for items in several)
+    def _cost(self, tally: Tally, space: str, several: list[Items]) -> Traffic:
         items, times = self._once(several[0] if len(several) == 1 else merged(several))
         if space == "shared":
             traffic = of_shared(items, whole=len(several) > 1)
         else:
             traffic = of_local(items) if space == "local" else of_global(items)
         again = collisions(items) if tally.work.kind == ATOMIC else 0
-        return _Cost(space, nbytes, traffic.times(times), again * times)
+        nbytes = items.count * items.nbytes
+        return replace(traffic, nbytes=nbytes, collisions=again).times(times)
 
     def _once(self, items: Items) -> tuple[Items, int]:
         """Return the items of one CTA and how many CTAs there are, if what all of them do costs alike."""
@@ -246,17 +240,6 @@ class Counting(Watcher):
 def _severity(conflict: Conflict) -> tuple[int, int, int]:
     """Order conflicts, the worst first; the order of execution does not matter between CTAs."""
     return -conflict.ways, conflict.cta, conflict.warp
-
-
-def _moved(cost: _Cost, by: int) -> _Cost:
-    conflict = cost.traffic.conflict
-    if conflict is None:
-        return cost
-    return replace(cost, traffic=replace(cost.traffic, conflict=conflict.moved(by)))
-
-
-def _asked(items: Items) -> int:
-    return items.addresses.size if items.asked is None else int(np.count_nonzero(items.asked))
 
 
 def _any(mask: Array) -> Array:

@@ -86,8 +86,10 @@ class FirstDifference:
 
 @dataclass(frozen=True, slots=True)
 class DiffReport:
-    """What two devices made of the same launch; ``steps`` is how many were compared in all."""
+    """What two ``devices`` made of the same launch; ``steps`` is how many were compared in all."""
 
+    work: Work
+    devices: tuple[str, str]
     outputs: tuple[Output, ...]
     first: FirstDifference | None
     steps: int
@@ -111,7 +113,8 @@ def diff(work: Work, a: Device, b: Device) -> DiffReport:
     sites = _sites(work, [array is not None for array in left])
     parting, steps = _first_parting(work, sites, a, b) if sites else (None, 0)
     first = None if parting is None else _look(work, sites, parting, a, b)
-    return DiffReport(outputs, first, steps)
+    devices = (f"{a.kind}:{a.target.name}", f"{b.kind}:{b.target.name}")
+    return DiffReport(work, devices, outputs, first, steps)
 
 
 def _arrays(work: Work, device: Device) -> list[Array | None]:

@@ -37,6 +37,11 @@ class Items:
     nbytes: int
     asked: Array | None = None
 
+    @property
+    def count(self) -> int:
+        """How many items are asked for."""
+        return self.addresses.size if self.asked is None else int(np.count_nonzero(self.asked))
+
 
 @dataclass(frozen=True, slots=True)
 class Conflict:
@@ -63,24 +68,28 @@ class Conflict:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """What items cost. ``requests`` counts the warps that ask for any.
+    """What items cost. ``requests`` counts the warps that ask for any, ``nbytes`` what they ask for.
 
     ``units`` are sectors, of shared memory wavefronts, and ``ideal`` is the least that these bytes
-    need. ``conflict`` is in a pass of shared memory that takes the most wavefronts.
+    need. ``conflict`` is in a pass of shared memory that takes the most wavefronts. ``collisions``
+    counts the items of atomics that an item before them in the same warp has the address of.
     """
 
     requests: int
     units: int
     ideal: int
     conflict: Conflict | None = None
+    nbytes: int = 0
+    collisions: int = 0
 
     def times(self, count: int) -> Traffic:
-        return replace(
-            self,
-            requests=count * self.requests,
-            units=count * self.units,
-            ideal=count * self.ideal,
-        )
+        sums = (self.requests, self.units, self.ideal, self.nbytes, self.collisions)
+        requests, units, ideal, nbytes, collisions = (count * one for one in sums)
+        return Traffic(requests, units, ideal, self.conflict, nbytes, collisions)
+
+    def moved(self, by: int) -> Traffic:
+        """Return what the same costs when all addresses are ``by`` larger, a multiple of a sector."""
+        return self if self.conflict is None else replace(self, conflict=self.conflict.moved(by))
 
 
 def merged(several: Sequence[Items]) -> Items:
@@ -152,10 +161,8 @@ def of_shared(items: Items, *, whole: bool = False) -> Traffic:
 
 
 def collisions(items: Items) -> int:
-    """Count the items that an item before them in the same warp has the address of."""
     rows, _ = _filled(items.addresses, items.asked)
-    asked = items.addresses.size if items.asked is None else np.count_nonzero(items.asked)
-    return int(asked) - int(_different(_ordered(rows)).sum())
+    return items.count - int(_different(_ordered(rows)).sum())
 
 
 def _conflict(addresses: Array, nbytes: int, warp: int, first: int) -> Conflict:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.isa.targets import WARP
@@ -15,20 +14,9 @@ from ptxlab.view.text import aligned, fields, hexadecimal, number
 SCHEMA = "ptxlab.diff/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Shown:
-    """A report, on what ran where."""
-
-    file: str
-    devices: tuple[str, str]
-    work: Work
-    report: DiffReport
-
-
-def text(shown: Shown) -> str:
-    report, (a, b) = shown.report, shown.devices
-    lines = [f"{shown.work.kernel} of {shown.file}: {_verdict(report)}"]
-    lines += fields([("a", a), ("b", b)])
+def text(file: str, report: DiffReport) -> str:
+    lines = [f"{report.work.kernel} of {file}: {_verdict(report)}"]
+    lines += fields([*zip("ab", report.devices, strict=True)])
     if report.outputs:
         lines += [
             "",
@@ -36,18 +24,17 @@ def text(shown: Shown) -> str:
         ]
     lines += ["", f"{report.steps} steps of all threads compared"]
     if report.first is not None:
-        lines += ["", *_first(shown, report.first)]
+        lines += ["", *_first(report.work, report.first)]
     return "\n".join(lines) + "\n"
 
 
-def as_json(shown: Shown) -> dict[str, Any]:
-    report = shown.report
+def as_json(file: str, report: DiffReport) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "file": shown.file,
-        "kernel": shown.work.kernel,
-        "a": shown.devices[0],
-        "b": shown.devices[1],
+        "file": file,
+        "kernel": report.work.kernel,
+        "a": report.devices[0],
+        "b": report.devices[1],
         "same": report.same,
         "steps": report.steps,
         "outputs": [
@@ -59,7 +46,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
             }
             for output in report.outputs
         ],
-        "first": None if report.first is None else _first_json(shown, report.first),
+        "first": None if report.first is None else _first_json(report.work, report.first),
     }
 
 
@@ -83,8 +70,8 @@ def _row(output: Output) -> list[str]:
     return [output.name, str(output.differing), str(output.total), f"[{place}]", *values]
 
 
-def _first(shown: Shown, first: FirstDifference) -> list[str]:
-    location = locate(shown.work.module.source, first.instruction.position)
+def _first(work: Work, first: FirstDifference) -> list[str]:
+    location = locate(work.module.source, first.instruction.position)
     place, judgement = f"{location.path}:{location.line}", first.judgement
     if not first.register:
         return [
@@ -100,7 +87,7 @@ def _first(shown: Shown, first: FirstDifference) -> list[str]:
     return [
         f"first difference: {place}",
         f"    {location.text.strip()}",
-        f"  register {first.register} of {_thread(shown.work, first)}, step {first.step}; "
+        f"  register {first.register} of {_thread(work, first)}, step {first.step}; "
         f"{first.lanes} {plural} of the warp differ",
         *(f"  {line}" for line in aligned(rows)),
         f"  {judgement.verdict}: {judgement.reason}",
@@ -118,8 +105,8 @@ def _hex(bits: int, first: FirstDifference) -> str:
     return hexadecimal(bits, max(width, 32) if len(values) > 1 else width)
 
 
-def _first_json(shown: Shown, first: FirstDifference) -> dict[str, Any]:
-    cta, inside = divmod(first.thread, shown.work.config.cta_threads)
+def _first_json(work: Work, first: FirstDifference) -> dict[str, Any]:
+    cta, inside = divmod(first.thread, work.config.cta_threads)
     return {
         "line": first.instruction.position.line,
         "instruction": first.instruction.name,

@@ -82,16 +82,9 @@ def execute(args: argparse.Namespace) -> int:
             launch = bind_launch(asked, device, loaded[device])
             return launch.kernel, launch.passed
 
-        work = Work(
-            module=module,
-            kernel=first.kernel.name,
-            config=first.config,
-            names=tuple(first.values),
-            bound=bound,
-        )
+        work = Work(module, first.kernel.name, first.config, tuple(first.values), bound)
         report = diff(work, a, b)
-        shown = view.Shown(args.file, (label(a), label(b)), work, report)
-    emit(args, lambda: view.text(shown), lambda: view.as_json(shown))
+    emit(args, lambda: view.text(args.file, report), lambda: view.as_json(args.file, report))
     return 0 if report.same else 1
 
 
@@ -108,7 +101,3 @@ def open_side(spec: str, arch: str | None, timeout: float) -> Device:
         progress=Progress(timeout),
         console=print_to_stderr,
     )
-
-
-def label(device: Device) -> str:
-    return f"{device.kind}:{device.target.name}"

@@ -90,7 +90,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
         "file": shown.launch.asked.file,
         "device": shown.launch.device.kind,
         "arch": shown.launch.device.target.name,
-        "grid": shown.launch.grid,
+        "grid": shown.launch.asked.grid,
         "block": shown.launch.block,
         **members(found.dump, "at", "nth", "before"),
         "places": [

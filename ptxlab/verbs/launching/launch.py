@@ -33,7 +33,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.header import read_header
 from ptxlab.syntax.tree import Function
 from ptxlab.verbs.launching.arrays import ArrayValue
-from ptxlab.verbs.launching.options import LINE_INFO, add_run, compilation
+from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.values import Value, read, split
 
 
@@ -45,7 +45,7 @@ class Asked:
     """
 
     file: str
-    options: tuple[str, ...]
+    options: Sequence[str]
     kernel: str | None
     grid: tuple[int, ...]
     block: tuple[int, ...] | None
@@ -77,14 +77,13 @@ class Launch:
     """A kernel of ``device`` and all that a launch of it takes.
 
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
-    scalars, buffers, and host arrays where a struct or array is passed by value. ``grid`` and ``block``
-    are those of ``config`` with as many sizes as were given.
+    scalars, buffers, and host arrays where a struct or array is passed by value. ``block`` is that of
+    ``config`` with as many sizes as were given.
     """
 
     asked: Asked
     device: Device
     kernel: Kernel
-    grid: tuple[int, ...]
     block: tuple[int, ...]
     config: LaunchConfig
     values: dict[str, Value]
@@ -120,10 +119,7 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     fill_in(args, locate(args.file))
     return Asked(
         file=args.file,
-        options=(
-            *compilation(args),
-            *((LINE_INFO,) if line_info and args.file.endswith(".cu") else ()),
-        ),
+        options=compilation(args, line_info=line_info and args.file.endswith(".cu")),
         kernel=args.kernel,
         grid=args.grid or (1,),
         block=args.block,
@@ -155,7 +151,7 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
             passed.append(value.array)
         else:
             passed.append(device.upload(value.array))
-    return Launch(asked, device, kernel, asked.grid, block, config, bound, tuple(passed))
+    return Launch(asked, device, kernel, block, config, bound, tuple(passed))
 
 
 def _required_block(kernel: Kernel) -> tuple[int, ...] | None:

@@ -24,9 +24,6 @@ values:
   @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16"""
 """For the help of such a verb: what an argument looks like."""
 
-LINE_INFO = "--generate-line-info"
-"""Makes NVRTC say which line of CUDA C each instruction comes from."""
-
 TIMEOUT = 120.0
 """Seconds a launch may take unless the user says otherwise."""
 
@@ -122,9 +119,9 @@ def add_compilation(parser: argparse._ActionsContainer) -> None:
     parser.add_argument("--std", metavar="NAME", help="the C++ of a .cu file, such as c++20")
 
 
-def compilation(args: argparse.Namespace) -> tuple[str, ...]:
-    return (
-        *(f"-D{macro}" for macro in args.D),
-        *(f"--include-path={folder}" for folder in args.I),
-        *((f"--std={args.std}",) if args.std else ()),
-    )
+def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
+    """Return the options for NVRTC, of which one asks for the lines of CUDA C that PTX comes from."""
+    options = [f"-D{macro}" for macro in args.D]
+    options += [f"--include-path={folder}" for folder in args.I]
+    options += [f"--std={args.std}"] if args.std else []
+    return options + ["--generate-line-info"] * line_info

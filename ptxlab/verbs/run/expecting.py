@@ -44,15 +44,16 @@ class Difference:
 
 @dataclass(frozen=True, slots=True)
 class Expectation:
-    """An array compared with what it should be: ``text``, in the user's words.
+    """An array compared with what it should be: ``expected``, in the user's words.
 
-    ``wrong`` of its ``elements`` differ by more than the ``tolerance`` (rtol, atol); ``differences``
-    are the first of them. ``largest_error`` is over all elements, NaN where one is not a number.
+    ``wrong`` of its ``elements`` differ by more than the tolerance; ``differences`` are the first of
+    them. ``largest_error`` is over all elements, NaN where one is not a number.
     """
 
     name: str
-    text: str
-    tolerance: tuple[float, float]
+    expected: str
+    rtol: float
+    atol: float
     elements: int
     wrong: int
     largest_error: float
@@ -106,8 +107,9 @@ def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]
     error[equal] = 0
     return Expectation(
         name=wanted.name,
-        text=wanted.text,
-        tolerance=tolerance,
+        expected=wanted.text,
+        rtol=rtol,
+        atol=atol,
         elements=value.size,
         wrong=int(np.count_nonzero(~right)),
         largest_error=float(np.max(error, initial=0.0)),

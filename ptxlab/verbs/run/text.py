@@ -11,7 +11,6 @@ import numpy.typing as npt
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.verbs.launching.launch import Argument, Launch
 from ptxlab.verbs.run.expecting import Expectation
-from ptxlab.view.json import members
 from ptxlab.view.text import hexadecimal, number
 
 Array = npt.NDArray[Any]
@@ -52,7 +51,7 @@ def text(outcome: Outcome) -> str:
     launch, device = outcome.launch, outcome.launch.device
     cluster = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
     lines = [
-        f"{launch.kernel.name}<<<{_dim(launch.grid)}, {_dim(launch.block)}>>>{cluster} on "
+        f"{launch.kernel.name}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{cluster} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else "")
     ]
@@ -76,7 +75,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "kernel": launch.kernel.name,
         "device": launch.device.kind,
         "arch": launch.device.target.name,
-        "grid": launch.grid,
+        "grid": launch.asked.grid,
         "block": launch.block,
         "cluster": launch.asked.cluster,
         "shared": launch.config.shared,
@@ -84,7 +83,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "counters": outcome.result.counters,
         "arguments": [_argument(argument) for argument in outcome.arguments],
         "timing": asdict(outcome.timing) if outcome.timing else None,
-        "expectations": [_expectation(expectation) for expectation in outcome.expectations],
+        "expectations": [asdict(expectation) for expectation in outcome.expectations],
         "passed": outcome.right if outcome.expectations else None,
     }
 
@@ -115,37 +114,19 @@ def _timing(timing: Timing) -> str:
 
 
 def _verdict(expectation: Expectation) -> list[str]:
-    rtol, atol = expectation.tolerance
+    rtol, atol = expectation.rtol, expectation.atol
     bound = f"within rtol {rtol:g}, atol {atol:g}" if rtol or atol else "exactly"
     error = f"largest error {expectation.largest_error:.3g}"
     if not expectation.wrong:
-        return [f"{expectation.name} is right: {expectation.text} {bound}, {error}"]
+        return [f"{expectation.name} is right: {expectation.expected} {bound}, {error}"]
     return [
         f"{expectation.name} is wrong: {expectation.wrong} of {expectation.elements} elements are "
-        f"not {expectation.text} {bound}, {error}"
+        f"not {expectation.expected} {bound}, {error}"
     ] + [
-        f"  {_element(expectation.name, d.index)} is {number(d.value)}, not {number(d.expected)}"
+        f"  {expectation.name}[{','.join(map(str, d.index))}] is {number(d.value)}, "
+        f"not {number(d.expected)}"
         for d in expectation.differences
     ]
-
-
-def _element(name: str, index: tuple[int, ...]) -> str:
-    return f"{name}[{','.join(map(str, index))}]"
-
-
-def _expectation(expectation: Expectation) -> dict[str, Any]:
-    rtol, atol = expectation.tolerance
-    return {
-        "name": expectation.name,
-        "expected": expectation.text,
-        "rtol": rtol,
-        "atol": atol,
-        **members(expectation, "elements", "wrong", "largest_error"),
-        "differences": [
-            {"index": list(d.index), "value": d.value, "expected": d.expected}
-            for d in expectation.differences
-        ],
-    }
 
 
 def _argument(argument: Argument) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cubin import Resources
 from ptxlab.toolchain.sass import SassFunction
 from ptxlab.verbs.launching.launch import merged, run_lines
-from ptxlab.verbs.launching.options import LINE_INFO, compilation
+from ptxlab.verbs.launching.options import compilation
 
 BLOCKS = (64, 128, 256, 512, 1024)
 """The sizes of a CTA shown for a kernel of which nobody says its size."""
@@ -57,7 +57,7 @@ def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     if runs:
         args = argparse.Namespace(**{**vars(args), "D": merged(runs[0].D, args.D)})
     arch = arch or default_target(path)
-    options = (*compilation(args), LINE_INFO) if path.suffix == ".cu" else compilation(args)
+    options = compilation(args, line_info=path.suffix == ".cu")
     assembly = Assembly(*load_assembled(Path(file), TARGETS[arch], options))
     names = [entry.name for entry in assembly.module.entries]
     kernels = {name: kernel(args, assembly, name, runs) for name in names}
@@ -84,16 +84,15 @@ def kernel(
     block = args.block or declared(function, "reqntid") or (run.block if run else None)
     block = block or declared(function, "maxntid")
     dynamic = args.shared if args.shared is not None else (run.shared or 0) if run else 0
-    sizes = BLOCKS if block is None else (prod(block),)
-    return Kernel(name, dynamic, tuple(held(assembly, name, size, dynamic) for size in sizes))
-
-
-def held(assembly: Assembly, name: str, threads: int, dynamic: int) -> Occupancy:
-    used = assembly.cubin.kernels[name]
-    return occupancy(
-        TARGETS[assembly.cubin.arch],
-        threads,
-        registers=used.registers,
-        shared=used.shared + dynamic,
-        barriers=used.barriers,
+    used, target = assembly.cubin.kernels[name], TARGETS[assembly.cubin.arch]
+    occupancies = tuple(
+        occupancy(
+            target,
+            threads,
+            registers=used.registers,
+            shared=used.shared + dynamic,
+            barriers=used.barriers,
+        )
+        for threads in (BLOCKS if block is None else (prod(block),))
     )
+    return Kernel(name, dynamic, occupancies)

@@ -243,5 +243,5 @@ def _instruction(one: SassInstruction, sources: Mapping[int, SourceLine]) -> dic
     source = sources.get(one.line or 0)
     return {
         **members(one, "address", "text", "opcode", "line"),
-        "source": None if source is None else {"path": source.path, "line": source.line},
+        "source": None if source is None else source._asdict(),
     }
