@@ -29,9 +29,14 @@ class Model:
 
     def compute(self, products: DotProducts) -> Array:
         """Return the result of every dot product as words, [count]."""
+        dtype, acc, rules = products.dtype, products.acc, self.rules
         d = products.c[None, None]
         for piece in _instructions(products):
-            d = _multiply_add(products, piece, d, self.rules)
+            a, b = products.a[None, piece], products.b[piece, None]
+            if isinstance(rules, DotProduct):
+                d = multiply_add(a, b, d, dtype=dtype, acc=acc, rules=rules)
+            else:
+                d = multiply_add_bytes(a, b, d, a_type=dtype, b_type=dtype, acc=acc, rules=rules)
         words: Array = d[0, 0]
         return words
 
@@ -49,15 +54,6 @@ class Model:
             )
             steps += (_shifted(step, piece.start) for step in found)
         return tuple(steps)
-
-
-def _multiply_add(products: DotProducts, piece: slice, c: Array, rules: Rules) -> Array:
-    """Add a piece of every dot product to ``c``, [1, 1, count]."""
-    dtype, acc = products.dtype, products.acc
-    a, b = products.a[None, piece], products.b[piece, None]
-    if isinstance(rules, DotProduct):
-        return multiply_add(a, b, c, dtype=dtype, acc=acc, rules=rules)
-    return multiply_add_bytes(a, b, c, a_type=dtype, b_type=dtype, acc=acc, rules=rules)
 
 
 def _instructions(products: DotProducts) -> Iterator[slice]:

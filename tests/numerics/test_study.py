@@ -16,7 +16,10 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers.exact import decode
 from ptxlab.numbers.formats import Array
-from ptxlab.numerics import DotProducts, Model, draw, given, measure, models, study, survey
+from ptxlab.numerics.measure import measure
+from ptxlab.numerics.models import Model, models
+from ptxlab.numerics.products import DotProducts, draw, given
+from ptxlab.numerics.study import study, survey
 
 PAIRS = [("f16", "f32"), ("f16", "f16"), ("bf16", "f32"), ("tf32", "f32")]
 BYTES = [("e4m3", "f32"), ("e4m3", "f16"), ("e5m2", "f32")]

@@ -14,8 +14,7 @@ from ptxlab.numbers.formats import Format
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts
-from ptxlab.numerics.study import Study
-from ptxlab.numerics.survey import Survey
+from ptxlab.numerics.study import Study, Survey
 from ptxlab.verbs.numerics.bits import floor_log2
 from ptxlab.verbs.numerics.text import at_once, bits_of
 from ptxlab.view.json import members

@@ -16,8 +16,7 @@ from ptxlab.numbers.types import TYPES
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts
-from ptxlab.numerics.study import Result, Study
-from ptxlab.numerics.survey import Survey
+from ptxlab.numerics.study import Result, Study, Survey
 from ptxlab.verbs.numerics.bits import Ruler, floor_log2, power
 from ptxlab.view.text import aligned, hexadecimal, number
 

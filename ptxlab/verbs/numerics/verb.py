@@ -12,7 +12,8 @@ from ptxlab.cli.readers import positive
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.numerics import DotProducts, Measured
+    from ptxlab.numerics.measure import Measured
+    from ptxlab.numerics.products import DotProducts
 
 EXAMPLE = """\
 example:
@@ -72,7 +73,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Compute, print, and return 0, or 1 when a GPU gives other bits than its model."""
-    from ptxlab.numerics import models, study, survey
+    from ptxlab.numerics.models import models
+    from ptxlab.numerics.study import study, survey
     from ptxlab.verbs.numerics import json, text
 
     chosen = models(args.dtype, args.acc, args.arch)
@@ -94,7 +96,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def dot_products(args: argparse.Namespace) -> DotProducts:
     from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
-    from ptxlab.numerics import draw, given
+    from ptxlab.numerics.products import draw, given
     from ptxlab.verbs.numerics.words import word, words
 
     c = None if args.c is None else word("--c", args.c, ACCUMULATORS[args.acc])
@@ -123,7 +125,7 @@ def dot_products(args: argparse.Namespace) -> DotProducts:
 
 def measure(args: argparse.Namespace, products: DotProducts) -> Measured | None:
     """Ask the GPU of ``--device``; None for the emulator, which is the models."""
-    from ptxlab.numerics import measure
+    from ptxlab.numerics.measure import measure
 
     if args.device == "emulator":
         return None
