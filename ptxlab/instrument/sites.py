@@ -7,6 +7,7 @@ from typing import NamedTuple
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.numbers.types import TYPES
+from ptxlab.syntax.functions import SourceLine, source_lines
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
     Address,
@@ -89,6 +90,17 @@ _NO_RESULT = frozenset(
 def instructions(function: Function) -> Iterator[Scoped]:
     """Yield every instruction of ``function`` in text order, those of nested blocks included."""
     yield from _sites(function.body or (), function.results + function.parameters)
+
+
+def sources(module: Module) -> dict[int, SourceLine]:
+    """Return where each line of PTX with an instruction comes from, as its ``.loc`` say."""
+    found: dict[int, SourceLine] = {}
+    for function in module.functions:
+        origins = source_lines(module, function)
+        for site, origin in zip(instructions(function), origins, strict=True):
+            if origin is not None:
+                found.setdefault(site.instruction.position.line, origin)
+    return found
 
 
 def _sites(statements: Sequence[Statement], visible: tuple[Declaration, ...]) -> Iterator[Scoped]:

@@ -14,10 +14,10 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Scope, Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
-from ptxlab.instrument.sites import instructions
+from ptxlab.instrument.sites import sources
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.shadow import Shadow
-from ptxlab.syntax.functions import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine
 
 Array = npt.NDArray[Any]
 
@@ -79,8 +79,8 @@ class Scene:
         found = self._findings.get(key)
         if found is None:
             line, other_line = site.line, None if other is None else other.line
-            sources = self.source(line), self.source(other_line)
-            found = Finding(kind, rule, severity, line, *describe(), 0, unit, other_line, *sources)
+            places = self.source(line), self.source(other_line)
+            found = Finding(kind, rule, severity, line, *describe(), 0, unit, other_line, *places)
         self._findings[key] = replace(found, count=found.count + count)
 
     @property
@@ -92,15 +92,8 @@ class Scene:
         return None if line is None else self._sources.get(line)
 
     @cached_property
-    def _sources(self) -> dict[int, SourceLine | None]:
-        module = self.wave.module
-        return {
-            site.instruction.position.line: source
-            for function in module.functions
-            for site, source in zip(
-                instructions(function), source_lines(module, function), strict=True
-            )
-        }
+    def _sources(self) -> dict[int, SourceLine]:
+        return sources(self.wave.module)
 
     # ---- names ----
 

@@ -9,14 +9,14 @@ from functools import cached_property
 from typing import Any
 
 from ptxlab.device.protocol import Kernel
-from ptxlab.instrument.sites import instructions
+from ptxlab.instrument.sites import instructions, sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
-from ptxlab.syntax.functions import SourceLine, source_lines, statements
-from ptxlab.syntax.tree import Function, Instruction, Label, Module, Name
+from ptxlab.syntax.functions import SourceLine, statements
+from ptxlab.syntax.tree import Function, Instruction, Label, Name
 
 MAIN_SHARE = 0.5
 """The part of all executed instructions that the main loop has at least."""
@@ -148,7 +148,8 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
     tallies = {(site.function, site.number): tally for site, tally in counting.tallies.items()}
     entered = {function for function, _ in tallies}
     functions = [f for f in module.functions if f.name in entered and f.body is not None]
-    bodies = [_counted(module, function, tallies) for function in functions]
+    places = sources(module)
+    bodies = [_counted(function, places, tallies) for function in functions]
     return Profile(
         kernel,
         counting.target.name,
@@ -176,19 +177,19 @@ def _loops(function: Function, body: Sequence[Counted]) -> Iterator[tuple[Counte
 
 
 def _counted(
-    module: Module, function: Function, tallies: Mapping[tuple[str, int], Tally]
+    function: Function, places: Mapping[int, SourceLine], tallies: Mapping[tuple[str, int], Tally]
 ) -> list[Counted]:
     """Return every instruction of ``function``, with nothing counted where it was not executed."""
     found = []
-    places = source_lines(module, function)
-    for number, (site, source) in enumerate(zip(instructions(function), places, strict=True)):
+    for number, site in enumerate(instructions(function)):
         tally = tallies.get((function.name, number)) or Tally(work(site.instruction))
+        line = site.instruction.position.line
         found.append(
             Counted(
                 function.name,
                 site.instruction,
-                site.instruction.position.line,
-                source,
+                line,
+                places.get(line),
                 tally.work.kind,
                 tally.counts,
                 tally.conflict,

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from ptxlab.instrument.sites import instructions
-from ptxlab.syntax.functions import SourceLine, source_lines
+from ptxlab.instrument.sites import instructions, sources
+from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import Function, Module
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
@@ -40,14 +40,7 @@ class Assembly:
 
     @cached_property
     def sources(self) -> dict[int, SourceLine]:
-        """Where each line of PTX comes from, as its ``.loc`` say."""
-        found: dict[int, SourceLine] = {}
-        for function in _defined(self.module):
-            origins = source_lines(self.module, function)
-            for site, origin in zip(instructions(function), origins, strict=True):
-                if origin is not None:
-                    found.setdefault(site.instruction.position.line, origin)
-        return found
+        return sources(self.module)
 
     def lines(self, name: str) -> list[PtxLine]:
         """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING
 import ptxlab
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.toolchain import cache, compile_cuda, disassemble, inventory, link_ptx
-from ptxlab.verbs.doctor.text import Driver, Gpu, Package, Report, Trial
+from ptxlab.verbs.doctor.text import Report
 
 if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
@@ -50,30 +50,30 @@ def examine() -> Report:
     driver, gpus = gpus_found()
     with cache.bypassed():
         tools, newest_ptx, tried_tools = inventory.tools(), inventory.newest_ptx(), toolchain()
-    return Report(
-        version=ptxlab.__version__,
-        home=str(Path(ptxlab.__file__).parent),
-        python=platform.python_version(),
-        executable=sys.executable,
-        platform=platform.platform(),
-        packages=packages(),
-        tools=tools,
-        newest_ptx=newest_ptx,
-        driver=driver,
-        gpus=gpus,
-        cache=str(cache.directory()),
-        cache_bytes=cache.size(),
-        emulator=tried("the emulator", emulate),
-        toolchain=tried_tools,
-    )
+    return {
+        "version": ptxlab.__version__,
+        "home": str(Path(ptxlab.__file__).parent),
+        "python": platform.python_version(),
+        "executable": sys.executable,
+        "platform": platform.platform(),
+        "packages": packages(),
+        "tools": tools,
+        "newest_ptx": newest_ptx,
+        "driver": driver,
+        "gpus": gpus,
+        "cache": str(cache.directory()),
+        "cache_bytes": cache.size(),
+        "emulator": tried("the emulator", emulate),
+        "toolchain": tried_tools,
+    }
 
 
-def packages() -> tuple[Package, ...]:
+def packages() -> list[Report]:
     """Return the packages ptxlab asks for, those of its benchmarks too, with their versions."""
     try:
         wanted = metadata.requires("ptxlab") or []
     except metadata.PackageNotFoundError:  # run from a folder, without being installed
-        return ()
+        return []
     found = []
     for line in wanted:
         requirement, _, marker = line.partition(";")
@@ -87,38 +87,41 @@ def packages() -> tuple[Package, ...]:
             version = ""
         needed = "extra" not in marker
         advice = f"pip install '{requirement.strip()}'" if needed else BENCH
-        found.append(Package(match[0], version, needed, advice))
-    return tuple(found)
+        found.append({"name": match[0], "version": version, "needed": needed, "advice": advice})
+    return found
 
 
-def gpus_found() -> tuple[Driver, tuple[Gpu, ...]]:
+def gpus_found() -> tuple[Report, list[Report]]:
+    """Return the driver, with the release of CUDA as 13000, and the GPUs, each after a trial."""
     try:
         from ptxlab.device.cuda import CudaDevice
         from ptxlab.device.cuda_driver import driver_version, gpu_count
 
         version = driver_version()
-        driver = Driver(version, inventory.newest_ptx_of_driver(version), "")
+        newest_ptx = inventory.newest_ptx_of_driver(version)
         count = gpu_count()
     except (DeviceUnavailable, ImportError) as error:
-        return Driver(0, "", str(error).removeprefix("no GPU can be used: ")), ()
+        problem = str(error).removeprefix("no GPU can be used: ")
+        return {"version": 0, "newest_ptx": "", "problem": problem}, []
     gpus = []
     for ordinal in range(count):
+        gpu = {"ordinal": ordinal, "name": "", "arch": "", "problem": ""}
         try:
             device = CudaDevice(ordinal)
+            gpu |= {"name": device.name, "arch": device.target.name}
+            gpu["problem"] = tried(device.name, lambda: run(device))["problem"]  # noqa: B023, at once
         except DeviceUnavailable as error:
-            gpus.append(Gpu(ordinal, "", "", str(error)))
-            continue
-        trial = tried(device.name, lambda: run(device))  # noqa: B023, called at once
-        gpus.append(Gpu(ordinal, device.name, device.target.name, trial.problem))
-    return driver, tuple(gpus)
+            gpu["problem"] = str(error)
+        gpus.append(gpu)
+    return {"version": version, "newest_ptx": newest_ptx, "problem": ""}, gpus
 
 
-def toolchain() -> tuple[Trial, ...]:
-    return (
+def toolchain() -> list[Report]:
+    return [
         tried("CUDA C to PTX", lambda: compile_cuda(SOURCE, path="doctor.cu", arch=TARGET)),
         tried("PTX to machine code", lambda: link_ptx(PTX, arch=TARGET)),
         tried("machine code to SASS", lambda: disassemble(link_ptx(PTX, arch=TARGET))),
-    )
+    ]
 
 
 def emulate() -> None:
@@ -138,9 +141,11 @@ def run(device: Device) -> None:
             raise LaunchError("a kernel ran and gave a wrong result")
 
 
-def tried(name: str, what: Callable[[], object]) -> Trial:
+def tried(name: str, what: Callable[[], object]) -> Report:
+    """Return what was tried, and what went wrong, "" for nothing."""
+    problem = ""
     try:
         what()
     except Exception as error:  # a doctor is there for what nobody foresaw
-        return Trial(name, str(error) or type(error).__name__)
-    return Trial(name, "")
+        problem = str(error) or type(error).__name__
+    return {"name": name, "problem": problem}

@@ -3,88 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any
 
-from ptxlab.toolchain.inventory import Tool
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.doctor/1"
 
 
-@dataclass(frozen=True, slots=True)
-class Package:
-    """A Python package; ``version`` is "" where it is not installed, ``advice`` installs it."""
-
-    name: str
-    version: str
-    needed: bool
-    advice: str
-
-
-@dataclass(frozen=True, slots=True)
-class Driver:
-    """The driver: the release of CUDA as 13000 and the newest PTX it takes, or what is the ``problem``."""
-
-    version: int
-    newest_ptx: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Gpu:
-    """A GPU, and what went wrong when it ran a kernel, "" for nothing."""
-
-    ordinal: int
-    name: str
-    arch: str
-    problem: str
-
-
-@dataclass(frozen=True, slots=True)
-class Trial:
-    """Something that was tried, and what went wrong, "" for nothing."""
-
-    name: str
-    problem: str
-
-    @property
-    def works(self) -> bool:
-        return not self.problem
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """All of it."""
-
-    version: str
-    home: str
-    python: str
-    executable: str
-    platform: str
-    packages: tuple[Package, ...]
-    tools: tuple[Tool, ...]
-    newest_ptx: str
-    driver: Driver
-    gpus: tuple[Gpu, ...]
-    cache: str
-    cache_bytes: int
-    emulator: Trial
-    toolchain: tuple[Trial, ...]
+Report = dict[str, Any]
+"""What was found, as the JSON has it; a ``problem`` is "" where there is none."""
 
 
 def text(report: Report) -> str:
     pairs = [
-        ("ptxlab", f"{report.version}, in {report.home}"),
-        ("Python", f"{report.python}, {report.executable}"),
-        ("system", report.platform),
-        *((one.name, f"{one.version}, {one.path}") for one in report.tools if not one.problem),
-        *((one.name, f"absent: {one.problem}") for one in report.tools if one.problem),
-        *((one.name, one.version or "not installed") for one in report.packages),
-        ("driver", _driver(report.driver)),
-        *((f"GPU {one.ordinal}", _gpu(one)) for one in report.gpus),
-        ("PTX", f"nvJitLink takes .version {report.newest_ptx or '?'} and older"),
-        ("cache", f"{report.cache}, {report.cache_bytes / 1e6:.1f} MB"),
+        ("ptxlab", f"{report['version']}, in {report['home']}"),
+        ("Python", f"{report['python']}, {report['executable']}"),
+        ("system", report["platform"]),
+        *((one.name, f"{one.version}, {one.path}") for one in report["tools"] if not one.problem),
+        *((one.name, f"absent: {one.problem}") for one in report["tools"] if one.problem),
+        *((one["name"], one["version"] or "not installed") for one in report["packages"]),
+        ("driver", _driver(**report["driver"])),
+        *((f"GPU {one['ordinal']}", _gpu(**one)) for one in report["gpus"]),
+        ("PTX", f"nvJitLink takes .version {report['newest_ptx'] or '?'} and older"),
+        ("cache", f"{report['cache']}, {report['cache_bytes'] / 1e6:.1f} MB"),
     ]
     works = [
         ("works", ""),
@@ -99,22 +41,23 @@ def text(report: Report) -> str:
 def as_json(report: Report) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        **asdict(report),
+        **report,
+        "tools": [asdict(tool) for tool in report["tools"]],
         "works": {name: not problem for name, problem in _trials(report)},
         "advice": _advice(report),
     }
 
 
-def _driver(driver: Driver) -> str:
-    if driver.problem:
-        return driver.problem.splitlines()[0]
-    major, minor = divmod(driver.version, 1000)
-    ptx = f", takes PTX .version {driver.newest_ptx} and older" if driver.newest_ptx else ""
+def _driver(version: int, newest_ptx: str, problem: str) -> str:
+    if problem:
+        return problem.splitlines()[0]
+    major, minor = divmod(version, 1000)
+    ptx = f", takes PTX .version {newest_ptx} and older" if newest_ptx else ""
     return f"CUDA {major}.{minor // 10}{ptx}"
 
 
-def _gpu(gpu: Gpu) -> str:
-    return f"{gpu.name}, {gpu.arch}" if gpu.name else f"does not open: {gpu.problem}"
+def _gpu(ordinal: int, name: str, arch: str, problem: str) -> str:
+    return f"{name}, {arch}" if name else f"does not open: {problem}"
 
 
 def _verdict(problem: str) -> str:
@@ -122,13 +65,10 @@ def _verdict(problem: str) -> str:
 
 
 def _trials(report: Report) -> list[tuple[str, str]]:
-    gpus = [(f"GPU {gpu.ordinal}", gpu.problem) for gpu in report.gpus]
-    none = report.driver.problem or "the driver shows none"
-    return [
-        (report.emulator.name, report.emulator.problem),
-        *((trial.name, trial.problem) for trial in report.toolchain),
-        *(gpus or [("a GPU", none)]),
-    ]
+    gpus = [(f"GPU {gpu['ordinal']}", gpu["problem"]) for gpu in report["gpus"]]
+    none = report["driver"]["problem"] or "the driver shows none"
+    tried = [report["emulator"], *report["toolchain"]]
+    return [*((one["name"], one["problem"]) for one in tried), *(gpus or [("a GPU", none)])]
 
 
 def _advice(report: Report) -> list[str]:
@@ -136,12 +76,12 @@ def _advice(report: Report) -> list[str]:
 
 
 def _pip_lines(report: Report) -> Iterator[str]:
-    for package in report.packages:
-        if not package.version:
-            why = "" if package.needed else "    (only for the baselines of ptxlab bench)"
-            yield f"{package.advice}{why}"
-    for tool in report.tools:
+    for package in report["packages"]:
+        if not package["version"]:
+            why = "" if package["needed"] else "    (only for the baselines of ptxlab bench)"
+            yield f"{package['advice']}{why}"
+    for tool in report["tools"]:
         if tool.problem:
             yield f"pip install {tool.package}"
-    if not report.gpus:
+    if not report["gpus"]:
         yield "a GPU needs the NVIDIA driver, R580 or newer; without one, all runs on the emulator"

@@ -28,4 +28,4 @@ def execute(args: argparse.Namespace) -> int:
 
     found = examine()
     emit(args, lambda: view.text(found), lambda: view.as_json(found))
-    return 0 if found.emulator.works else DeviceUnavailable.exit_status
+    return DeviceUnavailable.exit_status if found["emulator"]["problem"] else 0

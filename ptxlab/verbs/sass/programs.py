@@ -24,9 +24,11 @@ BLOCKS = (64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel with the occupancy of one or several sizes of CTA and ``dynamic`` shared memory."""
+    """A kernel, and its occupancy with CTAs of one or several sizes and ``dynamic`` shared memory."""
 
     name: str
+    used: Resources
+    function: SassFunction
     dynamic: int
     occupancies: tuple[Occupancy, ...]
 
@@ -42,12 +44,6 @@ class Program:
     @property
     def arch(self) -> str:
         return self.assembly.cubin.arch
-
-    def resources(self, name: str) -> Resources:
-        return self.assembly.cubin.kernels[name]
-
-    def function(self, name: str) -> SassFunction:
-        return self.assembly.functions[name]
 
 
 def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
@@ -80,9 +76,9 @@ def kernel(
 ) -> Kernel:
     """Describe one kernel, with the occupancy of the CTAs it may be launched with."""
     run = next((run for run in runs if run.kernel == name), None)
-    function = next(entry for entry in assembly.module.entries if entry.name == name)
-    block = args.block or declared(function, "reqntid") or (run.block if run else None)
-    block = block or declared(function, "maxntid")
+    entry = next(entry for entry in assembly.module.entries if entry.name == name)
+    block = args.block or declared(entry, "reqntid") or (run.block if run else None)
+    block = block or declared(entry, "maxntid")
     dynamic = args.shared if args.shared is not None else (run.shared or 0) if run else 0
     used, target = assembly.cubin.kernels[name], TARGETS[assembly.cubin.arch]
     occupancies = tuple(
@@ -95,4 +91,4 @@ def kernel(
         )
         for threads in (BLOCKS if block is None else (prod(block),))
     )
-    return Kernel(name, dynamic, occupancies)
+    return Kernel(name, used, assembly.functions[name], dynamic, occupancies)

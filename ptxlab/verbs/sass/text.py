@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from difflib import unified_diff
 from itertools import zip_longest
 from typing import Any
@@ -25,41 +25,30 @@ _MOST_OPCODES = 12
 _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
 
 
-@dataclass(frozen=True, slots=True)
-class Report:
-    """``programs`` are one file for one or more targets or, with ``other``, two files for one."""
-
-    file: str
-    programs: tuple[Program, ...]
-    other: str | None = None
-
-
-def text(report: Report, sources: Sources) -> str:
-    if report.other is not None:
-        return "\n".join(_difference(*report.programs))
+def text(programs: Sequence[Program], sources: Sources, *, compared: bool) -> str:
+    """Return one file for one or more targets or, ``compared``, two files for one."""
+    if compared:
+        return "\n".join(_difference(*programs))
     lines: list[str] = []
-    for program in report.programs:
+    for program in programs:
         for kernel in program.kernels:
             lines += [*_summary(program, kernel), ""]
         lines += _remarks(program, program.arch)
     if lines[-1]:
         lines.append("")
-    if _same_ptx(report.programs):
-        for name in _functions(report.programs):
-            lines += [*_beside(report.programs, name, sources), ""]
-    else:
-        for program in report.programs:
-            for name in _functions((program,)):
-                lines += [*_beside((program,), name, sources), ""]
+    together = [programs] if _same_ptx(programs) else [[program] for program in programs]
+    for beside in together:
+        for name in _functions(beside):
+            lines += [*_beside(beside, name, sources), ""]
     return "\n".join(lines).rstrip()
 
 
-def as_json(report: Report) -> dict[str, Any]:
+def as_json(programs: Sequence[Program], file: str, other: str | None) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "file": report.file,
-        "diff": report.other,
-        "programs": [_program(program) for program in report.programs],
+        "file": file,
+        "diff": other,
+        "programs": [_program(program) for program in programs],
     }
 
 
@@ -67,9 +56,7 @@ def as_json(report: Report) -> dict[str, Any]:
 
 
 def _summary(program: Program, kernel: Kernel) -> list[str]:
-    used = program.resources(kernel.name)
-    function = program.function(kernel.name)
-    opcodes = function.opcodes()
+    used, opcodes = kernel.used, kernel.function.opcodes()
     shown = ", ".join(f"{name} {count}" for name, count in opcodes.most_common(_MOST_OPCODES))
     more = len(opcodes) - _MOST_OPCODES
     pairs = [
@@ -79,7 +66,10 @@ def _summary(program: Program, kernel: Kernel) -> list[str]:
         ("shared", f"{used.shared} bytes static, {kernel.dynamic} bytes dynamic"),
         ("barriers", str(used.barriers)),
         *(("occupancy", _occupancy(occupancy)) for occupancy in kernel.occupancies),
-        ("instructions", f"{len(function.instructions)}: {shown}" + f", {more} more" * (more > 0)),
+        (
+            "instructions",
+            f"{len(kernel.function.instructions)}: {shown}" + f", {more} more" * (more > 0),
+        ),
     ]
     return [f"{kernel.name} on {program.arch}", *fields(pairs)]
 
@@ -169,11 +159,10 @@ def _heading(source: SourceLine, sources: Sources) -> str:
 def _difference(before: Program, after: Program) -> Iterator[str]:
     for old, new in zip(before.kernels, after.kernels, strict=False):
         yield f"{old.name} of {before.file} and {new.name} of {after.file} on {before.arch}"
-        rows = [("", "before", "after", "change"), *_numbers(before, old, after, new)]
+        rows = [("", "before", "after", "change"), *_numbers(old, new)]
         yield from aligned(rows, "<")
         first, second = (
-            [one.text for one in program.function(kernel.name).instructions]
-            for program, kernel in ((before, old), (after, new))
+            [one.text for one in kernel.function.instructions] for kernel in (old, new)
         )
         yield from unified_diff(first, second, before.file, after.file, n=2, lineterm="")
         yield ""
@@ -181,16 +170,13 @@ def _difference(before: Program, after: Program) -> Iterator[str]:
         yield from _remarks(program, program.file)
 
 
-def _numbers(
-    before: Program, old: Kernel, after: Program, new: Kernel
-) -> Iterator[tuple[str, str, str, str]]:
+def _numbers(old: Kernel, new: Kernel) -> Iterator[tuple[str, str, str, str]]:
     """Yield what differs of the resources and of the counts of opcodes, the largest change first."""
-    first, second = before.resources(old.name), after.resources(new.name)
     for name in ("registers", "shared", "stack", "spill_stores", "spill_loads", "barriers"):
-        yield _row(name.replace("_", " "), getattr(first, name), getattr(second, name))
+        yield _row(name.replace("_", " "), getattr(old.used, name), getattr(new.used, name))
     one, two = old.occupancies[0], new.occupancies[0]
     yield _row("warps in an SM", one.warps, two.warps)
-    functions = before.function(old.name), after.function(new.name)
+    functions = old.function, new.function
     yield _row("instructions", *(len(function.instructions) for function in functions))
     opcodes = [function.opcodes() for function in functions]
     changed = [name for name in opcodes[0] | opcodes[1] if opcodes[0][name] != opcodes[1][name]]
@@ -212,13 +198,13 @@ def _program(program: Program) -> dict[str, Any]:
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
         "kernels": [
             {
-                **asdict(program.resources(kernel.name)),
+                **asdict(kernel.used),
                 "dynamic_shared": kernel.dynamic,
                 "occupancy": [
                     {**asdict(found), "limited_by": list(found.limited_by)}
                     for found in kernel.occupancies
                 ],
-                **_function(program.assembly, program.function(kernel.name)),
+                **_function(program.assembly, kernel.function),
             }
             for kernel in program.kernels
         ],

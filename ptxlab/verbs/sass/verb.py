@@ -42,7 +42,10 @@ def execute(args: argparse.Namespace) -> int:
     programs = [program(args, args.file, arch) for arch in args.arch or [None]]
     if args.diff is not None:
         programs.append(program(args, args.diff, programs[0].assembly.cubin.arch))
-    report = view.Report(args.file, tuple(programs), args.diff)
     named = {line.path for one in programs for line in one.assembly.sources.values()}
-    emit(args, lambda: view.text(report, read_sources(named)), lambda: view.as_json(report))
+    emit(
+        args,
+        lambda: view.text(programs, read_sources(named), compared=args.diff is not None),
+        lambda: view.as_json(programs, args.file, args.diff),
+    )
     return 0
