@@ -16,7 +16,7 @@ import numpy.typing as npt
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import Scene, Words
 from ptxlab.syntax.tree import Instruction
 
 Array = npt.NDArray[Any]
@@ -48,38 +48,31 @@ class BarrierUse:
         at = numbers[waited]
         if (at == at[:1]).all() and not (here & wave.alive.mask & ~arrived).any():
             return
-        self._within_warps(arrived.reshape(-1, WARP), numbers.reshape(-1, WARP))
+        for warp in np.flatnonzero((numbers.reshape(-1, WARP) != _NOWHERE).any(axis=1)):
+            self._within_warp(arrived, numbers, int(warp) * WARP)
         for cta in np.flatnonzero(ctas):
-            self._within_cta(arrived, numbers, int(cta))
+            self._within_cta(arrived, numbers, int(cta) * wave.cta_width)
 
-    def _within_warps(self, arrived: Array, numbers: Array) -> None:
-        launched = self._scene.wave.alive.mask.reshape(-1, WARP)
-        for warp in np.flatnonzero((numbers != _NOWHERE).any(axis=1)):
-            waited = numbers[warp] != _NOWHERE
-            first = int(warp) * WARP + int(waited.argmax())
-            site = self._scene.numbered(int(numbers[warp].max()))
-            if not _aligned(site.instruction):
-                continue
-            missing = np.flatnonzero(launched[warp] & ~arrived[warp])
-            if missing.size:
-                absent = int(warp) * WARP + int(missing[0])
-                self._find_absent("error", "its warp", missing.size, site, first, absent)
-                continue
-            elsewhere = np.flatnonzero(waited & (numbers[warp] != numbers[warp].max()))
-            if elsewhere.size:
-                self._find_apart(
-                    "error",
-                    "its warp",
-                    elsewhere.size,
-                    site,
-                    self._scene.numbered(int(numbers[warp, elsewhere[0]])),
-                    first,
-                )
+    def _within_warp(self, arrived: Array, numbers: Array, start: int) -> None:
+        """Report threads that are missing from an aligned barrier, or at another instruction."""
+        scene, inside = self._scene, slice(start, start + WARP)
+        at = numbers[inside]
+        site = scene.numbered(int(at.max()))
+        if not _aligned(site.instruction):
+            return
+        waited = at != _NOWHERE
+        first = start + int(waited.argmax())
+        missing = np.flatnonzero(scene.wave.alive.mask[inside] & ~arrived[inside])
+        elsewhere = np.flatnonzero(waited & (at != at.max()))
+        if missing.size:
+            self._find_absent("warp", start + missing, site, first)
+        elif elsewhere.size:
+            other = scene.numbered(int(at[elsewhere[0]]))
+            self._find_apart("warp", elsewhere.size, site, other, first)
 
-    def _within_cta(self, arrived: Array, numbers: Array, cta: int) -> None:
+    def _within_cta(self, arrived: Array, numbers: Array, start: int) -> None:
         """Report warps that are missing from a barrier of the whole CTA, or at another instruction."""
         wave, scene = self._scene.wave, self._scene
-        start = cta * wave.cta_width
         inside = slice(start, start + wave.cta_width)
         by_warp = numbers[inside].reshape(-1, WARP).max(axis=1)
         places = np.unique(by_warp[by_warp != _NOWHERE])
@@ -88,54 +81,44 @@ class BarrierUse:
             return
         first = start + int(arrived[inside].argmax())
         absent = np.repeat(~arrived[inside].reshape(-1, WARP).any(axis=1), WARP)
-        missing = start + np.flatnonzero(wave.alive.mask[inside] & absent)
-        group = scene.cta(first)
+        missing = np.flatnonzero(wave.alive.mask[inside] & absent)
         if missing.size:
-            self._find_absent("warning", group, missing.size, site, first, int(missing[0]))
+            self._find_absent("CTA", start + missing, site, first)
         if places.size > 1 and _aligned(site.instruction):
             elsewhere = WARP * int((by_warp == places[0]).sum())
-            other = scene.numbered(int(places[0]))
-            self._find_apart("warning", group, elsewhere, site, other, first)
+            self._find_apart("CTA", elsewhere, site, scene.numbered(int(places[0])), first)
 
-    def _find_absent(
-        self, severity: str, group: str, count: int, site: Site, first: int, absent: int
-    ) -> None:
-        scene = self._scene
-        scene.find(
-            "barrier",
-            severity,
-            f"absent from {'warp' if severity == 'error' else 'CTA'}",
-            count,
-            lambda: (
-                f"{scene.thread(first)} waits for {group}, of which {scene.thread(absent)} has ended "
-                "without coming to this barrier",
-                "every thread of the CTA is to execute the barrier: take it out of the condition, or "
-                "let threads that have no work stay",
-            ),
-            site=site,
-            unit="threads",
+    def _find_absent(self, group: str, missing: Array, site: Site, first: int) -> None:
+        absent = self._scene.thread(missing[0])
+        what = f"of which {absent} has ended without coming to this barrier"
+        hint = (
+            "every thread of the CTA is to execute the barrier: take it out of the condition, or "
+            "let threads that have no work stay"
         )
+        self._find("absent from", group, missing.size, (what, hint), site, None, first)
 
-    def _find_apart(
-        self, severity: str, group: str, count: int, site: Site, other: Site, first: int
+    def _find_apart(self, group: str, count: int, site: Site, other: Site, first: int) -> None:
+        what = "which comes to the barrier at two instructions"
+        hint = "PTX allows it; __syncthreads() is to be reached by all threads of a CTA alike"
+        if group == "warp":
+            hint = "all threads of a warp must execute the same bar.sync; barrier.sync may differ"
+        self._find("apart in", group, count, (what, hint), site, other, first)
+
+    def _find(
+        self,
+        rule: str,
+        group: str,
+        count: int,
+        words: Words,
+        site: Site,
+        other: Site | None,
+        by: int,
     ) -> None:
-        scene = self._scene
-        aligned = "all threads of a warp must execute the same bar.sync; barrier.sync may differ"
-        alike = "PTX allows it; __syncthreads() is to be reached by all threads of a CTA alike"
-        scene.find(
-            "barrier",
-            severity,
-            f"apart in {'warp' if severity == 'error' else 'CTA'}",
-            count,
-            lambda: (
-                f"{scene.thread(first)} waits for {group}, which comes to the barrier at two "
-                "instructions",
-                aligned if severity == "error" else alike,
-            ),
-            other,
-            site,
-            "threads",
-        )
+        """Note a barrier at ``site`` where thread ``by`` waits for its ``group``, a warp or CTA."""
+        whom = "its warp" if group == "warp" else self._scene.cta(by)
+        told = f"{self._scene.thread(by)} waits for {whom}, {words[0]}", words[1]
+        severity, rule = "error" if group == "warp" else "warning", f"{rule} {group}"
+        self._scene.find("barrier", severity, rule, count, lambda: told, other, site, "threads")
 
 
 def is_barrier(instruction: Instruction) -> bool:
