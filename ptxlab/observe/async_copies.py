@@ -84,27 +84,27 @@ class Copies:
             threads.size,
             np.zeros(threads.size, bool),
         )
-        lanes = Threads(scene.wave.width, index=threads)
-        self._flights.start(lanes, lambda chosen: self._land(copy, chosen))
+        group = Threads(scene.wave.width, index=threads)
+        self._flights.start(group, lambda chosen: self._land(copy, chosen))
 
     def read(self, start: Array, nbytes: int, threads: Array) -> None:
         """Add to the copy just started that ``threads`` read ``nbytes`` of global memory each."""
         self._copies[self._started].sources.append((start, nbytes, threads))
 
-    def control(self, site: Site, lanes: Threads) -> None:
+    def control(self, site: Site, threads: Threads) -> None:
         """Follow cp.async.commit_group, wait_group and wait_all."""
         modifiers = site.instruction.modifiers
         if "commit_group" in modifiers:
             for copy in self._copies.values():
                 if not copy.committed.all():
-                    copy.committed |= lanes.mask[copy.threads]
-            self._flights.commit(lanes)
+                    copy.committed |= threads.mask[copy.threads]
+            self._flights.commit(threads)
         elif "wait_all" in modifiers:
-            self._flights.wait_all(lanes)
+            self._flights.wait_all(threads)
         elif "wait_group" in modifiers:
             [allowed] = site.instruction.operands
             assert isinstance(allowed, Integer)
-            self._flights.wait(lanes, allowed.value)
+            self._flights.wait(threads, allowed.value)
 
     def _land(self, copy: _Copy, chosen: Array | None) -> None:
         """Make of a copy that was waited for, all or some of its threads', a write just now."""

@@ -31,8 +31,8 @@ class BarrierUse:
         self._scene = scene
         self._at: Array = np.full(scene.wave.width, _NOWHERE)
 
-    def arrive(self, site: Site, lanes: Threads) -> None:
-        self._at[lanes.mask] = self._scene.number(site)
+    def arrive(self, site: Site, threads: Threads) -> None:
+        self._at[threads.mask] = self._scene.number(site)
 
     def counted(self, waited: Array) -> bool:
         """Say whether the barrier that these have ``waited`` at is for a number of threads."""

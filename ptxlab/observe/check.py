@@ -88,11 +88,11 @@ class Checker(Watcher):
         self._local = LocalMemory(scene)
         self._registers = Registers(scene)
 
-    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._scene.site = site
         if self._registers.is_new(frame):
-            self._local.enter(frame, lanes)
-        self._registers.see(site, frame, lanes, passing)
+            self._local.enter(frame, threads)
+        self._registers.see(site, frame, threads, passing)
         if passing is None:
             return
         instruction = site.instruction
@@ -104,21 +104,23 @@ class Checker(Watcher):
         elif self._fence is None and _orders_memory(instruction):
             self._fence = site
 
-    def touch(self, access: Access, lanes: Threads, parts: list[Part], items: Array | None) -> None:
+    def touch(
+        self, access: Access, threads: Threads, parts: list[Part], items: Array | None
+    ) -> None:
         for part in parts:
             memory = part.memory
             if access.writes and memory.name != "local":
-                self._registers.use_stored(_lanes_of(lanes, part))
+                self._registers.use_stored(_threads_of(threads, part))
             if isinstance(memory, Allocation):
                 if self._copying or (access.writes and self._copies.in_flight):
-                    self._touch_global(access, memory, *_placed(access, lanes, part))
+                    self._touch_global(access, memory, *_placed(access, threads, part))
             elif memory.name == "shared":
                 rows = items
                 if items is not None and items.shape[0] > 1 and part.where is not None:
                     rows = items[part.where]
-                self._touch_shared(access, memory, *_placed(access, lanes, part), rows)
+                self._touch_shared(access, memory, *_placed(access, threads, part), rows)
             elif memory.name == "local":
-                self._touch_local(access, memory, *_placed(access, lanes, part))
+                self._touch_local(access, memory, *_placed(access, threads, part))
 
     def _touch_local(self, access: Access, memory: Region, threads: Array, first: Array) -> None:
         if access.writes:
@@ -158,7 +160,7 @@ class Checker(Watcher):
             stored = Stored(threads, rows, memory.data.reshape(-1, scene.shadow.size))
         self._races.see(touch, stored)
 
-    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._registers.settle(site, frame)
 
     def synchronize(self, arrived: Array, released: Array) -> None:
@@ -168,8 +170,8 @@ class Checker(Watcher):
     def synchronize_warps(self, together: Array) -> None:
         self._order.synchronize_warps(together)
 
-    def ended(self, lanes: Threads) -> None:
-        self._order.ended(lanes)
+    def ended(self, threads: Threads) -> None:
+        self._order.ended(threads)
 
     def end(self, wave: Wave) -> None:
         self._copies.end()
@@ -207,14 +209,16 @@ class Checker(Watcher):
         return replace(finding, hint=hint)
 
 
-def _lanes_of(lanes: Threads, part: Part) -> Threads:
-    return lanes if part.where is None else Threads(lanes.width, index=lanes.index[part.where])
+def _threads_of(threads: Threads, part: Part) -> Threads:
+    return (
+        threads if part.where is None else Threads(threads.width, index=threads.index[part.where])
+    )
 
 
-def _placed(access: Access, lanes: Threads, part: Part) -> tuple[Array, Array]:
+def _placed(access: Access, threads: Threads, part: Part) -> tuple[Array, Array]:
     """Return the threads of a part, and the first byte that each of them accesses."""
-    threads = _lanes_of(lanes, part).index
-    return threads, np.broadcast_to(part.index * access.nbytes, threads.shape)
+    index = _threads_of(threads, part).index
+    return index, np.broadcast_to(part.index * access.nbytes, index.shape)
 
 
 def _order(wave: Wave, scene: Scene) -> Epochs | History:

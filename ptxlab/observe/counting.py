@@ -55,7 +55,7 @@ class _Request:
     """An access to be accounted for: ``register`` as it was then, and the ``address`` read from it."""
 
     access: Access
-    lanes: Threads
+    threads: Threads
     register: Array
     address: Array
 
@@ -79,32 +79,32 @@ class Counting(Watcher):
         self._wave = wave
         self.module, self.target = wave.module, wave.target
         self._alive = wave.alive.mask.copy()
-        self._lanes: Threads | None = None
+        self._threads: Threads | None = None
 
     def end(self, wave: Wave) -> None:
         """End a wave: none of its arrays comes again."""
         self._known.clear()
 
-    def ended(self, lanes: Threads) -> None:
+    def ended(self, threads: Threads) -> None:
         """Note who has ended: warps are whole without them."""
-        self._alive &= ~lanes.mask
-        self._lanes = None
+        self._alive &= ~threads.mask
+        self._threads = None
 
     def synchronize(self, arrived: Array, released: Array) -> None:
         self.barriers += int(arrived.reshape(self._wave.ctas, -1).any(axis=1).sum())
 
-    def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally = self.tallies.get(site)
         if tally is None:
             tally = self.tallies[site] = Tally(work(site.instruction))
         counts, does = tally.counts, tally.work
-        if lanes is not self._lanes:
-            self._lanes = lanes
-            self._warps, self._partial = self._whole(lanes)
+        if threads is not self._threads:
+            self._threads = threads
+            self._warps, self._partial = self._whole(threads)
         on = 0 if passing is None else passing.size
         counts.executed += self._warps
         counts.partial += self._partial
-        counts.threads += lanes.size
+        counts.threads += threads.size
         counts.threads_on += on
         if does.flops or does.integer_ops:
             times = on // WARP if does.by_warp else on
@@ -112,17 +112,17 @@ class Counting(Watcher):
             counts.integer_ops += times * does.integer_ops
         # What ends a block accesses nothing, but what it calls before that may: printf its format.
         self._current = None if form_of(site.instruction).row.exit else tally
-        if self._current is None and passing is not None and passing is not lanes:
-            counts.splits += _split(lanes, passing)
+        if self._current is None and passing is not None and passing is not threads:
+            counts.splits += _split(threads, passing)
 
-    def access(self, access: Access, frame: Frame, lanes: Threads) -> None:
+    def access(self, access: Access, frame: Frame, threads: Threads) -> None:
         """Note an access; ``after`` accounts for all that the instruction has made."""
         if self._current is not None and access.space != "param":
             register = frame.registers[access.base.slot]
             address = access.base.read(frame.registers)
-            self._requests.append(_Request(access, lanes, register, address))
+            self._requests.append(_Request(access, threads, register, address))
 
-    def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally, requests = self._current, self._requests
         self._current, self._requests = None, []
         if tally is None or "const" in site.instruction.modifiers:
@@ -137,12 +137,12 @@ class Counting(Watcher):
 
     # ---- warps ----
 
-    def _whole(self, lanes: Threads) -> tuple[int, int]:
-        """Return how many warps have any of ``lanes``, and how many of them lack a thread that lives."""
-        if lanes.everyone:
+    def _whole(self, threads: Threads) -> tuple[int, int]:
+        """Return how many warps have any of ``threads``, and how many of them lack a thread that lives."""
+        if threads.everyone:
             return self._wave.warps, 0
-        here = _any(lanes.mask)
-        missing = _any(self._alive & ~lanes.mask)
+        here = _any(threads.mask)
+        missing = _any(self._alive & ~threads.mask)
         return int(here.sum()), int((here & missing).sum())
 
     # ---- memory ----
@@ -160,18 +160,18 @@ class Counting(Watcher):
 
     def _costs(self, tally: Tally, request: _Request) -> Costs:
         """Return what a single access costs, known of the same addresses moved by whole sectors or not."""
-        access, lanes = request.access, request.lanes
+        access, threads = request.access, request.threads
         if access.space == "generic":  # an offset may lead into another window
             return self._analysed(tally, [request], 0)
         away = access.offset // SECTOR_BYTES * SECTOR_BYTES
-        whom = None if lanes.everyone else id(lanes)
+        whom = None if threads.everyone else id(threads)
         what = (access.space, access.offset - away, access.nbytes, tally.work.kind == ATOMIC)
         key = (id(request.register), access.base, whom, *what)
         known = self._known.get(key)
         if known is None:
             if len(self._known) >= _REMEMBERED:
                 del self._known[next(iter(self._known))]
-            # The request is kept with its array and lanes, so that no others get their numbers.
+            # The request is kept with its array and threads, so that no others get their numbers.
             known = self._known[key] = (request, self._analysed(tally, [request], -away))
         costs = known[1]
         return {space: costs[space].moved(away) for space in costs} if away else costs
@@ -186,14 +186,14 @@ class Counting(Watcher):
 
     def _items(self, request: _Request, move: int) -> Iterator[tuple[str, Items]]:
         """Yield the space and the items of a request, those of a generic one by their windows."""
-        access, lanes = request.access, request.lanes
+        access, threads = request.access, request.threads
         address = request.address.astype(np.int64) + (access.offset + move)
-        table = np.broadcast_to(address, (lanes.width,)).reshape(-1, WARP)
-        asked = None if lanes.everyone else lanes.mask.reshape(-1, WARP)
+        table = np.broadcast_to(address, (threads.width,)).reshape(-1, WARP)
+        asked = None if threads.everyone else threads.mask.reshape(-1, WARP)
         if access.space != "generic":
             yield access.space, Items(table, access.nbytes, asked)
             return
-        left = lanes.mask.reshape(-1, WARP)
+        left = threads.mask.reshape(-1, WARP)
         for space, base in WINDOWS.items():
             inside = left & (table >= base) & (table < base + WINDOW_SIZE)
             if inside.any():
@@ -246,6 +246,6 @@ def _any(mask: Array) -> Array:
     return np.asarray(mask.reshape(-1, WARP).any(axis=1))
 
 
-def _split(lanes: Threads, passing: Threads) -> int:
+def _split(threads: Threads, passing: Threads) -> int:
     """Return how many warps have lanes both among those that pass and among those that do not."""
-    return int((_any(passing.mask) & _any(lanes.mask & ~passing.mask)).sum())
+    return int((_any(passing.mask) & _any(threads.mask & ~passing.mask)).sum())

@@ -80,9 +80,9 @@ class Clocks:
         threads = groups[group] * size + member
         self._heard[threads] = np.maximum(self._heard[threads], joined[group])
 
-    def end(self, lanes: Threads) -> None:
+    def end(self, threads: Threads) -> None:
         """Take threads off: who waits for all threads does not wait for them."""
-        self._ended |= lanes.mask
+        self._ended |= threads.mask
         over = self._ended.reshape(self._wave.ctas, -1).all(axis=1)
         self.floor[over] = NEVER
 
@@ -156,8 +156,8 @@ class History:
     def synchronize_warps(self, together: Array) -> None:
         self._clocks.synchronize_warps(together)
 
-    def ended(self, lanes: Threads) -> None:
-        self._clocks.end(lanes)
+    def ended(self, threads: Threads) -> None:
+        self._clocks.end(threads)
 
     def note(self, touch: Touch) -> None:
         self._since.note(touch)

@@ -150,9 +150,9 @@ class Epochs:
         self._warp_epochs[np.repeat(warps, WARP)] = self._now
         self._renew()
 
-    def ended(self, lanes: Threads) -> None:
+    def ended(self, threads: Threads) -> None:
         """Take threads off: CTAs that are over are in an epoch that nothing is noted in."""
-        self._ended |= lanes.mask
+        self._ended |= threads.mask
         over: Array = np.logical_and.reduce(self._ended.reshape(self._wave.ctas, -1), axis=1)
         self._epochs[over[self._wave.cta_of]] = NEVER
         self._oldest = int(self._epochs.min())

@@ -39,12 +39,12 @@ def is_async_copy(instruction: Instruction) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class Stored:
-    """What a store writes: ``rows`` of bytes, one for each lane; ``memory`` is what was there.
+    """What a store writes: ``rows`` of bytes, one for each of the ``threads``; ``memory`` was there.
 
-    ``lanes`` are the threads of the rows. ``memory`` has a row for each granule of the wave.
+    ``memory`` has a row for each granule of the wave.
     """
 
-    lanes: Array
+    threads: Array
     rows: Array
     memory: Array
 
@@ -149,13 +149,15 @@ def _conflict(one: Kind, other: Kind) -> bool:
 
 def _same_value(touch: Touch, earlier: Earlier, stored: Stored, now: Array) -> Array:
     """Say which entries store what the other thread has: just ``now``, in this touch, or before it."""
-    count = touch.granules.size // stored.lanes.size
+    count = touch.granules.size // stored.threads.size
     size = stored.memory.shape[1]
-    pieces = np.broadcast_to(stored.rows, (stored.lanes.size, count * size)).reshape(-1, size)
+    pieces = np.broadcast_to(stored.rows, (stored.threads.size, count * size)).reshape(-1, size)
     granules = touch.granules[earlier.at]
-    # The granules of one lane lie together, and with them what it stores.
-    lane = np.searchsorted(stored.lanes, earlier.threads).clip(max=stored.lanes.size - 1) * count
-    theirs = np.where(now, lane + granules - touch.granules[lane], 0)
+    # The granules of one thread lie together, and with them what it stores.
+    thread = (
+        np.searchsorted(stored.threads, earlier.threads).clip(max=stored.threads.size - 1) * count
+    )
+    theirs = np.where(now, thread + granules - touch.granules[thread], 0)
     values = np.where(now[:, None], pieces[theirs], stored.memory[granules])
     same: Array = (pieces[earlier.at] == values).all(axis=1)
     return same

@@ -86,10 +86,10 @@ class LocalMemory:
         found: Array = self._written.reshape(-1)[at]
         return found
 
-    def enter(self, frame: Frame, lanes: Threads) -> None:
+    def enter(self, frame: Frame, threads: Threads) -> None:
         """Begin an activation of a function: its part of local memory is new."""
         inside = slice(frame.local_base, frame.local_base + frame.layout.local_bytes)
-        self._written[lanes.index, inside] = False
+        self._written[threads.index, inside] = False
 
     def _grow(self, region: Region) -> None:
         """Follow the local memory of the wave, which grows with the depth of calls."""
@@ -132,7 +132,7 @@ class Registers:
     def is_new(self, frame: Frame) -> bool:
         return frame not in self._states
 
-    def see(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
+    def see(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         uses = self._uses.get(site)
         if uses is None:
             uses = self._uses[site] = self._uses_of(site)
@@ -142,7 +142,7 @@ class Registers:
             for slot in frame.layout.parameters:
                 states[slot] = True
         for slot, name in uses.guard:
-            self._use(name, states[slot], lanes)
+            self._use(name, states[slot], threads)
         self._stored.clear()
         if passing is None:
             return
@@ -170,10 +170,10 @@ class Registers:
         width = self._scene.wave.width
         return np.stack([np.broadcast_to(state, width)[threads] for state in states], axis=1)
 
-    def use_stored(self, lanes: Threads) -> None:
+    def use_stored(self, threads: Threads) -> None:
         """See what the instruction at hand stores used: it goes to where others read it."""
         for name, state in self._stored:
-            self._use(name, state, lanes)
+            self._use(name, state, threads)
 
     def load(self, threads: Array, written: Array) -> None:
         """See ``threads`` load bytes of which some are not ``written``: [threads, bytes]."""
@@ -208,10 +208,10 @@ class Registers:
                     states[slot] = state
         self._loaded.clear()
 
-    def _use(self, name: str, state: State, lanes: Threads) -> None:
+    def _use(self, name: str, state: State, threads: Threads) -> None:
         if state is True:
             return
-        missing = lanes.mask & ~np.asarray(state)
+        missing = threads.mask & ~np.asarray(state)
         if not missing.any():
             return
         thread = int(missing.argmax())
