@@ -83,7 +83,7 @@ def text(shown: Shown, paint: Paint = plain) -> str:
 
 
 def as_json(shown: Shown) -> dict[str, Any]:
-    found = shown.dumped
+    found, columns = shown.dumped, _columns(shown)
     threads = shown.numbers
     return {
         "schema": SCHEMA,
@@ -113,10 +113,13 @@ def as_json(shown: Shown) -> dict[str, Any]:
                 "passes": found.passes[threads[lane]],
                 "reached": found.reached[threads[lane]],
                 "words": [
-                    _hex(int(word), _bits(kind))
-                    for word, kind in zip(found.words[threads[lane]], found.types, strict=True)
+                    column.hexadecimal(int(word))
+                    for column, word in zip(columns, found.words[threads[lane]], strict=True)
                 ],
-                "values": [_values(shown, lane, column) for column in range(len(found.registers))],
+                "values": [
+                    column.values(int(word))
+                    for column, word in zip(columns, found.words[threads[lane]], strict=True)
+                ],
             }
             for lane in shown.lanes
         ],
@@ -147,11 +150,57 @@ def _header(shown: Shown) -> list[str]:
 # ---- by lane --------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A register that was dumped: how many bits it has, and the type they are read as."""
+
+    bits: int
+    kind: ScalarType
+
+    def cell(self, word: int) -> str:
+        bits = self.hexadecimal(word)
+        if self.kind.kind == "bits" and self.kind.bits >= self.bits:
+            return bits
+        found = " ".join(number(value) for value in self.values(word))
+        return (
+            found if self.kind.kind in ("predicate", "signed", "unsigned") else f"{found} ({bits})"
+        )
+
+    def values(self, word: int) -> Array:
+        """Return the elements, low bits first."""
+        mask = (1 << self.kind.bits) - 1
+        parts = [(word >> low) & mask for low in range(0, self.bits, self.kind.bits)]
+        if self.kind.kind == "predicate":
+            return np.array(parts)
+        return values(np.array(parts, np.uint64), self.kind.dtype)
+
+    def hexadecimal(self, word: int) -> str:
+        return str(word) if self.bits == 1 else hexadecimal(word, self.bits)
+
+
+def _columns(shown: Shown) -> list[_Column]:
+    """Return the columns, read as what the user says, as their fragment's type, or as their own."""
+    of_fragments: dict[int, str] = {}
+    for layout, first in _operands(shown):
+        columns = range(first, first + layout.registers_per_lane)
+        of_fragments |= dict.fromkeys(columns, layout.dtype)
+    found = []
+    for place, own in enumerate(shown.dumped.types):
+        kind = _READABLE.get(shown.read_as or of_fragments.get(place, own), _READABLE[own])
+        if kind.kind == "packed":
+            kind = _READABLE[kind.name.removesuffix("x2")]
+        bits = TYPES[own].bits
+        found.append(_Column(bits, kind if kind.bits <= bits else _READABLE[own]))
+    return found
+
+
 def _table(shown: Shown) -> list[str]:
-    found = shown.dumped
+    found, threads, columns = shown.dumped, shown.numbers, _columns(shown)
     rows = [["lane", *_names(found)]]
     for lane in shown.lanes:
-        cells = [_cell(shown, lane, column) for column in range(len(found.registers))]
+        words = zip(columns, found.words[threads[lane]], strict=True)
+        reached = found.reached[threads[lane]]
+        cells = [column.cell(int(word)) if reached else "-" for column, word in words]
         rows.append([str(lane), *cells])
     return aligned(rows)
 
@@ -163,65 +212,7 @@ def _names(found: Dumped) -> list[str]:
     return [names[0] if len(set(names)) == 1 else asked[i] for i, names in enumerate(places)]
 
 
-def _cell(shown: Shown, lane: int, column: int) -> str:
-    if not shown.dumped.reached[shown.numbers[lane]]:
-        return "-"
-    kind = _read_as(shown, column)
-    word = int(shown.dumped.words[shown.numbers[lane], column])
-    bits = _bits(shown.dumped.types[column])
-    if kind.kind == "bits" and kind.bits >= bits:
-        return _hex(word, bits)
-    found = " ".join(number(value) for value in _values(shown, lane, column))
-    return (
-        found
-        if kind.kind in ("predicate", "signed", "unsigned")
-        else f"{found} ({_hex(word, bits)})"
-    )
-
-
-def _values(shown: Shown, lane: int, column: int) -> Array:
-    """Return the elements of a register, low bits first."""
-    found = shown.dumped
-    kind, bits = _read_as(shown, column), _bits(found.types[column])
-    word = int(found.words[shown.numbers[lane], column])
-    mask = (1 << kind.bits) - 1
-    parts = [(word >> low) & mask for low in range(0, bits, kind.bits)]
-    if kind.kind == "predicate":
-        return np.array(parts)
-    return values(np.array(parts, np.uint64), kind.dtype)
-
-
-def _read_as(shown: Shown, column: int) -> ScalarType:
-    """Return the type to read a register as: what the user says, its fragment's, or its own."""
-    own = shown.dumped.types[column]
-    chosen = shown.read_as
-    if chosen is None:
-        layout = _layouts(shown).get(column)
-        chosen = own if layout is None else layout.dtype
-    kind = _READABLE.get(chosen, _READABLE[own])
-    if kind.kind == "packed":
-        kind = _READABLE[kind.name.removesuffix("x2")]
-    return kind if kind.bits <= _bits(own) else _READABLE[own]
-
-
-def _bits(type_name: str) -> int:
-    return TYPES[type_name].bits
-
-
-def _hex(word: int, bits: int) -> str:
-    return str(word) if bits == 1 else hexadecimal(word, bits)
-
-
 # ---- as matrices ----------------------------------------------------------------------------
-
-
-def _layouts(shown: Shown) -> dict[int, FragmentLayout]:
-    """Return the layout of the operand that each column is a register of, where it is of one."""
-    return {
-        column: layout
-        for layout, first in _operands(shown)
-        for column in range(first, first + layout.registers_per_lane)
-    }
 
 
 def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
