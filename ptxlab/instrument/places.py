@@ -116,7 +116,8 @@ def _place(module: Module, function: Function, site: Scoped, wanted: Sequence[st
     names = [] if wanted else _all(site)
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
-        found = _operand(module, site, name) if _is_operand(site, name) else [name]
+        is_operand = name in tuple(OPERANDS) and site.type_of(name) is None
+        found = _operand(module, site, name) if is_operand else [name]
         names += found
         asked += [f"{name}[{number}]" for number in range(len(found))] if found != [name] else found
     if not names:
@@ -136,10 +137,6 @@ def _all(site: Scoped) -> list[str]:
     for operand in site.instruction.operands:
         named += site.registers(operand)
     return list(dict.fromkeys(named))
-
-
-def _is_operand(site: Scoped, name: str) -> bool:
-    return name in tuple(OPERANDS) and site.type_of(name) is None
 
 
 def _operand(module: Module, site: Scoped, letter: str) -> list[str]:

@@ -52,7 +52,12 @@ class Model:
                 acc=products.acc,
                 target=TARGETS[self.targets[0]],
             )
-            steps += (_shifted(step, piece.start) for step in found)
+            for step in found:  # which counts the products of its instruction from 0
+                terms = [
+                    term if term.k is None else replace(term, k=term.k + piece.start)
+                    for term in step.terms
+                ]
+                steps.append(replace(step, terms=tuple(terms)))
         return tuple(steps)
 
 
@@ -61,12 +66,6 @@ def _instructions(products: DotProducts) -> Iterator[slice]:
     once = BYTES_AT_ONCE if products.operand.word_bits == 8 else products.k
     for start in range(0, products.k, once):
         yield slice(start, min(start + once, products.k))
-
-
-def _shifted(step: Step, first: int) -> Step:
-    """Count the products of an instruction from the ``first`` that it adds."""
-    terms = (term if term.k is None else replace(term, k=term.k + first) for term in step.terms)
-    return replace(step, terms=tuple(terms))
 
 
 def models(dtype: str, acc: str, targets: Sequence[str] = ()) -> tuple[Model, ...]:

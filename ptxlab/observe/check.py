@@ -227,7 +227,8 @@ def _order(wave: Wave, scene: Scene) -> Epochs | History:
         for site in instructions(function):
             instruction = site.instruction
             if is_barrier(instruction):
-                whole &= _is_whole(instruction)
+                whole &= "arrive" not in instruction.modifiers
+                whole &= not counts_threads(instruction)
             elif instruction.opcode in ("bar", "barrier"):
                 of_warps = True
                 mask = instruction.operands[0]
@@ -235,10 +236,6 @@ def _order(wave: Wave, scene: Scene) -> Epochs | History:
     if whole:
         return Epochs(wave, scene.shadow, of_warps=of_warps)
     return History(wave, scene.shadow)
-
-
-def _is_whole(instruction: Instruction) -> bool:
-    return "arrive" not in instruction.modifiers and not counts_threads(instruction)
 
 
 def _orders_memory(instruction: Instruction) -> bool:

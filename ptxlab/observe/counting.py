@@ -113,7 +113,8 @@ class Counting(Watcher):
         # What ends a block accesses nothing, but what it calls before that may: printf its format.
         self._current = None if form_of(site.instruction).row.exit else tally
         if self._current is None and passing is not None and passing is not threads:
-            counts.splits += _split(threads, passing)
+            both_ways = _any(passing.mask) & _any(threads.mask & ~passing.mask)
+            counts.splits += int(both_ways.sum())
 
     def access(self, access: Access, frame: Frame, threads: Threads) -> None:
         """Note an access; ``after`` accounts for all that the instruction has made."""
@@ -244,8 +245,3 @@ def _severity(conflict: Conflict) -> tuple[int, int, int]:
 
 def _any(mask: Array) -> Array:
     return np.asarray(mask.reshape(-1, WARP).any(axis=1))
-
-
-def _split(threads: Threads, passing: Threads) -> int:
-    """Return how many warps have lanes both among those that pass and among those that do not."""
-    return int((_any(passing.mask) & _any(threads.mask & ~passing.mask)).sum())

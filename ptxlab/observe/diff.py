@@ -179,11 +179,11 @@ def _first_parting(
     """Compare the traces window by window; return also how many steps were the same or compared."""
     steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * work.config.threads)))
     first = made = 0
-    last = np.zeros(
-        work.config.threads, np.int64
-    )  # the site of each thread's last step before the window
+    # the site of each thread's last step before the window
+    last = np.zeros(work.config.threads, np.int64)
     while True:
-        one, other = (_traced(work, sites, device, first, steps) for device in (a, b))
+        module = trace(work.module, work.kernel, sites, first, steps)
+        one, other = (_rows(work, device, module, 1 + steps) for device in (a, b))
         counts = np.stack([one[:, 0], other[:, 0]]).astype(np.int64) - first
         made += int(np.clip(counts, 0, steps).min(axis=0).sum())
         parting = _parting(one[:, 1:], other[:, 1:], counts, first, last)
@@ -193,10 +193,6 @@ def _first_parting(
             return None, made
         last = (one[:, -1] & np.uint64((1 << SITE_BITS) - 1)).astype(np.int64)
         first += steps
-
-
-def _traced(work: Work, sites: Sequence[Traced], device: Device, first: int, steps: int) -> Words:
-    return _rows(work, device, trace(work.module, work.kernel, sites, first, steps), 1 + steps)
 
 
 def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:

@@ -19,7 +19,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import STORED, TYPES
-from ptxlab.syntax.tree import Instruction, Name, Operand, Vector
+from ptxlab.syntax.tree import Instruction, Name, Vector
 
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.uint64]
@@ -145,7 +145,8 @@ def _magnitude(step: Executed, form: MatrixInstruction) -> Array | None:
     for name, operand in zip("ABC", step.instruction.operands[1:4], strict=False):
         layout = form.operand(name)
         kind = (TYPES | STORED).get(layout.dtype)
-        registers = _registers(operand)
+        elements = operand.elements if isinstance(operand, Vector) else (operand,)
+        registers = [element.text for element in elements if isinstance(element, Name)]
         known = all(register in step.sources for register in registers)
         if kind is None or kind.bits != layout.bits or not registers or not known:
             return None
@@ -158,8 +159,3 @@ def _magnitude(step: Executed, form: MatrixInstruction) -> Array | None:
         return None
     a, b, c = matrices
     return np.asarray(a @ b + c)
-
-
-def _registers(operand: Operand) -> list[str]:
-    elements = operand.elements if isinstance(operand, Vector) else (operand,)
-    return [element.text for element in elements if isinstance(element, Name)]

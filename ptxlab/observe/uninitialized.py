@@ -237,30 +237,28 @@ class Registers:
         if instruction.opcode in ("mov", "st"):
             moves = _slots(site, operands[1])
         address = _slots(site, operands[0]) if instruction.opcode == "st" else ()
+        names = self._registers_of(site.scope)
+
+        def named(slots: Iterable[int]) -> tuple[tuple[int, str], ...]:
+            """Return the registers among ``slots``, which may be constants and addresses too."""
+            return tuple((slot, names[slot]) for slot in sorted(slots) if slot in names)
+
         return _Uses(
-            self._named(site, site.reads & guards),
-            self._named(site, site.reads - (set(moves) - set(address)) - guards),
-            tuple((slot, "" if slot is None else self._name(site.scope, slot)) for slot in moves),
-            tuple(slot for slot, _ in self._named(site, site.writes)),
+            named(site.reads & guards),
+            named(site.reads - (set(moves) - set(address)) - guards),
+            tuple((slot, "" if slot is None else names.get(slot, "")) for slot in moves),
+            tuple(slot for slot, _ in named(site.writes)),
             _slots(site, operands[0]) if instruction.opcode in ("ld", "ldu") else (),
         )
 
-    def _named(self, site: Site, slots: Iterable[int]) -> tuple[tuple[int, str], ...]:
-        """Return the registers among ``slots``, which may be constants and addresses too."""
-        pairs = ((slot, self._name(site.scope, slot)) for slot in sorted(slots))
-        return tuple((slot, name) for slot, name in pairs if name)
-
-    def _name(self, scope: Scope | None, slot: int) -> str:
-        """Return the name of a register, "" for what is none."""
-        while scope is not None:
-            names = self._names.get(id(scope))
-            if names is None:
-                names = {register.slot: name for name, register in scope.registers.items()}
-                self._names[id(scope)] = names
-            if slot in names:
-                return names[slot]
-            scope = scope.parent
-        return ""
+    def _registers_of(self, scope: Scope) -> dict[int, str]:
+        """Return the names of the registers that ``scope`` sees, by number."""
+        names = self._names.get(id(scope))
+        if names is None:
+            names = dict(self._registers_of(scope.parent)) if scope.parent is not None else {}
+            names |= {register.slot: name for name, register in scope.registers.items()}
+            self._names[id(scope)] = names
+        return names
 
 
 def _slots(site: Site, operand: Operand) -> tuple[int | None, ...]:

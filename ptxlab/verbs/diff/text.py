@@ -79,6 +79,7 @@ def _first(work: Work, first: FirstDifference) -> list[str]:
             f"    {location.text.strip()}",
             f"  {judgement.reason}",
         ]
+    cta, inside = divmod(first.thread, work.config.cta_threads)
     plural = "lane" if first.lanes == 1 else "lanes"
     rows = [["", "bits", judgement.type]]
     for name, bits, values in zip("ab", first.bits, judgement.values, strict=True):
@@ -87,16 +88,12 @@ def _first(work: Work, first: FirstDifference) -> list[str]:
     return [
         f"first difference: {place}",
         f"    {location.text.strip()}",
-        f"  register {first.register} of {_thread(work, first)}, step {first.step}; "
+        f"  register {first.register} of lane {inside % WARP} of warp {inside // WARP} of CTA {cta}, "
+        f"step {first.step}; "
         f"{first.lanes} {plural} of the warp differ",
         *(f"  {line}" for line in aligned(rows)),
         f"  {judgement.verdict}: {judgement.reason}",
     ]
-
-
-def _thread(work: Work, first: FirstDifference) -> str:
-    cta, inside = divmod(first.thread, work.config.cta_threads)
-    return f"lane {inside % WARP} of warp {inside // WARP} of CTA {cta}"
 
 
 def _hex(bits: int, first: FirstDifference) -> str:

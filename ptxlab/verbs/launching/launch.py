@@ -31,7 +31,6 @@ from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.header import read_header
-from ptxlab.syntax.tree import Function
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.values import Value, read, split
@@ -139,7 +138,9 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
         module = device.load(Path(asked.file), options=asked.options)
     kernel = module.kernel(asked.kernel)
     bound = bind(kernel, asked.values)
-    block = asked.block or _required_block(kernel)
+    block, function = asked.block, getattr(kernel, "function", None)
+    if block is None and function is not None:
+        block = declared(function, "reqntid")
     if block is None:
         raise PtxlabError(f"how many threads has a CTA of {kernel.name}?", hint="give --block")
     config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster)
@@ -152,12 +153,6 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
         else:
             passed.append(device.upload(value.array))
     return Launch(asked, device, kernel, block, config, bound, tuple(passed))
-
-
-def _required_block(kernel: Kernel) -> tuple[int, ...] | None:
-    """Return the block that the kernel itself asks for, None where it asks for none."""
-    function: Function | None = getattr(kernel, "function", None)
-    return None if function is None else declared(function, "reqntid")
 
 
 def fill_in(args: argparse.Namespace, path: Path) -> None:

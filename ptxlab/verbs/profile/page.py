@@ -7,13 +7,13 @@ the PTX it became and back.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 
 import ptxlab
-from ptxlab.observe.counters import COUNTERS, Counter, Counts
+from ptxlab.observe.counters import COUNTERS, Counts
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
@@ -117,22 +117,19 @@ def _values(counts: Counts) -> dict[str, int]:
 def _counters(totals: Counts) -> str:
     values = _values(totals)
     excess = ("excess", "excess", "sectors and wavefronts beyond the ideal ones")
-    known: Sequence[tuple[str, str, str]] = [
-        *(
-            (counter.name, counter.name.replace("_", " "), _meaning(counter))
-            for counter in COUNTERS
-        ),
-        excess,
+    known = [
+        (
+            counter.name,
+            counter.name.replace("_", " "),
+            counter.meaning + f" ({counter.metric})" * bool(counter.metric),
+        )
+        for counter in COUNTERS
     ]
     return "".join(
         f'<option value="{name}" title="{escape(meaning)}">{escape(heading)}</option>'
-        for name, heading, meaning in known
+        for name, heading, meaning in (*known, excess)
         if values[name]
     )
-
-
-def _meaning(counter: Counter) -> str:
-    return f"{counter.meaning} ({counter.metric})" if counter.metric else counter.meaning
 
 
 def _scheme(name: str) -> str:

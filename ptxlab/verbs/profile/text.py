@@ -44,10 +44,12 @@ def text(
     head = f"lines of {language} {order}"
     if len(shown) < len(executed):
         head += f", {len(shown)} of {len(executed)}"
+    executions = profile.totals.executed
+    mix = [(kind, f"{n:>14,}  {_share(n, executions):>6}") for kind, n in profile.mix.items()]
     parts = [
         [heading(profile)],
         fields(totals(profile)),
-        ["instruction mix", *(f"  {line}" for line in _mix(profile))],
+        ["instruction mix", *(f"  {line}" for line in fields(mix))],
         [head, *table(shown, heat)],
     ]
     conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
@@ -83,7 +85,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
                 "line": line.number,
                 "text": ptx_text(profile, line.number),
                 **_line_json(line),
-                "source": _source_json(line),
+                "source": source._asdict() if (source := line.instructions[0].source) else None,
             }
             for line in profile.lines
         ],
@@ -193,16 +195,6 @@ def _space(counts: Counts, space: Space) -> str:
     )
 
 
-def _mix(profile: Profile) -> list[str]:
-    executed = profile.totals.executed
-    return fields(
-        [
-            (kind, f"{count:>14,}  {_share(count, executed):>6}")
-            for kind, count in profile.mix.items()
-        ]
-    )
-
-
 def _series(numbers: Sequence[int]) -> str:
     """Write numbers, more than a few at even steps by their ends."""
     step = numbers[1] - numbers[0]
@@ -233,8 +225,3 @@ def _line_json(line: Line) -> dict[str, Any]:
         "kinds": sorted({one.kind for one in line.instructions}),
         "conflict": None if worst is None else {**asdict(worst), "ways": worst.ways},
     }
-
-
-def _source_json(line: Line) -> dict[str, Any] | None:
-    source = line.instructions[0].source
-    return None if source is None else source._asdict()

@@ -11,7 +11,7 @@ from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.toolchain.assembly import Assembly, PtxLine
+from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.programs import Kernel, Program
 from ptxlab.view.json import members
@@ -129,8 +129,12 @@ def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[st
         line = next(line for line in lines if line is not None)
         if line.source is not None and line.source != here:
             here = line.source
-            headings.append((len(rows), _heading(here, sources)))
-        columns = [_instructions(line) for line in lines]
+            shown = source_text(sources, here.path, here.line)
+            headings.append((len(rows), f"{here.path}:{here.line}  {shown}".rstrip()))
+        columns = [
+            [f"{one.address:04x}  {one.text}" for one in line.sass] if line else []
+            for line in lines
+        ]
         left = f"{number:>5}  {line.text}" if number else "       (no line)"
         if len(left) > _WIDEST:
             headings.append((len(rows), left))
@@ -142,15 +146,6 @@ def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[st
     for index, heading in reversed(headings):
         found.insert(index, heading)
     return found
-
-
-def _instructions(line: PtxLine | None) -> list[str]:
-    return [] if line is None else [f"{one.address:04x}  {one.text}" for one in line.sass]
-
-
-def _heading(source: SourceLine, sources: Sources) -> str:
-    shown = source_text(sources, source.path, source.line)
-    return f"{source.path}:{source.line}  {shown}".rstrip()
 
 
 # ---- two files ------------------------------------------------------------------------------
