@@ -18,7 +18,7 @@ from typing import Self
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import SM_10X_TO_12X, Form, Version
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import SignatureOperand
+from ptxlab.matrix.operand import SignatureOperand, address
 from ptxlab.matrix.position import FragmentKind
 
 ROWS = 8
@@ -108,18 +108,10 @@ class RowMove(Form):
         meaning = f"{self.matrices} {matrices} of {self.rows} x {self.cols} of {self.bits} bits"
         layout = self.fragment if self.matrices == 1 else None
         last = self.matrices * self.rows - 1
-        address = SignatureOperand(
-            "p", "address", f"address of a row of 16 bytes, of lanes 0 to {last}"
-        )
+        rows = address(f"address of a row of 16 bytes, of lanes 0 to {last}")
         if self.family == "stmatrix":
-            return address, SignatureOperand("r", "source", meaning, self.registers, "b32", layout)
-        return SignatureOperand("r", "result", meaning, self.registers, "b32", layout), address
-
-    def address_lane(self, matrix: int, row: int) -> int:
-        """Return the lane whose address operand is the address of ``row`` of ``matrix``."""
-        if not (0 <= matrix < self.matrices and 0 <= row < self.rows):
-            raise IndexError(f"{self.name} has no row {row} of matrix {matrix}")
-        return self.rows * matrix + row
+            return rows, SignatureOperand("r", "source", meaning, self.registers, "b32", layout)
+        return SignatureOperand("r", "result", meaning, self.registers, "b32", layout), rows
 
     def addressed_row(self, lane: int) -> tuple[int, int] | None:
         """Return the (matrix, row) ``lane`` supplies the address of; None if it is not asked."""

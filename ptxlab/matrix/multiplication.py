@@ -5,13 +5,14 @@ What the tables of all families say in the same words is here too.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, container_bits
-from ptxlab.matrix.operand import SignatureOperand, descriptor, fragment, predicate
+from ptxlab.matrix.operand import SignatureOperand, constant, descriptor, fragment, register
 from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
@@ -31,6 +32,9 @@ def same(*dtypes: str) -> tuple[Pair, ...]:
 
 
 WHOLE_FLOAT8 = every("e4m3", "e5m2")
+EVERY_N = tuple(range(8, 257, 8))
+INTEGER_N = (*range(8, 33, 8), *range(48, 257, 16))
+"""What n may be in asynchronous instructions, of floating-point numbers and of integers."""
 
 
 @cache
@@ -100,71 +104,47 @@ class MatrixInstruction(Form):
         Source: the syntax blocks of the PTX ISA's sections on mma, mma.sp, wmma.mma and
         wgmma.mma_async.
         """
-        return _warpgroup(self) if self.shared else _warp(self)
+        return tuple(_warpgroup(self) if self.shared else _warp(self))
 
 
-def _warp(form: MatrixInstruction) -> tuple[SignatureOperand, ...]:
-    operands = [
-        fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
-        for name in "DABC"
-    ]
-    operands += _sparsity(form, "e", "f")
+def _warp(form: MatrixInstruction) -> Iterator[SignatureOperand]:
+    for name in "DABC":
+        yield fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
+    yield from _sparsity(form, "e", "f")
     for scale in form.scales:
-        line = "row" if scale.operand == "A" else "column"
         name = f"scale-{scale.operand.lower()}"
-        choices = (scale.byte_ids, scale.thread_ids)
-        ids = " and ".join(
-            f"{what} in {{{', '.join(map(str, allowed))}}}"
-            for what, allowed in zip(("byte-id", "thread-id"), choices, strict=True)
-        )
+        line = "row" if scale.operand == "A" else "column"
         plural = "scale" if scale.blocks == 1 else "scales"
         meaning = f"{scale.blocks} {plural} of {scale.dtype} a {line} of {scale.operand}"
-        operands += [
-            SignatureOperand(f"{name}-data", "source", meaning),
-            SignatureOperand(f"{name}-ids", "constant", ids, 2),
-        ]
-    return tuple(operands)
+        yield SignatureOperand(f"{name}-data", "source", meaning)
+        bytes_, threads = (", ".join(map(str, ids)) for ids in (scale.byte_ids, scale.thread_ids))
+        ids = f"byte-id in {{{bytes_}}} and thread-id in {{{threads}}}"
+        yield SignatureOperand(f"{name}-ids", "constant", ids, 2)
 
 
-def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> list[SignatureOperand]:
-    """Return the two operands of a sparse A under the names the ISA gives them."""
-    if form.metadata is None:
-        return []
-    kept, of = form.metadata.granularity
-    last = form.metadata.selectors[-1]
-    choice = f"0 to {last}" if last else "0"
-    meaning = f"metadata: which {kept} of {of} elements A keeps"
-    return [
-        SignatureOperand(metadata, "source", meaning, braces=False),
-        SignatureOperand(selector, "constant", f"sparsity selector, {choice}", braces=False),
-    ]
+def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> Iterator[SignatureOperand]:
+    """Yield the two operands of a sparse A under the names the ISA gives them."""
+    if form.metadata:
+        kept, of = form.metadata.granularity
+        last = form.metadata.selectors[-1]
+        yield register(metadata, f"metadata: which {kept} of {of} elements A keeps")
+        yield constant(selector, f"sparsity selector, {f'0 to {last}' if last else '0'}")
 
 
-def _warpgroup(form: MatrixInstruction) -> tuple[SignatureOperand, ...]:
-    """Return the operands of ``wgmma``: D, A and B, and how they are taken."""
-    d = fragment("d", "result", form.operand("D"))
-    matrices = [
-        descriptor(o.operand.lower(), f"{o.operand}, {o.rows} x {o.cols} of {o.dtype}")
-        for o in form.shared
-    ]
+def _warpgroup(form: MatrixInstruction) -> Iterator[SignatureOperand]:
+    """Yield the operands of ``wgmma``: D, A and B, and how they are taken."""
+    yield fragment("d", "result", form.operand("D"))
     if form.variant == "rs":
-        matrices.insert(0, fragment("a", "source", form.operand("A")))
-    operands = [d, *matrices, *_sparsity(form, "sp-meta", "sp-sel")]
-    operands.append(predicate("scale-d", "whether D is added, or taken as zero"))
+        yield fragment("a", "source", form.operand("A"))
+    for o in form.shared:
+        yield descriptor(o.operand.lower(), f"{o.operand}, {o.rows} x {o.cols} of {o.dtype}")
+    yield from _sparsity(form, "sp-meta", "sp-sel")
+    yield register("scale-d", "whether D is added, or taken as zero", "pred")
     if form.d_type != "s32":
-        operands += [
-            SignatureOperand(
-                f"imm-scale-{name}", "constant", f"1, or -1 to negate {name.upper()}", value="1"
-            )
-            for name in "ab"
-        ]
-    operands += [
-        SignatureOperand(
-            f"imm-trans-{o.operand.lower()}",
-            "constant",
-            f"whether {o.operand} is contiguous along {'m' if o.operand == 'A' else 'n'}, not k",
-        )
-        for o in form.shared
-        if "mn" in o.majors
-    ]
-    return tuple(operands)
+        for name in "ab":
+            yield constant(f"imm-scale-{name}", f"1, or -1 to negate {name.upper()}", "1")
+    for o in form.shared:
+        if "mn" in o.majors:
+            along = "m" if o.operand == "A" else "n"
+            meaning = f"whether {o.operand} is contiguous along {along}, not k"
+            yield constant(f"imm-trans-{o.operand.lower()}", meaning)

@@ -49,18 +49,26 @@ def fragment(name: str, role: Role, layout: FragmentLayout) -> SignatureOperand:
     return SignatureOperand(name, role, several + size, layout.registers_per_lane, kind, layout)
 
 
+def register(name: str, meaning: str, kind: str = "b32") -> SignatureOperand:
+    """Return the operand that is one register, or predicate, without braces."""
+    return SignatureOperand(name, "source", meaning, type=kind, braces=False)
+
+
 def descriptor(name: str, meaning: str) -> SignatureOperand:
     """Return the operand that is a matrix descriptor."""
-    return SignatureOperand(
-        f"{name}-desc", "source", f"matrix descriptor of {meaning}", 1, "b64", None, False
-    )
+    return register(f"{name}-desc", f"matrix descriptor of {meaning}", "b64")
 
 
-def predicate(name: str, meaning: str) -> SignatureOperand:
-    """Return an operand that is a predicate."""
-    return SignatureOperand(name, "source", meaning, 1, "pred", None, False)
+def constant(name: str, meaning: str, value: str = "0") -> SignatureOperand:
+    """Return the operand that is a number, for which ``value`` stands in an example."""
+    return SignatureOperand(name, "constant", meaning, value=value)
+
+
+def address(meaning: str) -> SignatureOperand:
+    """Return the operand that is an address of shared memory."""
+    return SignatureOperand("p", "address", meaning)
 
 
 def tensor_memory(name: str, meaning: str) -> SignatureOperand:
-    """Return an operand that is an address of Tensor Memory."""
+    """Return the operand that is an address of Tensor Memory."""
     return SignatureOperand(name, "tensor memory", f"Tensor Memory address of {meaning}")

@@ -19,7 +19,7 @@ from typing import cast
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import SignatureOperand, tensor_memory
+from ptxlab.matrix.operand import Role, SignatureOperand, constant, tensor_memory
 from ptxlab.matrix.position import FragmentKind
 
 COLUMNS = 512
@@ -62,19 +62,18 @@ class TensorMemoryMove(Form):
         if self.packed:
             what += ", the low halves of two columns in a register"
         kind = self.reduction.split(".")[-1] or "b32"
-        role = "source" if self.verb == "st" else "result"
-        registers = SignatureOperand("r", role, what, layout.registers_per_lane, kind, layout)  # type: ignore[arg-type]
-        reduced = SignatureOperand(
-            "redval", "result", f"the {self.reduction[:3]} of r", 1, kind, None, False
-        )
-        address = tensor_memory("taddr", "the first lane and column, the same in all lanes")
-        split = SignatureOperand(
-            "immHalfSplitoff", "constant", "columns to the second access", value="16"
-        )
-        where = (address, split) if self.shape == _HALVES else (address,)
+        role: Role = "source" if self.verb == "st" else "result"
+        registers = SignatureOperand("r", role, what, layout.registers_per_lane, kind, layout)
+        where = [tensor_memory("taddr", "the first lane and column, the same in all lanes")]
+        if self.shape == _HALVES:
+            where.append(constant("immHalfSplitoff", "columns to the second access", "16"))
         if self.verb == "st":
             return (*where, registers)
-        return (registers, *([reduced] if self.reduction else []), *where)
+        if not self.reduction:
+            return (registers, *where)
+        meaning = f"the {self.reduction[:3]} of r"
+        reduced = SignatureOperand("redval", "result", meaning, type=kind, braces=False)
+        return (registers, reduced, *where)
 
 
 def _move(

@@ -20,19 +20,24 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ptxlab.matrix.asynchronous import AsyncInstruction
-from ptxlab.matrix.form import SharedOperand, Version
+from ptxlab.matrix.form import AsyncInstruction, SharedOperand, Version
 from ptxlab.matrix.fragment import container_bits
-from ptxlab.matrix.multiplication import WHOLE_FLOAT8, MatrixInstruction, Pair, layout, same
-from ptxlab.matrix.operand import SignatureOperand
+from ptxlab.matrix.multiplication import (
+    EVERY_N,
+    INTEGER_N,
+    WHOLE_FLOAT8,
+    MatrixInstruction,
+    Pair,
+    layout,
+    same,
+)
+from ptxlab.matrix.operand import constant
 from ptxlab.matrix.sparse import Metadata
 
 M = 64
 THREADS = 128
 TARGETS = ("sm_90a",)
 VARIANTS = ("rs", "ss")
-EVERY_N = tuple(range(8, 257, 8))
-INTEGER_N = (*range(8, 33, 8), *range(48, 257, 16))
 TRANSPOSABLE = ("f16", "bf16")
 """The types whose matrices in shared memory may also be contiguous along m or n."""
 
@@ -116,7 +121,7 @@ WGMMA: tuple[MatrixInstruction, ...] = tuple(
     for instruction in _instructions(line, sparse=sparse)
 )
 
-_GROUPS = SignatureOperand("N", "constant", "how many of the youngest groups may still run")
+_GROUPS = constant("N", "how many of the youngest groups may still run")
 WGMMA_ORDER: tuple[AsyncInstruction, ...] = tuple(
     AsyncInstruction(
         f"wgmma.{verb}",

@@ -16,7 +16,7 @@ from itertools import product
 from ptxlab.matrix.form import Form, Version
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction, Pair, Shape, every, layout
-from ptxlab.matrix.operand import SignatureOperand, fragment
+from ptxlab.matrix.operand import SignatureOperand, address, fragment
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8
@@ -128,10 +128,8 @@ class WmmaMove(Form):
         """The fragment and an address, in the order PTX writes them."""
         stores = self.layout.operand == "D"
         held = fragment("r", "source" if stores else "result", self.layout)
-        address = SignatureOperand(
-            "p", "address", "address of the matrix's first element, the same in all lanes"
-        )
-        return (address, held) if stores else (held, address)
+        first = address("address of the matrix's first element, the same in all lanes")
+        return (first, held) if stores else (held, first)
 
 
 def _opcode(layout: FragmentLayout) -> str:

@@ -13,9 +13,9 @@ from tensor_layouts import atoms_nv
 from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.catalog import MULTIPLICATIONS, UnknownInstruction, matching, multiplication
 from ptxlab.matrix.fragment import Place
-from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.multiplication import EVERY_N, INTEGER_N, MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
-from ptxlab.matrix.wgmma import EVERY_N, INTEGER_N, WGMMA
+from ptxlab.matrix.wgmma import WGMMA
 
 Array = npt.NDArray[Any]
 

@@ -6,8 +6,7 @@ from typing import Any
 
 from ptxlab.fragments.explanation import Explanation
 from ptxlab.fragments.support import Compiled
-from ptxlab.matrix.asynchronous import AsyncInstruction
-from ptxlab.matrix.form import WHERE_A_LIES
+from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove

@@ -144,8 +144,8 @@ def painter(args: argparse.Namespace) -> Paint:
 
 
 def chosen(args: argparse.Namespace) -> Form:
-    from ptxlab.matrix.asynchronous import AsyncInstruction
     from ptxlab.matrix.catalog import find
+    from ptxlab.matrix.form import AsyncInstruction
 
     form = find(args.op or DEFAULT, args.dtype, args.acc)
     if isinstance(form, AsyncInstruction):

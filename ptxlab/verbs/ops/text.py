@@ -6,9 +6,8 @@ from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Any
 
-from ptxlab.matrix.asynchronous import in_steps
 from ptxlab.matrix.catalog import families
-from ptxlab.matrix.form import WHERE_A_LIES, Form
+from ptxlab.matrix.form import WHERE_A_LIES, Form, in_steps
 from ptxlab.matrix.multiplication import MatrixInstruction
 
 SCHEMA = "ptxlab.ops/1"
