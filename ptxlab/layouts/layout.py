@@ -325,13 +325,18 @@ Mapping = Layout | ComposedLayout
 """What can be drawn and asked for offsets."""
 
 
+def height(layout: Mapping) -> int:
+    """Return the size of the first mode, which is drawn downwards."""
+    return layout.size if isinstance(layout.shape, int) else product(layout.shape[0])
+
+
 def table(layout: Mapping) -> str:
     """Draw offsets as CuTe's print_layout does: first mode down, all others across, in a grid."""
-    height = layout.size if isinstance(layout.shape, int) else product(layout.shape[0])
-    width = layout.size // height
-    cells = [[str(layout(row + height * col)) for col in range(width)] for row in range(height)]
+    tall = height(layout)
+    width = layout.size // tall
+    cells = [[str(layout(row + tall * col)) for col in range(width)] for row in range(tall)]
     digits = max(2, *(len(cell) for line in [*cells, [str(width - 1)]] for cell in line))
-    edge = max(2, len(str(height - 1)))
+    edge = max(2, len(str(tall - 1)))
     rule = " " * (edge + 2) + f"+{'-' * (digits + 2)}" * width + "+"
     header = " " * (edge + 2) + " ".join(f"  {col:>{digits}}" for col in range(width))
     lines = [header, rule]

@@ -14,9 +14,9 @@ from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
 from ptxlab.matrix.canonical import MODES, SharedTile
-from ptxlab.matrix.descriptor import READERS, of_tile
-from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked
-from ptxlab.verbs.layout.layouts import Offsets, layout_json
+from ptxlab.matrix.descriptor import READERS, Reader, of_tile
+from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
+from ptxlab.verbs.layout.layouts import Offsets, known, layout_json
 from ptxlab.view.text import aligned, fields, hexadecimal
 
 SCHEMA = "ptxlab.descriptor/1"
@@ -141,21 +141,18 @@ def _tile_json(placed: Placed) -> dict[str, Any]:
 def describe(args: argparse.Namespace) -> Descriptor:
     """Return the descriptor that is asked for. Raises ValueError for one that cannot be."""
     name = args.descriptor
-    known = [*READERS, *(f"{KIND}{kind}" for kind in INSTRUCTION_DESCRIPTORS)]
-    if name not in known:
-        raise PtxlabError(
-            f"no descriptor {name!r}{readers.suggestion(name, known)}",
-            hint=f"there are {', '.join(known)}",
-        )
-    written = args.layout.lower().startswith("0x")
+    records = {reader: READERS[reader].record for reader in READERS}
+    record = known(
+        name, records | {r.name: r for r in INSTRUCTION_DESCRIPTORS.values()}, "descriptor"
+    )
+    if args.layout.lower().startswith("0x"):
+        word = readers.word(args.layout)
+        record.decode(word)
+        if name not in READERS:
+            checked(name.removeprefix(KIND), word)
+        return Descriptor(record, word)
     if name in READERS:
-        return _read(args, READERS[name].record) if written else _of_tile(args, name)
-    kind = name.removeprefix(KIND)
-    record = INSTRUCTION_DESCRIPTORS[kind]
-    if written:
-        found = _read(args, record)
-        checked(kind, found.word)
-        return found
+        return _of_tile(args, READERS[name])
     m, n = _sizes(args.layout, "MxN, such as 128x256")
     values: dict[str, Value] = {"m": m, "n": n}
     for option, of_a, of_b in (
@@ -171,12 +168,10 @@ def describe(args: argparse.Namespace) -> Descriptor:
         raise PtxlabError(
             "--swizzle and --address are about a tile", hint="an instruction descriptor has none"
         )
-    word = checked(kind, record.encode(values | _fields(args, record)))
-    return Descriptor(record, word)
+    return Descriptor(record, encode(name.removeprefix(KIND), values | _fields(args, record)))
 
 
-def _of_tile(args: argparse.Namespace, name: str) -> Descriptor:
-    reader = READERS[name]
+def _of_tile(args: argparse.Namespace, reader: Reader) -> Descriptor:
     mn, k = _sizes(args.layout, "ROWSxK, such as 128x64")
     mode = args.swizzle or "none"
     if not isinstance(mode, str):
@@ -190,12 +185,6 @@ def _of_tile(args: argparse.Namespace, name: str) -> Descriptor:
     word = of_tile(reader, tile, address)
     values = reader.record.decode(word) | _fields(args, reader.record)
     return Descriptor(reader.record, reader.record.encode(values), Placed(tile, dtype, address))
-
-
-def _read(args: argparse.Namespace, record: BitRecord) -> Descriptor:
-    word = readers.word(args.layout)
-    record.decode(word)
-    return Descriptor(record, word)
 
 
 def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, Value]:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import dataclasses
+from collections.abc import Mapping as Table
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, Protocol, TypeVar
 
 import numpy as np
 
+from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.layouts.int_tuple import product
-from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, table
+from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, height, table
 from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -31,6 +33,8 @@ from ptxlab.view.svg_parts import (
     row_index,
 )
 from ptxlab.view.text import fields
+
+T = TypeVar("T")
 
 SCHEMA = "ptxlab.layout/1"
 MOST_CELLS = 1 << 16
@@ -70,18 +74,18 @@ class Offsets:
         data = {"schema": SCHEMA, **layout_json(self.layout)}
         if self.element is not None:
             data["element"] = layout_json(self.element)
-        height = _height(self.layout)
+        tall = height(self.layout)
         offsets = np.asarray(self.layout(np.arange(self.layout.size)))
-        data["offsets"] = offsets.reshape(-1, height).T.tolist()
+        data["offsets"] = offsets.reshape(-1, tall).T.tolist()
         return data
 
     def svg(self) -> str:
         """Return the elements, coloured by the bank in which each begins."""
         check_size(self.layout)
-        height = _height(self.layout)
+        tall = height(self.layout)
         cells = []
         for index in range(self.layout.size):
-            col, row = divmod(index, height)
+            col, row = divmod(index, tall)
             offset = int(self.layout(index))
             where = bank(offset * self.bits // 8)
             title = f"{row},{col}: offset {offset}, bank {where} with {self.bits}-bit elements"
@@ -98,7 +102,7 @@ class Fragments:
     def text(self) -> str:
         """Return each layout in CuTe's notation and what it says of lanes and registers."""
         parts = [self.instruction.name]
-        for fragment in self._fragments():
+        for fragment in self.instruction.operands:
             title = f"{fragment.operand}  {fragment.rows} x {fragment.cols}  {fragment.dtype}"
             formulas = [(f"  {name}", formula) for name, formula in explanation(fragment)]
             parts.append(
@@ -116,7 +120,7 @@ class Fragments:
                     **layout_json(thread_value(fragment)),
                     "formulas": dict(explanation(fragment)),
                 }
-                for fragment in self._fragments()
+                for fragment in self.instruction.operands
             },
         }
 
@@ -124,9 +128,6 @@ class Fragments:
         raise PtxlabError(
             "thread-value layouts have no picture here", hint="ptxlab fragments draws fragments"
         )
-
-    def _fragments(self) -> list[FragmentLayout]:
-        return [o for o in self.instruction.operands if isinstance(o, FragmentLayout)]
 
 
 def explanation(fragment: FragmentLayout) -> list[tuple[str, str]]:
@@ -176,20 +177,19 @@ def _sum(terms: list[tuple[ModeStep, int]], fragment: FragmentLayout) -> str:
 
 def layout_json(layout: Mapping) -> dict[str, Any]:
     data: dict[str, Any] = {"layout": layout.notation}
-    plain = layout
     if isinstance(layout, ComposedLayout):
-        plain = layout.layout
-        swizzle = layout.swizzle
-        data["swizzle"] = [swizzle.bits, swizzle.base, swizzle.shift]
-        data["offset"] = layout.offset
-    if isinstance(plain, Layout):
-        data |= members(plain, "shape", "stride", "size")
-        data["cosize"] = plain.cosize
-    return data
+        data |= {"swizzle": dataclasses.astuple(layout.swizzle), "offset": layout.offset}
+        layout = layout.layout
+    return data | members(layout, "shape", "stride", "size", "cosize")
 
 
-def _height(layout: Mapping) -> int:
-    return layout.size if isinstance(layout.shape, int) else product(layout.shape[0])
+def known(name: str, table: Table[str, T], what: str) -> T:
+    """Return an entry of a table by name, or raise PtxlabError with the nearest names."""
+    if name not in table:
+        raise PtxlabError(
+            f"no {what} {name!r}{suggestion(name, table)}", hint=f"there are {', '.join(table)}"
+        )
+    return table[name]
 
 
 # ---- pictures -------------------------------------------------------------------------------

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
 from ptxlab.cli.readers import element, integer, positive, several, suggestion, word
@@ -13,8 +12,6 @@ from ptxlab.errors import PtxlabError
 if TYPE_CHECKING:
     from ptxlab.layouts.layout import ComposedLayout, Layout
     from ptxlab.verbs.layout.layouts import Result
-
-T = TypeVar("T")
 
 DESCRIPTION = """\
 example:
@@ -141,7 +138,7 @@ def answer(args: argparse.Namespace) -> Result:
     from ptxlab.matrix import matrix_plan
     from ptxlab.matrix.catalog import multiplication
     from ptxlab.verbs.layout import descriptors, shared_memory
-    from ptxlab.verbs.layout.layouts import Fragments, Offsets
+    from ptxlab.verbs.layout.layouts import Fragments, Offsets, known
 
     check_options(args)
     if args.descriptor:
@@ -231,12 +228,3 @@ def check_options(args: argparse.Namespace) -> None:
         raise PtxlabError(
             f"--{idle[0]} says nothing about {what}", hint="ptxlab layout --help has examples"
         )
-
-
-def known(name: str, table: Mapping[str, T], what: str) -> T:
-    """Return an entry of a table by name, or raise PtxlabError with the nearest names."""
-    if name not in table:
-        raise PtxlabError(
-            f"no {what} {name!r}{suggestion(name, table)}", hint=f"there are {', '.join(table)}"
-        )
-    return table[name]
