@@ -25,6 +25,7 @@ from ptxlab.matrix.multiplication import (
     every,
     layout,
     same,
+    variants,
 )
 from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
@@ -59,15 +60,6 @@ class _Line:
         if self.ordered_ptx:
             return (_SPARSE, self.ptx), (_ORDERED, self.ordered_ptx)
         return (("mma", self.ptx),)
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """What may stand between the layouts and the types."""
-        if self.pairs in (_INT8, _INT4):
-            return ("", ".satfinite")
-        if self.pairs == (("f64", "f64"),):
-            return ("", ".rn", ".rz", ".rm", ".rp")
-        return (self.kind,)
 
 
 # Where a shape allows several types or accumulators, the first is the one meant when none is named.
@@ -200,10 +192,15 @@ def _form(
     )
 
 
+def _variants(line: _Line) -> tuple[str, ...]:
+    """Return what may stand between the layouts and the types."""
+    return (line.kind,) if line.kind else variants(line.pairs[0][0])
+
+
 def _forms(lines: tuple[_Line, ...]) -> Iterator[MatrixInstruction]:
     for line in lines:
         for (opcode, ptx), variant, pair, acc in product(
-            line.opcodes, line.variants, line.pairs, line.accumulators
+            line.opcodes, _variants(line), line.pairs, line.accumulators
         ):
             if ptx is not None:
                 yield _form(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, container_bits
 from ptxlab.matrix.operand import SignatureOperand, constant, descriptor, fragment, register
 from ptxlab.matrix.position import FragmentKind
@@ -35,6 +35,13 @@ WHOLE_FLOAT8 = every("e4m3", "e5m2")
 EVERY_N = tuple(range(8, 257, 8))
 INTEGER_N = (*range(8, 33, 8), *range(48, 257, 16))
 """What n may be in asynchronous instructions, of floating-point numbers and of integers."""
+
+
+def variants(dtype: str) -> tuple[str, ...]:
+    """Return what may be added to the name of a multiplication whose A is of ``dtype``."""
+    if dtype in ("s8", "u8", "s4", "u4"):
+        return ("", ".satfinite")
+    return ("", ".rn", ".rz", ".rm", ".rp") if dtype == "f64" else ("",)
 
 
 @cache
@@ -78,6 +85,11 @@ class MatrixInstruction(Form):
     satfinite: bool = False
     rounding: str = "rn"
     bit_operation: str = ""
+
+    def held(self, name: str) -> FragmentLayout | SharedOperand:
+        """Return operand A, B, C or D, in registers or in shared memory. Raises KeyError for none."""
+        shared = (operand for operand in self.shared if operand.operand == name)
+        return next(shared, None) or self.operand(name)
 
     @property
     def threads(self) -> int:

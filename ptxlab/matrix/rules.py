@@ -28,11 +28,7 @@ def floating(form: MatrixInstruction, target: Target) -> Rules | None:
         return known.dot16
     if form.shared:
         return known.dot8_async
-    return known.grouped4 if _bits_of_b(form) == 4 else known.dot8
-
-
-def _bits_of_b(form: MatrixInstruction) -> int:
-    return form.shared[-1].bits if form.shared else form.operand("B").bits
+    return known.grouped4 if form.held("B").bits == 4 else known.dot8
 
 
 def arithmetic(form: MatrixInstruction, target: Target) -> str:
@@ -65,7 +61,7 @@ def arithmetic(form: MatrixInstruction, target: Target) -> str:
 
 
 def _steps(form: MatrixInstruction, rules: DotProduct) -> str:
-    products = rules.chunk * 16 // _bits_of_b(form)
+    products = rules.chunk * 16 // form.held("B").bits
     depth = form.k // 2 if form.metadata else form.k
     of = f"{min(products, depth)} products" + (" at a time" if depth > products else "")
     text = f"{of} and C, cut off {rules.fraction_bits} bits below the largest exponent, are added at once"

@@ -90,7 +90,7 @@ def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[Trace, ..
 def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> Trace:
     d = instruction.operand("D")
     c = d if instruction.shared else instruction.operand("C")
-    a, b = (operand(instruction, name) for name in "AB")
+    a, b = map(instruction.held, "AB")
 
     def held(
         where: FragmentLayout | SharedOperand, at_row: int, at_col: int
@@ -118,14 +118,6 @@ def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> T
             )
         )
     return Trace(instruction, row, col, matrix, held_by_d, held_by_c, tuple(terms))
-
-
-def operand(instruction: MatrixInstruction, name: str) -> FragmentLayout | SharedOperand:
-    """Return operand A or B, wherever it lies."""
-    for shared in instruction.shared:
-        if shared.operand == name:
-            return shared
-    return instruction.operand(name)
 
 
 def shared_place(where: SharedOperand, row: int, col: int) -> SharedPlace:

@@ -30,6 +30,7 @@ from ptxlab.matrix.multiplication import (
     Pair,
     layout,
     same,
+    variants,
 )
 from ptxlab.matrix.operand import constant
 from ptxlab.matrix.sparse import Metadata
@@ -52,11 +53,6 @@ class _Line:
     ns: tuple[int, ...]
     minimum_ptx: Version
     sparse_ptx: Version | None
-
-    @property
-    def variants(self) -> tuple[str, ...]:
-        """What may stand between the shape and the types."""
-        return ("", ".satfinite") if self.accumulators == ("s32",) and self.k == 32 else ("",)
 
 
 _LINES = (
@@ -84,7 +80,7 @@ def _instructions(line: _Line, *, sparse: bool) -> Iterator[MatrixInstruction]:
     opcode = f"wgmma.mma_async{'.sp' if sparse else ''}.sync.aligned"
     kind = "sparse " if sparse else ""
     for n, satfinite, pair, acc, variant in product(
-        line.ns, line.variants, line.pairs, line.accumulators, VARIANTS
+        line.ns, variants(line.pairs[0][0]), line.pairs, line.accumulators, VARIANTS
     ):
         a_type, b_type = pair
         ending = ".and.popc" if a_type == "b1" else ""

@@ -15,7 +15,15 @@ from itertools import product
 
 from ptxlab.matrix.form import Form, Version
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.multiplication import MatrixInstruction, Pair, Shape, every, layout
+from ptxlab.matrix.multiplication import (
+    MatrixInstruction,
+    Pair,
+    Shape,
+    every,
+    layout,
+    same,
+    variants,
+)
 from ptxlab.matrix.operand import SignatureOperand, address, fragment
 
 SECTION = "Warp-level Matrix Fragment"
@@ -26,7 +34,7 @@ _TILES = ((16, 16, 16), (8, 32, 16), (32, 8, 16))
 
 @dataclass(frozen=True, slots=True)
 class _Line:
-    """A group of shapes: input types, (D, C) types, orders, variants by place in the name."""
+    """A group of shapes: input types, (D, C) types, orders of A and B, requirements."""
 
     shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
@@ -34,33 +42,21 @@ class _Line:
     orders: tuple[Pair, ...]
     target: str
     minimum_ptx: Version
-    roundings: tuple[str, ...] = ("",)
-    endings: tuple[str, ...] = ("",)
     bit_operation: str = ""
 
 
-_S32 = (("s32", "s32"),)
 _ROW_COL = (("row", "col"),)
-_SATURATING = ("", ".satfinite")
 _F16_ACCUMULATORS = every("f16", "f32")
 
 _LINES = (
     _Line(_TILES, ("f16",), _F16_ACCUMULATORS, _ALL_ORDERS, "sm_70", (6, 3)),
-    _Line(_TILES, ("bf16",), (("f32", "f32"),), _ALL_ORDERS, "sm_80", (7, 0)),
-    _Line(_TILES, ("s8", "u8"), _S32, _ALL_ORDERS, "sm_72", (6, 3), endings=_SATURATING),
-    _Line(((16, 16, 8),), ("tf32",), (("f32", "f32"),), _ALL_ORDERS, "sm_80", (7, 0)),
-    _Line(
-        ((8, 8, 4),),
-        ("f64",),
-        (("f64", "f64"),),
-        _ALL_ORDERS,
-        "sm_80",
-        (7, 0),
-        roundings=("", ".rn", ".rz", ".rm", ".rp"),
-    ),
-    _Line(((8, 8, 32),), ("s4", "u4"), _S32, _ROW_COL, "sm_75", (6, 3), endings=_SATURATING),
-    _Line(((8, 8, 128),), ("b1",), _S32, _ROW_COL, "sm_75", (6, 3), bit_operation="xor"),
-    _Line(((8, 8, 128),), ("b1",), _S32, _ROW_COL, "sm_80", (7, 1), bit_operation="and"),
+    _Line(_TILES, ("bf16",), same("f32"), _ALL_ORDERS, "sm_80", (7, 0)),
+    _Line(_TILES, ("s8", "u8"), same("s32"), _ALL_ORDERS, "sm_72", (6, 3)),
+    _Line(((16, 16, 8),), ("tf32",), same("f32"), _ALL_ORDERS, "sm_80", (7, 0)),
+    _Line(((8, 8, 4),), ("f64",), same("f64"), _ALL_ORDERS, "sm_80", (7, 0)),
+    _Line(((8, 8, 32),), ("s4", "u4"), same("s32"), _ROW_COL, "sm_75", (6, 3)),
+    _Line(((8, 8, 128),), ("b1",), same("s32"), _ROW_COL, "sm_75", (6, 3), "xor"),
+    _Line(((8, 8, 128),), ("b1",), same("s32"), _ROW_COL, "sm_80", (7, 1), "and"),
 )
 
 
@@ -73,11 +69,12 @@ def _layout(operand: str, shape: Shape, dtype: str) -> FragmentLayout:
 
 def _instructions(line: _Line) -> Iterator[MatrixInstruction]:
     operation = f".{line.bit_operation}.popc" if line.bit_operation else ""
-    for shape, order, dtype, (d_type, c_type), rounding, ending in product(
-        line.shapes, line.orders, line.dtypes, line.accumulators, line.roundings, line.endings
+    for shape, order, dtype, (d_type, c_type), variant in product(
+        line.shapes, line.orders, line.dtypes, line.accumulators, variants(line.dtypes[0])
     ):
         m, n, k = shape
         types = f"{d_type}.{c_type}" if dtype == "f16" else f"{d_type}.{dtype}.{dtype}.{c_type}"
+        rounding, ending = (variant, "") if dtype == "f64" else ("", variant)
         where = f"{order[0]}.{order[1]}.m{m}n{n}k{k}{rounding}"
         yield MatrixInstruction(
             "wmma",
@@ -121,7 +118,7 @@ class WmmaMove(Form):
     @property
     def opcode(self) -> str:
         """``wmma.load.a`` or the like."""
-        return _opcode(self.layout)
+        return self.name.partition(".sync")[0]
 
     @property
     def signature(self) -> tuple[SignatureOperand, ...]:
@@ -132,46 +129,32 @@ class WmmaMove(Form):
         return (first, held) if stores else (held, first)
 
 
-def _opcode(layout: FragmentLayout) -> str:
-    return f"wmma.{'store' if layout.operand == 'D' else 'load'}.{layout.operand.lower()}"
-
-
 def move_name(layout: FragmentLayout, shape: str, order: str) -> str:
     """Return the load of A, B or C, or store of D, of a shape as ``m16n16k16``, in full."""
-    return f"{_opcode(layout)}.sync.aligned.{order}.{shape}.shared.{layout.dtype}"
+    opcode = f"wmma.{'store' if layout.operand == 'D' else 'load'}.{layout.operand.lower()}"
+    return f"{opcode}.sync.aligned.{order}.{shape}.shared.{layout.dtype}"
 
 
-def _move(layout: FragmentLayout, shape: str, order: str, line: _Line) -> WmmaMove:
-    _, verb, _ = _opcode(layout).split(".")
-    return WmmaMove(
-        "wmma",
-        move_name(layout, shape, order),
-        (line.target,),
-        line.minimum_ptx,
-        f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}",
-        (layout,),
-        shape=shape,
-        order=order,
-    )
-
-
-def _moves() -> Iterator[WmmaMove]:
-    """Yield what the multiplications need: each operand's load, and the store of D."""
+def _moves() -> tuple[WmmaMove, ...]:
+    """Return what the multiplications need: each operand's load, and the store of D."""
     found: dict[str, WmmaMove] = {}
     for line in _LINES:
-        for shape, dtype, accumulators in product(line.shapes, line.dtypes, line.accumulators):
-            types = dict(zip("DCAB", (*accumulators, dtype, dtype), strict=True))
-            for operand, (a_order, b_order), c_order in product(
-                "ABCD", line.orders, ("row", "col")
-            ):
-                order = {"A": a_order, "B": b_order}.get(operand, c_order)
-                layout = _layout(operand, shape, types[operand])
-                move = _move(layout, "m{}n{}k{}".format(*shape), order, line)
-                found.setdefault(move.name, move)
-    yield from found.values()
+        for (m, n, k), dtype, (d, c), operand, (a_order, b_order), c_order in product(
+            line.shapes, line.dtypes, line.accumulators, "ABCD", line.orders, ("row", "col")
+        ):
+            held = _layout(operand, (m, n, k), {"D": d, "C": c}.get(operand, dtype))
+            shape = f"m{m}n{n}k{k}"
+            order = {"A": a_order, "B": b_order}.get(operand, c_order)
+            name = move_name(held, shape, order)
+            verb = "store" if operand == "D" else "load"
+            section = f"Warp-level Matrix {verb.title()} Instruction: wmma.{verb}"
+            needs = (line.target,), line.minimum_ptx
+            move = WmmaMove("wmma", name, *needs, section, (held,), shape=shape, order=order)
+            found.setdefault(name, move)
+    return tuple(found.values())
 
 
 WMMA: tuple[MatrixInstruction, ...] = tuple(
     instruction for line in _LINES for instruction in _instructions(line)
 )
-WMMA_MOVES: tuple[WmmaMove, ...] = tuple(_moves())
+WMMA_MOVES: tuple[WmmaMove, ...] = _moves()

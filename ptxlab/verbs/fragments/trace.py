@@ -9,7 +9,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, operand, trace
+from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, trace
 from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
@@ -55,7 +55,7 @@ def text(traces: tuple[Trace, ...]) -> str:
 def as_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
     """Return the same as JSON data; a place is lane, register, and lowest and highest bit."""
     form = traces[0].instruction
-    a, b = operand(form, "A"), operand(form, "B")
+    a, b = form.held("A"), form.held("B")
     d = form.operand("D")
     c = d if form.shared else form.operand("C")
     return {
@@ -90,7 +90,7 @@ def _selectors(form: MatrixInstruction) -> str:
 
 
 def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
-    a, b = (operand(found.instruction, name) for name in "AB")
+    a, b = map(found.instruction.held, "AB")
     scales = [
         f"scale of {name} in lane {lane} byte {byte}"
         for name, (lane, byte) in zip("AB", term.scales, strict=False)

@@ -32,8 +32,10 @@ example:
                                                      a descriptor's fields
 
 RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
+OF_LAYOUTS = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan")
+OF_TYPES = ("dtype", "acc")
 OF_DESCRIPTORS = ("major", "address", "field")
-"""The options that go with ``--descriptor`` alone."""
+"""The options by what they say something about."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -205,26 +207,25 @@ def names_instruction(text: str) -> bool:
 
 def check_options(args: argparse.Namespace) -> None:
     """Raise PtxlabError for options that say nothing about the question asked."""
-    about_layouts = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan", "at")
-    instruction = names_instruction(args.layout) and not args.descriptor
     if args.descriptor:
-        idle = [name for name in about_layouts if name != "swizzle" and getattr(args, name)]
+        what, apt = "descriptors", {"swizzle", *OF_TYPES, *OF_DESCRIPTORS}
+    elif names_instruction(args.layout):
+        what, apt = "the fragments of an instruction", {*OF_TYPES}
     else:
-        idle = [name for name in about_layouts if instruction and getattr(args, name)]
-        idle += [name for name in ("dtype", "acc") if not instruction and getattr(args, name)]
-        idle += [name for name in OF_DESCRIPTORS if getattr(args, name)]
-    idle += ["at"] * bool(args.at and not (args.tile or args.plan or instruction))
-    idle += ["across"] * bool(args.across and not args.plan)
-    if not idle and args.descriptor and args.layout.lower().startswith("0x"):
-        made_of = (*OF_DESCRIPTORS, "dtype", "acc", "swizzle")
-        if given := [name for name in made_of if getattr(args, name)]:
-            raise PtxlabError(
-                f"--{given[0]} says nothing about a descriptor that is given",
-                hint="a number 0x... is read back as it is",
-            )
-    if idle:
-        what = "the fragments of an instruction" if instruction else "this question"
-        what = "descriptors" if args.descriptor else what
+        what, apt = "this question", {*OF_LAYOUTS}
+        apt |= {"at"} if args.tile or args.plan else set()
+        apt |= {"across"} if args.plan else set()
+    given = [
+        option
+        for option in (*OF_LAYOUTS, *OF_TYPES, *OF_DESCRIPTORS, "at", "across")
+        if getattr(args, option)
+    ]
+    if idle := [option for option in given if option not in apt]:
         raise PtxlabError(
             f"--{idle[0]} says nothing about {what}", hint="ptxlab layout --help has examples"
+        )
+    if given and args.descriptor and args.layout.lower().startswith("0x"):
+        raise PtxlabError(
+            f"--{given[0]} says nothing about a descriptor that is given",
+            hint="a number 0x... is read back as it is",
         )
