@@ -12,7 +12,7 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
-from ptxlab.device.protocol import Buffer
+from ptxlab.device.memory import Buffer
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.rounding import wide_f32_to_bf16
 from ptxlab.numbers.types import TYPES, ScalarType

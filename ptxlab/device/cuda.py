@@ -19,8 +19,7 @@ import numpy.typing as npt
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaModule
-from ptxlab.device.loading import is_cubin, load_assembled, locate
-from ptxlab.device.protocol import Source
+from ptxlab.device.loading import Loadable, is_cubin, load_assembled, locate
 from ptxlab.errors import PtxlabError
 
 
@@ -38,6 +37,7 @@ class GpuProperties:
 class CudaDevice(CudaContext):
     """One GPU, whose every operation has ended when its method returns."""
 
+    kind = "cuda"
     buffer_type = CudaBuffer
 
     @cached_property
@@ -58,16 +58,11 @@ class CudaDevice(CudaContext):
         return int(self.call("ask how much memory is free", "cuMemGetInfo")[0])
 
     @property
-    def kind(self) -> str:
-        """``cuda``."""
-        return "cuda"
-
-    @property
     def name(self) -> str:
         """The GPU's name: ``NVIDIA H200``."""
         return self._name
 
-    def load(self, source: Source, *, options: Sequence[str] = ()) -> CudaModule:
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> CudaModule:
         """Load a ``.ptx``, ``.cu`` or ``.cubin`` file, or PTX.
 
         See ``ptxlab.device.protocol.Device``. The parameters of a cubin's kernels have no types:

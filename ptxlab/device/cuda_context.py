@@ -1,4 +1,7 @@
-"""A GPU as the driver has it: its context, a stream of ptxlab's own, and what an error in it means."""
+"""A GPU as the driver has it: its context, a stream of ptxlab's own, and what an error in it means.
+
+Source: CUDA Driver API, "Data types used by CUDA driver", CUresult.
+"""
 
 from __future__ import annotations
 
@@ -6,14 +9,44 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ptxlab.device.base import BaseDevice
 from ptxlab.device.cuda_driver import Driver, DriverError, gpu_count
-from ptxlab.device.faults import STICKY, explain
-from ptxlab.device.protocol import LaunchResult
+from ptxlab.device.protocol import Device, LaunchResult
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.isa.targets import TARGETS, Target
 
 _NON_BLOCKING = 1  # CU_STREAM_NON_BLOCKING
+
+_CHECK = "ptxlab check FILE runs it on the emulator and names the line"
+
+# CUresult: what happened, what to do
+_WORDS: dict[int, tuple[str, str | None]] = {
+    1: ("the driver refuses these values", "look at grid, block, shared and cluster sizes"),
+    2: ("the GPU has not that much memory left", "close buffers, or use a smaller problem"),
+    200: ("it is no machine code this driver knows", "update the driver"),
+    209: ("it is machine code for another GPU", "build it for this one: ptxlab loads .ptx and .cu"),
+    500: ("there is no such kernel to call", "declare it .visible .entry"),
+    701: ("its block needs more registers or memory than one SM has", "launch a smaller block"),
+    702: ("it ran longer than the driver allows on a GPU with a display", None),
+    710: ("an assertion in it failed", None),
+    714: ("its call stack overflowed or was damaged", _CHECK),
+    715: ("it met an illegal instruction", _CHECK),
+    716: ("it read or wrote a misaligned address", _CHECK),
+    717: ("it used an address of the wrong state space", _CHECK),
+    718: ("it jumped outside its code", _CHECK),
+    719: ("it stopped: a trap, or a fault in shared or local memory", _CHECK),
+    700: ("it read or wrote outside every allocation", _CHECK),
+}
+
+_STICKY = frozenset({214, 700, 702, 710, 714, 715, 716, 717, 718, 719, 721})
+"""Errors after which the context is lost: until the process ends, each call repeats them."""
+
+
+def _explained(code: int, text: str) -> tuple[str, str | None]:
+    """Return the message and hint for an error ``code`` whose own words are ``text``."""
+    if code not in _WORDS:
+        return text, None
+    words, hint = _WORDS[code]
+    return f"{words}: {text}", hint
 
 
 def target_of(capability: int) -> Target:
@@ -36,7 +69,7 @@ def target_of(capability: int) -> Target:
     return replace(nearest, name=f"sm_{capability}{suffix}", capability=capability, suffix=suffix)
 
 
-class CudaContext(BaseDevice):
+class CudaContext(Device):
     """The primary context of a GPU and one stream.
 
     After a fault in a kernel the context is ``lost`` for this process, which says when, and so does
@@ -90,9 +123,9 @@ class CudaContext(BaseDevice):
             self.driver.call("cuCtxSetCurrent", self._context)
             return self.driver.call(function, *args)
         except DriverError as error:
-            if error.code in STICKY:
+            if error.code in _STICKY:
                 self.lost = f"it was to {doing}: {error}"
-            message, hint = explain(error.code, str(error))
+            message, hint = _explained(error.code, str(error))
             raise LaunchError(f"cannot {doing}: {message}", hint=hint) from None
 
     def timed(self, doing: str, work: Callable[[], None]) -> LaunchResult:
@@ -124,5 +157,5 @@ class CudaContext(BaseDevice):
                 self.driver.call("cuCtxSetCurrent", self._context)
                 self.driver.call(function, handle)
             except DriverError as error:
-                if error.code in STICKY:
+                if error.code in _STICKY:
                     self.lost = f"{function} was called: {error}"

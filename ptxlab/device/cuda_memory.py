@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import ctypes
-import weakref
 from math import prod
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.base import DeviceBuffer
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.dlpack import CUDA, capsule
-from ptxlab.device.protocol import Closing
+from ptxlab.device.memory import Buffer
 
 _MAPPED = 2  # CU_MEMHOSTALLOC_DEVICEMAP
 _GLOBAL = 1  # CU_MEM_ATTACH_GLOBAL
 
 
-class CudaBuffer(DeviceBuffer):
+class CudaBuffer(Buffer):
     """GPU memory holding one array, open to other libraries without a copy."""
 
     device: CudaContext
@@ -45,7 +43,7 @@ class CudaBuffer(DeviceBuffer):
         return capsule(self, self.address, self.shape, self.dtype, self.__dlpack_device__())
 
 
-class CommonBuffer(Closing):
+class CommonBuffer(Buffer):
     """An array that the CPU and a GPU both reach: ``array`` for the one, ``address`` for the other.
 
     Pinned memory is the CPU's, where it stays, and the GPU reaches it through the bus; ``managed``
@@ -56,19 +54,19 @@ class CommonBuffer(Closing):
     def __init__(
         self, device: CudaContext, shape: tuple[int, ...], dtype: npt.DTypeLike, *, managed: bool
     ) -> None:
+        self.device = device
         self.shape = shape
         self.dtype = np.dtype(dtype)
         self.nbytes = prod(shape) * self.dtype.itemsize
         doing = f"allocate {self.nbytes} bytes of {'managed' if managed else 'pinned'} memory"
         if managed:
             pointer = device.call(doing, "cuMemAllocManaged", self.nbytes, _GLOBAL)
-            self._release = weakref.finalize(self, device.release, "cuMemFree", pointer)
-            host = self.address = int(pointer)
+            host = int(pointer)
+            self._hold(host, device.release, "cuMemFree", pointer)
         else:
             host = int(device.call(doing, "cuMemHostAlloc", self.nbytes, _MAPPED))
-            self._release = weakref.finalize(self, device.release, "cuMemFreeHost", host)
-            self.address = int(device.call(doing, "cuMemHostGetDevicePointer", host, 0))
-        self._release.atexit = False
+            self._hold(host, device.release, "cuMemFreeHost", host)
+            self._address = int(device.call(doing, "cuMemHostGetDevicePointer", host, 0))
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(host))
         self.array: npt.NDArray[Any] = memory.view(self.dtype).reshape(shape)
         self.array[...] = 0
@@ -76,7 +74,3 @@ class CommonBuffer(Closing):
     def numpy(self) -> npt.NDArray[Any]:
         """Return a copy of the contents."""
         return self.array.copy()
-
-    def close(self) -> None:
-        """Release it. Closing twice is fine."""
-        self._release()

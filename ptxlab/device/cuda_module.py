@@ -8,16 +8,15 @@ from collections.abc import Callable, Sequence
 from math import prod
 from typing import Any
 
-from ptxlab.device.base import BaseKernel, BaseModule
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_driver import DriverError
 from ptxlab.device.dump import launch_rewritten
-from ptxlab.device.protocol import Dump, LaunchResult
+from ptxlab.device.protocol import Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters
-from ptxlab.errors import LaunchError
+from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter, parameters
-from ptxlab.syntax.tree import Function, Module
 
 _PORTABLE_CLUSTER = 8  # larger clusters need the kernel's consent
 
@@ -37,7 +36,7 @@ class KernelArguments:
         return ctypes.addressof(self._pointers)
 
 
-class CudaKernel(BaseKernel):
+class CudaKernel(Kernel):
     """A kernel on the GPU."""
 
     device: CudaContext
@@ -47,7 +46,7 @@ class CudaKernel(BaseKernel):
         module: CudaModule,
         name: str,
         parameters: tuple[Parameter, ...],
-        function: Function | None,
+        function: ptx.Function | None,
     ) -> None:
         super().__init__(module.device, name, parameters, function)
         self.module = module
@@ -132,17 +131,22 @@ class CudaKernel(BaseKernel):
         most = self.device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         return f"a CTA on this GPU has {most} bytes of shared memory, static and dynamic together"
 
-    def _dumped(
-        self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
-    ) -> LaunchResult:
-        assert self.module.tree is not None
-        return launch_rewritten(self.device, self.module.tree, function, dump, config, args)
+    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult:
+        tree = self.module.tree
+        if tree is None or self.function is None:
+            raise Unsupported(
+                f"kernel {self.name} is machine code, whose registers cannot be dumped",
+                hint="load its .ptx or .cu",
+            )
+        return launch_rewritten(self.device, tree, self.function, dump, config, args)
 
 
-class CudaModule(BaseModule[CudaKernel]):
+class CudaModule(Module):
     """A cubin loaded by the driver, unloaded when neither it nor a kernel of it is reachable."""
 
-    def __init__(self, device: CudaContext, path: str, image: bytes, tree: Module | None) -> None:
+    def __init__(
+        self, device: CudaContext, path: str, image: bytes, tree: ptx.Module | None
+    ) -> None:
         self.device = device
         self.tree = tree
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)

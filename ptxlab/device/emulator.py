@@ -11,25 +11,25 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.base import BaseDevice, BaseKernel, BaseModule
 from ptxlab.device.dump import Recorder, places_of
-from ptxlab.device.loading import load_ptx
-from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Source
+from ptxlab.device.loading import Loadable, load_ptx
+from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import parameters
-from ptxlab.syntax.tree import Function, Module
+from ptxlab.syntax.tree import Function
 
 Progress = Callable[[int, int], None]
 
 
-class EmulatorKernel(BaseKernel):
-    """A kernel on the emulator."""
+class EmulatorKernel(Kernel):
+    """A kernel on the emulator, whose launches tell ``watcher`` what they do."""
 
     device: EmulatorDevice
+    function: Function
 
     def __init__(
         self,
@@ -43,8 +43,7 @@ class EmulatorKernel(BaseKernel):
         self.watcher = watcher
 
     def watch(self, watcher: Watcher) -> EmulatorKernel:
-        """Return this kernel prepared to tell ``watcher`` all that its launches do."""
-        assert self.function is not None
+        """Return this kernel, all of whose launches tell ``watcher`` what they do."""
         return EmulatorKernel(self.device, self.program, self.function, watcher)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
@@ -73,33 +72,22 @@ class EmulatorKernel(BaseKernel):
         )
         return LaunchResult(perf_counter() - began, counters)
 
-    def _dumped(
-        self, dump: Dump, function: Function, config: LaunchConfig, args: Sequence[Any]
-    ) -> LaunchResult:
-        places = places_of(self.program.module, function, dump)
+    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult:
+        places = places_of(self.program.module, self.function, dump)
         recorder = Recorder(dump, places, config.threads)
         result = self.watch(recorder).run(config, args)
         return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
 
 
-class EmulatorModule(BaseModule[EmulatorKernel]):
-    """PTX prepared for the emulator."""
-
-    def __init__(self, device: EmulatorDevice, program: Program, tree: Module) -> None:
-        super().__init__(
-            tree.source.path, [EmulatorKernel(device, program, entry) for entry in tree.entries]
-        )
-        self.tree = tree
-        self.program = program
-
-
-class EmulatorDevice(BaseDevice):
+class EmulatorDevice(Device):
     """An emulated GPU of one ``target``.
 
     ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
     programs print. ``note`` says why ``auto`` chose the emulator, "" when it was
     asked for.
     """
+
+    kind = "emulator"
 
     def __init__(
         self,
@@ -116,20 +104,17 @@ class EmulatorDevice(BaseDevice):
         self.memory = GlobalMemory()
 
     @property
-    def kind(self) -> str:
-        """``emulator``."""
-        return "emulator"
-
-    @property
     def name(self) -> str:
         """What messages call this device."""
         return f"ptxlab emulator, {self.target.name}"
 
-    def load(self, source: Source, *, options: Sequence[str] = ()) -> EmulatorModule:
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         """Load a ``.ptx`` or ``.cu`` file, or PTX; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
         tree = load_ptx(source, self.target, options)
-        return EmulatorModule(self, prepare(tree, self.target), tree)
+        program = prepare(tree, self.target)
+        kernels = [EmulatorKernel(self, program, entry) for entry in tree.entries]
+        return Module(tree.source.path, kernels)
 
     def allocate(self, nbytes: int, name: str) -> int:
         """Reserve memory and return its address; ``name`` is what errors call it."""

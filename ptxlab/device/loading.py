@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any, TypeGuard, TypeVar
 
 from ptxlab import resources
-from ptxlab.device.protocol import Source
 from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
@@ -16,11 +15,14 @@ from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Module
 from ptxlab.toolchain import Cubin, assemble_cuda, compile_cuda, link_ptx
 
+Loadable = str | os.PathLike[str] | Module
+"""A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
+
 _SUFFIXES = (".ptx", ".cu", ".cubin")
 _T = TypeVar("_T")
 
 
-def load_ptx(source: Source, target: Target, options: Sequence[str] = ()) -> Module:
+def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> Module:
     """Parse the PTX of ``source`` for a device of ``target``; CUDA C is compiled for it first.
 
     ``source`` is a path, PTX text (a string that contains ``.version``) or PTX already parsed. A path
@@ -47,7 +49,7 @@ def load_ptx(source: Source, target: Target, options: Sequence[str] = ()) -> Mod
 
 
 def load_assembled(
-    source: Source, target: Target, options: Sequence[str] = ()
+    source: Loadable, target: Target, options: Sequence[str] = ()
 ) -> tuple[Module, Cubin]:
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
     if is_cuda(source):
@@ -80,22 +82,22 @@ def _compilation(
     }
 
 
-def is_cuda(source: Source) -> TypeGuard[str | os.PathLike[str]]:
+def is_cuda(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a .cu file."""
     return _suffix(source) == ".cu"
 
 
-def is_cubin(source: Source) -> TypeGuard[str | os.PathLike[str]]:
+def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a .cubin file."""
     return _suffix(source) == ".cubin"
 
 
-def _suffix(source: Source) -> str:
+def _suffix(source: Loadable) -> str:
     """Return how the path that ``source`` is ends, "" for PTX."""
     return "" if isinstance(source, Module) or is_text(source) else Path(source).suffix
 
 
-def is_text(source: Source) -> TypeGuard[str]:
+def is_text(source: Loadable) -> TypeGuard[str]:
     """Say whether ``source`` is PTX text and not a path."""
     return isinstance(source, str) and (".version" in source or "\n" in source)
 

@@ -1,29 +1,29 @@
-"""What a device is: the nouns every implementation offers and everything above it uses.
+"""What a device is: it loads modules, a module has kernels, a kernel is launched on buffers.
 
-A device loads modules, a module has kernels, a kernel is launched on buffers. Nothing above this
-room knows which implementation ran.
+Nothing above this room knows which device ran.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from os import PathLike
-from types import TracebackType
-from typing import Any, Protocol, Self, runtime_checkable
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.device.arguments import pack
+from ptxlab.device.loading import Loadable, pick
+from ptxlab.device.memory import Buffer, Memory
+from ptxlab.device.shapes import check_directives
 from ptxlab.emulator import Watcher
+from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import DumpPlace
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax.functions import Parameter
-from ptxlab.syntax.tree import Module as Tree
-
-Source = str | PathLike[str] | Tree
-"""A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
+from ptxlab.syntax.tree import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,73 +82,23 @@ class LaunchResult:
     dump: Dumped | None = None
 
 
-class Closing(Protocol):
-    """What holds something on a device until it is closed, at the latest at the end of a ``with``."""
+class Kernel(ABC):
+    """One entry of a module, ready to run: ``name`` is what messages call it.
 
-    def close(self) -> None:
-        """Release it. Closing twice is fine."""
-        ...
+    ``parameters`` are in order; ``function`` is its PTX, None for one loaded from a cubin.
+    """
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
+    def __init__(
         self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
+        device: Device,
+        name: str,
+        parameters: tuple[Parameter, ...],
+        function: Function | None,
     ) -> None:
-        self.close()
-
-
-@runtime_checkable
-class Buffer(Closing, Protocol):
-    """Device memory holding one array. Close it, or use it in ``with``."""
-
-    @property
-    def address(self) -> int:
-        """Where it begins, in the device's address space."""
-        ...
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the array."""
-        ...
-
-    @property
-    def dtype(self) -> np.dtype[Any]:
-        """The type of its elements."""
-        ...
-
-    @property
-    def nbytes(self) -> int:
-        """Its size in bytes."""
-        ...
-
-    def numpy(self) -> npt.NDArray[Any]:
-        """Return a copy of the contents on the host, after all work on the device is done."""
-        ...
-
-
-class Kernel(Protocol):
-    """One entry of a module, ready to run."""
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
-
-    @property
-    def parameters(self) -> tuple[Parameter, ...]:
-        """Its parameters in order."""
-        ...
-
-    def watch(self, watcher: Watcher) -> Kernel:
-        """Return this kernel prepared to tell ``watcher`` all that its launches do.
-
-        Raises PtxlabError on a GPU, where only the results of a launch can be seen.
-        """
-        ...
+        self.device = device
+        self.name = name
+        self.parameters = parameters
+        self.function = function
 
     def launch(
         self,
@@ -168,66 +118,80 @@ class Kernel(Protocol):
         of a thread block cluster in CTAs, which divides the grid; the CTAs of a ``cooperative``
         launch are on the GPU all at the same time.
         """
-        ...
+        return self.run(LaunchConfig.of(grid, block, shared, cluster, cooperative), args, dump)
 
     def run(
         self, config: LaunchConfig, args: Sequence[Any] = (), dump: Dump | None = None
     ) -> LaunchResult:
         """Run the kernel to its end, as ``launch`` does."""
-        ...
+        parameters = self.bound(config, args)
+        if dump is None:
+            return self._run(config, parameters)
+        return self._dumped(dump, config, args)
+
+    def bound(self, config: LaunchConfig, args: Sequence[Any]) -> bytes:
+        """Return the arguments of a launch as a parameter block, and check that it can be made."""
+        self.device.require_open()
+        if self.function is not None:
+            check_directives(self.function, config)
+        for index, value in enumerate(args):
+            if isinstance(value, Buffer) and value.device is not self.device:
+                raise PtxlabError(
+                    f"kernel {self.name}: argument {index} lies on another device",
+                    hint="upload it to the device that runs the kernel",
+                )
+        return pack(self.name, self.parameters, args)
 
     def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return a function that puts one launch on a GPU's stream and does not wait for it.
 
-        The arguments are checked and bound once; buffers among them must stay. Raises PtxlabError on the emulator, where a launch has ended when it returns.
+        The arguments are checked and bound once; buffers among them must stay. Raises PtxlabError
+        on the emulator, where a launch has ended when it returns.
         """
-        ...
+        raise PtxlabError(
+            f"kernel {self.name} is on {self.device.name}, which runs every launch to its end",
+            hint="--device cuda has a stream for launches to wait in",
+        )
+
+    def watch(self, watcher: Watcher) -> Kernel:
+        """Return this kernel, all of whose launches tell ``watcher`` what they do.
+
+        Raises PtxlabError on a GPU, where only the results of a launch can be seen.
+        """
+        raise PtxlabError(
+            f"kernel {self.name} is on {self.device.name}, where nobody can watch it run",
+            hint='load it on the emulator: open_device("emulator"), or --device emulator',
+        )
+
+    @abstractmethod
+    def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult: ...
+
+    @abstractmethod
+    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult: ...
 
 
-class Module(Protocol):
-    """A loaded program."""
+class Module:
+    """A loaded program, its ``kernels`` by name; ``path`` is what errors call it."""
 
-    @property
-    def kernels(self) -> Mapping[str, Kernel]:
-        """The kernels by name."""
-        ...
+    def __init__(self, path: str, kernels: Sequence[Kernel]) -> None:
+        self.path = path
+        self.kernels = {kernel.name: kernel for kernel in kernels}
 
     def kernel(self, name: str | None = None) -> Kernel:
         """Return the kernel called ``name``; None means the only one."""
-        ...
+        return pick(self.kernels, name, self.path)
 
 
-class Device(Closing, Protocol):
-    """A place where programs run. ``kind`` is "emulator" or "cuda"."""
+class Device(Memory):
+    """A place where programs run, to be closed, or used in ``with``.
 
-    @property
-    def kind(self) -> str:
-        """``emulator`` or ``cuda``."""
-        ...
+    ``target`` is what it is: the ``.target`` whose code runs here. ``note`` says why ``auto`` chose
+    it and not a GPU, "" where it did not.
+    """
 
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        ...
+    target: Target
+    note = ""
 
-    @property
-    def target(self) -> Target:
-        """What it is: the ``.target`` whose code runs here."""
-        ...
-
-    @property
-    def note(self) -> str:
-        """Why ``auto`` chose it and not a GPU, "" where it did not."""
-        ...
-
-    def load(self, source: Source, *, options: Sequence[str] = ()) -> Module:
+    @abstractmethod
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``)."""
-        ...
-
-    def upload(self, array: npt.ArrayLike) -> Buffer:
-        """Copy an array to the device; shape and type stay with the buffer."""
-        ...
-
-    def zeros(self, shape: Dim, dtype: str | npt.DTypeLike) -> Buffer:
-        """Return a buffer of zeros; ``dtype`` is a PTX type name or anything numpy takes."""
-        ...

@@ -8,14 +8,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from importlib import import_module
 from threading import Event, Thread
 from typing import Any
 
-from ptxlab.device.stopwatch import Reading
-
 PERIOD = 0.05
 """Seconds between two readings; power is itself a mean over a while."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """The clock of the SMs in MHz and the power of the board in W at one moment, None if unknown."""
+
+    clock: float | None
+    power: float | None
 
 
 class Sensors:

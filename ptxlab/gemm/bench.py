@@ -12,7 +12,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from ptxlab.device.cuda import CudaDevice
-from ptxlab.device.stopwatch import Reading, Stopwatch, Work
+from ptxlab.device.sensors import Reading
+from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline

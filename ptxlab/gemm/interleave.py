@@ -23,7 +23,7 @@ import numpy as np
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_memory import CommonBuffer
-from ptxlab.device.protocol import Buffer, Closing
+from ptxlab.device.memory import Buffer, Closing
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of

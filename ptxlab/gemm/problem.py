@@ -11,7 +11,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Buffer, Device
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow

@@ -18,7 +18,8 @@ from itertools import cycle
 
 import numpy as np
 
-from ptxlab.device.stopwatch import Reading, Stopwatch, Work
+from ptxlab.device.sensors import Reading
+from ptxlab.device.stopwatch import Stopwatch, Work
 
 MOST = 1024
 """Launches of a batch at most."""

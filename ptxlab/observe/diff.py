@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Buffer, Device, Kernel
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device, Kernel
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import (
     Scoped,

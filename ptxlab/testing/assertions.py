@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Buffer, Dumped, Kernel
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Dumped, Kernel
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.matrix.catalog import find

@@ -14,8 +14,8 @@ import pytest
 from ptxlab.device import cuda_driver
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_context import target_of
+from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
-from ptxlab.device.protocol import Buffer
 from ptxlab.errors import DeviceUnavailable, LaunchError, PtxlabError, ToolchainError, Unsupported
 from tests.device.fake_driver import FakeDriver
 

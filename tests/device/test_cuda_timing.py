@@ -14,10 +14,9 @@ import pytest
 from ptxlab.device import cuda_driver
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_memory import CommonBuffer
-from ptxlab.device.cuda_timing import FLUSH, CudaStopwatch
 from ptxlab.device.opening import open_device
-from ptxlab.device.sensors import Sensors, open_sensors, sampled
-from ptxlab.device.stopwatch import Reading
+from ptxlab.device.sensors import Reading, Sensors, open_sensors, sampled
+from ptxlab.device.stopwatch import FLUSH, Stopwatch
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.launch_config import LaunchConfig
 from tests.device.fake_driver import FakeDriver
@@ -41,8 +40,8 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
 
 
 @pytest.fixture
-def stopwatch(gpu: CudaDevice) -> Iterator[CudaStopwatch]:
-    with CudaStopwatch(gpu, "no sensors") as found:
+def stopwatch(gpu: CudaDevice) -> Iterator[Stopwatch]:
+    with Stopwatch(gpu, "no sensors") as found:
         yield found
 
 
@@ -81,7 +80,7 @@ def test_a_prepared_launch_is_checked_like_any(gpu: CudaDevice) -> None:
 
 
 def test_a_batch_is_recorded_once_and_runs_without_the_cpu(
-    gpu: CudaDevice, stopwatch: CudaStopwatch
+    gpu: CudaDevice, stopwatch: Stopwatch
 ) -> None:
     driver = gpu.driver.api
     ran: list[int] = []
@@ -102,7 +101,7 @@ def test_a_batch_is_recorded_once_and_runs_without_the_cpu(
     assert names(gpu, *released) == released, "once each"
 
 
-def test_names_of_kernels_that_are_known(gpu: CudaDevice, stopwatch: CudaStopwatch) -> None:
+def test_names_of_kernels_that_are_known(gpu: CudaDevice, stopwatch: Stopwatch) -> None:
     driver = gpu.driver.api
     first, second = (
         gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1]) for _ in range(2)
@@ -120,9 +119,7 @@ def test_names_of_kernels_that_are_known(gpu: CudaDevice, stopwatch: CudaStopwat
         assert batch.kernels == ("module 1 k",)
 
 
-def test_work_that_fails_leaves_the_stream_as_it_was(
-    gpu: CudaDevice, stopwatch: CudaStopwatch
-) -> None:
+def test_work_that_fails_leaves_the_stream_as_it_was(gpu: CudaDevice, stopwatch: Stopwatch) -> None:
     driver = gpu.driver.api
     work = gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
     driver.fail["cuLaunchKernel"] = 701
@@ -133,9 +130,7 @@ def test_work_that_fails_leaves_the_stream_as_it_was(
     stopwatch.batch(work, 3).close()
 
 
-def test_a_cold_launch_comes_right_after_the_flush(
-    gpu: CudaDevice, stopwatch: CudaStopwatch
-) -> None:
+def test_a_cold_launch_comes_right_after_the_flush(gpu: CudaDevice, stopwatch: Stopwatch) -> None:
     driver = gpu.driver.api
     work = gpu.load(PTX).kernel().prepare(LaunchConfig.of(1, 32), [0, 1])
     driver.calls.clear()
@@ -212,7 +207,7 @@ def test_sensors(gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch) -> None:
     assert "pip install 'ptxlab[bench]'" in reason
 
 
-def test_readings_are_taken_until_the_end(gpu: CudaDevice, stopwatch: CudaStopwatch) -> None:
+def test_readings_are_taken_until_the_end(gpu: CudaDevice, stopwatch: Stopwatch) -> None:
     with sampled(lambda: Reading(1.0, 2.0), period=1e-3) as readings:
         deadline = time.monotonic() + 5
         while len(readings) < 3 and time.monotonic() < deadline:

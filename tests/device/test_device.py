@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 from ptxlab import resources
-from ptxlab.device.protocol import Buffer, Device
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
 
 ADD = """.version 8.0

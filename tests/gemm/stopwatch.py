@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
-from ptxlab.device.protocol import Closing
-from ptxlab.device.stopwatch import Reading, Work
+from ptxlab.device.sensors import Reading
+from ptxlab.device.stopwatch import Batch, Stopwatch, Work
 
 
-class SimulatedBatch(Closing):
+class SimulatedBatch(Batch):
     def __init__(self, stopwatch: Simulated, work: Work, count: int) -> None:
         self.stopwatch, self.work, self.count = stopwatch, work, count
-        self.kernels = (stopwatch.names.get(work, "kernel"),)
         stopwatch.open += 1
+
+    @property
+    def kernels(self) -> tuple[str, ...]:
+        return (self.stopwatch.names.get(self.work, "kernel"),)
 
     def seconds(self) -> float:
         return self.stopwatch.run(self.work, self.count)
@@ -22,7 +25,7 @@ class SimulatedBatch(Closing):
         self.stopwatch.open -= 1
 
 
-class Simulated:
+class Simulated(Stopwatch):
     """``costs`` gives the seconds of one launch of a work, by how often it was asked before.
 
     ``log`` notes what happened: the name of a work and its launches, or a rest.

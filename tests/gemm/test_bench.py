@@ -18,8 +18,8 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.device.cuda import CudaDevice
-from ptxlab.device.cuda_timing import CudaStopwatch
-from ptxlab.device.stopwatch import Reading
+from ptxlab.device.sensors import Reading
+from ptxlab.device.stopwatch import Stopwatch
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import LADDER, Problem
 from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
@@ -49,7 +49,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch) -> Iterator[CudaDevice]:
 
 def run(gpu: CudaDevice, *names: str, procedure: Procedure = QUICK) -> Bench:
     said: list[str] = []
-    with CudaStopwatch(gpu, "no sensors here") as stopwatch:
+    with Stopwatch(gpu, "no sensors here") as stopwatch:
         machine = machine_of(gpu, "no sensors here")
         entries = [Entry(PROBLEM, tuple(LADDER[name] for name in names))]
         return bench(gpu, stopwatch, machine, entries, procedure, said.append)

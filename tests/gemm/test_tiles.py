@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from ptxlab.device.cuda import CudaDevice
-from ptxlab.device.cuda_timing import CudaStopwatch
 from ptxlab.device.opening import open_device
+from ptxlab.device.stopwatch import Stopwatch
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Problem, run, tile_file, tiles
 from ptxlab.gemm.algorithms import Algorithm
@@ -135,7 +135,7 @@ def test_the_fastest_right_tile_is_first(
         return {(32, 32): 4e-3, (16, 32): 1e-3, (32, 16): 2e-3}[rest[3], rest[4]]
 
     driver.cost = by_block
-    with CudaStopwatch(gpu, "") as stopwatch:
+    with Stopwatch(gpu, "") as stopwatch:
         found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
     assert [changed(NAIVE.tile, one.tile) for one in found.candidates] == [
         {"BM": 16}, {"BN": 16}, {}, {"BM": 64},
@@ -153,7 +153,7 @@ def test_a_wrong_tile_is_refused_however_fast(
 ) -> None:
     only(monkeypatch, NAIVE, {"BM": 16})
     driver.spoil["naive"] = lambda d, before: d.fill(0) if before == 1 else None
-    with CudaStopwatch(gpu, "") as stopwatch:
+    with Stopwatch(gpu, "") as stopwatch:
         found = compare_timed(gpu, stopwatch, PROBLEM, NAIVE, Procedure(seconds=0.0), silent)
     assert found.candidates[1].refused == "its result is wrong"
     assert found.candidates[1].timing is None

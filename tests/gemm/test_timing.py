@@ -7,7 +7,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from ptxlab.device.stopwatch import Reading
+from ptxlab.device.sensors import Reading
 from ptxlab.gemm.timing import MOST, Arm, Procedure, Timing, burst, cold, mean, sustained, warmed
 from tests.gemm.stopwatch import Simulated
 

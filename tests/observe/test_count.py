@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.device.base import BaseKernel
+from ptxlab.device.protocol import Kernel
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError
@@ -309,6 +309,6 @@ def test_code_without_a_loop_has_no_main_loop() -> None:
 
 def test_a_gpu_says_that_nobody_can_watch(monkeypatch: pytest.MonkeyPatch) -> None:
     kernel = device().load(PROBE.format(target="sm_90a", body="")).kernel()
-    monkeypatch.setattr(type(kernel), "watch", BaseKernel.watch)
+    monkeypatch.setattr(type(kernel), "watch", Kernel.watch)
     with pytest.raises(PtxlabError, match="nobody can watch"):
         count(kernel, LaunchConfig.of(1, 1))

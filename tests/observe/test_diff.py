@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
-from ptxlab.device.emulator import EmulatorDevice, EmulatorModule
-from ptxlab.device.protocol import Device, Kernel, Source
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.loading import Loadable
+from ptxlab.device.protocol import Device, Kernel
+from ptxlab.device.protocol import Module as LoadedModule
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
@@ -63,7 +65,7 @@ class Faulty(EmulatorDevice):
         super().__init__(TARGETS["sm_90a"])
         self._change = (right, wrong)
 
-    def load(self, source: Source, *, options: Sequence[str] = ()) -> EmulatorModule:
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> LoadedModule:
         assert isinstance(source, Module)
         text = re.sub(" +", " ", to_text(source))
         assert self._change[0] in text

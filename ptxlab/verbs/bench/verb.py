@@ -132,8 +132,8 @@ def procedure(args: argparse.Namespace) -> Procedure:
 
 def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.cli.progress import Status
-    from ptxlab.device.cuda_timing import CudaStopwatch
     from ptxlab.device.sensors import open_sensors
+    from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.bench import bench
     from ptxlab.gemm.cublas import gpu_of
     from ptxlab.gemm.machine import machine_of
@@ -142,7 +142,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
 
     gpu = gpu_of(device, "bench")
     planned = entries(args, GPU_SIZES)
-    with CudaStopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
+    with Stopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
         machine = machine_of(gpu, stopwatch.sensors)
         status = Status()
         found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
@@ -236,14 +236,14 @@ def time_tiles(
 ) -> Comparison:
     from dataclasses import replace
 
-    from ptxlab.device.cuda_timing import CudaStopwatch
     from ptxlab.device.sensors import open_sensors
+    from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.cublas import gpu_of
     from ptxlab.gemm.tiles import compare_timed
 
     gpu = gpu_of(device, "bench")
     much = replace(procedure(args), seconds=0.0)
-    with CudaStopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
+    with Stopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
         return compare_timed(gpu, stopwatch, entry.problem, entry.rungs[0], much, progress)
 
 

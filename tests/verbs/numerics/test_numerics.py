@@ -9,7 +9,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.device.emulator import EmulatorDevice, EmulatorModule
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.protocol import Module
 from ptxlab.errors import DeviceUnavailable
 from ptxlab.isa.targets import TARGETS
 from ptxlab.main import main
@@ -174,19 +175,17 @@ def test_what_is_wrong_is_said(
 class Gpu(EmulatorDevice):
     """A stand-in for an sm_90a GPU, which computes as another target does."""
 
+    kind = "cuda"
+
     def __init__(self, really: str) -> None:
         super().__init__(TARGETS["sm_90a"])
         self.really = TARGETS[really]
 
     @property
-    def kind(self) -> str:
-        return "cuda"
-
-    @property
     def name(self) -> str:
         return "a GPU"
 
-    def load(self, *words: Any, **options: Any) -> EmulatorModule:
+    def load(self, *words: Any, **options: Any) -> Module:
         said, self.target = self.target, self.really
         try:
             return super().load(*words, **options)
