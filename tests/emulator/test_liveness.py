@@ -17,7 +17,7 @@ def dropped(flow: Flow, live: set[int]) -> list[tuple[int, int]]:
     found, before = [], 0
     for step in with_drops(steps, flow, live, keep=set()):
         if isinstance(step, Drop):
-            found += [(before, slot) for slot in step._slots]
+            found += [(before, slot) for slot in step.slots]
         else:
             before += 1
     return found

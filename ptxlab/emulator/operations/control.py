@@ -12,8 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Arrival, Caller, Converged, Ended, Function, Reduction
-from ptxlab.emulator.run.activation import activate
+from ptxlab.emulator.prepare.program import (
+    Activation,
+    Arrival,
+    Caller,
+    Converged,
+    Ended,
+    Function,
+    Reduction,
+)
 from ptxlab.emulator.run.barriers import BARRIERS
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.registers import Array, CallResult, Source
@@ -153,7 +160,7 @@ class Call:
                 hint=f"'{self.function}' calls itself without end, or its local variables are large",
             )
         caller = Caller(group.activation, self.following, self.results)
-        inner = activate(wave, function, base, caller)
+        inner = Activation.of(function, wave, base, caller)
         for mine, theirs in zip(function.frame.parameters, self.arguments, strict=True):
             inner.frame.registers[mine] = frame.registers[theirs]
         return (Converged(inner, 0, group.threads, group.ran),)

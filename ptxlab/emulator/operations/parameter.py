@@ -5,6 +5,7 @@ Source: PTX ISA, "State Spaces: Parameter State Space".
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,9 +14,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.prepare.steps import AluStep
-from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
+from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, InWave, Wave
 from ptxlab.numbers.types import ScalarType
 from ptxlab.syntax.tree import Address
 
@@ -50,12 +51,17 @@ def load_parameter(
     sources = []
     for i in range(len(destinations)):
         offset = variable.offset + address.offset + i * kind.bytes
-        deferred = Deferred("param", offset=offset, dtype=kind.dtype)
-        slot = context.constant(deferred, ("param", offset, kind.name))
+        value = partial(_given, offset=offset, dtype=kind.dtype)
+        slot = context.constant(InWave(value), ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
     if len(sources) == 1:
         return AluStep(_same, destinations, sources)
     return AluStep(_all, destinations, sources)
+
+
+def _given(wave: Wave, offset: int, dtype: np.dtype[Any]) -> Array:
+    """Return the value at ``offset`` in the parameter block of a launch."""
+    return np.frombuffer(wave.parameters, dtype, 1, offset)
 
 
 def _same(value: Array) -> Array:

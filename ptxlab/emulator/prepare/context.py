@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -12,33 +13,29 @@ import numpy.typing as npt
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names, function_address
 from ptxlab.emulator.prepare.scope import Register, Variable
-from ptxlab.emulator.run.registers import Array, Deferred, Destination, Source
+from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.run.threads import Threads
-    from ptxlab.emulator.run.wave import Frame
 
 U64 = np.dtype(np.uint64)
 SINK = "_"
 
 
+@dataclass(slots=True)
 class ReadClock:
     """Put into a register how many instructions have been executed, ``before`` of this block among them."""
 
-    __slots__ = ("_before", "_dtype", "_lowest", "_slot")
-
-    def __init__(self, slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> None:
-        self._slot = slot
-        self._lowest = lowest
-        self._dtype = dtype
-        self._before = before
+    slot: int
+    lowest: int
+    dtype: np.dtype[Any]
+    before: int
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Read the clock."""
-        now = np.array([frame.wave.clock + self._before], np.uint64) >> np.uint64(self._lowest)
-        frame.registers[self._slot] = now.astype(self._dtype)
+        now = np.array([frame.wave.clock + self.before], np.uint64) >> np.uint64(self.lowest)
+        frame.registers[self.slot] = now.astype(self.dtype)
 
 
 class Context(Names):
@@ -94,7 +91,7 @@ class Context(Names):
             return self._clock(name, kind)
         if name in special.TABLE:
             bits = special.WIDTH.get(name, 32)
-            slot = self.constant(Deferred("special", name), ("special", name))
+            slot = self.constant(InWave(special.TABLE[name]), ("special", name))
             if bits == kind.bits:
                 return Source(slot, kind.dtype)
             if bits > kind.bits:
@@ -131,14 +128,15 @@ class Context(Names):
         at = variable.offset + offset
         key = (variable.space, variable.name, variable.offset, offset)
         if variable.space in ("global", "const"):
-            return self.constant(Deferred("symbol", variable.name, offset), key)
+            name = variable.name
+            return self.constant(InWave(lambda wave: address(wave.symbols[name] + offset)), key)
         if variable.space == "dynamic":
-            return self.constant(Deferred("dynamic", offset=offset), key)
+            return self.constant(InWave(lambda wave: address(wave.dynamic_base + offset)), key)
         if variable.space == "call":
             self.refuse(f"the address of call parameter '{variable.name}'")
         if variable.space == "local":
-            return self.constant(Deferred("local", offset=at), key)
-        return self.constant(np.array([at % (1 << 64)], np.uint64), key)
+            return self.constant(InFrame(at), key)
+        return self.constant(address(at), key)
 
     def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
         kind = TYPES[type_name]

@@ -10,9 +10,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.registers import Array, Deferred
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, InFrame, InWave
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
@@ -35,25 +34,19 @@ class Flow:
     successors: tuple[int, ...] = ()
 
 
+@dataclass(slots=True)
 class Drop:
     """Forget registers that nobody reads again."""
 
-    __slots__ = ("_slots",)
-
-    def __init__(self, slots: Sequence[int]) -> None:
-        self._slots = tuple(slots)
+    slots: Sequence[int]
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Drop them if these threads are all that lives."""
         if threads.full:
-            for slot in self._slots:
-                frame.registers[slot] = _zero(frame, slot)
-
-
-def _zero(frame: Frame, slot: int) -> Array:
-    value = frame.layout.initial[slot]
-    assert not isinstance(value, Deferred)  # constants are never dropped
-    return value
+            for slot in self.slots:
+                zero = frame.layout.initial[slot]
+                assert not isinstance(zero, InWave | InFrame)  # constants are never dropped
+                frame.registers[slot] = zero
 
 
 def live_out(flows: Sequence[Flow]) -> list[set[int]]:

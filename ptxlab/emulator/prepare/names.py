@@ -12,7 +12,8 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
-from ptxlab.emulator.run.registers import Array, Deferred
+from ptxlab.emulator.run.registers import Array
+from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
@@ -40,7 +41,7 @@ class Names:
         self.module = module
         self.functions = functions
         self.prepared = prepared
-        self.initial: list[Array | Deferred] = []
+        self.initial: list[Array | InWave | InFrame] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
         self._constants: dict[object, int] = {}
@@ -68,11 +69,11 @@ class Names:
         """Allot a register for a ``.param`` variable of a call: rows of ``size`` bytes."""
         return self._add(np.zeros((1, size), np.uint8))
 
-    def _add(self, value: Array | Deferred) -> int:
+    def _add(self, value: Array | InWave | InFrame) -> int:
         self.initial.append(value)
         return len(self.initial) - 1
 
-    def constant(self, value: Array | Deferred, key: object) -> int:
+    def constant(self, value: Array | InWave | InFrame, key: object) -> int:
         """Return the slot that holds ``value``, one slot for equal keys."""
         slot = self._constants.get(key)
         if slot is None:

@@ -25,7 +25,8 @@ from ptxlab.emulator.prepare.scope import (
     size_of,
 )
 from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
-from ptxlab.emulator.run.registers import FrameLayout, Source
+from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters

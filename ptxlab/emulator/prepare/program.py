@@ -14,9 +14,9 @@ from typing import Protocol
 import numpy as np
 
 from ptxlab.emulator.prepare.scope import Site
-from ptxlab.emulator.run.registers import Array, CallResult, Destination, FrameLayout, Source
+from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Module
 
@@ -132,6 +132,14 @@ class Activation:
     frame: Frame
     caller: Caller | None = None
     depth: int = 0
+
+    @classmethod
+    def of(
+        cls, function: Function, wave: Wave, local_base: int = 0, caller: Caller | None = None
+    ) -> Activation:
+        """Enter ``function``, whose local memory begins at ``local_base``."""
+        depth = 0 if caller is None else caller.activation.depth + 1
+        return cls(function, Frame.begin(wave, function.frame, local_base), caller, depth)
 
 
 class Converged:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,90 +17,85 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Instruction, Operand, Pair
 
 
+@dataclass(slots=True)
 class AluStep:
     """Compute registers from registers."""
 
-    __slots__ = ("_compute", "_destinations", "_sources")
-
-    def __init__(
-        self,
-        compute: Callable[..., Any],
-        destinations: Sequence[Destination],
-        sources: Sequence[Source],
-    ) -> None:
-        self._compute = compute
-        self._destinations = tuple(destinations)
-        self._sources = tuple(sources)
+    compute: Callable[..., Any]
+    destinations: Sequence[Destination]
+    sources: Sequence[Source]
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Run for ``threads``; only when they are few are the operands compressed to them first."""
         registers = frame.registers
-        values = [source.read(registers) for source in self._sources]
+        values = [source.read(registers) for source in self.sources]
         sparse = threads.sparse
         if sparse:
             values = [threads.pick(value) for value in values]
-        results = self._compute(*values)
-        if len(self._destinations) == 1:
+        results = self.compute(*values)
+        if len(self.destinations) == 1:
             results = (results,)
         put = threads.spread if sparse else threads.merge
-        for destination, result in zip(self._destinations, results, strict=True):
+        for destination, result in zip(self.destinations, results, strict=True):
             slot = destination.slot
             registers[slot] = put(registers[slot], destination.extended(result))
 
 
+@dataclass(slots=True)
 class InTurn:
     """Several steps that one instruction is made of; the last may need threads to arrive together."""
 
-    __slots__ = ("_steps", "participants")
+    steps: Sequence[Step]
 
-    def __init__(self, steps: Sequence[Step]) -> None:
-        self._steps = tuple(steps)
-        self.participants = getattr(steps[-1], "participants", None)
+    @property
+    def participants(self) -> Participants | None:
+        """Who takes part in the last step."""
+        return getattr(self.steps[-1], "participants", None)
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Run them for the same threads."""
-        for step in self._steps:
+        for step in self.steps:
             step.run(frame, threads)
 
 
+@dataclass(slots=True)
 class Passing:
     """Which threads may go on at a guarded operation among a warp: those held back by their guard do."""
 
-    __slots__ = ("_participants", "_predicate")
-
-    def __init__(self, participants: Participants, predicate: Source) -> None:
-        self._participants = participants
-        self._predicate = predicate
+    participants: Participants
+    predicate: Source
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of threads that wait for nobody."""
-        passing = threads.where(self._predicate.read(frame.registers))
+        passing = threads.where(self.predicate.read(frame.registers))
         if passing is None:
             return threads.mask
-        ready: Array = self._participants(frame, passing, alive)
+        ready = self.participants(frame, passing, alive)
         return ready | (threads.mask & ~passing.mask)
 
     def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return whom the first of them is to go on with: none of the waiting is held back."""
-        return self._participants.expected(frame, threads, alive)
+        return self.participants.expected(frame, threads, alive)
 
 
+@dataclass(slots=True)
 class Guarded:
     """Run a step only for the threads whose predicate holds."""
 
-    __slots__ = ("_predicate", "_step", "participants")
+    step: Step
+    predicate: Source
 
-    def __init__(self, step: Step, predicate: Source) -> None:
-        self._step = step
-        self._predicate = predicate
-        inner = getattr(step, "participants", None)
-        self.participants = None if inner is None else Passing(inner, predicate)
+    @property
+    def participants(self) -> Participants | None:
+        """Who takes part in the step, where its threads must arrive together."""
+        inner = getattr(self.step, "participants", None)
+        return None if inner is None else Passing(inner, self.predicate)
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Run the step for the threads that pass, or not at all."""
-        passing = threads.where(self._predicate.read(frame.registers))
+        passing = threads.where(self.predicate.read(frame.registers))
         if passing is not None:
-            self._step.run(frame, passing)
+            self.step.run(frame, passing)
 
 
 def alu_step(context: Context, instruction: Instruction, operation: Alu | Form) -> AluStep:

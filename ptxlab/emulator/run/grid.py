@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 
@@ -69,7 +70,7 @@ def launch(
             f"kernel {kernel} needs {entry.frame.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
-    total = config.ctas
+    total, tell = config.ctas, progress or _nobody
     addresses = symbols(program, memory)
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(total, config.cta_threads, shared_bytes, local)
@@ -78,9 +79,9 @@ def launch(
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
             program.module, program.target, memory, addresses, config, numbers, parameters,
-            shared_bytes, dynamic_base, write, watcher,
+            shared_bytes, dynamic_base, write, watcher or Watcher(), watcher is not None,
         )  # fmt: skip
-        scheduler = Scheduler(wave, entry, _heartbeat(progress, numbers.start, total))
+        scheduler = Scheduler(wave, entry, partial(tell, numbers.start, total))
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)
@@ -91,27 +92,18 @@ def launch(
         for first in range(0, total, size):
             numbers = range(first, min(first + size, total))
             instructions += run(numbers)
-            _tell(progress, numbers.stop, total)
+            try:
+                tell(numbers.stop, total)
+            except TimeoutError as error:
+                raise LaunchError(
+                    f"stopped, {error}: {numbers.stop} of {total} CTAs have run",
+                    hint="--timeout gives a long run more time",
+                ) from None
     return {"threads": config.threads, "thread_instructions": instructions}
 
 
-def _tell(progress: Progress | None, done: int, total: int) -> None:
-    """Tell ``progress``. Raise LaunchError when it says that the launch has lasted for too long."""
-    if progress is None:
-        return
-    try:
-        progress(done, total)
-    except TimeoutError as error:
-        raise LaunchError(
-            f"stopped, {error}: {done} of {total} CTAs have run",
-            hint="--timeout gives a long run more time",
-        ) from None
-
-
-def _heartbeat(progress: Progress | None, done: int, total: int) -> Callable[[], None]:
-    if progress is None:
-        return lambda: None
-    return lambda: progress(done, total)
+def _nobody(done: int, total: int) -> None:
+    """Be told how far a launch is, and do nothing."""
 
 
 def _wave_size(ctas: int, threads: int, shared: int, local: int) -> int:

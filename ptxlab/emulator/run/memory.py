@@ -32,16 +32,14 @@ ITEM = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {16: np.dtype(np.
 """The dtype that moves ``size`` bytes as one item; 16-byte items are only ever moved, not computed."""
 
 
-@dataclass(slots=True)
-class Allocation:
-    """``size`` bytes at ``address``; ``name`` is what error messages call it."""
+@dataclass(slots=True, eq=False)
+class Bytes:
+    """``size`` bytes that programs may use of ``data``; ``name`` is what error messages call them."""
 
-    address: int
-    size: int
     name: str
+    size: int
     data: npt.NDArray[np.uint8]
-    writable: bool = True
-    _views: dict[int, npt.NDArray[Any]] = field(default_factory=dict)
+    _views: dict[int, npt.NDArray[Any]] = field(default_factory=dict, init=False)
 
     def items(self, size: int) -> npt.NDArray[Any]:
         """Return the bytes as an array of ``size``-byte items (the last one may be padding)."""
@@ -51,29 +49,22 @@ class Allocation:
         return view
 
 
-class Region:
+@dataclass(slots=True, eq=False)
+class Allocation(Bytes):
+    """Global memory from ``address`` on."""
+
+    address: int
+    writable: bool = True
+
+
+@dataclass(slots=True, eq=False)
+class Region(Bytes):
     """Memory of which every thread sees a part of its own: shared memory (a part a CTA) or local.
 
     ``start`` is where each thread's part begins in ``data``, ``size`` how many bytes it may use.
     """
 
-    __slots__ = ("_views", "data", "name", "size", "start")
-
-    def __init__(
-        self, name: str, size: int, start: npt.NDArray[np.int64], data: npt.NDArray[np.uint8]
-    ) -> None:
-        self.name = name
-        self.size = size
-        self.start = start
-        self.data = data
-        self._views: dict[int, npt.NDArray[Any]] = {}
-
-    def items(self, size: int) -> npt.NDArray[Any]:
-        """Return the bytes as an array of ``size``-byte items."""
-        view = self._views.get(size)
-        if view is None:
-            view = self._views[size] = self.data.view(ITEM[size])
-        return view
+    start: npt.NDArray[np.int64]
 
 
 def pitched(nbytes: int) -> int:
@@ -137,7 +128,7 @@ class GlobalMemory:
                 f"no memory for {name}: {nbytes} bytes",
                 hint="the emulator keeps a GPU's memory in the memory of this machine",
             ) from None
-        allocation = Allocation(self._next, nbytes, name, data, writable)
+        allocation = Allocation(name, nbytes, data, self._next, writable)
         self._allocations.append(allocation)
         self._addresses.append(allocation.address)
         self._next += -(-(padded + GUARD) // ALIGNMENT) * ALIGNMENT

@@ -1,4 +1,4 @@
-"""The registers of a frame: how operands read and write them, and what they hold at the beginning.
+"""The registers of a frame: how operands read and write them.
 
 Registers, constants, special registers and addresses of variables all live in one list, and are
 known by their number in it.
@@ -7,7 +7,7 @@ known by their number in it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -60,32 +60,3 @@ class CallResult:
             return given
         scalar: Array = np.ascontiguousarray(given).view(self.dtype)[:, 0]
         return scalar
-
-
-@dataclass(frozen=True, slots=True)
-class Deferred:
-    """A register filled when a wave or frame starts: ``kind`` says from what.
-
-    "special": special register ``name``. "param": the value at ``offset`` in the kernel's parameter
-    block. "symbol": the address of module variable ``name`` plus ``offset``. "dynamic": ``offset``
-    in dynamic shared memory. "local": ``offset`` in the frame's part of local memory.
-    """
-
-    kind: str
-    name: str = ""
-    offset: int = 0
-    dtype: np.dtype[Any] = field(default_factory=lambda: np.dtype(np.uint64))
-
-
-@dataclass(frozen=True, slots=True, eq=False)
-class FrameLayout:
-    """What every frame of a function has.
-
-    ``initial`` holds a value or a ``Deferred`` per register. ``parameters`` and ``results`` are the
-    numbers of the registers through which calls pass values. ``local_bytes`` is its stack.
-    """
-
-    initial: list[Array | Deferred]
-    parameters: tuple[int, ...]
-    results: tuple[int, ...]
-    local_bytes: int

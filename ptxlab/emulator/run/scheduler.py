@@ -10,8 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxlab.emulator.prepare.program import Arrival, Block, Converged, Ended, Function
-from ptxlab.emulator.run.activation import activate
+from ptxlab.emulator.prepare.program import (
+    Activation,
+    Arrival,
+    Block,
+    Converged,
+    Ended,
+    Function,
+)
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
@@ -31,7 +37,7 @@ class Scheduler:
     def __init__(self, wave: Wave, entry: Function, check: Callable[[], None]) -> None:
         self.wave = wave
         self._check = check
-        self._ready = [Converged(activate(wave, entry, 0), 0, wave.alive, ran=0)]
+        self._ready = [Converged(Activation.of(entry, wave), 0, wave.alive, ran=0)]
         self._waiting = WaitList()
         self._barriers = Barriers(wave)
         self._alive = wave.alive.mask.copy()

@@ -7,7 +7,6 @@ is still on it when nobody can run any more is in a deadlock.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Protocol
 
 from ptxlab.emulator.prepare.program import Converged, Participants
 from ptxlab.emulator.run.barriers import Barriers
@@ -16,28 +15,6 @@ from ptxlab.emulator.run.threads import union
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
-
-
-class Awaited(Protocol):
-    """What threads wait for."""
-
-    @property
-    def place(self) -> str:
-        """Where they wait: "at the barrier"."""
-        ...
-
-    @property
-    def line(self) -> int:
-        """The line of the instruction that has them wait."""
-        ...
-
-    def over(self, group: Converged, alive: Array) -> Array:
-        """Return the mask of the threads that wait no longer, among others."""
-        ...
-
-    def missing(self, group: Converged, alive: Array) -> str:
-        """Say how many have come of how many that the first of the group waits for."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +28,7 @@ class AtBarrier:
     place = "at the barrier"
 
     def over(self, group: Converged, alive: Array) -> Array:
-        """Return the mask of the threads whose arrival is no longer pending."""
+        """Return the mask of the threads that wait no longer, among others."""
         return ~self.barriers.pending(self.number)
 
     def missing(self, group: Converged, alive: Array) -> str:
@@ -82,6 +59,10 @@ class Gathering:
             f"warp {thread // WARP} of {wave.cta(cta)}: {here} of {int(expected.sum())} threads are "
             "here"
         )
+
+
+Awaited = AtBarrier | Gathering
+"""What threads wait for, ``place`` in words, and the ``line`` of the instruction that has them wait."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""A wave: the CTAs that run together, the threads in them, and whoever watches them.
+"""A wave: the CTAs that run together, the threads in them, their frames, and whoever watches them.
 
 Threads are numbered CTA by CTA; each CTA is padded to whole warps, and padding threads never live.
 """
@@ -6,6 +6,7 @@ Threads are numbered CTA by CTA; each CTA is padded to whole warps, and padding 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.copies import AsyncCopies
 from ptxlab.emulator.run.memory import Access, GlobalMemory, Part, Region, pitched
-from ptxlab.emulator.run.registers import Array, Deferred, FrameLayout
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import Location
 from ptxlab.isa.targets import WARP, Target
@@ -25,6 +26,7 @@ from ptxlab.syntax.tree import Module
 UNWRITTEN = 0xFF
 
 
+@dataclass(eq=False)
 class Wave:
     """The CTAs that have these ``numbers`` in the grid, and what they share.
 
@@ -33,63 +35,40 @@ class Wave:
     of a layout begin with.
     """
 
-    def __init__(
-        self,
-        module: Module,
-        target: Target,
-        memory: GlobalMemory,
-        symbols: dict[str, int],
-        config: LaunchConfig,
-        numbers: Sequence[int],
-        parameters: bytes,
-        shared_bytes: int,
-        dynamic_base: int,
-        write: Callable[[str], None],
-        watcher: Watcher | None,
-    ) -> None:
-        self.module = module
-        self.target = target
-        self.memory = memory
-        self.symbols = symbols
-        self.config = config
-        self.numbers = numbers
-        ctas = self.ctas = len(numbers)
-        self.cta_width: int = -(-config.cta_threads // WARP) * WARP
+    module: Module
+    target: Target
+    memory: GlobalMemory
+    symbols: dict[str, int]
+    config: LaunchConfig
+    numbers: Sequence[int]
+    parameters: bytes
+    shared_bytes: int
+    dynamic_base: int
+    write: Callable[[str], None]
+    watcher: Watcher
+    watched: bool
+
+    def __post_init__(self) -> None:
+        ctas = self.ctas = len(self.numbers)
+        self.cta_width = -(-self.config.cta_threads // WARP) * WARP
         self.width = ctas * self.cta_width
-        self.parameters = parameters
-        self.shared_bytes: int = shared_bytes
-        self.dynamic_base: int = dynamic_base
-        self.write = write
-        self.watched = watcher is not None
-        self.watcher = watcher or Watcher()
         self.clock = 0
         self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
-        pitch = pitched(shared_bytes)
+        pitch = pitched(self.shared_bytes)
+        shared = np.full(ctas * pitch, UNWRITTEN, np.uint8)
+        size = len(self.parameters)
+        given = np.frombuffer(self.parameters.ljust(pitched(size), b"\0"), np.uint8)
         self.regions = {
-            "shared": Region(
-                "shared",
-                shared_bytes,
-                self.cta_of * pitch,
-                np.full(ctas * pitch, UNWRITTEN, np.uint8),
-            ),
+            "shared": Region("shared", self.shared_bytes, shared, self.cta_of * pitch),
             "local": self._local(0),
-            "param": Region(
-                "param",
-                len(parameters),
-                np.zeros(1, np.int64),
-                np.frombuffer(parameters.ljust(pitched(len(parameters)), b"\0"), np.uint8),
-            ),
+            "param": Region("param", size, given, np.zeros(1, np.int64)),
         }
         self.copies = AsyncCopies(self.width)
         self.fragments = FragmentCache()
-        self.alive = self._existing()
-        self.constants: dict[FrameLayout, list[Array | Deferred]] = {}
-
-    def _existing(self) -> Threads:
         threads = self.config.cta_threads
-        if self.cta_width == threads:
-            return Threads(self.width)
-        return Threads(self.width, mask=np.arange(self.width) % self.cta_width < threads)
+        padded = np.arange(self.width) % self.cta_width >= threads
+        self.alive = Threads(self.width, mask=~padded if padded.any() else None)
+        self.constants: dict[FrameLayout, list[Array | InFrame]] = {}
 
     @property
     def warps(self) -> int:
@@ -112,11 +91,10 @@ class Wave:
     def _local(self, nbytes: int) -> Region:
         pitch = pitched(nbytes)
         start = np.arange(self.width) * pitch
-        return Region("local", nbytes, start, np.zeros(self.width * pitch, np.uint8))
+        return Region("local", nbytes, np.zeros(self.width * pitch, np.uint8), start)
 
     def reserve_local(self, needed: int) -> None:
-        """Give every thread at least ``needed`` bytes of local memory."""
-        """Let the deepest call have ``needed`` bytes; there is room for more, to grow into."""
+        """Give every thread at least ``needed`` bytes of local memory, and room to grow into."""
         old = self.regions["local"]
         room = old.data.size // self.width
         if needed > room:
@@ -126,18 +104,63 @@ class Wave:
         self.regions["local"].size = max(needed, old.size)
 
 
+@dataclass(frozen=True, slots=True)
+class InWave:
+    """A register that is filled when a wave begins, and the same in all its frames."""
+
+    value: Callable[[Wave], Array]
+
+
+@dataclass(frozen=True, slots=True)
+class InFrame:
+    """A register that is filled when a frame begins: the address ``offset`` in its local memory."""
+
+    offset: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class FrameLayout:
+    """What every frame of a function has.
+
+    ``initial`` is what its registers hold at the beginning. ``parameters`` and ``results`` are the
+    numbers of the registers through which calls pass values. ``local_bytes`` is its stack.
+    """
+
+    initial: list[Array | InWave | InFrame]
+    parameters: tuple[int, ...]
+    results: tuple[int, ...]
+    local_bytes: int
+
+
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class Frame:
     """The registers and the local memory of an activation of a function by some threads of a wave."""
 
-    __slots__ = ("__weakref__", "layout", "local_base", "registers", "wave")
+    wave: Wave
+    layout: FrameLayout
+    registers: list[Array]
+    local_base: int
 
-    def __init__(
-        self, wave: Wave, layout: FrameLayout, registers: list[Array], local_base: int
-    ) -> None:
-        self.wave = wave
-        self.layout = layout
-        self.registers = registers
-        self.local_base = local_base
+    @classmethod
+    def begin(cls, wave: Wave, layout: FrameLayout, local_base: int) -> Frame:
+        """Return a frame whose constants and addresses are in place; local memory is at ``local_base``."""
+        common = wave.constants.get(layout)
+        if common is None:
+            common = wave.constants[layout] = [
+                value.value(wave) if isinstance(value, InWave) else value
+                for value in layout.initial
+            ]
+        registers = [
+            address(local_base + value.offset) if isinstance(value, InFrame) else value
+            for value in common
+        ]
+        wave.reserve_local(local_base + layout.local_bytes)
+        return cls(wave, layout, registers, local_base)
+
+
+def address(value: int) -> Array:
+    """Return an address as a register that all threads share."""
+    return np.array([value % (1 << 64)], np.uint64)
 
 
 class Watcher:
