@@ -58,7 +58,9 @@ class LaunchConfig:
         size = integer("shared", shared)
         if size < 0:
             raise PtxlabError(f"shared is a number of bytes, not {size}")
-        cluster3 = None if cluster is None else _cluster(cluster, grid3)
+        cluster3 = None if cluster is None else _sizes("cluster", cluster, grid3)
+        if any(size % part for size, part in zip(grid3, cluster3 or (), strict=False)):
+            raise PtxlabError(f"grid {grid3} is not a multiple of cluster {cluster3}")
         return cls(grid3, block3, size, cluster3, cooperative)
 
     @property
@@ -91,13 +93,6 @@ def integer(name: str, value: Any) -> int:
         return operator.index(value)
     except TypeError:
         raise PtxlabError(f"{name} takes integers, not {value!r}") from None
-
-
-def _cluster(value: Dim, grid: Dim3) -> Dim3:
-    cluster = _sizes("cluster", value, grid)
-    if any(size % part for size, part in zip(grid, cluster, strict=True)):
-        raise PtxlabError(f"grid {grid} is not a multiple of cluster {cluster}")
-    return cluster
 
 
 def _sizes(name: str, value: Dim, limits: Dim3) -> Dim3:

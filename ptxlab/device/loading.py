@@ -159,7 +159,12 @@ def _refuse_other_targets(module: Module, target: Target) -> None:
         if not needed.startswith("sm_") or target.runs(needed):
             continue
         line = next(
-            (n for n, text in enumerate(module.source.text.splitlines(), 1) if _names(text)), 1
+            (
+                number
+                for number, text in enumerate(module.source.text.splitlines(), 1)
+                if text.lstrip().startswith(".target")
+            ),
+            1,
         )
         text = module.source.line(line)
         raise Unsupported(
@@ -167,7 +172,3 @@ def _refuse_other_targets(module: Module, target: Target) -> None:
             location=Location(module.source.path, line, max(text.find(needed), 0) + 1, text),
             hint=f"the emulator can be one: --device emulator --arch {needed}",
         )
-
-
-def _names(line: str) -> bool:
-    return line.lstrip().startswith(".target")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -147,17 +146,14 @@ class Context(Names):
                 self.reject(f"an integer where .{type_name} is needed", operand, "write 0f… or 0d…")
             raw = (operand.value % (1 << kind.bits)).to_bytes(kind.bits // 8, "little")
             return np.frombuffer(raw, kind.dtype)
-        bits, width = operand.bits, operand.width
-        if kind.bits == 32 and width == 64 and kind.kind == "float":
+        width = operand.width
+        value = np.frombuffer(operand.bits.to_bytes(width // 8, "little"), f"f{width // 8}")
+        if kind.kind == "float" and kind.bits in (32, 64):
             with np.errstate(all="ignore"):
-                return np.array([struct.unpack("<d", bits.to_bytes(8, "little"))[0]]).astype(
-                    np.float32
-                )
-        if kind.bits == 64 and width == 32 and kind.kind == "float":
-            return np.frombuffer(bits.to_bytes(4, "little"), np.float32).astype(np.float64)
+                return value.astype(kind.dtype)
         if kind.bits != width:
             self.reject(f"a {width}-bit float constant where .{type_name} is needed", operand)
-        return np.frombuffer(bits.to_bytes(width // 8, "little"), kind.dtype)
+        return value.view(kind.dtype)
 
     def destination(self, operand: Operand, type_name: str, *, wider: bool = False) -> Destination:
         """Return how to write a result of ``type_name`` to ``operand``, a register or ``_``.

@@ -7,6 +7,7 @@ state (%envreg, %pm, %smid) it is the one of an idle GPU with a single multiproc
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -30,36 +31,23 @@ def _split(index: Array, shape: tuple[int, int, int], axis: int) -> Array:
     return _u32((index, index // shape[0], index // (shape[0] * shape[1]))[axis] % shape[axis])
 
 
-def _tid(axis: int) -> Callable[[Wave], Array]:
-    def value(wave: Wave) -> Array:
-        if wave.config.block[axis] == 1:
-            return _u32(0)
-        return _split(_thread(wave), wave.config.block, axis)
-
-    return value
+def _tid(wave: Wave, axis: int) -> Array:
+    if wave.config.block[axis] == 1:
+        return _u32(0)
+    return _split(_thread(wave), wave.config.block, axis)
 
 
-def _ctaid(axis: int) -> Callable[[Wave], Array]:
-    def value(wave: Wave) -> Array:
-        if wave.config.grid[axis] == 1:
-            return _u32(0)
-        index = _split(np.array(wave.numbers), wave.config.grid, axis)
-        return index if wave.ctas == 1 else np.repeat(index, wave.cta_width)
-
-    return value
+def _ctaid(wave: Wave, axis: int) -> Array:
+    if wave.config.grid[axis] == 1:
+        return _u32(0)
+    index = _split(np.array(wave.numbers), wave.config.grid, axis)
+    return index if wave.ctas == 1 else np.repeat(index, wave.cta_width)
 
 
-def _lane(wave: Wave) -> Array:
-    return _u32(np.arange(wave.width) % WARP)
-
-
-def _lanemask(compare: Callable[[Array, Array], Array]) -> Callable[[Wave], Array]:
-    def value(wave: Wave) -> Array:
-        lanes = np.arange(WARP)
-        bits = compare(lanes[None, :], lanes[:, None]).astype(np.uint64) << lanes.astype(np.uint64)
-        return np.tile(_u32(bits.sum(axis=1)), wave.warps)
-
-    return value
+def _lanemask(wave: Wave, compare: Callable[[Array, Array], Array]) -> Array:
+    lanes = np.arange(WARP)
+    bits = compare(lanes[None, :], lanes[:, None]).astype(np.uint64) << lanes.astype(np.uint64)
+    return np.tile(_u32(bits.sum(axis=1)), wave.warps)
 
 
 def _constant(value: int) -> Callable[[Wave], Array]:
@@ -67,17 +55,17 @@ def _constant(value: int) -> Callable[[Wave], Array]:
 
 
 TABLE: dict[str, Callable[[Wave], Array]] = {
-    "%laneid": _lane,
+    "%laneid": lambda wave: _u32(np.arange(wave.width) % WARP),
     "%warpid": lambda wave: _u32(_thread(wave) // WARP),
     "%nwarpid": lambda wave: _u32(wave.cta_width // WARP),
     "%smid": _constant(0),
     "%nsmid": _constant(1),
     "%gridid": lambda wave: np.zeros(1, np.uint64),
-    "%lanemask_eq": _lanemask(np.equal),
-    "%lanemask_lt": _lanemask(np.less),
-    "%lanemask_le": _lanemask(np.less_equal),
-    "%lanemask_gt": _lanemask(np.greater),
-    "%lanemask_ge": _lanemask(np.greater_equal),
+    "%lanemask_eq": partial(_lanemask, compare=np.equal),
+    "%lanemask_lt": partial(_lanemask, compare=np.less),
+    "%lanemask_le": partial(_lanemask, compare=np.less_equal),
+    "%lanemask_gt": partial(_lanemask, compare=np.greater),
+    "%lanemask_ge": partial(_lanemask, compare=np.greater_equal),
     "%total_smem_size": lambda wave: _u32(wave.shared_bytes),
     "%aggr_smem_size": lambda wave: _u32(wave.shared_bytes),
     "%dynamic_smem_size": lambda wave: _u32(wave.shared_bytes - wave.dynamic_base),
@@ -87,12 +75,10 @@ TABLE: dict[str, Callable[[Wave], Array]] = {
     "%current_graph_exec": lambda wave: np.zeros(1, np.uint64),
 }
 for _axis, _name in enumerate("xyz"):
-    TABLE[f"%tid.{_name}"] = _tid(_axis)
-    TABLE[f"%ctaid.{_name}"] = _ctaid(_axis)
+    TABLE[f"%tid.{_name}"] = partial(_tid, axis=_axis)
+    TABLE[f"%ctaid.{_name}"] = TABLE[f"%clusterid.{_name}"] = partial(_ctaid, axis=_axis)
     TABLE[f"%ntid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.block[axis])  # type: ignore[misc]
     TABLE[f"%nctaid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.grid[axis])  # type: ignore[misc]
-
-    TABLE[f"%clusterid.{_name}"] = _ctaid(_axis)
     TABLE[f"%nclusterid.{_name}"] = TABLE[f"%nctaid.{_name}"]
     TABLE[f"%cluster_ctaid.{_name}"] = _constant(0)
     TABLE[f"%cluster_nctaid.{_name}"] = _constant(1)

@@ -22,12 +22,12 @@ Array = npt.NDArray[Any]
 class Copy:
     """A copy by ``threads``; ``land`` does it for the positions (into those threads) it is given.
 
-    ``group`` is the number of the group it was committed to, per lane; None before the commit.
+    ``group`` is the number of the group it was committed to, per lane; -1 before the commit.
     """
 
     threads: Threads
     land: Callable[[Array | None], None]
-    group: Array | None = None
+    group: Array
 
 
 class AsyncCopies:
@@ -40,43 +40,35 @@ class AsyncCopies:
 
     def start(self, threads: Threads, land: Callable[[Array | None], None]) -> None:
         """Record a copy that no group holds yet."""
-        self._pending.append(Copy(threads, land))
+        self._pending.append(Copy(threads, land, np.full(1, -1)))
 
     def commit(self, threads: Threads) -> None:
         """Put the threads' copies that are in no group yet into a new one."""
+        everyone = threads.full or threads.everyone
         for copy in self._pending:
-            if copy.group is None or (copy.group < 0).any():
-                self._assign(copy, threads)
-        if threads.full or threads.everyone:
-            self._groups = self._groups + 1
-        else:
-            self._groups = self._groups + threads.mask
-
-    def _assign(self, copy: Copy, threads: Threads) -> None:
-        number = copy.threads.pick(self._groups)
-        if threads.full or threads.everyone:
-            copy.group = (
-                number if copy.group is None else np.where(copy.group < 0, number, copy.group)
-            )
-            return
-        old = np.full(copy.threads.size, -1) if copy.group is None else copy.group
-        chosen = copy.threads.pick(threads.mask) & (old < 0)
-        copy.group = np.where(chosen, number, old)
+            chosen = copy.group < 0
+            if chosen.any():
+                if not everyone:
+                    chosen = copy.threads.pick(threads.mask) & chosen
+                copy.group = np.where(chosen, copy.threads.pick(self._groups), copy.group)
+        self._groups = self._groups + (1 if everyone else threads.mask)
 
     def wait(self, threads: Threads, allowed: int) -> None:
         """Land all but the last ``allowed`` groups of each of the threads."""
         newest = self._groups - allowed
-        self._land(threads, lambda copy, group: (group >= 0) & (group < copy.threads.pick(newest)))
+        self._land(
+            threads,
+            lambda copy: (copy.group >= 0) & (copy.group < copy.threads.pick(newest)),
+        )
 
     def wait_all(self, threads: Threads) -> None:
         """Land every copy of the threads, committed or not."""
-        self._land(threads, lambda copy, group: np.ones_like(group, bool))
+        self._land(threads, lambda copy: np.ones_like(copy.group, bool))
 
-    def _land(self, threads: Threads, due: Callable[[Copy, Array], Array]) -> None:
+    def _land(self, threads: Threads, due: Callable[[Copy], Array]) -> None:
         kept: list[Copy] = []
         for copy in self._pending:
-            group = np.full(1, -1) if copy.group is None else copy.group
-            now = due(copy, group)
+            now = due(copy)
             if not (threads.full or threads.everyone):
                 now = now & copy.threads.pick(threads.mask)
             if not now.any():
@@ -85,11 +77,11 @@ class AsyncCopies:
                 copy.land(None)
             else:
                 copy.land(np.flatnonzero(now))
-                kept.append(_remaining(copy, group, ~now))
+                kept.append(_remaining(copy, ~now))
         self._pending = kept
 
 
-def _remaining(copy: Copy, group: Array, keep: Array) -> Copy:
+def _remaining(copy: Copy, keep: Array) -> Copy:
     positions = np.flatnonzero(keep)
     threads = Threads(copy.threads.width, index=copy.threads.index[positions])
     land = copy.land
@@ -97,5 +89,4 @@ def _remaining(copy: Copy, group: Array, keep: Array) -> Copy:
     def land_rest(chosen: Array | None) -> None:
         land(positions if chosen is None else positions[chosen])
 
-    left = None if copy.group is None else np.broadcast_to(group, keep.shape)[positions]
-    return Copy(threads, land_rest, left)
+    return Copy(threads, land_rest, np.broadcast_to(copy.group, keep.shape)[positions])

@@ -211,38 +211,29 @@ FUNCTIONS: dict[str, Provided] = {
 }
 
 
+@dataclass(slots=True)
 class HostCall:
-    """Call a provided function for each thread in turn; ``result`` takes what it returns."""
+    """Call a provided function for each thread in turn; ``result`` takes the ``size`` bytes it returns."""
 
-    __slots__ = ("_arguments", "_function", "_line", "_result", "_size")
-
-    def __init__(
-        self,
-        function: Provided,
-        arguments: tuple[int, ...],
-        result: CallResult | None,
-        size: int,
-        line: int,
-    ) -> None:
-        self._function = function
-        self._arguments = arguments
-        self._result = result
-        self._size = size
-        self._line = line
+    function: Provided
+    arguments: tuple[int, ...]
+    result: CallResult | None
+    size: int
+    line: int
 
     def run(self, frame: Frame, threads: Threads) -> None:
         """Run for ``threads``."""
         registers = frame.registers
-        given = [registers[slot] for slot in self._arguments]
-        answers = np.zeros((frame.wave.width, self._size), np.uint8)
+        given = [registers[slot] for slot in self.arguments]
+        answers = np.zeros((frame.wave.width, self.size), np.uint8)
         texts: dict[int, str] = {}
         for lane in threads.index:
             raw = [_row(value, int(lane)) for value in given]
-            answer = self._function(Caller(frame, int(lane), self._line, texts), raw)
-            answers[lane] = np.frombuffer(answer.to_bytes(8, "little"), np.uint8)[: self._size]
-        if self._result is not None:
-            slot = self._result.slot
-            registers[slot] = threads.merge(registers[slot], self._result.value(answers))
+            answer = self.function(Caller(frame, int(lane), self.line, texts), raw)
+            answers[lane] = np.frombuffer(answer.to_bytes(8, "little"), np.uint8)[: self.size]
+        if self.result is not None:
+            slot = self.result.slot
+            registers[slot] = threads.merge(registers[slot], self.result.value(answers))
 
 
 def _row(value: Array, lane: int) -> bytes:
