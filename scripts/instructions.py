@@ -12,8 +12,7 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ptxlab.emulator.prepare.forms import forms, opcodes
-from ptxlab.emulator.prepare.refused import REFUSED
+from ptxlab.emulator.prepare.forms import REFUSED, forms, opcodes
 from ptxlab.emulator.prepare.row import ANY, ROWS, Form, Row
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS

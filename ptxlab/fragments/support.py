@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import groupby
 
 from ptxlab.emulator import prepare
-from ptxlab.emulator.prepare.refused import reason
+from ptxlab.emulator.prepare.forms import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, line_of_statement, program
 from ptxlab.isa.targets import TARGETS

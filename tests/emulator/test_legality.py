@@ -7,10 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.emulator.prepare.forms import opcodes
+from ptxlab.emulator.prepare.forms import REFUSED, opcodes, reason
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
-from ptxlab.emulator.prepare.refused import REFUSED, reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.fragments.specimen import collection, statement
 from ptxlab.isa.targets import TARGETS

@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import (

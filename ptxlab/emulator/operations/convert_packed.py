@@ -12,7 +12,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
-from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.formats import (
     BF16,

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.refused import refuse
+from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import F16, FORMATS, Format

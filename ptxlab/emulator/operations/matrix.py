@@ -19,7 +19,7 @@ from ptxlab.emulator.operations.warp import (
     write_warps,
 )
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.registers import Array, Destination, Source

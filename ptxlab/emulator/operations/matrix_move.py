@@ -21,7 +21,7 @@ from ptxlab.emulator.operations.warp import (
     write_warps,
 )
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import require_valid

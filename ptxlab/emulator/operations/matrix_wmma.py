@@ -19,7 +19,7 @@ from ptxlab.emulator.operations.matrix import (
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, by_warp, require_whole_warps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.legality import require_form
+from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.memory import ITEM, Access

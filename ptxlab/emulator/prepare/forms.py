@@ -1,12 +1,84 @@
-"""From instructions to the forms they are: which there are, which one is meant, and why it is none."""
+"""From instructions to the forms they are: which there are, which one is meant, and why it is none.
+
+What is not emulated, and what the target or the version does not have, is refused before anything runs.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import lru_cache
 
+from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.row import ROWS, Form, Row, Slot, UnknownForm, is_type
+from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
+from ptxlab.isa.legality import Needs
+from ptxlab.matrix.form import Form as MatrixForm
 from ptxlab.syntax.tree import Instruction
+
+_LATER = "asynchronous tensor cores and their memory are not emulated"
+_BULK = "bulk copies and the tensor memory accelerator are not emulated"
+_CLUSTER = "thread block clusters are not emulated: a launch has none"
+_TEXTURE = "textures and surfaces are not emulated"
+_STACK = "the stack of a thread cannot be moved; a .local array stands still"
+_POLICY = "there is no cache to steer"
+_LAUNCH = "a launch has nothing to wait for: launches run one after the other"
+
+REFUSED: dict[str, str] = {
+    "wgmma": _LATER,
+    "tcgen05": _LATER,
+    "setmaxnreg": "registers are not counted",
+    "mbarrier": "barriers in shared memory are not emulated",
+    "cp.async.bulk": _BULK,
+    "cp.reduce.async.bulk": _BULK,
+    "cp.async.mbarrier": "barriers in shared memory are not emulated",
+    "prefetch.tensormap": _BULK,
+    "tensormap": _BULK,
+    "fence.proxy": "there is one way to memory only, and no asynchronous proxy",
+    "fence.mbarrier_init": "barriers in shared memory are not emulated",
+    "barrier.cluster": _CLUSTER,
+    "mapa": _CLUSTER,
+    "getctarank": _CLUSTER,
+    "clusterlaunchcontrol": _CLUSTER,
+    "st.async": _CLUSTER,
+    "red.async": _CLUSTER,
+    "st.bulk": _BULK,
+    "multimem": "one GPU is emulated, and no memory of several",
+    "griddepcontrol": _LAUNCH,
+    "tex": _TEXTURE,
+    "tld4": _TEXTURE,
+    "txq": _TEXTURE,
+    "suld": _TEXTURE,
+    "sust": _TEXTURE,
+    "sured": _TEXTURE,
+    "suq": _TEXTURE,
+    "istypep": _TEXTURE,
+    "alloca": _STACK,
+    "stacksave": _STACK,
+    "stackrestore": _STACK,
+    "createpolicy": _POLICY,
+    "applypriority": _POLICY,
+    "discard": _POLICY,
+}
+"""Why families of instructions are refused, by the dotted beginning of their names.
+
+Anything else that is not known is refused as well, only without a reason.
+"""
+
+
+def refuse(name: str, why: str) -> None:
+    """Refuse the instructions whose name begins so: some forms of an opcode that has others."""
+    REFUSED[name] = why
+
+
+@lru_cache(maxsize=4096)
+def reason(name: str) -> str | None:
+    """Return why an instruction is refused, by the longest beginning of its name that is known."""
+    parts = name.split(".")
+    for count in range(len(parts), 0, -1):
+        found = REFUSED.get(".".join(parts[:count]))
+        if found is not None:
+            return found
+    return None
 
 
 def opcodes() -> tuple[str, ...]:
@@ -88,3 +160,62 @@ def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
         elif "" not in slot.choices:
             missing.append(slot)
     return left, missing, taken
+
+
+def legal_form(context: Context) -> Form:
+    """Return the form of the instruction in hand, which the target and the version have.
+
+    Raises Unsupported where the emulator does not have it or the target lacks it, PtxSyntaxError
+    where the version is too old.
+    """
+    instruction = context.instruction
+    why = reason(instruction.name)
+    if why is not None:
+        context.refuse(instruction.name, hint=why)
+    if instruction.opcode not in ROWS:
+        hint = did_you_mean(instruction.opcode, ROWS)
+        context.refuse(f"instruction {instruction.name}", hint=hint)
+    try:
+        form = form_of(instruction)
+    except UnknownForm as unknown:
+        context.refuse_form(unknown)
+    require(context, form.needs)
+    return form
+
+
+def require_form(context: Context, form: MatrixForm) -> None:
+    """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
+
+    Raises like ``require``.
+    """
+    require(context, Needs((form.minimum_targets,), form.minimum_ptx))
+
+
+def require(context: Context, needed: Needs) -> None:
+    """Check that the target and the version have what the instruction in hand needs.
+
+    Raises Unsupported or PtxSyntaxError where they do not.
+    """
+    name, target = context.instruction.name, context.target
+    missing = needed.missing(target)
+    if missing:
+        known = " or ".join(f"{other}{_reach(other)}" for other in missing)
+        raise Unsupported(
+            f"{name} does not exist on {target.name}",
+            location=context.location(),
+            hint=f"it needs {known}",
+        )
+    if context.module.version < needed.ptx:
+        written = "{}.{}".format(*context.module.version)
+        raise PtxSyntaxError(
+            f"{name} is newer than the module's .version {written}",
+            location=context.location(),
+            hint="write .version {}.{} or newer".format(*needed.ptx),
+        )
+
+
+def _reach(name: str) -> str:
+    """Say how far a target's instructions reach: one chip, its family, or all newer ones."""
+    if name.endswith("a"):
+        return ""
+    return " (the a targets of its family)" if name.endswith("f") else " or newer"

@@ -9,7 +9,7 @@ import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.control import End, Jump, Return
 from ptxlab.emulator.operations.exits import build_exit
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.legality import legal_form
+from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
 from ptxlab.emulator.prepare.program import Block, Bound, Exit, Function, Program, Step
