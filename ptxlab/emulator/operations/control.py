@@ -18,8 +18,8 @@ from ptxlab.emulator.prepare.program import (
     Caller,
     Converged,
     Ended,
-    Function,
     Reduction,
+    Routine,
 )
 from ptxlab.emulator.run.barriers import BARRIERS
 from ptxlab.emulator.run.memory import pitched
@@ -37,7 +37,7 @@ RECURSION_BYTES = 64 * 1024
 """Activations on top of each other, and their local memory: a GPU has 1 KiB unless it is asked for more."""
 
 
-def _stack_bytes(functions: Mapping[str, Function]) -> int:
+def _stack_bytes(functions: Mapping[str, Routine]) -> int:
     """Return how much local memory a thread may use: each function's once, and some for recursion."""
     each = sum(function.frame.local_bytes for function in functions.values())
     return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
@@ -140,7 +140,7 @@ class Return:
 class Call:
     """Call one of ``functions``: ``arguments`` are registers of the caller, as ``results`` are."""
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, Routine]
     function: str
     arguments: tuple[int, ...]
     results: tuple[CallResult, ...]
@@ -173,7 +173,7 @@ class IndirectCall:
     ``names`` are those of all functions by address.
     """
 
-    functions: Mapping[str, Function]
+    functions: Mapping[str, Routine]
     names: Mapping[int, str]
     address: Source
     arguments: tuple[int, ...]

@@ -7,8 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare import program
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Routine, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
@@ -35,7 +34,7 @@ class Names:
         target: Target,
         module: Module,
         functions: Mapping[str, Function],
-        prepared: Mapping[str, program.Function],
+        prepared: Mapping[str, Routine],
     ) -> None:
         self.target = target
         self.module = module

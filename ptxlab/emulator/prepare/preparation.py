@@ -12,7 +12,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.program import Block, Bound, Exit, Function, Program, Step
+from ptxlab.emulator.prepare.program import BasicBlock, Bound, Exit, Program, Routine, Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     Scope,
@@ -41,7 +41,7 @@ def prepare(module: tree.Module, target: Target) -> Program:
     scope = module_scope(module, shared)
     bodies = {f.name: f for f in module.functions if f.body is not None}
     declared = {f.name: f for f in module.functions} | bodies
-    functions: dict[str, Function] = {}
+    functions: dict[str, Routine] = {}
     for name, function in bodies.items():
         context = Context(target, module, declared, functions)
         functions[name] = _Body(context, function, Scope(scope), shared.size).prepared()
@@ -66,7 +66,7 @@ class _Body:
         self.instructions: list[tuple[tree.Instruction, Scope]] = []
         self.labels: list[tuple[Scope, str, int]] = []
 
-    def prepared(self) -> Function:
+    def prepared(self) -> Routine:
         """Flatten the function, cut it into blocks, bind each instruction, and drop dead registers."""
         function, context = self.function, self.context
         parameter_bytes = self._kernel_parameters() if function.is_entry else 0
@@ -89,7 +89,7 @@ class _Body:
             staying = [step for one in block.watched if not one.leaves for step in one.steps]
             # Nothing that the exit reads may be dropped before it.
             block.steps = with_drops(staying, flow, live, keep) + leaving
-        return Function(
+        return Routine(
             name=function.name,
             blocks=blocks,
             frame=FrameLayout(context.initial, arguments, results, self.segments["local"].size),
@@ -170,7 +170,7 @@ class _Body:
 
     def _block(
         self, forms: Sequence[Form], spans: Sequence[range], number: int, flow: Flow
-    ) -> Block:
+    ) -> BasicBlock:
         """Bind the instructions of one block, and note in ``flow`` what they read and write."""
         context, span, following = self.context, spans[number], number + 1
         in_entry, last = self.function.is_entry, following == len(spans)
@@ -193,7 +193,7 @@ class _Body:
             site = Site(position, self.function.name, instruction, scope, reads, writes)
             bound.append(Bound(site, guard, own, form.row.exit is not None))
         steps = [step for one in bound for step in one.steps]
-        return Block(
+        return BasicBlock(
             steps=steps,
             watched=bound,
             exit=exit,

@@ -74,7 +74,7 @@ class Bound:
 
 
 @dataclass(slots=True)
-class Block:
+class BasicBlock:
     """Steps that run one after another, then an exit.
 
     ``watched`` are the steps of a launch that somebody watches: they tell of each instruction, and
@@ -95,11 +95,11 @@ class Block:
 
 
 @dataclass(slots=True, eq=False)
-class Function:
+class Routine:
     """A prepared kernel or device function; ``shared_bytes`` is static shared memory."""
 
     name: str
-    blocks: list[Block]
+    blocks: list[BasicBlock]
     frame: FrameLayout
     shared_bytes: int
     parameter_bytes: int
@@ -111,7 +111,7 @@ class Program:
 
     module: Module
     target: Target
-    functions: dict[str, Function]
+    functions: dict[str, Routine]
     function_addresses: dict[str, int]
 
 
@@ -128,14 +128,14 @@ class Caller:
 class Activation:
     """A function that threads are in, ``depth`` calls deep; ``caller`` is None in a kernel."""
 
-    function: Function
+    function: Routine
     frame: Frame
     caller: Caller | None = None
     depth: int = 0
 
     @classmethod
     def of(
-        cls, function: Function, wave: Wave, local_base: int = 0, caller: Caller | None = None
+        cls, function: Routine, wave: Wave, local_base: int = 0, caller: Caller | None = None
     ) -> Activation:
         """Enter ``function``, whose local memory begins at ``local_base``."""
         depth = 0 if caller is None else caller.activation.depth + 1
@@ -162,7 +162,7 @@ class Converged:
         """The position of the first thread in the wave."""
         return int(self.threads.index[0])
 
-    def stands_at(self) -> Block:
+    def stands_at(self) -> BasicBlock:
         """Return the block."""
         return self.activation.function.blocks[self.block]
 

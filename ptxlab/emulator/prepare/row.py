@@ -106,7 +106,7 @@ class Row:
     ``mix`` is the class of the instruction mix that it counts as, and ``work`` how many operations
     each element of its result takes as Nsight Compute counts them. ``fidelity`` is "model" where the
     PTX ISA bounds the error only, "ordering" where nothing is computed. A ``collective`` one needs
-    threads of a warp to arrive together: its steps have ``participants`` (``program.Block``). The
+    threads of a warp to arrive together: its steps have ``participants`` (``program.BasicBlock``). The
     operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
     Instruction-Type Size").
     ``needs`` maps modifiers to what an instruction needs that has all of them ("": whatever it has).

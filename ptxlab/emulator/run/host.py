@@ -31,7 +31,7 @@ _DIRECTIVE = re.compile(r"%([-+ #0]*)(\*|\d+)?(?:\.(\*|\d+)?)?(hh|h|ll|l|z|t|j|L
 
 
 @dataclass(frozen=True, slots=True)
-class Caller:
+class CallingThread:
     """One thread that calls the host, and how to read the memory it points to.
 
     ``texts`` are those read from global memory for this call by the threads before.
@@ -75,7 +75,7 @@ class Caller:
 _FIRST = Source(0, np.dtype(np.uint64))
 
 
-def print_formatted(caller: Caller, arguments: list[bytes]) -> int:
+def print_formatted(caller: CallingThread, arguments: list[bytes]) -> int:
     """Vprintf: format the arguments of one thread, write the text, return how many there were."""
     format_address, list_address = (int.from_bytes(raw, "little") for raw in arguments)
     values = _Values(caller, list_address)
@@ -87,7 +87,7 @@ def print_formatted(caller: Caller, arguments: list[bytes]) -> int:
 class _Values:
     """The variable arguments of one printf, read one after the other as they are asked for."""
 
-    def __init__(self, caller: Caller, address: int) -> None:
+    def __init__(self, caller: CallingThread, address: int) -> None:
         self._caller = caller
         self._next = address
         self.count = 0
@@ -162,7 +162,7 @@ def _hexadecimal(head: str, number: float, *, upper: bool) -> str:
     return text.upper() if upper else text
 
 
-def assertion_failed(caller: Caller, arguments: list[bytes]) -> int:
+def assertion_failed(caller: CallingThread, arguments: list[bytes]) -> int:
     """__assertfail: stop the launch with the expression, file, line and function."""
     message, file, line, function = (int.from_bytes(raw, "little") for raw in arguments[:4])
     wave = caller.frame.wave
@@ -174,7 +174,7 @@ def assertion_failed(caller: Caller, arguments: list[bytes]) -> int:
     )
 
 
-def allocate(caller: Caller, arguments: list[bytes]) -> int:
+def allocate(caller: CallingThread, arguments: list[bytes]) -> int:
     """Malloc: memory that lives until it is freed, by any thread of any launch; 0 when none is left."""
     size = int.from_bytes(arguments[0], "little")
     memory = caller.frame.wave.memory
@@ -185,7 +185,7 @@ def allocate(caller: Caller, arguments: list[bytes]) -> int:
     return address
 
 
-def release(caller: Caller, arguments: list[bytes]) -> int:
+def release(caller: CallingThread, arguments: list[bytes]) -> int:
     """Free: give memory from malloc back. Raise LaunchError for any other address but 0."""
     address = int.from_bytes(arguments[0], "little")
     wave = caller.frame.wave
@@ -201,7 +201,7 @@ def release(caller: Caller, arguments: list[bytes]) -> int:
     return 0
 
 
-Provided = Callable[[Caller, list[bytes]], int]
+Provided = Callable[[CallingThread, list[bytes]], int]
 
 FUNCTIONS: dict[str, Provided] = {
     "vprintf": print_formatted,
@@ -229,7 +229,7 @@ class HostCall:
         texts: dict[int, str] = {}
         for lane in threads.index:
             raw = [_row(value, int(lane)) for value in given]
-            answer = self.function(Caller(frame, int(lane), self.line, texts), raw)
+            answer = self.function(CallingThread(frame, int(lane), self.line, texts), raw)
             answers[lane] = np.frombuffer(answer.to_bytes(8, "little"), np.uint8)[: self.size]
         if self.result is not None:
             slot = self.result.slot

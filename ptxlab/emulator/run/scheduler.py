@@ -13,10 +13,10 @@ from collections.abc import Callable
 from ptxlab.emulator.prepare.program import (
     Activation,
     Arrival,
-    Block,
+    BasicBlock,
     Converged,
     Ended,
-    Function,
+    Routine,
 )
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
@@ -34,7 +34,7 @@ POLL = 128
 class Scheduler:
     """Runs one wave to its end."""
 
-    def __init__(self, wave: Wave, entry: Function, check: Callable[[], None]) -> None:
+    def __init__(self, wave: Wave, entry: Routine, check: Callable[[], None]) -> None:
         self.wave = wave
         self._check = check
         self._ready = [Converged(Activation.of(entry, wave), 0, wave.alive, ran=0)]
@@ -97,7 +97,7 @@ class Scheduler:
         """Say whether the running group is all that lives, and no barrier has seen it."""
         return not (self._ready or self._waiting or self._barriers.arrivals)
 
-    def _left(self, group: Converged, block: Block) -> Converged | None:
+    def _left(self, group: Converged, block: BasicBlock) -> Converged | None:
         """Do what the exit of the block says; return who goes on, if it is one group."""
         onward: list[Converged] = []
         for moved in block.exit.leave(group):
@@ -125,7 +125,7 @@ class Scheduler:
 
     # ---- those who wait ----
 
-    def _gathered(self, group: Converged, block: Block) -> Converged | None:
+    def _gathered(self, group: Converged, block: BasicBlock) -> Converged | None:
         """Return the part of ``group`` that waits for no other thread of its warp."""
         assert block.participants is not None
         group = self._waiting.gather(group)
