@@ -15,7 +15,6 @@ import lzma
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cache
-from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ from ptxlab.fragments.trials import Trial, trials
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.cache import cached
+from ptxlab.toolchain.wheels import wheel_versions
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
@@ -116,7 +116,7 @@ class Recorder:
         gpu = "_".join(device.name.lower().split())
         paths = []
         for family in dict.fromkeys(form.family for form in self.promised):
-            receipt = self._receipt(family, device, date, {**versions, **_compilers()})
+            receipt = self._receipt(family, device, date, {**versions, **wheel_versions(COMPILERS)})
             paths.append(folder / f"fragments_{family.replace('.', '_')}_{gpu}.json")
             paths[-1].write_text(json.dumps(to_json(receipt), indent=1) + "\n", encoding="utf-8")
         return paths
@@ -213,13 +213,3 @@ def from_json(data: Mapping[str, Any]) -> Receipt:
     if data.get("schema") != SCHEMA:
         raise PtxlabError(f"not a fragment receipt: schema {data.get('schema')!r}")
     return Receipt(**{name: value for name, value in data.items() if name != "schema"})
-
-
-def _compilers() -> dict[str, str]:
-    found = {}
-    for name in COMPILERS:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            continue
-    return found

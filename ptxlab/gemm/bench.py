@@ -7,11 +7,12 @@ is checked, so that no kernel passes with what another one left. What is wrong h
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
 
 from ptxlab.device.cuda import CudaDevice
+from ptxlab.device.memory import Closing
 from ptxlab.device.sensors import Reading
 from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
@@ -19,12 +20,12 @@ from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline
 from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.plan import Entry
-from ptxlab.gemm.problem import Operands, Problem, uploaded
+from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
 from ptxlab.gemm.survey import Absent
 from ptxlab.gemm.tile import Sizes
 from ptxlab.gemm.tile_file import tile_for
-from ptxlab.gemm.timing import Arm, Procedure, Timing, burst, cold, sustained, warmed
+from ptxlab.gemm.timing import Procedure, Timing, burst, cold, sustained, warmed
 from ptxlab.gemm.verification import Verdict, Verification, checked
 from ptxlab.isa.gpus import GPUS
 
@@ -124,94 +125,88 @@ def bench(
     results: list[BenchResult] = []
     absent: list[Absent] = []
     for entry in entries:
-        field = Field(device, stopwatch, procedure, entry.problem, say, absent)
-        results += field.run(entry.rungs, limit(machine, entry.problem))
+        with Field(device, stopwatch, procedure, entry.problem, say) as field:
+            for rung in dict.fromkeys((*LIBRARIES, *entry.rungs)):
+                field.enter(rung)
+            results += field.results(limit(machine, entry.problem))
+            absent += field.absent
     return Bench(machine, procedure, tuple(results), tuple(dict.fromkeys(absent)))
 
 
-@dataclass(frozen=True, slots=True)
-class Contender:
-    """A kernel or a library, ready to compute a problem again and again."""
+class Field(Closing):
+    """All that are timed on one problem, ready to compute it again and again; and who is ``absent``."""
 
-    rung: Rung
-    work: Work
-    tile: Sizes
-
-
-@dataclass(frozen=True, slots=True)
-class Field:
-    """All that are timed on one problem; those that cannot be are added to ``absent``."""
-
-    device: CudaDevice
-    stopwatch: Stopwatch
-    procedure: Procedure
-    problem: Problem
-    say: Say
-    absent: list[Absent]
-
-    def run(self, rungs: Sequence[Rung], limit: float | None) -> list[BenchResult]:
-        """Check and time these rungs, and a library beside them.
-
-        What is not right after it was timed has no time either, and nothing is compared with it.
-        """
-        self._tell("making the matrices and the reference")
-        inputs = self.problem.inputs()
-        verification = Verification(self.problem, inputs, sampled=True)
-        with uploaded(self.device, self.problem, inputs) as operands, ExitStack() as stack:
-            judged = list(self._ready(rungs, operands, verification, stack))
-            right = [contender for contender, verdict in judged if verdict.passed]
-            timed = self._time(right)
-            again = {each.rung: self._check(each, operands, verification) for each in right}
-        results = []
-        for contender, verdict in judged:
-            rung, verdict = contender.rung, again.get(contender.rung, verdict)
-            of_it = _standing(timed[rung], again) if verdict.passed else None
-            results.append(BenchResult(rung, self.problem, limit, contender.tile, verdict, of_it))
-        return results
-
-    def _ready(
+    def __init__(
         self,
-        rungs: Sequence[Rung],
-        operands: Operands,
-        verification: Verification,
-        stack: ExitStack,
-    ) -> Iterator[tuple[Contender, Verdict]]:
-        """Yield what can be timed, with its first verdict; libraries to compare with come first."""
-        libraries = [library for library in LIBRARIES if library.takes(self.problem)]
-        for rung in dict.fromkeys((*libraries, *rungs)):
-            self._tell(f"preparing {rung.name}")
-            try:
-                contender = self._contender(rung, operands, stack)
-                verdict = self._check(contender, operands, verification)
-            except PtxlabError as error:
-                if self.device.lost:
-                    raise
-                p = self.problem
-                self.absent.append(Absent(rung.name, p.dtype, p.acc, error.message))
-            else:
-                yield contender, verdict
+        device: CudaDevice,
+        stopwatch: Stopwatch,
+        procedure: Procedure,
+        problem: Problem,
+        say: Say,
+    ) -> None:
+        self.device, self.stopwatch, self.procedure = device, stopwatch, procedure
+        self.problem, self.say = problem, say
+        self.absent: list[Absent] = []
+        self.works: dict[Rung, Work] = {}
+        self.tiles: dict[Rung, Sizes] = {}
+        self.verdicts: dict[Rung, Verdict] = {}
+        self._tell("making the matrices and the reference")
+        inputs = problem.inputs()
+        self.verification = Verification(problem, inputs, sampled=True)
+        self._stack = ExitStack()
+        self.operands = self._stack.enter_context(uploaded(device, problem, inputs))
 
-    def _contender(self, rung: Rung, operands: Operands, stack: ExitStack) -> Contender:
+    def enter(self, rung: Rung) -> None:
+        """Prepare and check what is to be timed; a library that does not take this is passed over."""
+        if isinstance(rung, GpuBaseline) and not rung.takes(self.problem):
+            return
+        self._tell(f"preparing {rung.name}")
+        try:
+            self.works[rung], self.tiles[rung] = self._work(rung)
+            self._check(rung)
+        except PtxlabError as error:
+            if self.device.lost:
+                raise
+            p = self.problem
+            self.absent.append(Absent(rung.name, p.dtype, p.acc, error.message))
+
+    def _work(self, rung: Rung) -> tuple[Work, Sizes]:
         if isinstance(rung, GpuBaseline):
-            work = stack.enter_context(rung.ready(self.device, operands))
-            return Contender(rung, work, {})
+            return self._stack.enter_context(rung.ready(self.device, self.operands)), {}
         if not isinstance(rung, Algorithm):
             raise PtxlabError("it runs on the CPU, and is timed by ptxlab gemm")
         tile = tile_for(self.device, rung, self.problem)
-        return Contender(rung, queue(self.device, operands, rung, tile), tile.macros)
+        return queue(self.device, self.operands, rung, tile), tile.macros
 
-    def _check(
-        self, contender: Contender, operands: Operands, verification: Verification
-    ) -> Verdict:
-        self._tell(f"checking {contender.rung.name}")
-        method = contender.rung.method
-        return checked(self.device, operands, contender.work, verification, method)
+    def _check(self, rung: Rung) -> None:
+        self._tell(f"checking {rung.name}")
+        work, method = self.works[rung], rung.method
+        self.verdicts[rung] = checked(self.device, self.operands, work, self.verification, method)
 
-    def _time(self, contenders: Sequence[Contender]) -> dict[Rung, Timed]:
+    def results(self, limit: float | None) -> list[BenchResult]:
+        """Time what is right.
+
+        What is not right after it was timed has no time either, and nothing is compared with it.
+        """
+        right = [rung for rung, verdict in self.verdicts.items() if verdict.passed]
+        timed = self._time(right)
+        for rung in right:
+            self._check(rung)
+        return [self._result(rung, limit, timed.get(rung)) for rung in self.verdicts]
+
+    def _result(self, rung: Rung, limit: float | None, timed: Timed | None) -> BenchResult:
+        verdict = self.verdicts[rung]
+        if not verdict.passed:
+            timed = None
+        elif timed and timed.library and not self.verdicts[timed.library].passed:
+            timed = replace(timed, library=None, beside=None)
+        return BenchResult(rung, self.problem, limit, self.tiles[rung], verdict, timed)
+
+    def _time(self, rungs: Sequence[Rung]) -> dict[Rung, Timed]:
         """Time all: bursts of all in turns, then each in turns with the library."""
         stopwatch, procedure = self.stopwatch, self.procedure
         self._tell("warming up")
-        arms = {each.rung: warmed(stopwatch, each.work, procedure) for each in contenders}
+        arms = {rung: warmed(stopwatch, self.works[rung], procedure) for rung in rungs}
         everyone = list(arms.values())
         self._tell("timing bursts")
         bursts = dict(zip(arms, burst(stopwatch, everyone, procedure), strict=True))
@@ -219,30 +214,23 @@ class Field:
         if procedure.cold:
             self._tell("timing with a cold cache")
             colds = dict(zip(arms, cold(stopwatch, everyone, procedure), strict=True))
-        libraries = [library for library in LIBRARIES if library in arms]
+        library = next((library for library in LIBRARIES if library in arms), None)
         timed = {}
-        for rung, arm in arms.items():
-            pair: dict[Rung, Arm] = {
-                rung: arm,
-                **{library: arms[library] for library in libraries[:1]},
-            }
+        for rung in rungs:
+            pair = list(dict.fromkeys((rung, library or rung)))
             self._tell(f"timing {' and '.join(one.name for one in pair)}")
-            timings, reading = sustained(stopwatch, list(pair.values()), procedure)
+            timings, reading = sustained(stopwatch, [arms[one] for one in pair], procedure)
             speeds = {
-                who: Speed(bursts[who], timing, colds.get(who))
-                for who, timing in zip(pair, timings, strict=True)
+                one: Speed(bursts[one], timing, colds.get(one))
+                for one, timing in zip(pair, timings, strict=True)
             }
-            library = next((who for who in pair if who != rung), None)
-            beside = None if library is None else speeds[library]
-            timed[rung] = Timed(arm.kernels, speeds[rung], library, beside, reading)
+            other = library if library != rung else None
+            beside = speeds[other] if other else None
+            timed[rung] = Timed(arms[rung].kernels, speeds[rung], other, beside, reading)
         return timed
 
     def _tell(self, text: str) -> None:
         self.say(f"{self.problem}: {text}")
 
-
-def _standing(timed: Timed, verdicts: Mapping[Rung, Verdict]) -> Timed:
-    """Return what was measured, not beside a library that is wrong."""
-    if timed.library is None or verdicts[timed.library].passed:
-        return timed
-    return replace(timed, library=None, beside=None)
+    def close(self) -> None:
+        self._stack.close()

@@ -13,7 +13,6 @@ import json
 import platform
 from collections.abc import Mapping
 from dataclasses import dataclass
-from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -23,6 +22,7 @@ from ptxlab.device.cuda_driver import driver_version
 from ptxlab.device.sensors import Sensors
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.cublas import library_version
+from ptxlab.toolchain.wheels import wheel_versions
 
 SCHEMA = "ptxlab.benchmark.gpu/1"
 
@@ -63,13 +63,8 @@ class Machine:
 
 
 def machine_of(device: CudaDevice, sensors: Sensors | str) -> Machine:
-    found = device.properties
-    version = driver_version()
-    power_limit, driver, reason = None, None, ""
-    if isinstance(sensors, str):
-        reason = sensors
-    else:
-        power_limit, driver = sensors.power_limit, sensors.driver
+    found, version = device.properties, driver_version()
+    known = None if isinstance(sensors, str) else sensors
     return Machine(
         gpu=device.name,
         arch=device.target.name,
@@ -78,26 +73,16 @@ def machine_of(device: CudaDevice, sensors: Sensors | str) -> Machine:
         clock=found.clock,
         l2_bytes=found.l2_bytes,
         memory_bytes=found.memory_bytes,
-        power_limit=power_limit,
-        driver=driver,
+        power_limit=None if known is None else known.power_limit,
+        driver=None if known is None else known.driver,
         cuda=f"{version // 1000}.{version % 1000 // 10}",
         cublas=library_version(),
-        sensors=reason,
-        packages={"ptxlab": ptxlab.__version__, **dict(_installed())},
+        sensors=sensors if isinstance(sensors, str) else "",
+        packages={"ptxlab": ptxlab.__version__, **wheel_versions(PACKAGES)},
         cpu=_cpu(),
         python=platform.python_version(),
         date=datetime.datetime.now(datetime.UTC).date().isoformat(),
     )
-
-
-def _installed() -> list[tuple[str, str]]:
-    found = []
-    for name in PACKAGES:
-        try:
-            found.append((name, metadata.version(name)))
-        except metadata.PackageNotFoundError:
-            continue
-    return found
 
 
 def _cpu() -> str:

@@ -8,7 +8,7 @@ and times them; the emulator counts what they do, and times nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import combinations, product
 
 from ptxlab.device.cuda import CudaDevice
@@ -92,19 +92,13 @@ def compare_counted(device: Device, problem: Problem, rung: Rung, progress: Prog
     The best move the least. Raises PtxlabError for what has no tile.
     """
     algorithm = _cuttable(rung, problem)
-    own = algorithm.tile_for(problem, device.target)
-    several = list(candidates(algorithm, own, together=1))
-    found: list[Candidate] = []
-    for number, macros in enumerate(several):
-        progress(number, len(several))
-        try:
-            counted = facts(device, problem, algorithm, macros)
-        except PtxlabError as error:
-            found.append(Candidate(macros, _reason(error)))
-        else:
-            found.append(Candidate(macros, _why_not(counted), facts=counted))
-    progress(len(several), len(several))
-    return _ordered(device, problem, algorithm, own, found)
+
+    def attempt(macros: Sizes) -> Candidate:
+        counted = facts(device, problem, algorithm, macros)
+        return Candidate(macros, _why_not(counted), facts=counted)
+
+    found = _tried(device, problem, algorithm, attempt, progress)
+    return _ordered(device, problem, algorithm, found)
 
 
 def compare_timed(
@@ -117,36 +111,47 @@ def compare_timed(
 ) -> Comparison:
     """Compare the tiles of a kernel by their time on a GPU, all in turns on the same matrices."""
     algorithm = _cuttable(rung, problem)
-    own = algorithm.tile_for(problem, device.target)
-    several = list(candidates(algorithm, own, together=2))
     inputs = problem.inputs()
     verification = Verification(problem, inputs, sampled=True)
-    refused: list[Candidate] = []
-    right: list[tuple[dict[str, int], Work]] = []
+    right: list[Work] = []
     with uploaded(device, problem, inputs) as operands:
-        for number, macros in enumerate(several):
-            progress(number, len(several))
-            try:
-                tile = algorithm.cut(macros)
-                work = queue(device, operands, algorithm, tile)
-                verdict = checked(device, operands, work, verification, algorithm.method)
-            except PtxlabError as error:
-                if device.lost:
-                    raise
-                refused.append(Candidate(macros, _reason(error)))
-                continue
-            if verdict.passed:
-                right.append((macros, work))
-            else:
-                refused.append(Candidate(macros, WRONG))
-        progress(len(several), len(several))
-        arms = [warmed(stopwatch, work, procedure) for _, work in right]
-        timings = sustained(stopwatch, arms, procedure)[0] if arms else []
-    timed = [
-        Candidate(macros, "", timing=timing)
-        for (macros, _), timing in zip(right, timings, strict=True)
-    ]
-    return _ordered(device, problem, algorithm, own, [*timed, *refused])
+
+        def attempt(macros: Sizes) -> Candidate:
+            work = queue(device, operands, algorithm, algorithm.cut(macros))
+            if not checked(device, operands, work, verification, algorithm.method).passed:
+                return Candidate(macros, WRONG)
+            right.append(work)
+            return Candidate(macros, "")
+
+        found = _tried(device, problem, algorithm, attempt, progress)
+        arms = [warmed(stopwatch, work, procedure) for work in right]
+        timings = iter(sustained(stopwatch, arms, procedure)[0] if arms else ())
+    timed = [one if one.refused else replace(one, timing=next(timings)) for one in found]
+    return _ordered(device, problem, algorithm, timed)
+
+
+def _tried(
+    device: Device,
+    problem: Problem,
+    algorithm: Algorithm,
+    attempt: Callable[[Sizes], Candidate],
+    progress: Progress,
+) -> list[Candidate]:
+    """Attempt all candidates; what is an error of one is why it is refused."""
+    gpu = device if isinstance(device, CudaDevice) else None
+    own = algorithm.tile_for(problem, device.target)
+    several = list(candidates(algorithm, own, together=2 if gpu else 1))
+    found = []
+    for number, macros in enumerate(several):
+        progress(number, len(several))
+        try:
+            found.append(attempt(macros))
+        except PtxlabError as error:
+            if gpu and gpu.lost:
+                raise
+            found.append(Candidate(macros, error.message.splitlines()[0]))
+    progress(len(several), len(several))
+    return found
 
 
 def _cuttable(rung: Rung, problem: Problem) -> Algorithm:
@@ -165,10 +170,6 @@ def _others(name: str, size: int) -> list[int]:
     return [size // 2, 2 * size]
 
 
-def _reason(error: PtxlabError) -> str:
-    return error.message.splitlines()[0]
-
-
 def _why_not(counted: KernelFacts) -> str:
     """Say what is wrong with a kernel, "" where there is nothing.
 
@@ -184,15 +185,8 @@ def _why_not(counted: KernelFacts) -> str:
 
 
 def _ordered(
-    device: Device, problem: Problem, algorithm: Algorithm, own: Tile, found: list[Candidate]
+    device: Device, problem: Problem, algorithm: Algorithm, found: list[Candidate]
 ) -> Comparison:
-    able = sorted((one for one in found if not one.refused), key=lambda one: one.cost)
-    refused = [one for one in found if one.refused]
-    return Comparison(
-        algorithm,
-        device.kind,
-        device.target.name,
-        problem,
-        own.macros,
-        (*able, *refused),
-    )
+    found.sort(key=lambda one: (True, ()) if one.refused else (False, one.cost))
+    own = algorithm.tile_for(problem, device.target).macros
+    return Comparison(algorithm, device.kind, device.target.name, problem, own, tuple(found))

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from ptxlab.errors import ToolchainError
 
 
@@ -13,6 +15,11 @@ def wheel_version(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return ""
+
+
+def wheel_versions(packages: Iterable[str]) -> dict[str, str]:
+    """Return the versions of those wheels that are installed."""
+    return {package: found for package in packages if (found := wheel_version(package))}
 
 
 class ToolAbsent(ToolchainError):

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 import ptxlab
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.toolchain import cache, compile_cuda, disassemble, inventory, link_ptx
+from ptxlab.toolchain.wheels import wheel_version
 from ptxlab.verbs.doctor.text import Report
 
 if TYPE_CHECKING:
@@ -81,12 +82,9 @@ def packages() -> list[Report]:
             continue
         match = re.match(r"[\w.-]+", requirement)
         assert match is not None
-        try:
-            version = metadata.version(match[0])
-        except metadata.PackageNotFoundError:
-            version = ""
         needed = "extra" not in marker
         advice = f"pip install '{requirement.strip()}'" if needed else BENCH
+        version = wheel_version(match[0])
         found.append({"name": match[0], "version": version, "needed": needed, "advice": advice})
     return found
 
