@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
-from ptxlab.view.palette import INK, PAPER, QUIET
-from ptxlab.view.svg_parts import LINE, MARGIN, TITLE, document, heading, n
+from ptxlab.view.svg_parts import LINE, MARGIN, TITLE, document, heading, in_both_modes, n
 
 BAR, GAP, WIDTH, ROOM = 16, 6, 560, 150
 """Height of a bar and what is between two; width of the longest; room for the text behind it."""
@@ -17,6 +16,12 @@ LETTER = 6.2
 
 COLOURS = ("l6", "l14", "l22", "l30")
 """Classes of the style sheet, far apart; the parts of a bar have one each."""
+
+STYLE = in_both_modes(
+    ".ptxlab .r{{stroke:{quiet};stroke-dasharray:4 3;fill:none}}"
+    ".ptxlab .d{{stroke:{ink};fill:none}}"
+    ".ptxlab .v{{paint-order:stroke;stroke:{paper};stroke-width:3px}}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ def chart(about: str, panels: Sequence[Panel], parts: Sequence[str], notes: Sequ
     title, room = heading(about)
     labels = [bar.label for panel in panels for bar in panel.bars]
     left = MARGIN + max(map(len, labels), default=0) * LETTER + GAP
-    drawn = [f"<style>{_style()}</style>", title]
+    drawn = [f"<style>{STYLE}</style>", title]
     top = float(TITLE + MARGIN)
     if len(parts) > 1:
         drawn += _key(parts, left, top)
@@ -121,13 +126,3 @@ def _key(parts: Sequence[str], left: float, top: float) -> Iterator[str]:
         yield f'<rect class="{colour}" x="{n(x)}" y="{n(top - 9)}" width="10" height="10"/>'
         yield f'<text x="{n(x + 14)}" y="{n(top)}">{escape(part)}</text>'
         x += 14 + len(part) * LETTER + 2 * GAP
-
-
-def _style() -> str:
-    light, dark = (
-        f".ptxlab .r{{stroke:{QUIET[mode]};stroke-dasharray:4 3;fill:none}}"
-        f".ptxlab .d{{stroke:{INK[mode]};fill:none}}"
-        f".ptxlab .v{{paint-order:stroke;stroke:{PAPER[mode]};stroke-width:3px}}"
-        for mode in ("light", "dark")
-    )
-    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"

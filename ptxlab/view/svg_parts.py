@@ -38,13 +38,17 @@ def _style() -> str:
         ".ptxlab .c rect{{stroke:{paper}}}.ptxlab .m rect{{stroke:{ink};stroke-width:2}}"
         ".ptxlab .p{{fill:{paper}}}"
     )
-    light, dark = (
+    light, dark = (lane_rules(".ptxlab .l", "fill", dark=dark) for dark in (False, True))
+    return in_both_modes(rules, light, dark)
+
+
+def in_both_modes(rules: str, light: str = "", dark: str = "") -> str:
+    """Return ``rules`` with the ``ink``, ``quiet`` and ``paper`` of both modes, and those of one alone."""
+    bright, dim = (
         rules.format(ink=INK[mode], quiet=QUIET[mode], paper=PAPER[mode])
         for mode in ("light", "dark")
     )
-    light += lane_rules(".ptxlab .l", "fill", dark=False)
-    dark += lane_rules(".ptxlab .l", "fill", dark=True)
-    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"
+    return f"{bright}{light}@media (prefers-color-scheme:dark){{{dim}{dark}}}"
 
 
 def notes(lines: Sequence[str]) -> list[str]:

@@ -16,7 +16,7 @@ from ptxlab.gemm.facts import KernelFacts, facts
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe import count
-from ptxlab.verbs.gemm.json import story_as_json
+from ptxlab.verbs.gemm.story import as_json
 from tests.gemm.simt import observed
 
 SIZE = 128
@@ -99,7 +99,7 @@ def test_the_story_says_these_numbers(told: Explanation) -> None:
 
 def test_json_is_what_the_counters_say(device: Device, told: Explanation) -> None:
     profile = observed(count, device, "tiled", SQUARE)
-    rung = story_as_json(told)["rungs"][2]
+    rung = as_json(told)["rungs"][2]
     for name, value in rung["counts"].items():
         assert value == getattr(profile.totals, name), name
     assert rung["bytes_per_flop"] == profile.bytes_per_flop

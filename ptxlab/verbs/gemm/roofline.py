@@ -26,8 +26,7 @@ from ptxlab.verbs.gemm.svg_room import (
     meet,
     write_along,
 )
-from ptxlab.view.palette import INK, PAPER, QUIET
-from ptxlab.view.svg_parts import LINE, MARGIN, document, n
+from ptxlab.view.svg_parts import LINE, MARGIN, document, in_both_modes, n
 
 WIDTH, HEIGHT = 760.0, 520.0
 """Of the part that has the axes."""
@@ -42,6 +41,18 @@ ROOM = 1.6
 
 DASHES = ("8 3", "2 3", "")
 """Of the slopes, from the slowest memory to the fastest."""
+
+STYLE = in_both_modes(
+    ".ptxlab .g{{stroke:{quiet};stroke-opacity:.25;fill:none}}"
+    ".ptxlab .f{{stroke:{quiet};fill:none}}"
+    ".ptxlab .o{{stroke:{ink};stroke-width:1.5;fill:none}}"
+    ".ptxlab .q{{fill:{quiet}}}.ptxlab .v{{stroke:{quiet};stroke-width:.6}}"
+    ".ptxlab .a{{stroke:{quiet};fill:none}}"
+    ".ptxlab .j{{stroke:{ink};stroke-dasharray:1 3;fill:none}}"
+    ".ptxlab .k{{fill:{ink}}}"
+    ".ptxlab .w{{stroke:{ink};fill:{paper}}}"
+    ".ptxlab .h{{paint-order:stroke;stroke:{paper};stroke-width:3px}}"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +114,7 @@ def svg(explanation: Explanation) -> str:
     taken = [box for spot in spots for box in spot.taken()]
     taken += [box for line in (*roofs, *arrows) for box in line.taken()]
     parts = [
-        f"<style>{_style()}</style>",
+        f"<style>{STYLE}</style>",
         f'<text class="t" x="{MARGIN}" y="26">Roofline of the {escape(explanation.gpu.name)}</text>',
         f'<text class="s" x="{MARGIN}" y="{n(26 + LINE)}">{escape(heading(explanation))}</text>',
         *_grid(axes),
@@ -257,19 +268,3 @@ def _part(value: float, least: float, most: float) -> float:
 def _tens(least: float, most: float) -> list[float]:
     first, last = math.ceil(math.log10(least)), math.floor(math.log10(most))
     return [10.0**power for power in range(first, last + 1)]
-
-
-def _style() -> str:
-    light, dark = (
-        f".ptxlab .g{{stroke:{QUIET[mode]};stroke-opacity:.25;fill:none}}"
-        f".ptxlab .f{{stroke:{QUIET[mode]};fill:none}}"
-        f".ptxlab .o{{stroke:{INK[mode]};stroke-width:1.5;fill:none}}"
-        f".ptxlab .q{{fill:{QUIET[mode]}}}.ptxlab .v{{stroke:{QUIET[mode]};stroke-width:.6}}"
-        f".ptxlab .a{{stroke:{QUIET[mode]};fill:none}}"
-        f".ptxlab .j{{stroke:{INK[mode]};stroke-dasharray:1 3;fill:none}}"
-        f".ptxlab .k{{fill:{INK[mode]}}}"
-        f".ptxlab .w{{stroke:{INK[mode]};fill:{PAPER[mode]}}}"
-        f".ptxlab .h{{paint-order:stroke;stroke:{PAPER[mode]};stroke-width:3px}}"
-        for mode in ("light", "dark")
-    )
-    return f"{light}@media (prefers-color-scheme:dark){{{dark}}}"

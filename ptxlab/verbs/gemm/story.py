@@ -1,16 +1,21 @@
-"""The ladder's story as text and as Markdown."""
+"""The ladder's story as text, Markdown and JSON."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import asdict
 from textwrap import wrap
+from typing import Any
 
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, L1
 from ptxlab.gemm.explain import Explanation, Step
-from ptxlab.gemm.measures import brief, percent
+from ptxlab.gemm.measures import Change, brief, percent
 from ptxlab.isa.gpus import Gpu
 from ptxlab.view.gemm_parts import sizes
+from ptxlab.view.json import members
 from ptxlab.view.text import Table, aligned, fields, on_github
+
+SCHEMA = "ptxlab.gemm-explain/2"
 
 FFMA = "FFMA"
 WIDTH = 100
@@ -90,6 +95,26 @@ def markdown(explanation: Explanation) -> str:
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(explanation)]
     parts += [f"### {_title(step)}\n\n{_list(_story(step))}" for step in explanation.steps]
     return "\n\n".join((*parts, *NOTES)) + "\n"
+
+
+def as_json(explanation: Explanation) -> dict[str, Any]:
+    """Return everything as JSON data.
+
+    ``counts`` are the counters of the whole launch, ``copies`` the part of asynchronous copies in them.
+    Of ``bounds``, ``limits`` are FLOP a clock and SM, and ``intensity`` is FLOP a byte. ``share`` is
+    null where no loop of the machine code computes, and ``after`` for a rung that none comes before;
+    ``factor`` is inf where nothing is left of what changed.
+    """
+    facts = explanation.steps[0].facts
+    return {
+        "schema": SCHEMA,
+        "device": "emulator",
+        "arch": facts.target,
+        **members(facts.problem, "m", "n", "k", "layout", "epilogue"),
+        "passed": explanation.passed,
+        "gpu": _gpu_json(explanation.gpu),
+        "rungs": [_step_json(step) for step in explanation.steps],
+    }
 
 
 def heading(explanation: Explanation) -> str:
@@ -189,6 +214,58 @@ def _columns(table: Table) -> list[str]:
 
 def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
     return "\n".join(f"- {name}: {value}" for name, value in pairs)
+
+
+# ---- parts of the JSON --------------------------------------------------------------------------
+
+
+def _gpu_json(gpu: Gpu) -> dict[str, Any]:
+    return {
+        "name": gpu.name,
+        "sms": gpu.sms,
+        "clock_mhz": gpu.clock,
+        "bytes_per_clock_and_sm": dict(levels_of(gpu)),
+        "mma_sync": gpu.mma_sync,
+    }
+
+
+def _step_json(step: Step) -> dict[str, Any]:
+    facts, under, told = step.facts, step.bounds, step.story
+    return {
+        "algorithm": facts.algorithm.name,
+        "idea": facts.algorithm.idea,
+        "after": step.after or None,
+        "dtype": facts.problem.dtype,
+        "acc": facts.problem.acc,
+        "tile": facts.tile,
+        "passed": facts.verdict.passed,
+        "ctas": facts.ctas,
+        "threads": facts.threads,
+        "instructions_per_thread": facts.counts.threads / facts.launched,
+        "flops_per_thread": facts.counts.flops / facts.launched,
+        "barriers": facts.barriers,
+        "products": facts.products,
+        "counts": asdict(facts.counts),
+        "copies": asdict(facts.copies),
+        "bytes_per_flop": facts.bytes_per_flop,
+        "resources": {**asdict(facts.resources), "dynamic_shared": facts.shared},
+        "occupancy": {**asdict(facts.occupancy), "limited_by": list(facts.occupancy.limited_by)},
+        "opcode": facts.opcode,
+        "share": facts.share,
+        "bounds": members(under, "peak", "limits", "intensity", "by", "tflops", "from_caches"),
+        "story": {
+            "before": told.before or None,
+            "better": [_change_json(change) for change in told.better],
+            "worse": [_change_json(change) for change in told.worse],
+            "limit": told.limit,
+            "caches": told.caches or None,
+            "text": " ".join(told.sentences),
+        },
+    }
+
+
+def _change_json(change: Change) -> dict[str, Any]:
+    return {"measure": change.measure.name, **members(change, "before", "after", "factor", "text")}
 
 
 # ---- cells --------------------------------------------------------------------------------------

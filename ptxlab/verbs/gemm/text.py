@@ -1,16 +1,23 @@
-"""GEMM results as text: of one algorithm, of the whole ladder, and the ladder itself."""
+"""GEMM results as text and as JSON: of one algorithm, of the whole ladder, and the ladder itself."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from typing import Any
 
 from ptxlab.gemm.algorithms import Algorithm, Rung, Types
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
 from ptxlab.gemm.survey import Survey
 from ptxlab.gemm.tile import Tile
-from ptxlab.view.gemm_parts import sizes
+from ptxlab.view.gemm_parts import problem_as_json, sizes, verdict_as_json
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields
+
+SCHEMA = "ptxlab.gemm/2"
+SCHEMA_ALL = "ptxlab.gemm.all/2"
+SCHEMA_LIST = "ptxlab.gemm.list/1"
 
 
 def text(result: GemmResult) -> str:
@@ -80,6 +87,69 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
             )
         )
     return "\n".join(aligned(rows, "<")) + "\n"
+
+
+def as_json(result: GemmResult) -> dict[str, Any]:
+    """Return the result as JSON data.
+
+    ``worst`` is the element furthest from its reference, null when D has none. ``strays`` counts
+    elements written between the rows of D.
+    """
+    problem, worst = result.problem, result.verdict.worst
+    place = worst.place and dict(zip(("row", "col"), worst.place, strict=True))
+    return {
+        "schema": SCHEMA,
+        "algorithm": result.rung.name,
+        "device": result.device,
+        "arch": result.arch,
+        **problem_as_json(problem),
+        "alpha": problem.alpha,
+        "beta": problem.beta,
+        **dict(zip(("lda", "ldb", "ldd"), problem.leading, strict=True)),
+        "tile": result.tile,
+        **verdict_as_json(result.verdict),
+        "worst": place and {**place, "expected": worst.expected, "found": worst.found},
+        "strays": result.verdict.strays,
+        "seconds": result.launched.seconds,
+        "tflops": result.tflops,
+        "baselines": [],
+        "counters": result.launched.counters,
+    }
+
+
+def all_as_json(survey: Survey) -> dict[str, Any]:
+    """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/2``."""
+    return {
+        "schema": SCHEMA_ALL,
+        **members(survey, "device", "arch", "passed"),
+        "results": [as_json(result) for result in survey.results],
+        "absent": [asdict(one) for one in survey.absent],
+        "agreements": [asdict(one) for one in survey.agreements],
+    }
+
+
+def list_as_json(rungs: Sequence[Rung]) -> dict[str, Any]:
+    """Return the ladder as JSON data; ``file`` and what follows are null where it is no kernel."""
+    return {"schema": SCHEMA_LIST, "algorithms": [_rung_as_json(rung) for rung in rungs]}
+
+
+def _rung_as_json(rung: Rung) -> dict[str, Any]:
+    kernel = rung if isinstance(rung, Algorithm) else None
+    return {
+        "algorithm": rung.name,
+        "idea": rung.idea,
+        "types": [{"dtype": dtype, "acc": acc} for dtype, acc in rung.types],
+        "layouts": list(rung.layouts),
+        "epilogues": list(rung.epilogues),
+        "reference": rung.reference and str(rung.reference),
+        "file": kernel and kernel.file,
+        "tile": kernel and kernel.tile.macros,
+        "threads": kernel and kernel.tile.threads,
+        "shared": kernel and shared(kernel),
+    }
+
+
+# ---- parts of the text --------------------------------------------------------------------------
 
 
 def _unusual(of: Problem) -> str:

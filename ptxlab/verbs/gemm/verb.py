@@ -125,18 +125,18 @@ def execute(args: argparse.Namespace) -> int:
 
 def show_list(args: argparse.Namespace) -> int:
     from ptxlab.gemm import LADDER
-    from ptxlab.verbs.gemm import json, text
+    from ptxlab.verbs.gemm import text
 
     rungs = [
         rung for rung in LADDER.values() if any(fits(args, dtype, acc) for dtype, acc in rung.types)
     ]
-    emit(args, lambda: text.text_of_list(rungs), lambda: json.list_as_json(rungs))
+    emit(args, lambda: text.text_of_list(rungs), lambda: text.list_as_json(rungs))
     return 0
 
 
 def run_all(args: argparse.Namespace) -> int:
     from ptxlab.gemm.survey import all_types, survey
-    from ptxlab.verbs.gemm import json, text
+    from ptxlab.verbs.gemm import text
 
     if tile_of(args):
         raise PtxlabError("--tile and --group are for one --algorithm, not for --all")
@@ -146,26 +146,26 @@ def run_all(args: argparse.Namespace) -> int:
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device:
         found = survey(device, problem, types)
-    emit(args, lambda: text.text_of_all(found), lambda: json.all_as_json(found))
+    emit(args, lambda: text.text_of_all(found), lambda: text.all_as_json(found))
     return 0 if found.passed else 1
 
 
 def run_one(args: argparse.Namespace) -> int:
     from ptxlab.gemm import find_algorithm, run
-    from ptxlab.verbs.gemm import json, text
+    from ptxlab.verbs.gemm import text
 
     rung = find_algorithm(args.algorithm or ALGORITHM)
     first = next((pair for pair in rung.types if fits(args, *pair)), rung.types[0])
     problem = problem_of(args, args.dtype or first[0], args.acc or first[1])
     with closing(open_device(args)) as device:
         result = run(device, problem, rung, tile_of(args))
-    emit(args, lambda: text.text(result), lambda: json.as_json(result))
+    emit(args, lambda: text.text(result), lambda: text.as_json(result))
     return 0 if result.passed else 1
 
 
 def explain_ladder(args: argparse.Namespace) -> int:
     from ptxlab.gemm.explain import explain
-    from ptxlab.verbs.gemm import json, roofline, story
+    from ptxlab.verbs.gemm import roofline, story
 
     if args.device.startswith("cuda"):
         raise PtxlabError(
@@ -185,7 +185,7 @@ def explain_ladder(args: argparse.Namespace) -> int:
     emit(
         args,
         lambda: story.text(found),
-        lambda: json.story_as_json(found),
+        lambda: story.as_json(found),
         markdown=lambda: story.markdown(found),
         svg=lambda: roofline.svg(found),
     )
@@ -247,20 +247,8 @@ def tile_of(args: argparse.Namespace) -> dict[str, int]:
 
 def problem_of(args: argparse.Namespace, dtype: str, acc: str) -> Problem:
     from ptxlab.gemm import Problem
+    from ptxlab.view.json import members
 
     m, n, k = (args.size if value is None else value for value in (args.m, args.n, args.k))
-    return Problem(
-        m,
-        n,
-        k,
-        dtype,
-        acc,
-        seed=args.seed,
-        layout=args.layout,
-        epilogue=args.epilogue,
-        alpha=args.alpha,
-        beta=args.beta,
-        lda=args.lda,
-        ldb=args.ldb,
-        ldd=args.ldd,
-    )
+    others = members(args, "seed", "layout", "epilogue", "alpha", "beta", "lda", "ldb", "ldd")
+    return Problem(m, n, k, dtype, acc, **others)

@@ -17,8 +17,7 @@ from ptxlab.gemm.reference import Comparison
 from ptxlab.gemm.run import GemmResult
 from ptxlab.gemm.survey import Survey
 from ptxlab.gemm.verification import Verdict
-from ptxlab.verbs.gemm.json import as_json
-from ptxlab.verbs.gemm.text import text, text_of_all
+from ptxlab.verbs.gemm.text import as_json, text, text_of_all
 from ptxlab.view.json import write
 from ptxlab.view.text import aligned, number, values
 
