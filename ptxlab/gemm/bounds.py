@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from ptxlab.errors import PtxlabError
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem, memory_type
 from ptxlab.isa.gpus import ISSUED, Gpu
@@ -59,14 +60,13 @@ class Bounds:
         return max(0.0, 1 - self.gpu.memory_bytes / asked)
 
 
-def bounds(facts: KernelFacts, gpu: Gpu) -> Bounds | None:
-    """Return the bounds of a rung on ``gpu``; None where its tensor cores do not take the types."""
+def bounds(facts: KernelFacts, gpu: Gpu) -> Bounds:
+    """Return the bounds of a rung on ``gpu``. Raises PtxlabError where its tensor cores lack the types."""
     problem, flops = facts.problem, facts.problem.flops
-    types = (problem.dtype, problem.acc)
     on_tensor_cores = facts.opcode == "HMMA"
-    peak = gpu.tensor.get(types) if on_tensor_cores else gpu.fp32
+    peak = gpu.tensor.get((problem.dtype, problem.acc)) if on_tensor_cores else gpu.fp32
     if peak is None:
-        return None
+        raise PtxlabError(f"the tensor cores of an {gpu.name} do not compute {problem.types}")
     room = l1_bytes(facts)
     reached = gpu.mma_sync if on_tensor_cores else 1.0
     limits = {ARITHMETIC: peak * reached * flops / facts.counts.flops}

@@ -10,7 +10,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ptxlab.device.protocol import Device
-from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
 from ptxlab.gemm.facts import KernelFacts, facts
@@ -89,7 +88,7 @@ def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> Explanation:
     """Tell the story of facts that are there already, in the order of the ladder."""
     rungs = list(ALGORITHMS)
     ordered = sorted(counted, key=lambda each: rungs.index(each.algorithm.name))
-    of = {each.algorithm.name: (each, _bounds(each, gpu)) for each in ordered}
+    of = {each.algorithm.name: (each, bounds(each, gpu)) for each in ordered}
     steps: list[Step] = []
     for own, under in of.values():
         after = _before(own.algorithm, of, steps)
@@ -105,13 +104,6 @@ def _before(
     while follows and follows not in told:
         follows = ALGORITHMS[follows].follows
     return follows or (steps[-1].facts.algorithm.name if steps else "")
-
-
-def _bounds(of: KernelFacts, gpu: Gpu) -> Bounds:
-    found = bounds(of, gpu)
-    if found is None:
-        raise PtxlabError(f"the tensor cores of an {gpu.name} do not compute {of.problem.types}")
-    return found
 
 
 def story(

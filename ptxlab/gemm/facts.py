@@ -66,6 +66,14 @@ class KernelFacts:
         return self.ctas * self.threads
 
     @property
+    def instructions_per_thread(self) -> float:
+        return self.counts.threads / self.launched
+
+    @property
+    def flops_per_thread(self) -> float:
+        return self.counts.flops / self.launched
+
+    @property
     def asked_bytes(self) -> int:
         """The bytes that threads ask of global memory or give it."""
         return self.counts.global_read + self.counts.global_written

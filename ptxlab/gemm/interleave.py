@@ -137,21 +137,20 @@ def interleave(
     inputs = problem.inputs()
     inputs = replace(inputs, b=inputs.b * np.float32(np.sqrt(activity.variance / size)))
     verification = Verification(problem, inputs, sampled=True)
-    verdict, kinds, ends = None, [], []
+    verdicts, kinds, ends = [], [], []
     for kind in KINDS:
         say(f"{size} x {size}: {kind} memory")
         with Players(device, problem, algorithm, kind, activity) as players:
             players.start(inputs.a, inputs.b)
             players.multiply()
             players.y.to_cpu()
-            first = verification.verdict(players.y.array, algorithm.method, device.target.dot16)
-            verdict = first if verdict is None or verdict.passed else verdict
+            d = players.y.array
+            verdicts.append(verification.verdict(d, algorithm.method, device.target.dot16))
             kinds.append(players.timed(turns, clock))
             players.start(inputs.a, inputs.b)
             for _ in range(turns):
                 players.turn()
             ends.append(players.x.array.tobytes())
-    assert verdict is not None
     return Interleaving(
         device.name,
         device.target.name,
@@ -159,7 +158,7 @@ def interleave(
         activity,
         problem,
         turns,
-        verdict,
+        next((verdict for verdict in verdicts if not verdict.passed), verdicts[-1]),
         all(end == ends[0] for end in ends),
         tuple(kinds),
     )

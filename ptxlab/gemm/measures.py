@@ -174,11 +174,6 @@ def _why_warps(before: KernelFacts, after: KernelFacts) -> str:
     )
 
 
-def _why_copies(before: KernelFacts, after: KernelFacts) -> str:
-    copied = after.copies.global_read / (after.counts.global_read or 1)
-    return percent(copied)
-
-
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "sectors of global memory",
@@ -198,7 +193,7 @@ MEASURES: tuple[Measure, ...] = (
         "loads that are waited for",
         lambda facts: (facts.counts.global_read - facts.copies.global_read) / facts.problem.flops,
         (),
-        _why_copies,
+        lambda _, after: percent(after.copies.global_read / (after.counts.global_read or 1)),
         "",
         gone="waits for no load of global memory itself: {reason} of what it reads is copied to "
         "shared memory while it computes",

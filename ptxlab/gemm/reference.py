@@ -195,19 +195,12 @@ def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[
     return relative, floor
 
 
-def compare(
-    found: Array, a: Array, b: Array, bound: Bound, epilogue: Epilogue = PLAIN
-) -> Comparison:
-    """Find the element of ``found`` that is furthest from its reference, in units of what it may be.
+def compare(found: Array, parts: Iterable[Block], bound: Bound) -> Comparison:
+    """Find the element of ``found`` furthest from the ``parts`` of its reference, in units of what it may be.
 
-    D is right if and only if the error found is at most ``bound.coefficient``. ``a`` and ``b`` are
-    finite; an element that is infinite or NaN without a reason has an infinite error.
+    D is right if and only if the error found is at most ``bound.coefficient``. A and B are finite; an
+    element that is infinite or NaN without a reason has an infinite error.
     """
-    return compare_parts(found, reference(a, b, epilogue), bound)
-
-
-def compare_parts(found: Array, parts: Iterable[Block], bound: Bound) -> Comparison:
-    """Find the worst element of ``found``, as ``compare`` does, with the ``parts`` of its reference."""
     worst = Comparison(0.0, None, None, None)
     for part in parts:
         block = found[part.rows, part.columns].astype(np.float64)

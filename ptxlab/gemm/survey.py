@@ -85,7 +85,7 @@ def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -
                 continue
             results.append(judge(device, verification, rung, computed))
             extent.add(results[-1], computed.d)
-        if len(extent.algorithms) > 1:
+        if len(extent.results) > 1:
             agreements.append(extent.agreement(verification))
     return Survey(
         device.kind,
@@ -101,20 +101,15 @@ class _Extent:
     """The least and the largest value that any rung found for each element of D."""
 
     def __init__(self) -> None:
-        self.algorithms: list[str] = []
-        self.tolerances: list[float] = []
-        self.least: Array = np.empty(0, np.float32)
-        self.largest: Array = self.least
+        self.results: list[GemmResult] = []
+        self.least: Array = np.array(np.inf, np.float32)
+        self.largest: Array = np.array(-np.inf, np.float32)
 
     def add(self, result: GemmResult, d: Array) -> None:
         found = d.astype(np.float32)
-        if self.algorithms:
-            self.least = np.minimum(self.least, found)
-            self.largest = np.maximum(self.largest, found)
-        else:
-            self.least = self.largest = found
-        self.algorithms.append(result.rung.name)
-        self.tolerances.append(result.verdict.tolerance)
+        self.least = np.minimum(self.least, found)
+        self.largest = np.maximum(self.largest, found)
+        self.results.append(result)
 
     def agreement(self, verification: Verification) -> Agreement:
         """Compare the two; where both are the same infinity, they agree."""
@@ -123,11 +118,9 @@ class _Extent:
             least = self.least[part.rows, part.columns].astype(np.float64)
             largest = self.largest[part.rows, part.columns].astype(np.float64)
             worst = max(worst, float(_apart(least, largest, part.magnitude).max(initial=0)))
-        tolerance = sum(sorted(self.tolerances)[-2:])
-        problem, passed = verification.problem, worst <= tolerance
-        return Agreement(
-            problem.dtype, problem.acc, tuple(self.algorithms), passed, worst, tolerance
-        )
+        tolerance = sum(sorted(result.verdict.tolerance for result in self.results)[-2:])
+        problem, names = verification.problem, tuple(result.rung.name for result in self.results)
+        return Agreement(problem.dtype, problem.acc, names, worst <= tolerance, worst, tolerance)
 
 
 def _apart(least: Doubles, largest: Doubles, magnitude: Doubles) -> Doubles:

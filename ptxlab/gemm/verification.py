@@ -21,7 +21,7 @@ from ptxlab.gemm.reference import (
     TF32_CONVERSION,
     Block,
     Comparison,
-    compare_parts,
+    compare,
     epilogue_of,
     error_bound,
     factors_of,
@@ -82,7 +82,7 @@ class Verification:
         bound = error_bound(
             method, arithmetic, self._a, self._b, self.problem.acc, self._epilogue, conversion
         )
-        worst = compare_parts(d[self._rows], self.expected(), bound)
+        worst = compare(d[self._rows], self.expected(), bound)
         error = np.inf if np.isnan(d).any() else worst.error
         return Verdict(replace(worst, error=error), bound.coefficient, strays)
 

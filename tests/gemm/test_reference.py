@@ -17,6 +17,7 @@ from ptxlab.gemm.problem import Problem, to_tf32
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
     Bound,
+    Comparison,
     Epilogue,
     compare,
     epilogue_of,
@@ -30,8 +31,15 @@ Array = npt.NDArray[Any]
 
 AMPERE = TARGETS["sm_80"].dot16
 HOPPER = TARGETS["sm_90a"].dot16
+PLAIN = Epilogue()
 DTYPES = {"f32": np.float32, "f16": np.float16, "bf16": ml_dtypes.bfloat16}
 EMIN = {"float32": -126, "bfloat16": -126, "float16": -14}
+
+
+def worst_of(
+    found: Array, a: Array, b: Array, bound: Bound, epilogue: Epilogue = PLAIN
+) -> Comparison:
+    return compare(found, reference(a, b, epilogue), bound)
 
 
 # ---- an exact model of a tensor core, one element at a time, in Fractions ---------------------
@@ -130,7 +138,7 @@ def test_a_tensor_core_stays_within_the_bound(
     dtype, acc = types.split()
     a, b = inputs(kind, dtype, SHAPE)
     bound = error_bound("mma", arithmetic, a, b, acc)
-    worst = compare(mma(a, b, acc, arithmetic), a, b, bound)
+    worst = worst_of(mma(a, b, acc, arithmetic), a, b, bound)
     assert worst.error <= bound.coefficient
     if kind == "positive":  # and the bound is not idle: the real error is within a factor of it
         assert worst.error > bound.coefficient / 40
@@ -141,7 +149,7 @@ def test_a_tensor_core_stays_within_the_bound(
 def test_a_chain_of_fma_stays_within_the_bound(dtype: str, kind: str) -> None:
     a, b = inputs(kind, dtype, SHAPE)
     bound = error_bound("fma", HOPPER, a, b, "f32")
-    assert compare(fma(a, b), a, b, bound).error <= bound.coefficient
+    assert worst_of(fma(a, b), a, b, bound).error <= bound.coefficient
 
 
 def test_products_too_small_for_f32_may_be_lost_and_no_more_than_that() -> None:
@@ -152,9 +160,9 @@ def test_products_too_small_for_f32_may_be_lost_and_no_more_than_that() -> None:
     found = fma(a, b)
     assert (found == 0).all()
     assert (a.astype(np.float64) @ b.astype(np.float64) == k * 0.75 * 2.0**-150).all()
-    assert compare(found, a, b, bound).error <= bound.coefficient
+    assert worst_of(found, a, b, bound).error <= bound.coefficient
     found[1, 2] = 2.0**-149 * k  # each product rounded up instead
-    assert compare(found, a, b, bound).error > bound.coefficient
+    assert worst_of(found, a, b, bound).error > bound.coefficient
 
 
 def test_coefficients_by_hand() -> None:
@@ -196,7 +204,7 @@ def test_wrong_results_are_caught(method: Method, dtype: str, acc: str, k: int) 
     exact = a.astype(np.float64) @ b.astype(np.float64)
 
     def error(found: Array) -> float:
-        return compare(rounded(found, acc), a, b, bound).error
+        return worst_of(rounded(found, acc), a, b, bound).error
 
     assert error(exact) <= bound.coefficient
     one_k_dropped = exact - np.outer(a[:, k // 2].astype(float), b[k // 2].astype(float))
@@ -215,7 +223,7 @@ def test_the_worst_element_is_named() -> None:
     wrong = exact.astype(np.float32)
     wrong[1050, 1027] += 5
     bound = error_bound("fma", HOPPER, a, b, "f32")
-    worst = compare(wrong, a, b, bound)
+    worst = worst_of(wrong, a, b, bound)
     assert worst.place == (1050, 1027)
     assert worst.expected == pytest.approx(exact[1050, 1027])
     assert worst.found == wrong[1050, 1027]
@@ -227,7 +235,7 @@ def test_what_is_not_finite_is_wrong(value: float) -> None:
     a, b = inputs("normal", "f16", (3, 3, 8))
     found = (a.astype(float) @ b.astype(float)).astype(np.float16)
     found[1, 2] = value
-    worst = compare(found, a, b, error_bound("mma", HOPPER, a, b, "f16"))
+    worst = worst_of(found, a, b, error_bound("mma", HOPPER, a, b, "f16"))
     assert worst.error == math.inf
     assert worst.place == (1, 2)
 
@@ -236,27 +244,27 @@ def test_overflow_to_infinity_is_right_where_sums_are_large() -> None:
     a, b = np.full((1, 20), 200, np.float16), np.full((20, 2), 200, np.float16)
     b[:, 1] = 1
     bound = error_bound("mma", HOPPER, a, b, "f16")
-    assert compare(np.array([[np.inf, 4000]], np.float16), a, b, bound).error == 0
-    assert compare(np.array([[np.inf, np.inf]], np.float16), a, b, bound).error == math.inf
-    assert compare(np.array([[np.nan, 4000]], np.float16), a, b, bound).error == math.inf
+    assert worst_of(np.array([[np.inf, 4000]], np.float16), a, b, bound).error == 0
+    assert worst_of(np.array([[np.inf, np.inf]], np.float16), a, b, bound).error == math.inf
+    assert worst_of(np.array([[np.nan, 4000]], np.float16), a, b, bound).error == math.inf
 
 
 def test_a_sum_of_zeros_must_be_zero() -> None:
     a, b = np.zeros((2, 8), np.float16), np.ones((8, 2), np.float16)
     bound = error_bound("mma", HOPPER, a, b, "f32")
     found = np.zeros((2, 2), np.float32)
-    assert compare(found, a, b, bound).error == 0
+    assert worst_of(found, a, b, bound).error == 0
     found[1, 0] = 1e-45
-    assert compare(found, a, b, bound).error == math.inf
+    assert worst_of(found, a, b, bound).error == math.inf
 
 
 def test_no_k_and_no_elements() -> None:
     a, b = np.zeros((2, 0), np.float32), np.zeros((0, 3), np.float32)
     bound = error_bound("fma", HOPPER, a, b, "f32")
     assert bound == Bound(0.0, 0.0, float(np.finfo(np.float32).max))
-    assert compare(np.zeros((2, 3), np.float32), a, b, bound).error == 0
-    assert compare(np.ones((2, 3), np.float32), a, b, bound).error == math.inf
-    empty = compare(np.zeros((0, 3), np.float32), np.zeros((0, 2), np.float32), np.zeros((2, 3), np.float32), bound)  # fmt: skip
+    assert worst_of(np.zeros((2, 3), np.float32), a, b, bound).error == 0
+    assert worst_of(np.ones((2, 3), np.float32), a, b, bound).error == math.inf
+    empty = worst_of(np.zeros((0, 3), np.float32), np.zeros((0, 2), np.float32), np.zeros((2, 3), np.float32), bound)  # fmt: skip
     assert (empty.place, empty.error) == (None, 0.0)
 
 
@@ -335,7 +343,7 @@ def test_a_finished_sum_stays_within_the_bound(
     e = epilogue(kind, acc)
     bound = error_bound("fma" if dtype == "f32" else "mma", HOPPER, a, b, acc, e)
     sums = sums_of(dtype, acc)
-    assert compare(finished(sums, e, fused), a, b, bound, e).error <= bound.coefficient
+    assert worst_of(finished(sums, e, fused), a, b, bound, e).error <= bound.coefficient
 
 
 @pytest.mark.parametrize("kind", EPILOGUES[1:5], ids=str)
@@ -352,7 +360,7 @@ def test_wrong_epilogues_are_caught(kind: dict[str, Any]) -> None:
         if e.bias is not None:
             value = value + np.roll(e.bias, shift)
         found = (np.maximum(value, 0) if relu else value).astype(np.float32)
-        return compare(found, a, b, bound, e).error
+        return worst_of(found, a, b, bound, e).error
 
     assert made(e.alpha, e.beta, 0, e.relu) <= bound.coefficient
     assert made(e.alpha + 1, e.beta, 0, e.relu) > bound.coefficient
@@ -378,9 +386,9 @@ def test_a_sum_that_overflows_may_be_infinite_whatever_its_factor() -> None:
     a, b = np.full((1, 20), 200, np.float16), np.full((20, 1), 200, np.float16)
     small = Epilogue(alpha=1e-4)
     bound = error_bound("mma", HOPPER, a, b, "f16", small)
-    assert compare(np.array([[np.inf]], np.float16), a, b, bound, small).error == 0
-    assert compare(np.array([[80]], np.float16), a, b, bound, small).error <= bound.coefficient
-    assert compare(np.array([[85]], np.float16), a, b, bound, small).error > bound.coefficient
+    assert worst_of(np.array([[np.inf]], np.float16), a, b, bound, small).error == 0
+    assert worst_of(np.array([[80]], np.float16), a, b, bound, small).error <= bound.coefficient
+    assert worst_of(np.array([[85]], np.float16), a, b, bound, small).error > bound.coefficient
 
 
 # ---- tf32, and orders that nobody knows ---------------------------------------------------------
@@ -398,10 +406,10 @@ def test_tf32_is_compared_with_rounded_factors() -> None:
         bound = error_bound("mma", arithmetic, a, b, "f32")
         assert bound.coefficient == pytest.approx(steps * (2**-23 + terms * 2.0**-bits), rel=1e-6)
         unrounded = given.a.astype(float) @ given.b.astype(float)
-        assert compare(unrounded.astype(np.float32), a, b, bound).error > bound.coefficient
+        assert worst_of(unrounded.astype(np.float32), a, b, bound).error > bound.coefficient
         loose = error_bound("any", arithmetic, a, b, "f32", conversion=TF32_CONVERSION)
-        assert compare(unrounded.astype(np.float32), a, b, loose).error <= loose.coefficient
-        assert compare(1.01 * unrounded, a, b, loose).error > loose.coefficient
+        assert worst_of(unrounded.astype(np.float32), a, b, loose).error <= loose.coefficient
+        assert worst_of(1.01 * unrounded, a, b, loose).error > loose.coefficient
 
 
 @pytest.mark.parametrize("types", ["f32 f32", "bf16 f32", "f16 f16"])
@@ -415,7 +423,7 @@ def test_any_order_has_a_bound(types: str) -> None:
         x, y = a[:, part], b[part]
         found += fma(x, y) if dtype == "f32" else mma(x, y, acc, AMPERE)
     bound = error_bound("any", AMPERE, a, b, acc)
-    assert compare(found, a, b, bound).error <= bound.coefficient
+    assert worst_of(found, a, b, bound).error <= bound.coefficient
     assert bound.coefficient >= error_bound("fma", AMPERE, a, b, "f32").coefficient
     missing = found * (1 - 1 / parts)
-    assert compare(missing, a, b, bound).error > bound.coefficient
+    assert worst_of(missing, a, b, bound).error > bound.coefficient

@@ -19,7 +19,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algorithm, run
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Operands
-from ptxlab.gemm.reference import compare, epilogue_of, error_bound
+from ptxlab.gemm.reference import compare, epilogue_of, error_bound, reference
 from ptxlab.gemm.run import compute, launch
 from ptxlab.verbs.gemm.text import text
 from tests.gemm.simt import QUICK, Rewrite, rewrite, whole_numbers
@@ -109,7 +109,7 @@ def test_matrices_begin_anywhere(keeping: Device, name: str) -> None:
     assert np.isnan(d[0])
     plus = epilogue_of(problem, inputs)
     bound = error_bound(algorithm.method, keeping.target.dot16, inputs.a, inputs.b, acc, plus)
-    worst = compare(d[1:].reshape(40, 48), inputs.a, inputs.b, bound, plus)
+    worst = compare(d[1:].reshape(40, 48), reference(inputs.a, inputs.b, plus), bound)
     assert worst.error <= bound.coefficient
 
 

@@ -107,7 +107,7 @@ def row(facts: KernelFacts) -> tuple[str, ...]:
     counts, used, held = facts.counts, facts.resources, facts.occupancy
     shared = used.shared + facts.shared
     return (
-        f"{counts.flops / facts.launched:,.0f}",
+        f"{facts.flops_per_thread:,.0f}",
         f"{1e3 * counts.executed / counts.flops:.3g}",
         _ratio(counts.sectors, counts.sectors_ideal),
         f"{SECTOR_BYTES * counts.sectors / counts.flops:.3g}",
@@ -125,14 +125,10 @@ def row(facts: KernelFacts) -> tuple[str, ...]:
 
 def as_json(facts: KernelFacts) -> dict[str, Any]:
     """Return the facts as JSON data; ``main_loop_share`` is null where no loop does the arithmetic."""
-    counts, used, held = facts.counts, facts.resources, facts.occupancy
+    used, held = facts.resources, facts.occupancy
     return {
-        "ctas": facts.ctas,
-        "threads": facts.threads,
-        "flops_per_thread": counts.flops / facts.launched,
-        "barriers": facts.barriers,
-        "bytes_per_flop": facts.bytes_per_flop,
-        "counts": asdict(counts),
+        **members(facts, "ctas", "threads", "flops_per_thread", "barriers", "bytes_per_flop"),
+        "counts": asdict(facts.counts),
         **members(used, "registers", "spill_stores", "spill_loads"),
         "shared": used.shared + facts.shared,
         "occupancy": {
