@@ -53,22 +53,18 @@ def tile_for(
     try:
         known = _read()["gpus"][device.name][_key(algorithm, problem)]
         return algorithm.cut(known["tile"]) if known["source"] == _digest(algorithm) else own
-    except (
-        PtxlabError,
-        KeyError,
-        TypeError,
-        AttributeError,
-    ):  # there is none, or none that is sound
+    except (PtxlabError, KeyError, TypeError, AttributeError):  # there is none that is sound
         return own
 
 
-def keep(device: Device, algorithm: Algorithm, problem: Problem, tile: Tile, tflops: float) -> None:
+def keep(
+    device: Device, algorithm: Algorithm, problem: Problem, tile: Sizes, tflops: float
+) -> None:
     """Note that ``tile`` is the best one on this GPU. Raises PtxlabError if it cannot be written."""
     file = path()
-    known = _read()
-    gpus = known.get("gpus", {})
+    gpus = _read().get("gpus", {})
     gpus.setdefault(device.name, {})[_key(algorithm, problem)] = {
-        "tile": tile.macros,
+        "tile": dict(tile),
         "tflops": tflops,
         "source": _digest(algorithm),
     }

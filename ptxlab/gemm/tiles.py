@@ -69,6 +69,11 @@ class Comparison:
     own: Sizes
     candidates: tuple[Candidate, ...]
 
+    def tflops(self, one: Candidate) -> float:
+        """Return the TFLOP/s of a candidate that was timed."""
+        assert one.timing is not None
+        return self.problem.flops / one.timing.median / 1e12
+
 
 def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[str, int]]:
     """Yield the tiles to compare by their macros: ``own``, what is near it, and the algorithm's others.

@@ -167,8 +167,8 @@ def test_the_best_tile_is_used_by_gemm_on_that_gpu_alone(
 ) -> None:
     best = TILED.cut({"BM": 16, "GROUP": 4})
     assert tile_for(gpu, TILED, PROBLEM) == TILED.tile
-    keep(gpu, TILED, PROBLEM, best, 1.0)
-    keep(gpu, NAIVE, PROBLEM, NAIVE.tile, 1.0)
+    keep(gpu, TILED, PROBLEM, best.macros, 1.0)
+    keep(gpu, NAIVE, PROBLEM, NAIVE.tile.macros, 1.0)
     assert tile_for(gpu, TILED, PROBLEM) == best
     assert run(gpu, PROBLEM, TILED).tile == best.macros
     assert run(gpu, PROBLEM, TILED, {"BM": 8}).tile == TILED.cut({"BM": 8}).macros
@@ -183,7 +183,7 @@ def test_the_best_tile_is_used_by_gemm_on_that_gpu_alone(
 def test_a_file_that_is_not_sound_is_as_good_as_none(
     gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(gpu, TILED, PROBLEM, TILED.cut({"BM": 16}), 1.0)
+    keep(gpu, TILED, PROBLEM, TILED.cut({"BM": 16}).macros, 1.0)
     sound = tile_file.path().read_text()
     spoiled = ["", "[]", "{", sound.replace("tiles/1", "tiles/9"), sound.replace('"BM": 16', '"BM": 7.5'),
                sound.replace('"BM"', '"XX"'), sound.replace('"BM": 16', '"BM": "x"')]  # fmt: skip

@@ -11,6 +11,7 @@ from ptxlab.gemm.tile_file import shape_class
 from ptxlab.gemm.tiles import Candidate, Comparison
 from ptxlab.verbs.bench import facts as facts_view
 from ptxlab.view.gemm_parts import problem_as_json, title
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.bench.tiles/1"
@@ -41,13 +42,11 @@ def text(comparison: Comparison, kept: str) -> str:
 
 def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
     """Return the comparison as JSON data; ``kept`` is the file of the best, null if there is none."""
-    problem = comparison.problem
     return {
         "schema": SCHEMA,
         "algorithm": comparison.algorithm.name,
-        "device": comparison.device,
-        "arch": comparison.arch,
-        **problem_as_json(problem),
+        **members(comparison, "device", "arch"),
+        **problem_as_json(comparison.problem),
         "usual": comparison.own,
         "kept": kept or None,
         "tiles": [
@@ -55,7 +54,7 @@ def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
                 "tile": one.tile,
                 "refused": one.refused or None,
                 "seconds": None if one.timing is None else one.timing.median,
-                "tflops": None if one.timing is None else _tflops(comparison, one),
+                "tflops": None if one.timing is None else comparison.tflops(one),
                 "facts": None if one.facts is None else facts_view.as_json(one.facts),
             }
             for one in comparison.candidates
@@ -69,8 +68,8 @@ def _table(comparison: Comparison, able: list[Candidate]) -> list[tuple[str, ...
         rows: list[tuple[str, ...]] = [("", "TFLOP/s", "of the usual")]
         usual = next((one for one in able if one.tile == comparison.own), None)
         for name, one in zip(names, able, strict=True):
-            tflops = _tflops(comparison, one)
-            share = f"{100 * tflops / _tflops(comparison, usual):.1f} %" if usual else ""
+            tflops = comparison.tflops(one)
+            share = f"{100 * tflops / comparison.tflops(usual):.1f} %" if usual else ""
             rows.append((name, f"{tflops:,.2f}", share))
         return rows
     counted = [one.facts for one in able if one.facts is not None]
@@ -82,8 +81,3 @@ def _name(one: Candidate, comparison: Comparison) -> str:
     own = comparison.own
     changed = [f"{name}={size}" for name, size in one.tile.items() if own.get(name) != size]
     return " ".join(changed) or "as usual: " + " ".join(f"{n}={s}" for n, s in own.items())
-
-
-def _tflops(comparison: Comparison, one: Candidate) -> float:
-    assert one.timing is not None
-    return comparison.problem.flops / one.timing.median / 1e12

@@ -13,12 +13,11 @@ from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.cli.progress import Progress
     from ptxlab.device.protocol import Device
+    from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.facts import KernelFacts
     from ptxlab.gemm.plan import Entry
     from ptxlab.gemm.survey import Absent
-    from ptxlab.gemm.tiles import Comparison
     from ptxlab.gemm.timing import Procedure
 
 EXAMPLE = """\
@@ -132,19 +131,15 @@ def procedure(args: argparse.Namespace) -> Procedure:
 
 def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.cli.progress import Status
-    from ptxlab.device.sensors import open_sensors
-    from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.bench import bench
-    from ptxlab.gemm.cublas import gpu_of
     from ptxlab.gemm.machine import machine_of
     from ptxlab.verbs.bench import text as view
     from ptxlab.verbs.bench.text import csv
 
-    gpu = gpu_of(device, "bench")
     planned = entries(args, GPU_SIZES)
-    with Stopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
+    with stopwatch_of(device) as stopwatch:
+        gpu, status = stopwatch.device, Status()
         machine = machine_of(gpu, stopwatch.sensors)
-        status = Status()
         found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
         status.clear()
     data = view.as_json(found)
@@ -153,6 +148,15 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     text, svg = (lambda: view.text(found)), (lambda: view.svg(found))
     emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
     return 0 if found.passed else 1
+
+
+def stopwatch_of(device: Device) -> Stopwatch:
+    from ptxlab.device.sensors import open_sensors
+    from ptxlab.device.stopwatch import Stopwatch
+    from ptxlab.gemm.cublas import gpu_of
+
+    gpu = gpu_of(device, "bench")
+    return Stopwatch(gpu, open_sensors(gpu.properties.bus))
 
 
 def record(folder: str, data: dict[str, Any]) -> None:
@@ -202,9 +206,11 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
 
 def compare_tiles(args: argparse.Namespace, device: Device) -> int:
     """Compare the tiles of one algorithm on one problem; keep the best where they are timed."""
+    from dataclasses import replace
+
     from ptxlab.cli.progress import Progress
     from ptxlab.gemm import tile_file
-    from ptxlab.gemm.tiles import compare_counted
+    from ptxlab.gemm.tiles import compare_counted, compare_timed
     from ptxlab.verbs.bench import tiles as view
     from ptxlab.verbs.bench.text import csv
 
@@ -217,34 +223,19 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
     problem, (rung,) = planned[0].problem, planned[0].rungs
     progress, kept = Progress(what="tiles"), ""
     if timed:
-        comparison = time_tiles(args, device, planned[0], progress)
-        best = comparison.candidates[0]
-        if best.timing is not None:
-            algorithm = comparison.algorithm
-            tflops = problem.flops / best.timing.median / 1e12
-            tile_file.keep(device, algorithm, problem, algorithm.cut(best.tile), tflops)
-            kept = str(tile_file.path())
+        much = replace(procedure(args), seconds=0.0)
+        with stopwatch_of(device) as stopwatch:
+            gpu = stopwatch.device
+            comparison = compare_timed(gpu, stopwatch, problem, rung, much, progress)
     else:
         comparison = compare_counted(device, problem, rung, progress)
+    best = comparison.candidates[0]
+    if best.timing is not None:
+        tile_file.keep(device, comparison.algorithm, problem, best.tile, comparison.tflops(best))
+        kept = str(tile_file.path())
     data = view.as_json(comparison, kept)
     emit(args, lambda: view.text(comparison, kept), data, csv=lambda: csv(data["tiles"]))
     return 0
-
-
-def time_tiles(
-    args: argparse.Namespace, device: Device, entry: Entry, progress: Progress
-) -> Comparison:
-    from dataclasses import replace
-
-    from ptxlab.device.sensors import open_sensors
-    from ptxlab.device.stopwatch import Stopwatch
-    from ptxlab.gemm.cublas import gpu_of
-    from ptxlab.gemm.tiles import compare_timed
-
-    gpu = gpu_of(device, "bench")
-    much = replace(procedure(args), seconds=0.0)
-    with Stopwatch(gpu, open_sensors(gpu.properties.bus)) as stopwatch:
-        return compare_timed(gpu, stopwatch, entry.problem, entry.rungs[0], much, progress)
 
 
 # ---- Nsight Compute -----------------------------------------------------------------------------

@@ -15,7 +15,15 @@ SCHEMA = "ptxlab.interleave/2"
 
 PARTS = ("GPU", "CPU", "copies", "changing over")
 
-HEAD = ("memory", "GPU", "CPU", "copies", "sum", "in turns", "changing over")
+TIMES = {
+    "gpu": "GPU",
+    "cpu": "CPU",
+    "copies": "copies",
+    "sum": "sum",
+    "interleaved": "in turns",
+    "extra": "changing over",
+}
+"""The heads of the table by what they are of a turn."""
 
 
 def text(several: Sequence[Interleaving]) -> str:
@@ -26,7 +34,7 @@ def text(several: Sequence[Interleaving]) -> str:
         if not found.passed:
             lines += [f"WRONG: {_wrong(found)}; no time is told", ""]
             continue
-        rows = [HEAD, *(_row(turns) for turns in found.kinds)]
+        rows = [("memory", *TIMES.values()), *(_row(turns) for turns in found.kinds)]
         lines += ["", *aligned(rows), ""]
     lines.append("changing over is what turns take beyond the sum of their parts alone")
     return "\n".join(lines) + "\n"
@@ -48,7 +56,7 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
                 "turns": found.turns,
                 **verdict_as_json(found.verdict),
                 "passed": found.passed,
-                "kinds": [_as_json(turns) for turns in found.kinds if found.passed],
+                "kinds": [members(turns, "kind", *TIMES) for turns in found.kinds if found.passed],
             }
             for found in several
         ],
@@ -87,20 +95,10 @@ def _wrong(found: Interleaving) -> str:
 
 
 def _row(turns: Turns) -> tuple[str, ...]:
-    copies = _ms(turns.copies) if turns.copies else "none"
-    return (
-        turns.kind,
-        _ms(turns.gpu),
-        _ms(turns.cpu),
-        copies,
-        _ms(turns.sum),
-        _ms(turns.interleaved),
-        _ms(turns.extra),
-    )
-
-
-def _as_json(turns: Turns) -> dict[str, Any]:
-    return members(turns, "kind", "gpu", "cpu", "copies", "sum", "interleaved", "extra")
+    cells = {name: _ms(seconds) for name, seconds in members(turns, *TIMES).items()}
+    if not turns.copies:
+        cells["copies"] = "none"
+    return (turns.kind, *cells.values())
 
 
 def _ms(seconds: float) -> str:
