@@ -167,8 +167,7 @@ class Field(Closing):
         except PtxlabError as error:
             if self.device.lost:
                 raise
-            p = self.problem
-            self.absent.append(Absent(rung.name, p.dtype, p.acc, error.message))
+            self.absent.append(Absent.of(rung, self.problem, error))
 
     def _work(self, rung: Rung) -> tuple[Work, Sizes]:
         if isinstance(rung, GpuBaseline):

@@ -71,7 +71,8 @@ def cublaslt(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
             return made
 
         def give(what: str, owner: int, name: str, value: int) -> None:
-            attribute = getattr(lt, f"{_camel(what)}Attribute")[name]
+            attributes = f"{what.title().replace('_', '')}Attribute"  # such as MatmulDescAttribute
+            attribute = getattr(lt, attributes)[name]
             cell = np.array([value], getattr(lt, f"get_{what}_attribute_dtype")(attribute))
             getattr(lt, f"{what}_set_attribute")(owner, attribute, cell.ctypes.data, cell.nbytes)
 
@@ -157,17 +158,16 @@ def _library(api: Any, gpu: CudaDevice, operands: Operands) -> Iterator[tuple[in
     What the library complains about becomes an error of ours; the reasons that it does not load
     are no class of their own, but those of the bindings are.
     """
-    stream = gpu.lend("a library")
+    stream, name = gpu.lend("a library"), api.__name__.rpartition(".")[2]
     try:
         handle = api.create()
     except Exception as error:
         raise DeviceUnavailable(
-            f"{api.__name__.rpartition('.')[2]} does not start: {error}",
+            f"{name} does not start: {error}",
             hint="install what is missing with: pip install 'ptxlab[bench]'",
         ) from None
-    failed = tuple(
-        getattr(api, name) for name in ("cuBLASError", "cuBLASLtError") if hasattr(api, name)
-    )
+    errors = ("cuBLASError", "cuBLASLtError")
+    failed = tuple(getattr(api, error) for error in errors if hasattr(api, error))
     try:
         with (
             gpu.zeros(WORKSPACE, "u8") as workspace,
@@ -175,7 +175,6 @@ def _library(api: Any, gpu: CudaDevice, operands: Operands) -> Iterator[tuple[in
         ):
             yield handle, workspace.address, scratch.address, stream
     except failed as error:
-        name = api.__name__.rpartition(".")[2]
         raise LaunchError(f"{name} does not compute this problem: {error}") from None
     finally:
         api.destroy(handle)
@@ -203,8 +202,3 @@ def _factors(problem: Problem) -> tuple[Any, Any]:
     """Return alpha and beta in host memory, of the type of the sums."""
     kind = np.float16 if problem.acc == "f16" else np.float32
     return np.array([problem.alpha], kind), np.array([problem.beta], kind)
-
-
-def _camel(name: str) -> str:
-    """Return ``MatmulDesc`` for ``matmul_desc``."""
-    return "".join(word.capitalize() for word in name.split("_"))

@@ -210,7 +210,8 @@ def spread(matrix: Array, leading: int) -> Array:
     rows, columns = matrix.shape
     memory = np.full((rows, leading), np.nan, matrix.dtype)
     memory[:, :columns] = matrix
-    return memory.reshape(-1)[: _extent(rows, columns, leading)]
+    last = (rows - 1) * leading + columns if rows and columns else 0
+    return memory.reshape(-1)[:last]
 
 
 def gathered(memory: Array, rows: int, columns: int, leading: int) -> tuple[Array, int]:
@@ -222,8 +223,3 @@ def gathered(memory: Array, rows: int, columns: int, leading: int) -> tuple[Arra
     gap = np.array(np.nan, matrix.dtype).view(bits.dtype)
     strays = np.count_nonzero(bits[:, columns:] != gap)
     return np.ascontiguousarray(matrix[:, :columns]), int(strays)
-
-
-def _extent(rows: int, columns: int, leading: int) -> int:
-    """Return how many elements reach from the first to the last one of a matrix."""
-    return (rows - 1) * leading + columns if rows and columns else 0

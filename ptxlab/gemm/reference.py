@@ -119,7 +119,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class Part:
     """A part of D: where it is, what should be there, M of it, and M of the sums it is made of."""
 
     rows: slice
@@ -195,7 +195,7 @@ def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[
     return relative, floor
 
 
-def compare(found: Array, parts: Iterable[Block], bound: Bound) -> Comparison:
+def compare(found: Array, parts: Iterable[Part], bound: Bound) -> Comparison:
     """Find the element of ``found`` furthest from the ``parts`` of its reference, in units of what it may be.
 
     D is right if and only if the error found is at most ``bound.coefficient``. A and B are finite; an
@@ -212,7 +212,7 @@ def compare(found: Array, parts: Iterable[Block], bound: Bound) -> Comparison:
     return worst
 
 
-def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Block]:
+def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Part]:
     """Yield what D should be and how large its terms are, in float64, block by block."""
     m, n = a.shape[0], b.shape[1]
     for left in range(0, n, BLOCK):
@@ -224,7 +224,7 @@ def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Block]
             a_block = a[rows].astype(np.float64)
             sums, of_sums = a_block @ b_block, np.abs(a_block) @ b_magnitude
             expected, magnitude = _finish(sums, of_sums, rows, columns, epilogue)
-            yield Block(rows, columns, expected, magnitude, of_sums)
+            yield Part(rows, columns, expected, magnitude, of_sums)
 
 
 def _finish(
@@ -241,7 +241,7 @@ def _finish(
     return np.maximum(expected, 0) if epilogue.relu else expected, magnitude
 
 
-def _error(found: Doubles, part: Block, bound: Bound) -> Doubles:
+def _error(found: Doubles, part: Part, bound: Bound) -> Doubles:
     """Return the error of every element: infinite where it must not differ and does."""
     magnitude = part.magnitude
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -8,7 +8,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab.device.protocol import Device
-from ptxlab.errors import DeviceUnavailable
+from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.gemm.algorithms import Rung
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Array, Problem
 from ptxlab.gemm.reference import Doubles
@@ -24,6 +25,10 @@ class Absent:
     dtype: str
     acc: str
     reason: str
+
+    @classmethod
+    def of(cls, rung: Rung, problem: Problem, error: PtxlabError) -> Absent:
+        return cls(rung.name, problem.dtype, problem.acc, error.message)
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,7 +86,7 @@ def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -
             try:
                 computed = compute(device, typed, inputs, rung)
             except DeviceUnavailable as error:
-                absent.append(Absent(rung.name, dtype, acc, error.message))
+                absent.append(Absent.of(rung, typed, error))
                 continue
             results.append(judge(device, verification, rung, computed))
             extent.add(results[-1], computed.d)

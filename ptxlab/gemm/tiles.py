@@ -59,7 +59,7 @@ class Candidate:
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class RankedTiles:
     """The tiles of an algorithm on a problem, the best first; ``own`` is what it usually has."""
 
     algorithm: Algorithm
@@ -91,7 +91,9 @@ def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[
     yield from {tuple(macros.items()): macros for macros in found}.values()
 
 
-def compare_counted(device: Device, problem: Problem, rung: Rung, progress: Progress) -> Comparison:
+def compare_counted(
+    device: Device, problem: Problem, rung: Rung, progress: Progress
+) -> RankedTiles:
     """Compare the tiles of a kernel by what they move and hold, on the emulator.
 
     The best move the least. Raises PtxlabError for what has no tile.
@@ -113,7 +115,7 @@ def compare_timed(
     rung: Rung,
     procedure: Procedure,
     progress: Progress,
-) -> Comparison:
+) -> RankedTiles:
     """Compare the tiles of a kernel by their time on a GPU, all in turns on the same matrices."""
     algorithm = _cuttable(rung, problem)
     inputs = problem.inputs()
@@ -191,7 +193,7 @@ def _why_not(counted: KernelFacts) -> str:
 
 def _ordered(
     device: Device, problem: Problem, algorithm: Algorithm, found: list[Candidate]
-) -> Comparison:
+) -> RankedTiles:
     found.sort(key=lambda one: (True, ()) if one.refused else (False, one.cost))
     own = algorithm.tile_for(problem, device.target).macros
-    return Comparison(algorithm, device.kind, device.target.name, problem, own, tuple(found))
+    return RankedTiles(algorithm, device.kind, device.target.name, problem, own, tuple(found))

@@ -8,7 +8,7 @@ that are compared.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -19,8 +19,8 @@ from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
-    Block,
     Comparison,
+    Part,
     compare,
     epilogue_of,
     error_bound,
@@ -62,18 +62,18 @@ class Verification:
     def __init__(self, problem: Problem, inputs: Inputs, *, sampled: bool = False) -> None:
         self.problem = problem
         self._a, self._b = factors_of(problem, inputs)
-        self._epilogue = epilogue_of(problem, inputs)
         self._rows = drawn(problem.m, problem.seed) if sampled else slice(None)
-        self._kept = list(self._made()) if sampled else None
+        epilogue = epilogue_of(problem, inputs)
+        old = None if epilogue.old is None else epilogue.old[self._rows]
+        self._epilogue = replace(epilogue, old=old)
+        self._kept = list(self._made()) if sampled else []
 
-    def expected(self) -> Iterable[Block]:
-        """Return the reference of the rows that are compared, block by block."""
-        return self._made() if self._kept is None else self._kept
+    def expected(self) -> Iterable[Part]:
+        """Return the reference of the rows that are compared, part by part."""
+        return self._kept or self._made()
 
-    def _made(self) -> Iterator[Block]:
-        old = self._epilogue.old
-        epilogue = replace(self._epilogue, old=None if old is None else old[self._rows])
-        return reference(self._a[self._rows], self._b, epilogue)
+    def _made(self) -> Iterable[Part]:
+        return reference(self._a[self._rows], self._b, self._epilogue)
 
     def verdict(self, d: Array, method: Method, arithmetic: DotProduct, strays: int = 0) -> Verdict:
         """Judge D; an element anywhere that is not a number makes it wrong."""

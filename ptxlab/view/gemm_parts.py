@@ -17,12 +17,13 @@ def sizes(problem: Problem) -> str:
 
 def title(problem: Problem, *more: str) -> str:
     """Return the sizes and types of a problem, what is unusual of it, and ``more``."""
-    parts = [f"{sizes(problem)}, {problem.types}"]
-    if problem.layout != "nn":
-        parts.append(f"layout {problem.layout}")
-    if problem.epilogue != "none":
-        parts.append(f"epilogue {problem.epilogue}")
-    return ", ".join([*parts, *more])
+    return ", ".join([f"{sizes(problem)}, {problem.types}", *unusual(problem), *more])
+
+
+def unusual(problem: Problem) -> list[str]:
+    """Return the layout and the epilogue where they are not those of most problems."""
+    parts = [f"layout {problem.layout}"] if problem.layout != "nn" else []
+    return parts + ([f"epilogue {problem.epilogue}"] if problem.epilogue != "none" else [])
 
 
 def problem_as_json(problem: Problem) -> dict[str, Any]:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxlab.gemm.tile_file import shape_class
-from ptxlab.gemm.tiles import Candidate, Comparison
+from ptxlab.gemm.tiles import Candidate, RankedTiles
 from ptxlab.verbs.bench import facts as facts_view
 from ptxlab.view.gemm_parts import problem_as_json, title
 from ptxlab.view.json import members
@@ -17,7 +17,7 @@ from ptxlab.view.text import aligned
 SCHEMA = "ptxlab.bench.tiles/1"
 
 
-def text(comparison: Comparison, kept: str) -> str:
+def text(comparison: RankedTiles, kept: str) -> str:
     """Return the tiles, the best first, and why others are refused; ``kept`` is the file of the best."""
     able = [one for one in comparison.candidates if not one.refused]
     refused = [one for one in comparison.candidates if one.refused]
@@ -40,7 +40,7 @@ def text(comparison: Comparison, kept: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
+def as_json(comparison: RankedTiles, kept: str) -> dict[str, Any]:
     """Return the comparison as JSON data; ``kept`` is the file of the best, null if there is none."""
     return {
         "schema": SCHEMA,
@@ -62,7 +62,7 @@ def as_json(comparison: Comparison, kept: str) -> dict[str, Any]:
     }
 
 
-def _table(comparison: Comparison, able: list[Candidate]) -> list[tuple[str, ...]]:
+def _table(comparison: RankedTiles, able: list[Candidate]) -> list[tuple[str, ...]]:
     names = [_name(one, comparison) for one in able]
     if able[0].facts is None:
         rows: list[tuple[str, ...]] = [("", "TFLOP/s", "of the usual")]
@@ -77,7 +77,7 @@ def _table(comparison: Comparison, able: list[Candidate]) -> list[tuple[str, ...
     return [*heads, *((n, *facts_view.row(f)) for n, f in zip(names, counted, strict=True))]
 
 
-def _name(one: Candidate, comparison: Comparison) -> str:
+def _name(one: Candidate, comparison: RankedTiles) -> str:
     own = comparison.own
     changed = [f"{name}={size}" for name, size in one.tile.items() if own.get(name) != size]
     return " ".join(changed) or "as usual: " + " ".join(f"{n}={s}" for n, s in own.items())

@@ -193,7 +193,7 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
             except PtxlabError as error:
                 if len(planned) == len(entry.rungs) == 1:
                     raise
-                absent.append(Absent(rung.name, p.dtype, p.acc, error.message))
+                absent.append(Absent.of(rung, p, error))
     status.clear()
     data = view.bench_as_json(found, absent, device.target.name)
     text, svg = (lambda: view.text(found, absent)), (lambda: view.svg(found))

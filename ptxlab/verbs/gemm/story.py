@@ -11,7 +11,7 @@ from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, L1
 from ptxlab.gemm.explain import Explanation, Step
 from ptxlab.gemm.measures import Change, brief, percent
 from ptxlab.isa.gpus import Gpu
-from ptxlab.view.gemm_parts import sizes
+from ptxlab.view.gemm_parts import sizes, unusual
 from ptxlab.view.json import members
 from ptxlab.view.text import Table, aligned, fields, on_github
 
@@ -119,11 +119,8 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
 
 def heading(explanation: Explanation) -> str:
     facts = explanation.steps[0].facts
-    p = facts.problem
-    unusual = [f"layout {p.layout}"] if p.layout != "nn" else []
-    unusual += [f"epilogue {p.epilogue}"] if p.epilogue != "none" else []
-    which = f", {' and '.join(unusual)}" if unusual else ""
-    return f"the ladder at {sizes(p)}{which}, on {facts.target}"
+    which = f", {' and '.join(more)}" if (more := unusual(facts.problem)) else ""
+    return f"the ladder at {sizes(facts.problem)}{which}, on {facts.target}"
 
 
 def tables(explanation: Explanation) -> Iterator[Table]:
