@@ -15,7 +15,6 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import cutting
-from ptxlab.gemm.sass_loops import main_loop
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
@@ -23,7 +22,7 @@ from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.observe import count
 from ptxlab.observe.counters import Counts, total
 from ptxlab.toolchain import Resources
-from ptxlab.toolchain.sass import sass
+from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
 ARITHMETIC = {"fma": "FFMA", "mma": "HMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
@@ -172,4 +171,58 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         ),
         opcode=opcode,
         share=None if loop is None else loop.share(opcode),
+    )
+
+
+# ---- the loops of its machine code --------------------------------------------------------------
+#
+# A kernel is as fast as its main loop, and a scheduler of an SM issues one instruction a cycle: where
+# fma is what counts, 90 % FFMA in the main loop is at most 90 % of the peak.
+
+
+@dataclass(frozen=True, slots=True)
+class SassLoop:
+    """What lies between a label and the last branch back to it, inner loops included."""
+
+    instructions: tuple[SassInstruction, ...]
+
+    def count(self, opcode: str) -> int:
+        """Return how many instructions have this opcode, whatever their modifiers."""
+        return sum(instruction.opcode == opcode for instruction in self.instructions)
+
+    def share(self, opcode: str) -> float:
+        return self.count(opcode) / len(self.instructions)
+
+    def surrounds(self, other: SassLoop) -> bool:
+        first, last = self.instructions[0].address, self.instructions[-1].address
+        inside = other.instructions[0].address >= first and other.instructions[-1].address <= last
+        return inside and self != other
+
+
+def loops(function: SassFunction) -> tuple[SassLoop, ...]:
+    """Return the loops of a function in the order of their labels.
+
+    A loop is known by a branch to a label before it (BRA). What the assembler puts elsewhere, behind a
+    branch out of the loop, is not seen.
+    """
+    ends: dict[int, int] = {}  # by the address of the label
+    for instruction in function.instructions:
+        start = function.labels.get(instruction.target or "")
+        if instruction.opcode == "BRA" and start is not None and start <= instruction.address:
+            ends[start] = instruction.address
+    return tuple(
+        SassLoop(tuple(one for one in function.instructions if start <= one.address <= end))
+        for start, end in sorted(ends.items())
+    )
+
+
+def main_loop(function: SassFunction, opcode: str) -> SassLoop | None:
+    """Return the innermost loop with the most instructions of ``opcode``, None where no loop has any.
+
+    Where several have as many, versions of the same loop for different cases, it is the shortest.
+    """
+    having = [loop for loop in loops(function) if loop.count(opcode)]
+    innermost = [loop for loop in having if not any(map(loop.surrounds, having))]
+    return max(
+        innermost, key=lambda loop: (loop.count(opcode), -len(loop.instructions)), default=None
     )

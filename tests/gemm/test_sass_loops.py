@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ptxlab.gemm.sass_loops import loops, main_loop
+from ptxlab.gemm.facts import loops, main_loop
 from ptxlab.toolchain.sass import SassFunction, read_sass
 
 # Two versions of a loop, the second one inside of another, and code around them.

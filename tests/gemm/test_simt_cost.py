@@ -10,8 +10,8 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.facts import SassLoop, loops, main_loop
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
-from ptxlab.gemm.sass_loops import SassLoop, loops, main_loop
 from ptxlab.gemm.tile import require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.counters import total

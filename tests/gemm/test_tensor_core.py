@@ -18,9 +18,9 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.facts import SassLoop, main_loop
 from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type, uploaded
 from ptxlab.gemm.run import compute
-from ptxlab.gemm.sass_loops import SassLoop, main_loop
 from ptxlab.gemm.tile import Tile, require
 from ptxlab.isa.targets import TARGETS
 from ptxlab.observe.check import check

@@ -48,15 +48,15 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("sectors", lambda step: f"{step.facts.counts.sectors:,}"),
         ("ideal", lambda step: f"{step.facts.counts.sectors_ideal:,}"),
         ("sectors/request", lambda step: brief(step.facts.sectors_of_a_request)),
-        ("B/FLOP asked", lambda step: _bytes(step, "global")),
-        ("B/FLOP in sectors", lambda step: _bytes(step, "sectors")),
+        ("B/FLOP asked", lambda step: _if_any(step.facts.bytes_per_flop["global"])),
+        ("B/FLOP in sectors", lambda step: _if_any(step.facts.bytes_per_flop["sectors"])),
     ),
     "shared memory": (
         ("requests", lambda step: f"{step.facts.counts.shared_requests:,}"),
         ("wavefronts", lambda step: f"{step.facts.counts.shared_wavefronts:,}"),
         ("ideal", lambda step: f"{step.facts.counts.shared_ideal:,}"),
         ("wavefronts/product", lambda step: _if_any(step.facts.wavefronts_of_a_product)),
-        ("B/FLOP", lambda step: _bytes(step, "shared")),
+        ("B/FLOP", lambda step: _if_any(step.facts.bytes_per_flop["shared"])),
     ),
     "machine code": (
         ("registers", lambda step: str(step.facts.resources.registers)),
@@ -105,14 +105,19 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     null where no loop of the machine code computes, and ``after`` for a rung that none comes before;
     ``factor`` is inf where nothing is left of what changed.
     """
-    facts = explanation.steps[0].facts
+    facts, gpu = explanation.steps[0].facts, explanation.gpu
     return {
         "schema": SCHEMA,
         "device": "emulator",
         "arch": facts.target,
         **members(facts.problem, "m", "n", "k", "layout", "epilogue"),
         "passed": explanation.passed,
-        "gpu": _gpu_json(explanation.gpu),
+        "gpu": {
+            **members(gpu, "name", "sms"),
+            "clock_mhz": gpu.clock,
+            "bytes_per_clock_and_sm": dict(levels_of(gpu)),
+            "mma_sync": gpu.mma_sync,
+        },
         "rungs": [_step_json(step) for step in explanation.steps],
     }
 
@@ -216,15 +221,6 @@ def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
 # ---- parts of the JSON --------------------------------------------------------------------------
 
 
-def _gpu_json(gpu: Gpu) -> dict[str, Any]:
-    return {
-        **members(gpu, "name", "sms"),
-        "clock_mhz": gpu.clock,
-        "bytes_per_clock_and_sm": dict(levels_of(gpu)),
-        "mma_sync": gpu.mma_sync,
-    }
-
-
 def _step_json(step: Step) -> dict[str, Any]:
     facts, under, told = step.facts, step.bounds, step.story
     return {
@@ -259,10 +255,6 @@ def _change_json(change: Change) -> dict[str, Any]:
 
 
 # ---- cells --------------------------------------------------------------------------------------
-
-
-def _bytes(step: Step, level: str) -> str:
-    return _if_any(step.facts.bytes_per_flop[level])
 
 
 def _if_any(value: float) -> str:
