@@ -9,7 +9,6 @@ copy operations", "cp.async.wait_group"; the rules are those of Triton's ConSan.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -137,9 +136,9 @@ class Copies:
             thread, other = int(threads[here[0]]), int(others[here[0]])
             did = "overwrites" if touch.kind[0] else "reads"
             where = self._scene.shared(int(touch.granules[at[here[0]]]))
-            describe = partial(_early, self._scene, copy, f"{did} {where}", "to", thread, other)
+            words = _early(self._scene, copy, f"{did} {where}", "to", thread, other)
             count = here.size * self._scene.shadow.size
-            self._scene.find("async", "error", did, count, describe, copy.site)
+            self._scene.find("async", "error", did, count, words, copy.site)
 
     def write(self, start: Array, nbytes: int, threads: Array) -> None:
         """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
@@ -151,8 +150,8 @@ class Copies:
                 mine, theirs = found
                 did = f"overwrites {int(start[mine[0]]):#x} in global memory"
                 who = int(threads[mine[0]]), int(readers[theirs[0]])
-                describe = partial(_early, self._scene, copy, did, "from", *who)
-                self._scene.find("async", "error", "source", mine.size, describe, copy.site)
+                words = _early(self._scene, copy, did, "from", *who)
+                self._scene.find("async", "error", "source", mine.size, words, copy.site)
 
     def _twice(self, touch: Touch, marks: Array) -> None:
         """Report threads that copy to one place with the same instruction."""
@@ -161,32 +160,22 @@ class Copies:
         if lost.size:
             thread, other = int(touch.threads[lost[0]]), int(kept[lost[0]] & _THREADS)
             where = self._scene.shared(int(touch.granules[lost[0]]))
-            self._scene.find(
-                "race",
-                "error",
-                "twice",
-                lost.size * self._scene.shadow.size,
-                lambda: (
-                    f"WAW: {self._scene.thread(thread)} and {self._scene.thread(other)} both copy to "
-                    f"{where}, and nothing orders the two",
-                    "let one thread copy it",
-                ),
-                self._scene.site,
+            message = (
+                f"WAW: {self._scene.thread(thread)} and {self._scene.thread(other)} both copy to "
+                f"{where}, and nothing orders the two"
             )
+            words = message, "let one thread copy it"
+            count = lost.size * self._scene.shadow.size
+            self._scene.find("race", "error", "twice", count, words, self._scene.site)
 
     def end(self) -> None:
+        words = (
+            "the kernel ends before these copies have been waited for",
+            "cp.async.wait_all before the end, or leave out copies that nobody reads",
+        )
         for copy in self._copies.values():
-            self._scene.find(
-                "async",
-                "warning",
-                "end",
-                copy.left * copy.nbytes,
-                lambda: (
-                    "the kernel ends before these copies have been waited for",
-                    "cp.async.wait_all before the end, or leave out copies that nobody reads",
-                ),
-                site=copy.site,
-            )
+            count = copy.left * copy.nbytes
+            self._scene.find("async", "warning", "end", count, words, site=copy.site)
 
 
 def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Words:

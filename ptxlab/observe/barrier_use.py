@@ -118,7 +118,7 @@ class BarrierUse:
         whom = "its warp" if group == "warp" else self._scene.cta(by)
         told = f"{self._scene.thread(by)} waits for {whom}, {words[0]}", words[1]
         severity, rule = "error" if group == "warp" else "warning", f"{rule} {group}"
-        self._scene.find("barrier", severity, rule, count, lambda: told, other, site, "threads")
+        self._scene.find("barrier", severity, rule, count, told, other, site, "threads")
 
 
 def is_barrier(instruction: Instruction) -> bool:

@@ -86,12 +86,10 @@ class Checker(Watcher):
         self._barriers = BarrierUse(scene)
         self._shared = SharedMemory(scene)
         self._local = LocalMemory(scene)
-        self._registers = Registers(scene)
+        self._registers = Registers(scene, self._local)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._scene.site = site
-        if self._registers.is_new(frame):
-            self._local.enter(frame, threads)
         self._registers.see(site, frame, threads, passing)
         if passing is None:
             return

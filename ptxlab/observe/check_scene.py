@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cached_property
 from typing import Any
@@ -65,14 +64,14 @@ class Scene:
         severity: str,
         rule: str,
         count: int,
-        describe: Callable[[], Words],
+        words: Words,
         other: Site | None = None,
         site: Site | None = None,
         unit: str = "bytes",
     ) -> None:
         """Note that ``rule`` was broken ``count`` times, at ``site`` or where the wave stands.
 
-        Findings that are alike so far are one, which ``describe`` puts into words once.
+        Findings that are alike are one, in the words of the first.
         """
         site = site or self.site
         key = (kind, severity, rule, site, other)
@@ -80,7 +79,7 @@ class Scene:
         if found is None:
             line, other_line = site.line, None if other is None else other.line
             places = self.source(line), self.source(other_line)
-            found = Finding(kind, rule, severity, line, *describe(), 0, unit, other_line, *places)
+            found = Finding(kind, rule, severity, line, *words, 0, unit, other_line, *places)
         self._findings[key] = replace(found, count=found.count + count)
 
     @property

@@ -9,7 +9,6 @@ error, one inside a warp a warning, and writes of the same value are information
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -96,8 +95,7 @@ class Races:
         ):
             other = self._scene.numbered(int(earlier.places[first]))
             copied = what == "RAW" and is_async_copy(other.instruction)
-            describe = partial(
-                _copied if copied else _raced,
+            words = (_copied if copied else _raced)(
                 self._scene,
                 what,
                 int(severities[first]),
@@ -110,7 +108,7 @@ class Races:
                 _SEVERITIES[severities[first]],
                 what,
                 int(count) * self._scene.shadow.size,
-                describe,
+                words,
                 other,
                 self._scene.numbered(touch.place),
             )

@@ -47,17 +47,13 @@ class SharedMemory:
             return
         at = np.flatnonzero(~written)
         thread, granule = int(touch.threads[at[0]]), int(touch.granules[at[0]])
-        self._scene.find(
-            "uninitialized",
-            "error",
-            "shared",
-            at.size * self._scene.shadow.size,
-            lambda: (
-                f"{self._scene.thread(thread)} reads {self._scene.shared(granule)}, which nobody has "
-                "written",
-                "shared memory holds what was there before: every byte is to be written first",
-            ),
+        message = (
+            f"{self._scene.thread(thread)} reads {self._scene.shared(granule)}, which nobody has "
+            "written"
         )
+        hint = "shared memory holds what was there before: every byte is to be written first"
+        count = at.size * self._scene.shadow.size
+        self._scene.find("uninitialized", "error", "shared", count, (message, hint))
 
 
 class LocalMemory:
@@ -121,16 +117,14 @@ class _Uses:
 class Registers:
     """Which threads have written each register of each activation of a function."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: Scene, local: LocalMemory) -> None:
         self._scene = scene
+        self._local = local
         self._uses: dict[Site, _Uses] = {}
         self._names: dict[int, dict[int, str]] = {}
         self._states: WeakKeyDictionary[Frame, list[State]] = WeakKeyDictionary()
         self._stored: list[tuple[str, State]] = []
         self._loaded: list[tuple[Array, Array]] = []
-
-    def is_new(self, frame: Frame) -> bool:
-        return frame not in self._states
 
     def see(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         uses = self._uses.get(site)
@@ -141,6 +135,7 @@ class Registers:
             states = self._states[frame] = [False] * len(frame.registers)
             for slot in frame.layout.parameters:
                 states[slot] = True
+            self._local.enter(frame, threads)
         for slot, name in uses.guard:
             self._use(name, states[slot], threads)
         self._stored.clear()
@@ -181,16 +176,10 @@ class Registers:
             self._loaded.append((threads, written))
         elif not written.all():  # by a function that the host provides, which uses what it reads
             thread = int(threads[np.argmin(written.all(axis=1))])
-            self._scene.find(
-                "uninitialized",
-                "error",
-                "local",
-                int(written.size - written.sum()),
-                lambda: (
-                    f"{self._scene.thread(thread)} passes local memory on that it has not written",
-                    _HINT,
-                ),
-            )
+            who = self._scene.thread(thread)
+            words = f"{who} passes local memory on that it has not written", _HINT
+            count = int(written.size - written.sum())
+            self._scene.find("uninitialized", "error", "local", count, words)
 
     def settle(self, site: Site, frame: Frame) -> None:
         """End an instruction: what it has loaded is as unwritten as it was in memory."""
@@ -214,18 +203,10 @@ class Registers:
         missing = threads.mask & ~np.asarray(state)
         if not missing.any():
             return
-        thread = int(missing.argmax())
-        self._scene.find(
-            "uninitialized",
-            "error",
-            name,
-            int(missing.sum()),
-            lambda: (
-                f"{self._scene.thread(thread)} uses register {name}, which holds nothing it has written",
-                _HINT,
-            ),
-            unit="threads",
-        )
+        who = self._scene.thread(int(missing.argmax()))
+        words = f"{who} uses register {name}, which holds nothing it has written", _HINT
+        count = int(missing.sum())
+        self._scene.find("uninitialized", "error", name, count, words, unit="threads")
 
     # ---- what an instruction uses ----
 
