@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import dataclass
 
 import numpy as np
@@ -82,9 +81,9 @@ def _launch(
     tile = np.zeros((form.m, form.n), c.dtype)
     left[place], right[:, place], tile[place, place] = a.T, b, c
     with (
-        closing(device.upload(left)) as a_there,
-        closing(device.upload(right)) as b_there,
-        closing(device.upload(tile)) as d_there,
+        device.upload(left) as a_there,
+        device.upload(right) as b_there,
+        device.upload(tile) as d_there,
     ):
         kernel.launch(grid=1, block=32, args=[a_there, b_there, d_there, k])
         words: Array = d_there.numpy()[place, place]

@@ -37,7 +37,7 @@ MOST_STEPS = 1 << 14
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class Repeatable:
     """A launch that can be made anew on any device.
 
     ``bound`` puts fresh arguments on a device, and returns the kernel there with them in the order of
@@ -89,7 +89,7 @@ class FirstDifference:
 class DiffReport:
     """What two ``devices`` made of the same launch; ``steps`` is how many were compared in all."""
 
-    work: Work
+    launch: Repeatable
     devices: tuple[str, str]
     outputs: tuple[Output, ...]
     first: FirstDifference | None
@@ -100,28 +100,28 @@ class DiffReport:
         return self.first is None and not any(output.differing for output in self.outputs)
 
 
-def diff(work: Work, a: Device, b: Device) -> DiffReport:
-    """Launch ``work`` on both devices and return where they part.
+def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
+    """Make the ``launch`` on both devices and return where they part.
 
     Raises PtxlabError where the launch fails on one of them.
     """
-    left, right = _arrays(work, a), _arrays(work, b)
+    left, right = _arrays(launch, a), _arrays(launch, b)
     outputs = tuple(
         _compare(name, one, other)
-        for name, one, other in zip(work.names, left, right, strict=True)
+        for name, one, other in zip(launch.names, left, right, strict=True)
         if one is not None and other is not None
     )
-    sites = _sites(work, [array is not None for array in left])
-    parting, steps = _first_parting(work, sites, a, b) if sites else (None, 0)
-    first = None if parting is None else _look(work, sites, parting, a, b)
+    sites = _sites(launch, [array is not None for array in left])
+    parting, steps = _first_parting(launch, sites, a, b) if sites else (None, 0)
+    first = None if parting is None else _look(launch, sites, parting, a, b)
     devices = (f"{a.kind}:{a.target.name}", f"{b.kind}:{b.target.name}")
-    return DiffReport(work, devices, outputs, first, steps)
+    return DiffReport(launch, devices, outputs, first, steps)
 
 
-def _arrays(work: Work, device: Device) -> list[Array | None]:
+def _arrays(launch: Repeatable, device: Device) -> list[Array | None]:
     """Launch the program as it is and return what is in every array after it, None for scalars."""
-    kernel, args = work.bound(device)
-    kernel.run(work.config, args)
+    kernel, args = launch.bound(device)
+    kernel.run(launch.config, args)
     return [arg.numpy() if isinstance(arg, Buffer) else None for arg in args]
 
 
@@ -154,9 +154,9 @@ class _Parting:
     before: int
 
 
-def _sites(work: Work, is_buffer: Sequence[bool]) -> list[Traced]:
+def _sites(launch: Repeatable, is_buffer: Sequence[bool]) -> list[Traced]:
     """Return the instructions to follow: those that write registers which hold results."""
-    function = definition(work.module, work.kernel)
+    function = definition(launch.module, launch.kernel)
     names = [declaration.names[0].name for declaration in function.parameters]
     buffers = [name for name, one in zip(names, is_buffer, strict=True) if one]
     skipped = device_dependent(function, buffers)
@@ -175,16 +175,16 @@ def _typed(site: Scoped, registers: Sequence[str]) -> list[tuple[str, str]]:
 
 
 def _first_parting(
-    work: Work, sites: Sequence[Traced], a: Device, b: Device
+    launch: Repeatable, sites: Sequence[Traced], a: Device, b: Device
 ) -> tuple[_Parting | None, int]:
     """Compare the traces window by window; return also how many steps were the same or compared."""
-    steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * work.config.threads)))
+    steps = max(1, min(MOST_STEPS, WINDOW_BYTES // (8 * launch.config.threads)))
     first = made = 0
     # the site of each thread's last step before the window
-    last = np.zeros(work.config.threads, np.int64)
+    last = np.zeros(launch.config.threads, np.int64)
     while True:
-        module = trace(work.module, work.kernel, sites, first, steps)
-        one, other = (_rows(work, device, module, 1 + steps) for device in (a, b))
+        module = trace(launch.module, launch.kernel, sites, first, steps)
+        one, other = (_rows(launch, device, module, 1 + steps) for device in (a, b))
         counts = np.stack([one[:, 0], other[:, 0]]).astype(np.int64) - first
         made += int(np.clip(counts, 0, steps).min(axis=0).sum())
         parting = _parting(one[:, 1:], other[:, 1:], counts, first, last)
@@ -196,10 +196,10 @@ def _first_parting(
         first += steps
 
 
-def _rows(work: Work, device: Device, module: Module, slots: int) -> Words:
-    with device.zeros((work.config.threads, slots), "u64") as buffer:
-        _, args = work.bound(device)
-        device.load(module).kernel(work.kernel).run(work.config, [*args, buffer])
+def _rows(launch: Repeatable, device: Device, module: Module, slots: int) -> Words:
+    with device.zeros((launch.config.threads, slots), "u64") as buffer:
+        _, args = launch.bound(device)
+        device.load(module).kernel(launch.kernel).run(launch.config, [*args, buffer])
         return np.asarray(buffer.numpy(), np.uint64)
 
 
@@ -224,7 +224,7 @@ def _parting(
 
 
 def _look(
-    work: Work, sites: Sequence[Traced], parting: _Parting, a: Device, b: Device
+    launch: Repeatable, sites: Sequence[Traced], parting: _Parting, a: Device, b: Device
 ) -> FirstDifference:
     site = parting.sites[0]
     if site is None or site != parting.sites[1]:
@@ -233,9 +233,11 @@ def _look(
     scoped, instruction = watched.site, watched.site.instruction
     named = [name for operand in instruction.operands for name in scoped.registers(operand)]
     before = _typed(scoped, named)
-    module = look_at_step(work.module, work.kernel, sites, parting.step, watched, before)
+    module = look_at_step(launch.module, launch.kernel, sites, parting.step, watched, before)
     slots = 1 + len(before) + len(watched.registers)
-    rows = [_warp(work, parting.thread, _rows(work, device, module, slots)) for device in (a, b)]
+    rows = [
+        _warp(launch, parting.thread, _rows(launch, device, module, slots)) for device in (a, b)
+    ]
     step = Executed(
         instruction,
         tuple(kind for _, kind in watched.registers),
@@ -243,7 +245,7 @@ def _look(
         (rows[0][:, 1 + len(before) :], rows[1][:, 1 + len(before) :]),
     )
     differing = step.results[0] != step.results[1]
-    lane = parting.thread % work.config.cta_threads % WARP
+    lane = parting.thread % launch.config.cta_threads % WARP
     column = int(np.argmax(differing[lane]))
     a_bits, b_bits = (int(words[lane, column]) for words in step.results)
     return FirstDifference(
@@ -267,8 +269,8 @@ def _another_way(last: Traced, parting: _Parting) -> FirstDifference:
     return FirstDifference(instruction, parting.thread, parting.step, "", (0, 0), 0, judgement)
 
 
-def _warp(work: Work, thread: int, rows: Words) -> Words:
-    size = work.config.cta_threads
+def _warp(launch: Repeatable, thread: int, rows: Words) -> Words:
+    size = launch.config.cta_threads
     cta, inside = divmod(thread, size)
     first = inside - inside % WARP
     return rows[cta * size + first : cta * size + min(first + WARP, size)]

@@ -18,7 +18,7 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
-from ptxlab.observe.diff import DiffReport, Work, diff
+from ptxlab.observe.diff import DiffReport, Repeatable, diff
 from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import Module
@@ -72,17 +72,17 @@ class Faulty(EmulatorDevice):
         return super().load(text.replace(*self._change), options=options)
 
 
-def work(threads: int = 70) -> Work:
+def launch(threads: int = 70) -> Repeatable:
     module = parse(TEXT)
 
     def bound(device: Device) -> tuple[Kernel, list[Any]]:
         return device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5]
 
-    return Work(module, "k", LaunchConfig.of(2, threads), ("out", "n"), bound)
+    return Repeatable(module, "k", LaunchConfig.of(2, threads), ("out", "n"), bound)
 
 
 def part(right: str, wrong: str, threads: int = 70) -> DiffReport:
-    return diff(work(threads), EmulatorDevice(TARGETS["sm_90a"]), Faulty(right, wrong))
+    return diff(launch(threads), EmulatorDevice(TARGETS["sm_90a"]), Faulty(right, wrong))
 
 
 def line(text: str) -> int:
@@ -91,7 +91,7 @@ def line(text: str) -> int:
 
 
 def test_the_same() -> None:
-    report = diff(work(), EmulatorDevice(TARGETS["sm_80"]), EmulatorDevice(TARGETS["sm_90a"]))
+    report = diff(launch(), EmulatorDevice(TARGETS["sm_80"]), EmulatorDevice(TARGETS["sm_90a"]))
     assert report.same
     # n, x, y, odd, i; five times i, x, p and in half of the threads x; f, h.
     assert report.steps == 140 * (5 + 15 + 2) + 70 * 5

@@ -6,7 +6,7 @@ from typing import Any
 
 from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Work
+from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Repeatable
 from ptxlab.syntax import locate
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, hexadecimal, number
@@ -15,7 +15,7 @@ SCHEMA = "ptxlab.diff/1"
 
 
 def text(file: str, report: DiffReport) -> str:
-    lines = [f"{report.work.kernel} of {file}: {_verdict(report)}"]
+    lines = [f"{report.launch.kernel} of {file}: {_verdict(report)}"]
     lines += fields([*zip("ab", report.devices, strict=True)])
     if report.outputs:
         lines += [
@@ -24,7 +24,7 @@ def text(file: str, report: DiffReport) -> str:
         ]
     lines += ["", f"{report.steps} steps of all threads compared"]
     if report.first is not None:
-        lines += ["", *_first(report.work, report.first)]
+        lines += ["", *_first(report.launch, report.first)]
     return "\n".join(lines) + "\n"
 
 
@@ -32,7 +32,7 @@ def as_json(file: str, report: DiffReport) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "file": file,
-        "kernel": report.work.kernel,
+        "kernel": report.launch.kernel,
         "a": report.devices[0],
         "b": report.devices[1],
         "same": report.same,
@@ -46,7 +46,7 @@ def as_json(file: str, report: DiffReport) -> dict[str, Any]:
             }
             for output in report.outputs
         ],
-        "first": None if report.first is None else _first_json(report.work, report.first),
+        "first": None if report.first is None else _first_json(report.launch, report.first),
     }
 
 
@@ -70,8 +70,8 @@ def _row(output: Output) -> list[str]:
     return [output.name, str(output.differing), str(output.total), f"[{place}]", *values]
 
 
-def _first(work: Work, first: FirstDifference) -> list[str]:
-    location = locate(work.module.source, first.instruction.position)
+def _first(launch: Repeatable, first: FirstDifference) -> list[str]:
+    location = locate(launch.module.source, first.instruction.position)
     place, judgement = f"{location.path}:{location.line}", first.judgement
     if not first.register:
         return [
@@ -79,7 +79,7 @@ def _first(work: Work, first: FirstDifference) -> list[str]:
             f"    {location.text.strip()}",
             f"  {judgement.reason}",
         ]
-    cta, inside = divmod(first.thread, work.config.cta_threads)
+    cta, inside = divmod(first.thread, launch.config.cta_threads)
     plural = "lane" if first.lanes == 1 else "lanes"
     rows = [["", "bits", judgement.type]]
     for name, bits, values in zip("ab", first.bits, judgement.values, strict=True):
@@ -102,8 +102,8 @@ def _hex(bits: int, first: FirstDifference) -> str:
     return hexadecimal(bits, max(width, 32) if len(values) > 1 else width)
 
 
-def _first_json(work: Work, first: FirstDifference) -> dict[str, Any]:
-    cta, inside = divmod(first.thread, work.config.cta_threads)
+def _first_json(launch: Repeatable, first: FirstDifference) -> dict[str, Any]:
+    cta, inside = divmod(first.thread, launch.config.cta_threads)
     return {
         "line": first.instruction.position.line,
         "instruction": first.instruction.name,

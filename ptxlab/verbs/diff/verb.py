@@ -57,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from ptxlab.device.loading import load_ptx
-    from ptxlab.observe.diff import Work, diff
+    from ptxlab.observe.diff import Repeatable, diff
     from ptxlab.verbs.diff import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
@@ -82,8 +82,8 @@ def execute(args: argparse.Namespace) -> int:
             launch = bind_launch(asked, device, loaded[device])
             return launch.kernel, launch.passed
 
-        work = Work(module, first.kernel.name, first.config, tuple(first.values), bound)
-        report = diff(work, a, b)
+        repeatable = Repeatable(module, first.kernel.name, first.config, tuple(first.values), bound)
+        report = diff(repeatable, a, b)
     emit(args, lambda: view.text(args.file, report), lambda: view.as_json(args.file, report))
     return 0 if report.same else 1
 

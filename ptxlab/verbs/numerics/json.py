@@ -5,18 +5,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.dissect import Step
-from ptxlab.numbers.exact import Number, decode, ulps
+from ptxlab.numbers.exact import ulps
 from ptxlab.numbers.formats import Format
 from ptxlab.numerics.measure import Measured
 from ptxlab.numerics.models import Model
 from ptxlab.numerics.products import DotProducts
 from ptxlab.numerics.study import Study, Survey
 from ptxlab.verbs.numerics.bits import floor_log2
-from ptxlab.verbs.numerics.text import at_once, bits_of
+from ptxlab.verbs.numerics.text import at_once, bits_of, value_of
 from ptxlab.view.json import members
 
 SCHEMA = "ptxlab.numerics/1"
@@ -30,7 +28,7 @@ def study_json(study: Study) -> dict[str, Any]:
         "a": [bits_of(int(word), products.operand) for word in products.a[:, 0]],
         "b": [bits_of(int(word), products.operand) for word in products.b[:, 0]],
         "c": bits_of(int(products.c[0]), form),
-        "exact": _ratio(study.exact),
+        "exact": str(study.exact),
         "rounded": _word_json(study.rounded, study),
         "chains": {name: _word_json(word, study) for name, word in study.chains.items()},
         "results": [
@@ -81,7 +79,7 @@ def _word_json(word: int, study: Study) -> dict[str, Any]:
     form = study.products.accumulator
     return {
         "bits": bits_of(word, form),
-        "value": float(decode(np.array([word], form.word), form)[0]),
+        "value": value_of(word, form),
         "ulps": ulps(word, study.rounded, form),
     }
 
@@ -95,13 +93,13 @@ def _step_json(step: Step, form: Format) -> dict[str, Any]:
             {
                 "k": term.k,
                 "exponent": term.exponent,
-                "value": _ratio(term.value),
-                "kept": _ratio(term.kept),
-                "lost": _ratio(term.lost),
+                "value": str(term.value),
+                "kept": str(term.kept),
+                "lost": str(term.lost),
             }
             for term in step.terms
         ],
-        "total": _ratio(step.total),
+        "total": str(step.total),
         "bits": bits_of(step.word, form),
         "value": float(step.value),
     }
@@ -116,8 +114,3 @@ def _measured_json(measured: Measured | None, form: Format) -> dict[str, Any] | 
         "bits": [bits_of(int(word), form) for word in measured.words],
         "wrong": measured.wrong,
     }
-
-
-def _ratio(exact: Number) -> str:
-    """Return an exact value as ``numerator/denominator``, or nan, inf or -inf."""
-    return str(exact)

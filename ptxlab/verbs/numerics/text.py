@@ -174,14 +174,18 @@ def _exact(exact: Number) -> str:
     return f"{decimal}{more} = {power(exact)}"
 
 
-def _number(value: Number, form: Format) -> str:
+def _number(value: Number | float, form: Format) -> str:
     """Return a number of ``form`` with as many digits as tell it from its neighbours."""
     kind = TYPES.get(form.name)
     return number(float(value) if kind is None else kind.dtype.type(float(value)))
 
 
 def _value(word: int, form: Format) -> str:
-    return _number(float(decode(np.array([word], form.word), form)[0]), form)
+    return _number(value_of(word, form), form)
+
+
+def value_of(word: int, form: Format) -> float:
+    return float(decode(np.array([word], form.word), form)[0])
 
 
 def bits_of(word: int, form: Format) -> str:
