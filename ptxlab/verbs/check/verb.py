@@ -4,17 +4,11 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.readers import one_of, words
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-
-if TYPE_CHECKING:
-    from ptxlab.device.protocol import Device
-    from ptxlab.observe.check_report import CheckReport
-    from ptxlab.verbs.launching.launch import Asked
 
 EXAMPLE = f"""\
 example:
@@ -62,8 +56,10 @@ def checks(text: str) -> tuple[str, ...]:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.observe.check import check, incomplete
+    from ptxlab.observe.check_report import CHECKS
     from ptxlab.verbs.check import text as view
-    from ptxlab.verbs.launching.launch import read_launch
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.view.sources import read_sources
 
     if args.device.startswith("cuda"):
@@ -73,22 +69,15 @@ def execute(args: argparse.Namespace) -> int:
         )
     asked = read_launch(args, line_info=True)
     args.device = "emulator"
+    wanted = args.checks or CHECKS
     with closing(open_device(args)) as device:
-        report = _checked(args, asked, device)
+        try:
+            launch = bind_launch(asked, device)
+        except Unsupported as error:
+            report = incomplete(asked.file, wanted, error)
+        else:
+            report = check(launch.kernel, launch.config, launch.passed, wanted)
     places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
     sources = read_sources({place.path for place in places if place is not None})
     emit(args, lambda: view.text(report, sources), lambda: view.as_json(report))
     return int(report.failed(strict=args.strict))
-
-
-def _checked(args: argparse.Namespace, asked: Asked, device: Device) -> CheckReport:
-    from ptxlab.observe.check import check, incomplete
-    from ptxlab.observe.check_report import CHECKS
-    from ptxlab.verbs.launching.launch import bind_launch
-
-    checks = args.checks or CHECKS
-    try:
-        launch = bind_launch(asked, device)
-    except Unsupported as error:
-        return incomplete(asked.file, checks, error)
-    return check(launch.kernel, launch.config, launch.passed, checks)
