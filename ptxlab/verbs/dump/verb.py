@@ -12,8 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
 if TYPE_CHECKING:
-    from ptxlab.device.protocol import Device, Dump, Dumped
-    from ptxlab.verbs.launching.launch import Asked, Launch
+    from ptxlab.verbs.launching.launch import Launch
 
 EXAMPLE = f"""\
 example:
@@ -75,14 +74,18 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.protocol import Dump
     from ptxlab.verbs.dump import text as view
     from ptxlab.verbs.launching.arrays import npz
-    from ptxlab.verbs.launching.launch import read_launch
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
     asked = read_launch(args)
     wanted = Dump(args.at, args.regs, args.before, args.nth)
     with closing(open_device(args)) as device:
-        launch, found = look(asked, device, wanted)
+        launch = bind_launch(asked, device)
+        found = launch.run(wanted).dump
+        assert found is not None
+        if device.kind == "cuda":
+            compare(launch, bind_launch(asked, device))
         shown = view.Shown(launch, args.cta, args.warp, args.lane, args.read_as, found)
         shown.check()
     if args.save:
@@ -93,22 +96,14 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def look(asked: Asked, device: Device, wanted: Dump) -> tuple[Launch, Dumped]:
-    """Launch with the dump, and on a GPU once more without, to see that it changed nothing."""
+def compare(launch: Launch, plain: Launch) -> None:
+    """Launch once more without the dump, and raise PtxlabError where that leaves something else."""
     import numpy as np
 
-    from ptxlab.verbs.launching.launch import bind_launch
-
-    launch = bind_launch(asked, device)
-    result = launch.run(wanted)
-    assert result.dump is not None
-    if device.kind == "cuda":
-        plain = bind_launch(asked, device)
-        plain.run()
-        for one, other in zip(launch.arguments(), plain.arguments(), strict=True):
-            if one.changed and np.asarray(one.value).tobytes() != np.asarray(other.value).tobytes():
-                raise PtxlabError(
-                    f"{one.name} differs between a launch with and without the dump",
-                    hint="the program's result depends on timing: ptxlab check may say why",
-                )
-    return launch, result.dump
+    plain.run()
+    for one, other in zip(launch.arguments(), plain.arguments(), strict=True):
+        if one.changed and np.asarray(one.value).tobytes() != np.asarray(other.value).tobytes():
+            raise PtxlabError(
+                f"{one.name} differs between a launch with and without the dump",
+                hint="the program's result depends on timing: ptxlab check may say why",
+            )
