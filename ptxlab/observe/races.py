@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_report import SEVERITIES
 from ptxlab.observe.check_scene import Scene, Words
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
@@ -22,8 +23,7 @@ from ptxlab.syntax.tree import Instruction
 
 Array = npt.NDArray[Any]
 
-_SEVERITIES = ("error", "warning", "info")
-_ERROR, _WARNING, _INFO = range(3)
+_ERROR, _WARNING, _INFO = range(len(SEVERITIES))
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 
 
@@ -89,37 +89,23 @@ class Races:
         severities = np.where(threads // WARP == earlier.threads // WARP, _WARNING, _ERROR)
         severities[same] = _INFO
         what = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
-        groups = earlier.places * len(_SEVERITIES) + severities
+        groups = earlier.places * len(SEVERITIES) + severities
         for first, count in zip(
             *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
         ):
-            other = self._scene.numbered(int(earlier.places[first]))
-            copied = what == "RAW" and is_async_copy(other.instruction)
-            words = (_copied if copied else _raced)(
-                self._scene,
-                what,
-                int(severities[first]),
-                int(touch.granules[earlier.at[first]]),
-                int(threads[first]),
-                int(earlier.threads[first]),
-            )
-            self._scene.find(
-                "async" if copied else "race",
-                _SEVERITIES[severities[first]],
-                what,
-                int(count) * self._scene.shadow.size,
-                words,
-                other,
-                self._scene.numbered(touch.place),
-            )
+            scene, other = self._scene, self._scene.numbered(int(earlier.places[first]))
+            severity, granule = int(severities[first]), int(touch.granules[earlier.at[first]])
+            pair = int(threads[first]), int(earlier.threads[first])
+            check, words = "race", _raced(scene, what, severity, granule, *pair)
+            if what == "RAW" and is_async_copy(other.instruction):
+                check, words = "async", _copied(scene, granule, *pair)
+            amount, site = int(count) * scene.shadow.size, scene.numbered(touch.place)
+            scene.find(check, SEVERITIES[severity], what, amount, words, other, site)
 
 
 def _raced(scene: Scene, what: str, severity: int, granule: int, thread: int, other: int) -> Words:
-    did, had = {
-        "RAW": ("reads", "wrote"),
-        "WAR": ("overwrites", "read"),
-        "WAW": ("overwrites", "wrote"),
-    }[what]
+    did = "reads" if what == "RAW" else "overwrites"
+    had = "read" if what == "WAR" else "wrote"
     message = (
         f"{what}: {scene.thread(thread)} {did} {scene.shared(granule)}, which "
         f"{scene.thread(other)} {had}, and nothing orders the two"
@@ -134,7 +120,7 @@ def _raced(scene: Scene, what: str, severity: int, granule: int, thread: int, ot
     return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
 
-def _copied(scene: Scene, what: str, severity: int, granule: int, thread: int, other: int) -> Words:
+def _copied(scene: Scene, granule: int, thread: int, other: int) -> Words:
     return (
         f"{scene.thread(thread)} reads {scene.shared(granule)}, which "
         f"{scene.thread(other)} copied and waited for, and no barrier comes after that wait"
