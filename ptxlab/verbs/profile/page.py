@@ -31,7 +31,12 @@ def page(profile: Profile, sources: Sources) -> str:
     """Return the page: totals, the files of CUDA C that are at hand, and the PTX."""
     folder = files("ptxlab.verbs.profile") / "page_files"
     style = (folder / "style.css").read_text("utf-8")
-    listings = [_cuda(profile, sources, path) for path in profile.sources if path in sources]
+    listings = [
+        _listing(profile, path, sources[path], lines, "here")
+        for path, lines in profile.sources.items()
+        if path in sources
+    ]
+    listings.append(_listing(profile, profile.path, profile.text, profile.lines, "from"))
     parts = {
         "@version@": ptxlab.__version__,
         "@style@": style.replace("@light@", _scheme("light")).replace("@dark@", _scheme("dark")),
@@ -41,7 +46,7 @@ def page(profile: Profile, sources: Sources) -> str:
             f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in totals(profile)
         ),
         "@title@": escape(heading(profile)),
-        "@listings@": "\n".join([*listings, _ptx(profile)]),
+        "@listings@": "\n".join(listings),
     }
     html = (folder / "page.html").read_text("utf-8")
     for mark, part in parts.items():
@@ -49,31 +54,21 @@ def page(profile: Profile, sources: Sources) -> str:
     return html
 
 
-def _cuda(profile: Profile, sources: Sources, path: str) -> str:
-    counted = {line.number: line for line in profile.sources[path]}
-    texts = enumerate(sources[path], 1)
-    body = (
-        _row(profile, number, text, counted.get(number), {"here": f"{path}:{number}"})
-        for number, text in texts
-    )
-    return _listing(short(path), body)
-
-
-def _ptx(profile: Profile) -> str:
-    counted = {line.number: line for line in profile.lines}
+def _listing(
+    profile: Profile, path: str, texts: Iterable[str], lines: Iterable[Line], mark: str
+) -> str:
+    """Return a file; a line of it names, as ``mark``, the line of CUDA C that it is or comes from."""
+    counted = {line.number: line for line in lines}
     body = []
-    for number, text in enumerate(profile.text, 1):
+    for number, text in enumerate(texts, 1):
         line = counted.get(number)
         source = line.instructions[0].source if line else None
-        data = {} if source is None else {"from": f"{source.path}:{source.line}"}
+        data = {} if source is None else {mark: f"{source.path}:{source.line}"}
         body.append(_row(profile, number, text, line, data))
-    return _listing(short(profile.path), body)
-
-
-def _listing(title: str, body: Iterable[str]) -> str:
     head = "".join(f"<th>{name}</th>" for name in _HEADS)
     return (
-        f'<h2>{escape(title)}</h2>\n<div class="listing"><table>\n<thead><tr>{head}</tr></thead>\n'
+        f'<h2>{escape(short(path))}</h2>\n<div class="listing"><table>\n'
+        f"<thead><tr>{head}</tr></thead>\n"
         "<tbody>\n" + "\n".join(body) + "\n</tbody></table></div>"
     )
 
@@ -81,7 +76,6 @@ def _listing(title: str, body: Iterable[str]) -> str:
 def _row(
     profile: Profile, number: int, text: str, line: Line | None, data: Mapping[str, str]
 ) -> str:
-    """Return a line of a listing; ``data`` names the line of CUDA C that it is or comes from."""
     shown = f"<td>{escape(text.rstrip())}"
     if line is None:
         return (
