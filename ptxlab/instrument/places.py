@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
+from itertools import dropwhile
 
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.instrument.sites import Scoped, dumped_type, instructions
@@ -79,7 +80,10 @@ def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
 
 
 def _named(function: Function, at: str) -> Found:
-    after = _after_label(function, at)
+    label_on = dropwhile(
+        lambda one: not (isinstance(one, Label) and one.name == at), statements(function)
+    )
+    after = next((one for one in label_on if isinstance(one, Instruction)), None)
     return [
         (function, site)
         for site in instructions(function)
@@ -90,16 +94,6 @@ def _named(function: Function, at: str) -> Found:
 def matches(name: str, pattern: str) -> bool:
     """Say whether an instruction's name begins with ``pattern``, in whole parts, or matches it."""
     return name == pattern or name.startswith(f"{pattern}.") or fnmatchcase(name, pattern)
-
-
-def _after_label(function: Function, name: str) -> Instruction | None:
-    waiting = False
-    for statement in statements(function):
-        if isinstance(statement, Label) and statement.name == name:
-            waiting = True
-        elif isinstance(statement, Instruction) and waiting:
-            return statement
-    return None
 
 
 def _near(kernel: Function, at: str) -> str | None:
