@@ -7,23 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import DumpPlace, find_places
 from ptxlab.instrument.rewrite import Probe, dump_nth
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import locate
 from ptxlab.syntax.tree import Function, Module
-
-if TYPE_CHECKING:
-    from ptxlab.emulator.run.threads import Threads
-    from ptxlab.emulator.run.wave import Frame, Wave
 
 Words = npt.NDArray[np.uint64]
 

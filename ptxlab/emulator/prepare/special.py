@@ -11,12 +11,10 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-
-Array = npt.NDArray[Any]
 
 
 def _u32(values: Any) -> Array:

@@ -6,10 +6,8 @@ All active threads are checked at once; only when one of them is out of line is 
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxlab.emulator.run.memory import (
     LOCAL_WINDOW,
@@ -20,11 +18,11 @@ from ptxlab.emulator.run.memory import (
     Part,
     Region,
 )
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
-Array = npt.NDArray[Any]
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
 
 
@@ -182,7 +180,8 @@ def _fault(
     others = (threads.size if shared else int(np.count_nonzero(wrong))) - 1
     more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
     kind = "bounds"
-    if memory is None or not _holds(memory, value, access.nbytes):
+    start = memory.address if isinstance(memory, Allocation) else 0
+    if memory is None or not start <= value <= start + memory.size - access.nbytes:
         reason, hint = _outside(access, value, wave, memory)
     elif isinstance(memory, Allocation) and access.writes and not memory.writable:
         reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
@@ -195,11 +194,6 @@ def _fault(
         hint=hint,
         kind=kind,
     )
-
-
-def _holds(memory: Allocation | Region, address: int, nbytes: int) -> bool:
-    start = memory.address if isinstance(memory, Allocation) else 0
-    return start <= address <= start + memory.size - nbytes
 
 
 def _outside(

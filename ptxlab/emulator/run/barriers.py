@@ -9,18 +9,16 @@ Source: PTX ISA, "bar, barrier".
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxlab.emulator.prepare.program import Arrival
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
 
-Array = npt.NDArray[Any]
 Holding = tuple[Array, Array]
 BARRIERS = 16
 

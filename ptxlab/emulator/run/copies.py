@@ -8,14 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(slots=True)

@@ -6,12 +6,11 @@ element that all threads share. Writing for some of the threads makes a new arra
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.emulator.run.registers import Array
+
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]
 
