@@ -20,10 +20,10 @@ from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError, Unsupport
 from ptxlab.fragments import receipts
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
-from ptxlab.fragments.specimen import collection
+from ptxlab.fragments.specimen import collection, module
 from ptxlab.fragments.support import emulated
 from ptxlab.fragments.trials import Trial, trials, tried
-from ptxlab.fragments.trials.trial import launch, module
+from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain import link_ptx

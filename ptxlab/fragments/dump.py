@@ -13,7 +13,8 @@ from ptxlab.fragments.fill import Fill, inputs
 from ptxlab.fragments.handwritten import find_mma, registers
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Run
-from ptxlab.fragments.trials.trial import launch, module
+from ptxlab.fragments.specimen import module
+from ptxlab.fragments.trials.trial import launch
 from ptxlab.instrument.rewrite import Probe, dump_registers
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP

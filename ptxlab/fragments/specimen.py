@@ -1,21 +1,27 @@
-"""A PTX program for any one matrix instruction, generated from its operands.
+"""Kernels around a matrix instruction, generated from its operands: to look at, assemble, run.
 
-Each thread reads its sources from a record, 8 bytes a register, and writes its results to another
-one; rows of matrices lie in shared memory. It is made to be looked at, assembled and prepared.
+Each warp is a CTA. It reads a record, does what the kernel is about, and writes a record. Records are
+64-bit words, [warps, 32 lanes, words]: of every lane one word a register, then, where the kernel uses
+shared memory, the lane's equal share of it, before and after.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import count
 
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form, Version
-from ptxlab.matrix.operand import SignatureOperand
+from ptxlab.matrix.operand import Role, SignatureOperand
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)
 """A ``.version`` that knows every target; an instruction may need a later one."""
 WORD_BYTES = 8
-_TILE_BYTES = 4096
+VECTOR_BYTES = 16
+SHARE_BYTES = WARP * VECTOR_BYTES
+"""Shared memory comes in multiples of this: every lane copies whole vectors."""
 
 _BEFORE = {"wgmma": ("wgmma.fence.sync.aligned;",), "wgmma.sp": ("wgmma.fence.sync.aligned;",)}
 _COMPLETED = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
@@ -28,6 +34,95 @@ _AFTER = {
 }
 """What belongs before and after an instruction of a family so that its registers may be used."""
 
+Register = tuple[str, str]
+"""A register's name and PTX type."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelStep:
+    """Lines of PTX, and the registers that are written to the record after them."""
+
+    lines: tuple[str, ...]
+    results: tuple[Register, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Body:
+    """What a kernel does between its records.
+
+    ``registers`` are all it uses, ``sources`` those that come from the record. With ``shared_bytes``
+    it has as much shared memory, which begins at the address in register ``base``.
+    """
+
+    registers: tuple[Register, ...]
+    sources: tuple[Register, ...]
+    steps: tuple[KernelStep, ...]
+    shared_bytes: int = 0
+
+    @property
+    def results(self) -> tuple[Register, ...]:
+        """The registers of the record that is written."""
+        return tuple(register for step in self.steps for register in step.results)
+
+    def kernel(self, name: str) -> str:
+        """Return the kernel, which takes the addresses of the records it reads and writes."""
+        share = self.shared_bytes // WARP
+        given, wanted = (WORD_BYTES * len(r) + share for r in (self.sources, self.results))
+        lines = [
+            *(f".reg .{kind} {register};" for register, kind in self.registers),
+            ".reg .b32 lane, thread, truth;",
+            ".reg .b64 from, to;",
+            "mov.u32 lane, %tid.x;",
+            "mov.u32 thread, %ctaid.x;",
+            f"mad.lo.u32 thread, thread, {WARP}, lane;",
+            "ld.param.u64 from, [in];",
+            "ld.param.u64 to, [out];",
+            f"mad.wide.u32 from, thread, {given}, from;",
+            f"mad.wide.u32 to, thread, {wanted}, to;",
+            *self._load(),
+            *(self._fill() if share else ()),
+            *self._work(),
+            *(self._drain() if share else ()),
+            "ret;",
+        ]
+        head = f".visible .entry {name}(.param .u64 in, .param .u64 out)"
+        return "\n".join([head, "{", *(f"    {line}" for line in lines), "}"])
+
+    def _load(self) -> Iterator[str]:
+        for i, (register, kind) in enumerate(self.sources):
+            held, into = ("b32", "truth") if kind == "pred" else (kind, register)
+            yield f"ld.global.{held} {into}, [from+{WORD_BYTES * i}];"
+            if kind == "pred":
+                yield f"setp.ne.b32 {register}, truth, 0;"
+
+    def _work(self) -> Iterator[str]:
+        slots = count()
+        for step in self.steps:
+            yield from step.lines
+            for register, kind in step.results:
+                yield f"st.global.{kind} [to+{WORD_BYTES * next(slots)}], {register};"
+
+    def _fill(self) -> Iterator[str]:
+        share = self.shared_bytes // WARP
+        yield f".shared .align 128 .b8 tile[{self.shared_bytes}];"
+        yield ".reg .b32 base, own, v0, v1, v2, v3;"
+        yield "mov.u32 base, tile;"
+        yield f"mad.lo.u32 own, lane, {share}, base;"
+        for at in range(0, share, VECTOR_BYTES):
+            first = WORD_BYTES * len(self.sources) + at
+            for i in range(4):
+                yield f"ld.global.b32 v{i}, [from+{first + 4 * i}];"
+            yield f"st.shared.v4.b32 [own+{at}], {{v0, v1, v2, v3}};"
+        yield "bar.sync 0;"
+
+    def _drain(self) -> Iterator[str]:
+        yield "bar.sync 0;"
+        for at in range(0, self.shared_bytes // WARP, VECTOR_BYTES):
+            first = WORD_BYTES * len(self.results) + at
+            yield f"ld.shared.v4.b32 {{v0, v1, v2, v3}}, [own+{at}];"
+            for i in range(4):
+                yield f"st.global.b32 [to+{first + 4 * i}], v{i};"
+
 
 def statement(form: Form, constants: Sequence[int] = ()) -> str:
     """Return the instruction with its operands, ``mma... {d0, d1}, {a0}, {b0}, {c0, c1};``.
@@ -39,9 +134,40 @@ def statement(form: Form, constants: Sequence[int] = ()) -> str:
     return f"{form.name} {operands}".rstrip() + ";"
 
 
+def body(form: Form, choices: Sequence[Sequence[int]] = ((),)) -> Body:
+    """Return what runs the instruction once for each of the ``choices`` of its constants.
+
+    The operands that are registers come from the record. An address of shared memory is each lane's
+    own, the first of the record, and counts from the first byte there is.
+    """
+    sources = registers(form, "source", "tensor memory")
+    results = registers(form, "result")
+    before, after = _BEFORE.get(form.family, ()), _AFTER.get(form.family, ())
+    shared_bytes = 0
+    if any(operand.role == "address" for operand in form.signature):
+        sources = (("p", "b32"), *sources)
+        before, shared_bytes = ("add.u32 p, p, base;", *before), SHARE_BYTES
+    steps = tuple(
+        KernelStep((*before, statement(form, constants), *after), results) for constants in choices
+    )
+    return Body((*sources, *results), sources, steps, shared_bytes)
+
+
+def registers(form: Form, *roles: Role) -> tuple[Register, ...]:
+    """Return the registers of the operands in these roles, in the order PTX writes them."""
+    operands = [operand for operand in form.signature if operand.role in roles]
+    return tuple((register, o.type) for o in operands for register in o.registers)
+
+
 def program(form: Form, target: str) -> str:
-    """Return the PTX of a kernel ``specimen`` (in, out: addresses of the records) for ``target``."""
-    return "\n".join([*header(target, [form]), *_kernel(form, KERNEL)]) + "\n"
+    """Return the PTX of a kernel that holds the instruction once."""
+    return module([(form, body(form))], target)
+
+
+def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
+    """Return the PTX of one kernel each, ``specimen0`` and so on."""
+    texts = (body.kernel(f"{KERNEL}{i}") for i, (_, body) in enumerate(kernels))
+    return "\n".join([*_header(target, [form for form, _ in kernels]), *texts]) + "\n"
 
 
 def collection(forms: Sequence[Form], target: str, version: Version | None = None) -> str:
@@ -49,67 +175,26 @@ def collection(forms: Sequence[Form], target: str, version: Version | None = Non
 
     ``version`` is the ``.version``; without it, one that knows them all.
     """
-    lines = header(target, forms, version)
+    lines = _header(target, forms, version)
     for number, form in enumerate(forms):
-        lines += [f".visible .entry {KERNEL}{number}()", "{", *_declarations(form)]
+        lines += [f".visible .entry {KERNEL}{number}()", "{"]
+        lines += [
+            f"    .reg .{o.type} {', '.join(o.registers)};" for o in form.signature if o.registers
+        ]
+        if any(operand.role == "address" for operand in form.signature):
+            lines += [
+                "    .shared .align 128 .b8 tile[4096];",
+                "    .reg .b32 p;",
+                "    mov.u32 p, tile;",
+            ]
         lines += [f"    {statement(form)}", "}"]
     return "\n".join(lines) + "\n"
 
 
-def line_of_statement(ptx: str, form: Form) -> int:
-    """Return the line, from 1, of the instruction in what ``program`` returned."""
-    return next(n for n, line in enumerate(ptx.splitlines(), 1) if form.name in line)
-
-
-def header(target: str, forms: Sequence[Form], version: Version | None = None) -> list[str]:
+def _header(target: str, forms: Sequence[Form], version: Version | None = None) -> list[str]:
     """Return the lines a module for ``target`` begins with that has all ``forms``."""
     major, minor = version or max([OLDEST_PTX, *(form.minimum_ptx for form in forms)])
     return [f".version {major}.{minor}", f".target {target}", ".address_size 64"]
-
-
-def _declarations(form: Form) -> list[str]:
-    operands = form.signature
-    lines = [f"    .reg .{o.type} {', '.join(o.registers)};" for o in operands if o.registers]
-    if any(operand.role == "address" for operand in operands):
-        lines += [
-            f"    .shared .align 128 .b8 tile[{_TILE_BYTES}];",
-            "    .reg .b32 p;",
-            "    mov.u32 p, tile;",
-        ]
-    return lines
-
-
-def _kernel(form: Form, name: str) -> list[str]:
-    operands = form.signature
-    sources = [
-        (r, o.type) for o in operands if o.role in ("source", "tensor memory") for r in o.registers
-    ]
-    results = [(r, o.type) for o in operands if o.role == "result" for r in o.registers]
-    lines = [
-        f".visible .entry {name}(.param .u64 in, .param .u64 out)",
-        "{",
-        *_declarations(form),
-        "    .reg .b32 lane, truth;",
-        "    .reg .b64 from, to;",
-        "    mov.u32 lane, %tid.x;",
-        "    ld.param.u64 from, [in];",
-        "    ld.param.u64 to, [out];",
-        f"    mad.wide.u32 from, lane, {WORD_BYTES * max(1, len(sources))}, from;",
-        f"    mad.wide.u32 to, lane, {WORD_BYTES * max(1, len(results))}, to;",
-    ]
-    for i, (register, kind) in enumerate(sources):
-        held = kind if kind != "pred" else "b32"
-        into = register if kind != "pred" else "truth"
-        lines.append(f"    ld.global.{held} {into}, [from+{WORD_BYTES * i}];")
-        if kind == "pred":
-            lines.append(f"    setp.ne.b32 {register}, truth, 0;")
-    around = (*_BEFORE.get(form.family, ()), statement(form), *_AFTER.get(form.family, ()))
-    lines += [f"    {line}" for line in around]
-    lines += [
-        f"    st.global.{kind} [to+{WORD_BYTES * i}], {register};"
-        for i, (register, kind) in enumerate(results)
-    ]
-    return [*lines, "    ret;", "}"]
 
 
 def _text(operand: SignatureOperand, constants: Iterator[int]) -> str:

@@ -13,7 +13,7 @@ from itertools import groupby
 from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
 from ptxlab.errors import PtxSyntaxError, Unsupported
-from ptxlab.fragments.specimen import collection, line_of_statement, program
+from ptxlab.fragments.specimen import collection, program
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.form import Form
 from ptxlab.syntax.parser import parse
@@ -73,7 +73,7 @@ def compiled(form: Form, targets: Sequence[str]) -> tuple[Compiled, ...]:
 def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
     """Read the SASS of the instruction's own line of a program that holds it once."""
     ptx = program(form, target)
-    wanted = line_of_statement(ptx, form)
+    wanted = next(n for n, line in enumerate(ptx.splitlines(), 1) if form.name in line)
     opcodes = []
     line = 0
     for text in disassemble(link_ptx(ptx, arch=target)).splitlines():

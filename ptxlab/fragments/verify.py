@@ -11,8 +11,9 @@ from ptxlab.fragments.dump import Instrumented, run_generated
 from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Fill
 from ptxlab.fragments.handwritten import handwritten, mismatches, verifiable
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
+from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import Trial, trials
-from ptxlab.fragments.trials.trial import launch, module
+from ptxlab.fragments.trials.trial import launch
 from ptxlab.matrix.form import Form
 
 

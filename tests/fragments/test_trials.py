@@ -19,9 +19,10 @@ from ptxlab.device.protocol import Device
 from ptxlab.fragments.campaign import campaign
 from ptxlab.fragments.numbers import decode, numbers
 from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import trials, tried
 from ptxlab.fragments.trials.one_hot import layout_probes, metadata_probes, selectors
-from ptxlab.fragments.trials.trial import launch, module
+from ptxlab.fragments.trials.trial import launch
 from ptxlab.matrix.catalog import MULTIPLICATIONS, forms, matching, multiplication
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout

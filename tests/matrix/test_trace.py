@@ -10,7 +10,7 @@ import numpy.typing as npt
 import pytest
 
 from ptxlab.device.opening import open_device
-from ptxlab.fragments.specimen import KERNEL, program
+from ptxlab.fragments.specimen import program
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.catalog import matching, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
@@ -102,7 +102,7 @@ def run(form: MatrixInstruction, arch: str, held: dict[str, Array]) -> Array:
     )
     layout = form.operand("D")
     with open_device("emulator", arch=arch) as device:
-        kernel = device.load(program(entry, arch)).kernel(KERNEL)
+        kernel = device.load(program(entry, arch)).kernel()
         shape = (WARP, layout.registers_per_lane)
         with device.upload(record) as given, device.zeros(shape, "u64") as out:
             kernel.launch(1, WARP, [given, out])

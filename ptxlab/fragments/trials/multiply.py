@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array, numbers
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import statement
+from ptxlab.fragments.specimen import body
 from ptxlab.fragments.trials.one_hot import (
     Probes,
     filled,
@@ -21,7 +21,7 @@ from ptxlab.fragments.trials.one_hot import (
     scale_probes,
     selectors,
 )
-from ptxlab.fragments.trials.trial import Body, Trial, TrialStep, record, registers
+from ptxlab.fragments.trials.trial import Trial, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -71,14 +71,11 @@ def filled_multiplication(form: MatrixInstruction, fill: Fill) -> Trial:
 
 
 def _trial(form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]) -> Trial:
-    sources, results = registers(form, "source"), registers(form, "result")
-    steps = tuple(TrialStep((statement(form, chosen),), results) for chosen in choices)
-    body = Body((*sources, *results), sources, steps)
     alike = replace(
         form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
     )
     probes, given, expected = _records(alike, about, choices)
-    return MultiplyTrial(form, body, given, expected, probes, choices)
+    return MultiplyTrial(form, body(form, choices), given, expected, probes, choices)
 
 
 @lru_cache(maxsize=4)

@@ -14,10 +14,9 @@ import numpy as np
 from ptxlab.fragments.fill import Fill, integers
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch, Where, differences
-from ptxlab.fragments.specimen import statement
-from ptxlab.fragments.trials.trial import SHARE_BYTES, Body, Trial, TrialStep, record, registers
+from ptxlab.fragments.specimen import SHARE_BYTES, body
+from ptxlab.fragments.trials.trial import Trial, record
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
 
@@ -79,7 +78,7 @@ def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
         tile[:, rows] = _filled(layout, fill, form.packed_bits)
     given = record(_offsets(len(tile)), _packed(tile, form.packed_bits))
     expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
-    return RowsTrial(form, _body(form), given, expected, layout)
+    return RowsTrial(form, body(form), given, expected, layout)
 
 
 def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
@@ -91,7 +90,7 @@ def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
     stored = layout.unpack(words).astype(f"u{layout.bits // 8}")
     tile[:, ROW_OF_LANE[: layout.rows]] = stored.view(np.uint8)
     expected = record(np.empty((len(words), WARP, 0)), tile)
-    return RowsTrial(form, _body(form), given, expected, layout)
+    return RowsTrial(form, body(form), given, expected, layout)
 
 
 def move_trial(form: MovMatrix, fill: Fill | None = None) -> Trial:
@@ -99,17 +98,7 @@ def move_trial(form: MovMatrix, fill: Fill | None = None) -> Trial:
     source, destination = form.operands
     words = _registers(source, fill)
     expected = record(destination.pack(source.unpack(words)))
-    return RowsTrial(form, _body(form), record(words), expected, destination)
-
-
-def _body(form: Form) -> Body:
-    """Return the kernel: an address operand is the lane's own, counted from the tile's first byte."""
-    sources, results = registers(form, "source"), registers(form, "result")
-    if form.family == "movmatrix":
-        return Body((*sources, *results), sources, (TrialStep((statement(form),), results),))
-    sources = (("p", "b32"), *sources)
-    step = TrialStep(("add.u32 p, p, base;", statement(form)), results)
-    return Body((*sources, *results), sources, (step,), SHARE_BYTES)
+    return RowsTrial(form, body(form), record(words), expected, destination)
 
 
 def _offsets(count: int) -> Array:

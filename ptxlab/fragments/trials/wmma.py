@@ -14,10 +14,17 @@ import numpy as np
 from ptxlab.fragments.fill import Fill
 from ptxlab.fragments.numbers import Array, numbers
 from ptxlab.fragments.report import Mismatch, differences
-from ptxlab.fragments.specimen import WORD_BYTES, statement
+from ptxlab.fragments.specimen import (
+    SHARE_BYTES,
+    WORD_BYTES,
+    Body,
+    KernelStep,
+    Register,
+    statement,
+)
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
-from ptxlab.fragments.trials.trial import SHARE_BYTES, Body, Register, Trial, TrialStep, record
+from ptxlab.fragments.trials.trial import Trial, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -180,11 +187,11 @@ def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
     for matrix in matrices[:3]:
         name = matrix.layout.operand
         line = f"{matrix.move} {_list(fragment[name])}, [base+{matrix.first}];"
-        steps.append(TrialStep((line,), registers[name]))
+        steps.append(KernelStep((line,), registers[name]))
     store = matrices[3]
     multiply = statement(form)
-    steps.append(TrialStep((multiply,), registers["D"]))
-    steps.append(TrialStep((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
+    steps.append(KernelStep((multiply,), registers["D"]))
+    steps.append(KernelStep((f"{store.move} [base+{store.first}], {_list(fragment['D'])};",)))
     nbytes = store.first + store.nbytes
     shared = -(-nbytes // SHARE_BYTES) * SHARE_BYTES
     return Body(tuple(r for each in registers.values() for r in each), (), tuple(steps), shared)
