@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from os import PathLike
 
 from ptxlab.device.loading import load_ptx
-from ptxlab.device.protocol import Device, Kernel
+from ptxlab.device.protocol import Buffer, Device, Kernel
 from ptxlab.fragments import trials
-from ptxlab.fragments.fill import Fill, inputs
-from ptxlab.fragments.handwritten import find_mma, registers
-from ptxlab.fragments.numbers import Array
+from ptxlab.fragments.handwritten import find_mma, matrices, registers
+from ptxlab.fragments.numbers import Array, Fill
 from ptxlab.fragments.report import Run
 from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials.trial import launch
@@ -24,7 +23,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
-from ptxlab.syntax.tree import Module, Position
+from ptxlab.syntax.tree import Function, Instruction, Module
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,40 +37,71 @@ class Watched:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Instrumented:
-    """A kernel of the handwritten kind that also writes its operands' registers to a buffer."""
+    """A kernel that also writes the registers of operands to a buffer, its last parameter."""
 
     device: Device
-    instruction: MatrixInstruction
     watched: tuple[Watched, ...]
     kernel: Kernel
 
     @classmethod
     def load(
-        cls, device: Device, instruction: MatrixInstruction, source: str | PathLike[str]
+        cls,
+        device: Device,
+        program: Module,
+        kernel: Function,
+        statement: Instruction,
+        watched: Iterable[Watched],
     ) -> Instrumented:
-        """Insert the dumps into the program at ``source`` (a file, or PTX text) and load it."""
-        program = load_ptx(source, device.target)
-        function, statement = find_mma(program, instruction)
-        names = registers(program, statement, instruction)
-        watched = tuple(
-            Watched(layout, names[layout.operand], after=layout.operand == "D")
-            for layout in instruction.operands
-        )
-        text = _with_dumps(program, function.name, statement.position, watched)
-        return cls(device, instruction, watched, device.load(text).kernel(function.name))
+        """Insert the dumps around the statement of the kernel, and load the program."""
+        every = tuple(watched)
+        probes = [Probe(statement.position, each.registers, each.after) for each in every]
+        text = to_text(dump_registers(program, kernel.name, probes))
+        return cls(device, every, device.load(text).kernel(kernel.name))
 
-    def run(self, fill: Fill) -> Run:
-        """Launch one warp on what ``fill`` means; return its registers and the D it stored."""
-        given = inputs(self.instruction, fill)
-        device = self.device
+    def run(self, fill: Fill, launch: Callable[[Buffer], Array | None]) -> Run:
+        """Return what ``launch``, which is given the buffer, leaves in the registers, and its result."""
+        slots = sum(len(each.registers) for each in self.watched)
+        with self.device.zeros((WARP, slots), "u64") as dump:
+            result = launch(dump)
+            words = dump.numpy()
+        held: dict[str, Array] = {}
+        first = 0
+        for each in self.watched:
+            columns = words[:, first : first + len(each.registers)]
+            held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
+            first += len(each.registers)
+        after = frozenset(each.layout.operand for each in self.watched if each.after)
+        return Run(fill, held, after, result)
+
+
+def run_handwritten(
+    device: Device,
+    instruction: MatrixInstruction,
+    source: str | PathLike[str],
+    fills: Iterable[Fill],
+) -> tuple[Run, ...]:
+    """Launch one warp of a program (file or PTX text) on what each of ``fills`` means, with dumps."""
+    program = load_ptx(source, device.target)
+    kernel, statement = find_mma(program, instruction)
+    names = registers(program, statement, instruction)
+    watched = (Watched(o, names[o.operand], o.operand == "D") for o in instruction.operands)
+    loaded = Instrumented.load(device, program, kernel, statement, watched)
+
+    def run(fill: Fill) -> Run:
+        given = matrices(instruction, fill)
         with (
-            device.upload(given.a) as a,
-            device.upload(given.b) as b,
-            device.upload(given.c) as d,
-            device.zeros((WARP, _slots(self.watched)), "u64") as dump,
+            device.upload(given["A"]) as a,
+            device.upload(given["B"]) as b,
+            device.upload(given["C"]) as d,
         ):
-            self.kernel.launch(1, WARP, [a, b, d, self.instruction.k, dump])
-            return _run(fill, self.watched, dump.numpy(), d.numpy())
+
+            def launch(dump: Buffer) -> Array:
+                loaded.kernel.launch(1, WARP, [a, b, d, instruction.k, dump])
+                return d.numpy()
+
+            return loaded.run(fill, launch)
+
+    return tuple(map(run, fills))
 
 
 def run_generated(device: Device, form: Form, fill: Fill) -> Run:
@@ -79,16 +109,10 @@ def run_generated(device: Device, form: Form, fill: Fill) -> Run:
     trial = trials.filled(form, fill)
     program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
     (kernel,) = program.entries
-    position = next(
-        site.instruction.position
-        for site in instructions(kernel)
-        if site.instruction.name == form.name
-    )
-    watched = tuple(_watched(form))
-    loaded = device.load(_with_dumps(program, kernel.name, position, watched))
-    with device.zeros((WARP, _slots(watched)), "u64") as dump:
-        found = launch(device, loaded.kernel(), trial, dump)
-        return _run(fill, watched, dump.numpy(), trial.result(found))
+    every = (site.instruction for site in instructions(kernel))
+    statement = next(one for one in every if one.name == form.name)
+    loaded = Instrumented.load(device, program, kernel, statement, _watched(form))
+    return loaded.run(fill, lambda dump: trial.result(launch(device, loaded.kernel, trial, dump)))
 
 
 def _watched(form: Form) -> Iterator[Watched]:
@@ -99,26 +123,3 @@ def _watched(form: Form) -> Iterator[Watched]:
         names = tuple(f"{letter}{i}" for i in range(layout.registers_per_lane))
         role = roles["r" if isinstance(form, WmmaMove) else letter]
         yield Watched(layout, names, after=role == "result")
-
-
-def _with_dumps(
-    program: Module, kernel: str, position: Position, watched: Sequence[Watched]
-) -> str:
-    probes = [Probe(position, each.registers, each.after) for each in watched]
-    return to_text(dump_registers(program, kernel, probes))
-
-
-def _slots(watched: Sequence[Watched]) -> int:
-    return sum(len(each.registers) for each in watched)
-
-
-def _run(fill: Fill, watched: Sequence[Watched], words: Array, result: Array | None) -> Run:
-    """Return a run of the dumped words of a warp, [32, registers of all operands]."""
-    held: dict[str, Array] = {}
-    first = 0
-    for each in watched:
-        columns = words[:, first : first + len(each.registers)]
-        held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
-        first += len(each.registers)
-    after = frozenset(each.layout.operand for each in watched if each.after)
-    return Run(fill, held, after, result)

@@ -13,15 +13,15 @@ import numpy as np
 
 from ptxlab import resources
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.fragments.fill import Fill, Inputs, inputs
-from ptxlab.fragments.numbers import Array, decode
+from ptxlab.fragments.numbers import Array, Fill, numbers
 from ptxlab.fragments.report import Mismatch, Run, differences
+from ptxlab.fragments.trials.multiply import patterns
+from ptxlab.fragments.trials.one_hot import filled_probe
 from ptxlab.instrument.sites import instructions
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 
@@ -117,31 +117,19 @@ def _names(
     return names
 
 
-def bits(matrix: Array) -> Array:
-    """Return the bit patterns of ``matrix`` as unsigned integers of the same width."""
-    return np.ascontiguousarray(matrix).view(f"u{matrix.dtype.itemsize}")
-
-
-def product(instruction: MatrixInstruction, given: Inputs) -> Array:
-    """Return A * B + C in the type of D, m x n, bit for bit.
+def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
+    """Return the expected bit patterns of each operand's matrix by name, D after the instruction.
 
     The fills are small integers: every sum is exact in float64, and partial sums along k are exact
     in the type of D up to its range, so the one rounding at the end is that of every target however
     many products it fuses in a step. Past the range of f16 it gives an infinity.
     """
-    a, b, c = (
-        decode(instruction.operand(name), matrix).astype(np.float64)
-        for name, matrix in zip("ABC", (given.a, given.b, given.c), strict=True)
-    )
-    with np.errstate(over="ignore"):
-        return np.asarray((a @ b + c).astype(TYPES[instruction.d_type].dtype))
-
-
-def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
-    """Return the expected bit patterns of each operand's matrix by name, D after the instruction."""
-    given = inputs(instruction, fill)
-    d = bits(product(instruction, given))
-    return {"A": given.a, "B": given.b, "C": given.c, "D": d}
+    probe = filled_probe(instruction, fill)
+    found = {}
+    for layout in map(instruction.operand, "ABC"):
+        words = numbers(layout).patterns[probe.given[layout.operand][0]]
+        found[layout.operand] = words.astype(f"u{max(8, layout.bits) // 8}")
+    return found | {"D": patterns(instruction, probe, ())[0]}
 
 
 def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mismatch, ...]:
@@ -154,17 +142,15 @@ def _of_run(instruction: MatrixInstruction, run: Run) -> Iterator[Mismatch]:
     for layout in instruction.operands:
         words = layout.pack(expected[layout.operand])
         held = run.registers[layout.operand]
-        for lane, register in np.argwhere(words != held):
-            place = int(lane), int(register)
-            for element, right, wrong in differences(layout, int(words[place]), int(held[place])):
-                row, col = map(int, layout.element(*place, element))
-                at = (*place, element, row, col, right, wrong)
-                yield Mismatch(run.fill, "register", layout.operand, *at, layout.bits)
+        for lane, register in np.argwhere(words != held).tolist():
+            both = int(words[lane, register]), int(held[lane, register])
+            for element, right, wrong in differences(layout, *both):
+                place = Place(lane, register, element)
+                yield Mismatch.of(run.fill, "register", layout, place, right, wrong)
     if run.result is None:
         return
     d = instruction.operand("D")
-    for row, col in np.argwhere(expected["D"] != run.result):
-        (owner,) = d.registers(int(row), int(col))
-        right, wrong = int(expected["D"][row, col]), int(run.result[row, col])
-        at = (*owner, int(row), int(col), right, wrong)
-        yield Mismatch(run.fill, "memory", "D", *at, d.bits)
+    for row, col in np.argwhere(expected["D"] != run.result).tolist():
+        (owner,) = d.registers(row, col)
+        both = int(expected["D"][row, col]), int(run.result[row, col])
+        yield Mismatch.of(run.fill, "memory", d, owner, *both)

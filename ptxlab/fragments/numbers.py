@@ -1,7 +1,11 @@
-"""The numbers elements are told apart by: bit patterns of every type, with what they mean.
+"""The numbers elements are told apart by: bit patterns of every type, with what they mean; and fills.
 
 All of them come out of a product with one, and of a sum with zeros, as they went in, whatever the
 type of D and however many terms a tensor core adds at once.
+
+A fill says what an operand is given. ``numbered`` and ``ones`` put a zero in C. ``addressing`` makes
+A * B equal to 8 * m + n and numbers C too, so every element of C, and every element of D, is a
+different small integer. Numbers start again at zero where a type has no more of them in a row.
 
 Sources: PTX ISA, "Alternate Floating-Point Data Formats" and "Sub-byte"; values of the floating-point
 types by NumPy and ``ml_dtypes``.
@@ -12,7 +16,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import count as count_up
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +26,7 @@ from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
+Fill = Literal["numbered", "ones", "addressing"]
 
 _SMALL_FLOATS = {name: fmt for name, fmt in FORMATS.items() if fmt.word_bits == 8}
 _SMALL_INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
@@ -46,6 +51,10 @@ class Numbers:
         """The index of the number 1."""
         return int(self.counting[1])
 
+    def indices(self, integers: Array) -> Array:
+        """Return where integers, from 0 on, are among the numbers."""
+        return np.asarray(self.counting[integers % len(self.counting)])
+
 
 def numbers(layout: FragmentLayout) -> Numbers:
     """Return the numbers of an operand's type, in its containers."""
@@ -63,6 +72,26 @@ def decode(layout: FragmentLayout, patterns: Array) -> Array:
         return _integers(layout.dtype, patterns)
     dtype = TYPES[layout.dtype].dtype
     return patterns.astype(f"u{dtype.itemsize}").view(dtype)
+
+
+def filled(layout: FragmentLayout, fill: Fill) -> Array:
+    """Return an operand's elements as integers, [rows, cols], of several matrices [matrices, ...].
+
+    Numbered is row * columns + column, of several matrices one after the other.
+    """
+    several = (layout.matrices,) if layout.matrices > 1 else ()
+    shape = (*several, layout.rows, layout.cols)
+    count = np.arange(np.prod(shape)).reshape(shape)
+    if layout.operand == "C":
+        return count if fill == "addressing" else np.zeros_like(count)
+    if fill == "numbered":
+        return count
+    found = np.ones_like(count)
+    if fill == "addressing" and layout.operand == "A":  # [8m, 1, 0 ...] x [1 ...; n ...; 0 ...]
+        found[..., 0], found[..., 2:] = 8 * np.arange(layout.rows), 0
+    if fill == "addressing" and layout.operand == "B":
+        found[..., 1, :], found[..., 2:, :] = np.arange(layout.cols), 0
+    return found
 
 
 @cache

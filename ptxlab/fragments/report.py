@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ptxlab.fragments.fill import Fill
-from ptxlab.fragments.numbers import Array
+from ptxlab.fragments.numbers import Array, Fill
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Form
-from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout, Place
 
 Where = Literal["register", "memory", "product"]
 
@@ -53,6 +52,20 @@ class Mismatch:
     found: int
     bits: int
 
+    @classmethod
+    def of(
+        cls,
+        fill: str,
+        where: Where,
+        layout: FragmentLayout,
+        place: Place,
+        expected: int,
+        found: int,
+    ) -> Mismatch:
+        """Return that of the element of an operand that has this place."""
+        row, col = map(int, layout.element(*place))
+        return cls(fill, where, layout.operand, *place, row, col, expected, found, layout.bits)
+
     @property
     def low_bit(self) -> int:
         return self.element * self.bits
@@ -91,6 +104,11 @@ class FragmentReport:
     def shown(self) -> Run:
         """The launch of the fill that was asked for."""
         return self.runs[0]
+
+    def bits(self, layout: FragmentLayout, place: Place) -> int:
+        """Return the bit pattern of an element that was dumped at its place."""
+        word = self.shown.registers[layout.operand][place.lane, place.register]
+        return element_bits(layout, int(word), place.element)
 
     @property
     def layout_verified(self) -> bool:

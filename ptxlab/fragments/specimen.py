@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import count
+from typing import get_args
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form, Version
@@ -51,13 +52,15 @@ class Body:
     """What a kernel does between its records.
 
     ``registers`` are all it uses, ``sources`` those that come from the record. With ``shared_bytes``
-    it has as much shared memory, which begins at the address in register ``base``.
+    it has as much shared memory, which begins at the address in register ``base``. ``alone`` says that
+    there is one warp.
     """
 
     registers: tuple[Register, ...]
     sources: tuple[Register, ...]
     steps: tuple[KernelStep, ...]
     shared_bytes: int = 0
+    alone: bool = False
 
     @property
     def results(self) -> tuple[Register, ...]:
@@ -73,7 +76,7 @@ class Body:
             ".reg .b32 lane, thread, truth;",
             ".reg .b64 from, to;",
             "mov.u32 lane, %tid.x;",
-            "mov.u32 thread, %ctaid.x;",
+            "mov.u32 thread, 0;" if self.alone else "mov.u32 thread, %ctaid.x;",
             f"mad.lo.u32 thread, thread, {WARP}, lane;",
             "ld.param.u64 from, [in];",
             "ld.param.u64 to, [out];",
@@ -140,17 +143,13 @@ def body(form: Form, choices: Sequence[Sequence[int]] = ((),)) -> Body:
     The operands that are registers come from the record. An address of shared memory is each lane's
     own, the first of the record, and counts from the first byte there is.
     """
-    sources = registers(form, "source", "tensor memory")
-    results = registers(form, "result")
-    before, after = _BEFORE.get(form.family, ()), _AFTER.get(form.family, ())
-    shared_bytes = 0
-    if any(operand.role == "address" for operand in form.signature):
+    sources, results = registers(form, "source"), registers(form, "result")
+    addressed = any(operand.role == "address" for operand in form.signature)
+    if addressed:
         sources = (("p", "b32"), *sources)
-        before, shared_bytes = ("add.u32 p, p, base;", *before), SHARE_BYTES
-    steps = tuple(
-        KernelStep((*before, statement(form, constants), *after), results) for constants in choices
-    )
-    return Body((*sources, *results), sources, steps, shared_bytes)
+    before = ("add.u32 p, p, base;",) * addressed
+    steps = (KernelStep((*before, statement(form, chosen)), results) for chosen in choices)
+    return Body((*sources, *results), sources, tuple(steps), SHARE_BYTES * addressed)
 
 
 def registers(form: Form, *roles: Role) -> tuple[Register, ...]:
@@ -160,8 +159,12 @@ def registers(form: Form, *roles: Role) -> tuple[Register, ...]:
 
 
 def program(form: Form, target: str) -> str:
-    """Return the PTX of a kernel that holds the instruction once."""
-    return module([(form, body(form))], target)
+    """Return the PTX of a kernel for one warp that holds the instruction once."""
+    sources = registers(form, "source", "tensor memory")
+    results = registers(form, "result")
+    around = _BEFORE.get(form.family, ()), _AFTER.get(form.family, ())
+    step = KernelStep((*_tile(form), *around[0], statement(form), *around[1]), results)
+    return module([(form, Body((*sources, *results), sources, (step,), alone=True))], target)
 
 
 def module(kernels: Sequence[tuple[Form, Body]], target: str) -> str:
@@ -178,17 +181,19 @@ def collection(forms: Sequence[Form], target: str, version: Version | None = Non
     lines = _header(target, forms, version)
     for number, form in enumerate(forms):
         lines += [f".visible .entry {KERNEL}{number}()", "{"]
-        lines += [
-            f"    .reg .{o.type} {', '.join(o.registers)};" for o in form.signature if o.registers
+        declared = [
+            f".reg .{kind} {register};" for register, kind in registers(form, *get_args(Role))
         ]
-        if any(operand.role == "address" for operand in form.signature):
-            lines += [
-                "    .shared .align 128 .b8 tile[4096];",
-                "    .reg .b32 p;",
-                "    mov.u32 p, tile;",
-            ]
-        lines += [f"    {statement(form)}", "}"]
+        lines += [f"    {line}" for line in (*declared, *_tile(form), statement(form))]
+        lines.append("}")
     return "\n".join(lines) + "\n"
+
+
+def _tile(form: Form) -> tuple[str, ...]:
+    """Return what makes an address operand that of the first byte of shared memory."""
+    if not any(operand.role == "address" for operand in form.signature):
+        return ()
+    return ".shared .align 128 .b8 tile[4096];", ".reg .b32 p;", "mov.u32 p, tile;"
 
 
 def _header(target: str, forms: Sequence[Form], version: Version | None = None) -> list[str]:

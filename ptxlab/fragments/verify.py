@@ -7,9 +7,9 @@ from os import PathLike
 from ptxlab.device.protocol import Device
 from ptxlab.errors import Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.dump import Instrumented, run_generated
-from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Fill
+from ptxlab.fragments.dump import run_generated, run_handwritten
 from ptxlab.fragments.handwritten import handwritten, mismatches, verifiable
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import Trial, trials
@@ -18,7 +18,10 @@ from ptxlab.matrix.form import Form
 
 
 def verify(
-    device: Device, instruction: Form, fill: Fill = NUMBERED, ptx: str | PathLike[str] | None = None
+    device: Device,
+    instruction: Form,
+    fill: Fill = "numbered",
+    ptx: str | PathLike[str] | None = None,
 ) -> FragmentReport:
     """Run ``instruction`` on ``device`` and compare registers and result with the prediction.
 
@@ -66,8 +69,8 @@ def _handwritten(
     device: Device, instruction: Form, fill: Fill, ptx: str | PathLike[str] | None
 ) -> tuple[tuple[Run, ...], tuple[Mismatch, ...]]:
     known, own = handwritten(instruction)
-    program = Instrumented.load(device, known, own if ptx is None else ptx)
-    runs = tuple(program.run(each) for each in dict.fromkeys((fill, NUMBERED, ADDRESSING)))
+    fills: tuple[Fill, ...] = (fill, "numbered", "addressing")
+    runs = run_handwritten(device, known, own if ptx is None else ptx, dict.fromkeys(fills))
     return runs, mismatches(known, runs)
 
 

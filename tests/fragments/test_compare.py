@@ -14,22 +14,29 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.fill import ADDRESSING, NUMBERED, ONES, Fill, inputs
-from ptxlab.fragments.handwritten import bits, mismatches, product, verifiable
-from ptxlab.fragments.numbers import Array
-from ptxlab.fragments.query import Selection, select
+from ptxlab.fragments.handwritten import matrices, mismatches, verifiable
+from ptxlab.fragments.numbers import Array, Fill
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
+from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments.runs import Selection
 
 SM90 = TARGETS["sm_90a"]
+NUMBERED: Fill = "numbered"
+ONES: Fill = "ones"
+ADDRESSING: Fill = "addressing"
 BF16 = multiplication("m16n8k16", "bf16")
 F16 = multiplication("m16n8k16", "f16")
 
 
 def pattern(value: float, dtype: type) -> int:
     return int(bits(np.array([value], dtype))[0])
+
+
+def bits(matrix: Array) -> Array:
+    return matrix.view(f"u{matrix.dtype.itemsize}")
 
 
 def pairs_of_a(matrix: Array) -> Array:
@@ -59,15 +66,14 @@ def accumulators(matrix: Array) -> Array:
 
 
 def right_run(instruction: MatrixInstruction, fill: Fill) -> Run:
-    given = inputs(instruction, fill)
-    d = bits(product(instruction, given))
+    expected = matrices(instruction, fill)
     registers = {
-        "A": pairs_of_a(given.a),
-        "B": pairs_of_b(given.b),
-        "C": accumulators(given.c),
-        "D": accumulators(d),
+        "A": pairs_of_a(expected["A"]),
+        "B": pairs_of_b(expected["B"]),
+        "C": accumulators(expected["C"]),
+        "D": accumulators(expected["D"]),
     }
-    return Run(fill, registers, frozenset("D"), d)
+    return Run(fill, registers, frozenset("D"), expected["D"])
 
 
 def right_report(instruction: MatrixInstruction, fill: Fill = NUMBERED) -> FragmentReport:
@@ -84,11 +90,11 @@ def test_right_registers_compare_equal(instruction: MatrixInstruction, fill: Fil
 
 def test_the_fills_tell_all_elements_apart() -> None:
     for instruction in verifiable():
-        numbered, addressed = inputs(instruction, NUMBERED), inputs(instruction, ADDRESSING)
-        d = bits(product(instruction, addressed))
-        for matrix in (numbered.a, numbered.b, addressed.c, d):
+        numbered, addressed = matrices(instruction, NUMBERED), matrices(instruction, ADDRESSING)
+        for matrix in (numbered["A"], numbered["B"], addressed["C"], addressed["D"]):
             assert np.unique(matrix).size == matrix.size
-        both = values(instruction.a_type, addressed.a) @ values(instruction.b_type, addressed.b)
+        a, b = addressed["A"], addressed["B"]
+        both = values(instruction.a_type, a) @ values(instruction.b_type, b)
         assert (both == 8 * np.arange(16)[:, None] + np.arange(8)).all()
 
 
@@ -101,9 +107,9 @@ def values(dtype: str, patterns: Array) -> Array:
 
 def exact_product(instruction: MatrixInstruction, fill: Fill, chunk: int) -> Array:
     """D by exact fractions, rounded to nearest even after every chunk along k."""
-    given = inputs(instruction, fill)
-    a, b = values(instruction.a_type, given.a), values(instruction.b_type, given.b)
-    c = values(instruction.c_type, given.c)
+    given = matrices(instruction, fill)
+    a, b = values(instruction.a_type, given["A"]), values(instruction.b_type, given["B"])
+    c = values(instruction.c_type, given["C"])
     rounded: type = np.float16 if instruction.d_type == "f16" else np.float32
     d: Array = np.empty((16, 8), rounded)
     for row, col in itertools.product(range(16), range(8)):
@@ -126,14 +132,14 @@ def exact_product(instruction: MatrixInstruction, fill: Fill, chunk: int) -> Arr
 def test_product_is_exact_arithmetic_whatever_a_target_fuses(
     instruction: MatrixInstruction, fill: Fill
 ) -> None:
-    found = product(instruction, inputs(instruction, fill))
+    found = matrices(instruction, fill)["D"]
     for chunk in sorted({target.dot16.chunk for target in TARGETS.values()}):
-        assert (bits(found) == bits(exact_product(instruction, fill, chunk))).all()
+        assert (found == bits(exact_product(instruction, fill, chunk))).all()
 
 
 def test_numbered_f16_overflows_to_infinity_and_f32_does_not() -> None:
-    wide = product(multiplication("m16n8k16", "f16", "f32"), inputs(F16, NUMBERED))
-    narrow = product(F16, inputs(F16, NUMBERED))
+    wide = values("f32", matrices(multiplication("m16n8k16", "f16", "f32"), NUMBERED)["D"])
+    narrow = values("f16", matrices(F16, NUMBERED)["D"])
     assert wide.max() == (np.arange(240, 256) * np.arange(7, 128, 8)).sum()
     assert (np.isinf(narrow) == (wide >= 65520)).all()
     assert np.isinf(narrow).any()
@@ -171,17 +177,21 @@ def test_a_wrong_result_in_memory_names_the_lane_that_should_have_stored_it() ->
     assert found.expected == pattern(16, np.float32)
 
 
+def select(selection: Selection) -> list[tuple[str, Place]]:
+    return [(o.operand, place) for o in BF16.operands for place in selection.places(o)]
+
+
 def test_select_narrows_to_a_lane_or_an_element() -> None:
     report = right_report(BF16)
-    everything = select(report, Selection())
+    everything = select(Selection())
     assert len(everything) == 256 + 128 + 128 + 128
-    lane = select(report, Selection(lane=5))
-    assert {held.place.lane for held in lane} == {5}
-    assert [held.layout.operand for held in lane] == ["A"] * 8 + ["B"] * 4 + ["C"] * 4 + ["D"] * 4
-    a, b, c, d = select(report, Selection(element=(3, 7)))
-    assert (a.place, a.bits) == ((15, 0, 1), pattern(3 * 16 + 7, ml_dtypes.bfloat16))
-    assert (b.place, c.place, d.place) == ((29, 0, 1), (15, 1, 0), (15, 1, 0))
-    assert [held.layout.operand for held in select(report, Selection(element=(3, 9)))] == ["A"]
+    lane = select(Selection(lane=5))
+    assert {place.lane for _, place in lane} == {5}
+    assert [operand for operand, _ in lane] == ["A"] * 8 + ["B"] * 4 + ["C"] * 4 + ["D"] * 4
+    (_, a), (_, b), (_, c), (_, d) = select(Selection(element=(3, 7)))
+    assert (a, b, c, d) == ((15, 0, 1), (29, 0, 1), (15, 1, 0), (15, 1, 0))
+    assert report.bits(BF16.operand("A"), a) == pattern(3 * 16 + 7, ml_dtypes.bfloat16)
+    assert [operand for operand, _ in select(Selection(element=(3, 9)))] == ["A"]
 
 
 def test_select_refuses_what_is_not_there() -> None:

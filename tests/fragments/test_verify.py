@@ -17,8 +17,8 @@ from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.fill import NUMBERED, ONES, Fill
 from ptxlab.fragments.handwritten import verifiable
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import verify
@@ -27,6 +27,8 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA
 
+NUMBERED: Fill = "numbered"
+ONES: Fill = "ones"
 BF16, F16 = multiplication("m16n8k16", "bf16"), multiplication("m16n8k16", "f16")
 
 Ptxlab = Callable[..., tuple[int, str, str]]

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 
 from ptxlab.errors import Unsupported
-from ptxlab.fragments.fill import Fill
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.trials.multiply import filled_multiplication, multiply_trials
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
 from ptxlab.fragments.trials.trial import Trial

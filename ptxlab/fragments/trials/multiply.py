@@ -8,13 +8,12 @@ from functools import lru_cache
 
 import numpy as np
 
-from ptxlab.fragments.fill import Fill
-from ptxlab.fragments.numbers import Array, numbers
+from ptxlab.fragments.numbers import Array, Fill, numbers
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import body
 from ptxlab.fragments.trials.one_hot import (
     Probes,
-    filled,
+    filled_probe,
     layout_probes,
     metadata_probes,
     products,
@@ -101,7 +100,7 @@ def _probes(form: MatrixInstruction, about: str) -> tuple[Probes, ...]:
         case "scales":
             return scale_probes(form)
         case "numbered" | "ones" | "addressing":
-            return (filled(form, about),)
+            return (filled_probe(form, about),)
     raise ValueError(about)
 
 

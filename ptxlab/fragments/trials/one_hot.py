@@ -22,8 +22,7 @@ from typing import Literal
 
 import numpy as np
 
-from ptxlab.fragments.fill import Fill, indices
-from ptxlab.fragments.numbers import Array, numbers
+from ptxlab.fragments.numbers import Array, Fill, filled, numbers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -117,9 +116,10 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
     return tuple(found)
 
 
-def filled(form: MatrixInstruction, fill: Fill) -> Probes:
+def filled_probe(form: MatrixInstruction, fill: Fill) -> Probes:
     given = _plain(form)
-    given |= {name: indices(form.operand(name), fill)[np.newaxis] for name in "ABC"}
+    for layout in map(form.operand, "ABC"):
+        given[layout.operand] = numbers(layout).indices(filled(layout, fill))[np.newaxis]
     return Probes("C", given, {}, np.zeros(1, np.int64))
 
 

@@ -11,9 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.fragments.fill import Fill, integers
-from ptxlab.fragments.numbers import Array
-from ptxlab.fragments.report import Mismatch, Where, differences
+from ptxlab.fragments.numbers import Array, Fill, filled
+from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import SHARE_BYTES, body
 from ptxlab.fragments.trials.trial import Trial, record
 from ptxlab.isa.targets import WARP
@@ -40,7 +39,9 @@ class RowsTrial(Trial):
         """Yield what is wrong with the elements of one register, or of half a row of the tile."""
         if word < len(self.body.results):
             for element, right, wrong in differences(self.layout, expected, found):
-                yield self._mismatch("register", Place(lane, word, element), right, wrong)
+                yield Mismatch.of(
+                    "numbered", "register", self.layout, Place(lane, word, element), right, wrong
+                )
             return
         half = word - len(self.body.results)
         row = int(np.flatnonzero(lane == ROW_OF_LANE)[0])
@@ -52,20 +53,13 @@ class RowsTrial(Trial):
                 continue
             if row < self.layout.rows:
                 (place,) = self.layout.registers(row, count * half + col)
-                yield self._mismatch("memory", place, right, wrong)
+                yield Mismatch.of("numbered", "memory", self.layout, place, right, wrong)
             else:  # of no matrix: the lane whose address it is should not have been asked
                 place = Place(row, 0, 0)
                 at = (row, count * half + col)
                 yield Mismatch(
                     "numbered", "memory", "R", *place, *at, right, wrong, self.layout.bits
                 )
-
-    def _mismatch(self, where: Where, place: Place, expected: int, found: int) -> Mismatch:
-        row, col = map(int, self.layout.element(*place))
-        name = self.layout.operand
-        return Mismatch(
-            "numbered", where, name, *place, row, col, expected, found, self.layout.bits
-        )
 
 
 def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
@@ -122,7 +116,7 @@ def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
 
 def _filled(layout: FragmentLayout, fill: Fill, bits: int) -> Array:
     """Return the matrix that has a fill, in as many bits of each number as there are."""
-    return integers(layout, fill).astype(np.uint64) & np.uint64((1 << bits) - 1)
+    return filled(layout, fill).astype(np.uint64) & np.uint64((1 << bits) - 1)
 
 
 def _rounds(count: int, bits: int) -> Array:

@@ -11,8 +11,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.fragments.fill import Fill
-from ptxlab.fragments.numbers import Array, numbers
+from ptxlab.fragments.numbers import Array, Fill, numbers
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import (
     SHARE_BYTES,
@@ -23,10 +22,10 @@ from ptxlab.fragments.specimen import (
     statement,
 )
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
-from ptxlab.fragments.trials.one_hot import Probes, filled, layout_probes
+from ptxlab.fragments.trials.one_hot import Probes, filled_probe, layout_probes
 from ptxlab.fragments.trials.trial import Trial, record
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.wmma import WMMA, WmmaMove, move_name
@@ -86,9 +85,8 @@ class MemoryTrial(Trial):
             layout = matrix.layout
             if slot < layout.registers_per_lane:
                 for element, right, wrong in differences(layout, expected, found):
-                    row, col = map(int, layout.element(lane, slot, element))
-                    place = (layout.operand, lane, slot, element, row, col, right, wrong)
-                    yield Mismatch("one-hot", "register", *place, layout.bits)
+                    place = Place(lane, slot, element)
+                    yield Mismatch.of("one-hot", "register", layout, place, right, wrong)
                 return
             slot -= layout.registers_per_lane
         share = self.body.shared_bytes // WARP
@@ -105,14 +103,14 @@ class MemoryTrial(Trial):
             if right == wrong:
                 continue
             number = 8 * (byte - matrix.first) // layout.bits + element
-            line, place = divmod(number % (layout.rows * layout.cols), along)
-            row, col = (line, place) if matrix.order == "row" else (place, line)
+            line, at = divmod(number % (layout.rows * layout.cols), along)
+            row, col = (line, at) if matrix.order == "row" else (at, line)
             if layout.operand == "D":
-                at = (0, row, col)
-                yield blame(self.multiplication, self.probes, probe, (), at, right, wrong)
+                in_d = (0, row, col)
+                yield blame(self.multiplication, self.probes, probe, (), in_d, right, wrong)
             else:
-                where = (*layout.registers(row, col)[0], row, col, right, wrong)
-                yield Mismatch("one-hot", "memory", layout.operand, *where, layout.bits)
+                place = layout.registers(row, col)[0]
+                yield Mismatch.of("one-hot", "memory", layout, place, right, wrong)
 
 
 def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None = None) -> Trial:
@@ -132,7 +130,9 @@ def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None = None) -> 
         multiplication, probed = form, "ABC"
     orders |= dict(zip("AB", _orders(multiplication), strict=True))
     matrices = _in_shared_memory(multiplication, orders)
-    probes = (filled(multiplication, fill),) if fill else layout_probes(multiplication, probed)
+    probes = (
+        (filled_probe(multiplication, fill),) if fill else layout_probes(multiplication, probed)
+    )
     body = _body(multiplication, matrices)
     given, expected = [], []
     for some in probes:

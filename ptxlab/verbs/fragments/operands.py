@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from ptxlab.fragments.query import Selection
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place, Slot, slots
-from ptxlab.verbs.fragments.runs import places, register_name
+from ptxlab.verbs.fragments.runs import Selection, places, register_name
 from ptxlab.view.colour import Paint
 from ptxlab.view.text import OPEN, grid
 

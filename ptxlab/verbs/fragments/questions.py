@@ -12,13 +12,13 @@ from typing import Any
 from ptxlab.cli.common import emit
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.code import code
-from ptxlab.fragments.query import Selection
 from ptxlab.matrix.bit_fields import BitFields, of_fragment
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments import moves, trace
 from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.view.text import aligned
 
 REGISTER = "ptxlab.register/1"

@@ -6,14 +6,56 @@ of one-bit elements has as many cells as one of 32-bit elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import cache
 
+from ptxlab.errors import PtxlabError
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 
 Keep = Callable[[int, int, int], bool]
 """Says of a lane, a row and a column whether that element in that lane is meant."""
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What to look at: everything, one ``lane``, or one ``element`` (row, col) of each operand."""
+
+    lane: int | None = None
+    element: tuple[int, int] | None = None
+
+    @property
+    def everything(self) -> bool:
+        return self.lane is None and self.element is None
+
+    def check(self, instruction: Form) -> None:
+        """Raise PtxlabError if ``instruction`` has no such lane, or no operand such an element."""
+        layout = instruction.operands[-1]
+        if self.lane is not None and not 0 <= self.lane < layout.threads:
+            last = layout.threads - 1
+            group = "warp has lanes" if layout.holder == "lane" else "warpgroup has threads"
+            raise PtxlabError(
+                f"there is no {layout.holder} {self.lane}", hint=f"a {group} 0 to {last}"
+            )
+        if self.element is None:
+            return
+        row, col = self.element
+        if not any(0 <= row < o.rows and 0 <= col < o.cols for o in instruction.operands):
+            sizes = ", ".join(f"{o.operand} {o.rows} x {o.cols}" for o in instruction.operands)
+            raise PtxlabError(f"no operand has an element {row},{col}", hint=f"they are {sizes}")
+
+    def has(self, lane: int, row: int, col: int) -> bool:
+        """Say whether what ``lane`` holds of (row, col) is looked at."""
+        return self.lane in (None, lane) and self.element in (None, (row, col))
+
+    def places(self, layout: FragmentLayout) -> Iterator[Place]:
+        """Yield the places of what is looked at of an operand, lanes and registers upward."""
+        for lane, registers in enumerate(layout.table().tolist()):
+            for register, elements in enumerate(registers):
+                for i, (row, col) in enumerate(elements):
+                    if self.has(lane, row, col):
+                        yield Place(lane, register, i)
 
 
 def everything(lane: int, row: int, col: int) -> bool:

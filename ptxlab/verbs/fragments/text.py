@@ -3,7 +3,7 @@ showed, or of one that nothing here runs the layouts alone."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,13 +11,13 @@ import numpy.typing as npt
 
 from ptxlab.fragments import receipts
 from ptxlab.fragments.numbers import decode
-from ptxlab.fragments.query import Held, Selection, select
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import shared_place
 from ptxlab.verbs.fragments.operands import matrices, owners, place_json, where
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
@@ -38,7 +38,10 @@ def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> 
     if report.mismatches:
         parts.append(_mismatches(report))
     if selection.element is not None:
-        parts.append([_sentence(held) for held in select(report, selection)])
+        operands = report.instruction.operands
+        parts.append(
+            [_sentence(report, o, place) for o in operands for place in selection.places(o)]
+        )
     else:
         for layout in report.instruction.operands:
             parts.append(_by_lane(report, layout, selection))
@@ -51,22 +54,22 @@ def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> 
 
 def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
     """Return the report as JSON data. A selection that leaves something out adds ``selection``."""
-    data: dict[str, Any] = {
+
+    def dump(layout: FragmentLayout) -> list[list[str]]:
+        words = report.shown.registers[layout.operand].tolist()
+        return [[hexadecimal(word, layout.register_bits) for word in lane] for lane in words]
+
+    def bits(layout: FragmentLayout, place: Place) -> dict[str, str]:
+        return {"bits": hexadecimal(report.bits(layout, place), layout.bits)}
+
+    return {
         "schema": SCHEMA,
         "instruction": report.instruction.name,
         "device": report.device_kind,
         "arch": report.target.name,
         "fill": report.shown.fill,
         "operands": {
-            layout.operand: {
-                **members(layout, "rows", "cols", "dtype", "bits", "matrices"),
-                "registers": layout.registers_per_lane,
-                "map": layout.table().tolist(),
-                "dump": [
-                    [hexadecimal(int(word), layout.register_bits) for word in lane]
-                    for lane in report.shown.registers[layout.operand]
-                ],
-            }
+            layout.operand: _operand_json(layout, "matrices") | {"dump": dump(layout)}
             for layout in report.instruction.operands
         },
         "verified": {
@@ -77,10 +80,8 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
         "mismatches": [
             mismatch_json(report.instruction, mismatch) for mismatch in report.mismatches
         ],
+        **_selected_json(report.instruction, selection, bits),
     }
-    if not selection.everything:
-        data["selection"] = [_held_json(held) for held in select(report, selection)]
-    return data
 
 
 def _header(report: FragmentReport) -> list[str]:
@@ -181,9 +182,10 @@ def _result(layout: FragmentLayout, result: Array, selection: Selection, paint: 
     return matrices(layout, "D: as the program stored it", value, selection, paint)
 
 
-def _sentence(held: Held) -> str:
-    value = f"{_value(held.layout, held.bits)} ({hexadecimal(held.bits, held.layout.bits)})"
-    return f"{where(held.layout, held.place)} and holds {value}"
+def _sentence(report: FragmentReport, layout: FragmentLayout, place: Place) -> str:
+    bits = report.bits(layout, place)
+    value = f"{_value(layout, bits)} ({hexadecimal(bits, layout.bits)})"
+    return f"{where(layout, place)} and holds {value}"
 
 
 def _size(report: FragmentReport, layout: FragmentLayout) -> str:
@@ -197,11 +199,28 @@ def _value(layout: FragmentLayout, bits: int) -> str:
     return number(decode(layout, np.array([bits]))[0])
 
 
-def _held_json(held: Held) -> dict[str, Any]:
+def _operand_json(layout: FragmentLayout, *more: str) -> dict[str, Any]:
     return {
-        "operand": held.layout.operand,
-        **place_json(held.layout, held.place),
-        "bits": hexadecimal(held.bits, held.layout.bits),
+        **members(layout, "rows", "cols", "dtype", "bits", *more),
+        "registers": layout.registers_per_lane,
+        "map": layout.table().tolist(),
+    }
+
+
+def _selected_json(
+    instruction: Form,
+    selection: Selection,
+    more: Callable[[FragmentLayout, Place], dict[str, str]] = lambda layout, place: {},
+) -> dict[str, Any]:
+    """Return as ``selection`` where what is selected is, and ``more`` of it; nothing of everything."""
+    if selection.everything:
+        return {}
+    return {
+        "selection": [
+            {"operand": layout.operand, **place_json(layout, place), **more(layout, place)}
+            for layout in instruction.operands
+            for place in selection.places(layout)
+        ]
     }
 
 
@@ -239,34 +258,21 @@ def layout_text(instruction: Form, selection: Selection, paint: Paint = plain) -
 
 
 def layout_json(instruction: Form, selection: Selection) -> dict[str, Any]:
-    data: dict[str, Any] = {
+    return {
         "schema": SCHEMA,
         "instruction": instruction.name,
         "variant": instruction.variant or None,
         "device": None,
         "arch": None,
-        "operands": {
-            layout.operand: {
-                **members(layout, "rows", "cols", "dtype", "bits", "threads"),
-                "registers": layout.registers_per_lane,
-                "map": layout.table().tolist(),
-            }
-            for layout in instruction.operands
-        },
+        "operands": {o.operand: _operand_json(o, "threads") for o in instruction.operands},
         "shared": {
             shared.operand: members(shared, "rows", "cols", "dtype", "bits", "majors")
             for shared in instruction.shared
         },
         "verified": {"layout": None, "result": None, "hardware": receipts.hardware(instruction)},
         "mismatches": [],
+        **_selected_json(instruction, selection),
     }
-    if not selection.everything:
-        data["selection"] = [
-            {"operand": layout.operand, **place_json(layout, place)}
-            for layout in instruction.operands
-            for place in selection.places(layout)
-        ]
-    return data
 
 
 def _layout_header(instruction: Form) -> list[str]:

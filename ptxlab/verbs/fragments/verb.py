@@ -11,8 +11,8 @@ from ptxlab.cli.common import add_common, emit, open_device, wants_colour
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.fragments.query import Selection
     from ptxlab.matrix.form import Form
+    from ptxlab.verbs.fragments.runs import Selection
     from ptxlab.view.colour import Paint
 
 DESCRIPTION = """\
@@ -115,11 +115,11 @@ def execute(args: argparse.Namespace) -> int:
         return verify_all(args)
     if args.family is not None:
         raise PtxlabError("--family goes with --all", hint="--op names an instruction")
-    from ptxlab.fragments.query import Selection
     from ptxlab.fragments.trials import tried
     from ptxlab.fragments.verify import verify
     from ptxlab.verbs.fragments import questions
     from ptxlab.verbs.fragments import text as view
+    from ptxlab.verbs.fragments.runs import Selection
 
     instruction = chosen(args)
     selection = Selection(args.lane, args.element)

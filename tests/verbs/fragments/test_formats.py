@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.fragments.query import Selection
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.verbs.fragments import atlas, svg, tables
+from ptxlab.verbs.fragments.runs import Selection
 
 S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)

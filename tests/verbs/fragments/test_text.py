@@ -8,16 +8,18 @@ import re
 import numpy as np
 import pytest
 
-from ptxlab.fragments.fill import ADDRESSING, NUMBERED, Fill
 from ptxlab.fragments.handwritten import matrices, mismatches
-from ptxlab.fragments.query import Selection
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.report import FragmentReport, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.text import as_json, text
 from ptxlab.view.colour import on_terminal
 
+NUMBERED: Fill = "numbered"
+ADDRESSING: Fill = "addressing"
 SM90 = TARGETS["sm_90a"]
 BF16, F16 = multiplication("m16n8k16", "bf16"), multiplication("m16n8k16", "f16")
 
