@@ -81,13 +81,14 @@ def _ptx(name: str, fields: BitFields, what: str) -> str:
     lines = [f"// {name}: {what}", f"// takes .b32 {sources}; gives .b32 {results}", "{"]
     lines.append("    .reg .b32 bits;")
     for output in fields.outputs:
-        lines += [f"    {line}" for line in _ptx_assignment(output)]
+        lines += [f"    {line}" for line in ptx_assignment(output)]
     return "\n".join([*lines, "}"])
 
 
-def _ptx_assignment(output: Assignment) -> Iterator[str]:
+def ptx_assignment(output: Assignment, constant: int = 0) -> Iterator[str]:
+    """Yield the statements, which use a register ``bits``; ``constant`` is added bit by bit."""
     name = output.variable.name
-    yield f"mov.b32 {name}, 0;"
+    yield f"mov.b32 {name}, {constant};"
     for field in output.fields:
         yield f"bfe.u32 bits, {field.source}, {field.low}, {field.bits};"
         if field.to:

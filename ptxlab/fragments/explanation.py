@@ -7,12 +7,10 @@ from dataclasses import dataclass
 
 from ptxlab.errors import ToolchainError
 from ptxlab.fragments import receipts
-from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled, compiled, emulated
 from ptxlab.isa.targets import TARGETS, Arithmetic
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.rules import arithmetic
 
 
@@ -20,16 +18,11 @@ from ptxlab.matrix.rules import arithmetic
 class Explanation:
     """One instruction. ``others`` are further ones that the same words describe.
 
-    ``flops`` counts a multiplication and an addition each, zeros that a sparse A leaves out included;
-    None of what multiplies nothing. ``arithmetic`` pairs targets with what they do. ``not_compiled``
-    says why ``compiled`` is empty.
+    ``arithmetic`` pairs targets with what they do. ``not_compiled`` says why ``compiled`` is empty.
     """
 
     form: Form
     others: tuple[Form, ...]
-    operands: tuple[SignatureOperand, ...]
-    statement: str
-    flops: int | None
     arithmetic: tuple[tuple[tuple[str, ...], str], ...]
     emulated: bool
     hardware: str | None
@@ -49,9 +42,6 @@ def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
     return Explanation(
         form,
         tuple(found[1:]),
-        form.signature,
-        statement(form),
-        form.flops,
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
         form.name in emulated([form]),
         receipts.hardware(form),

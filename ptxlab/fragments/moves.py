@@ -165,37 +165,31 @@ def permuted(found: Moves) -> Permuted:
     """
     d, a = found.d, found.a
     columns: dict[int, int] = {}
-    items: list[list[list[Item]]] = []
+    packed: set[tuple[Packed, ...]] = set()
     for lane in range(WARP):
-        held = _by_row(d, lane, found.tiles)
-        places = _by_row(a, lane, 1)
-        registers: list[list[Item]] = [
-            [(0, 0, 0)] * a.elements_per_register for _ in range(a.registers_per_lane)
-        ]
-        for row, in_a in places.items():
-            for (column, (_, register, element)), (source, item) in zip(
-                in_a, held.get(row, []), strict=True
-            ):
-                registers[register][element] = item
-                if columns.setdefault(column, source) != source:
-                    raise Unsupported("rows of A would be in different orders")
-        items.append(registers)
-    if any(registers != items[0] for registers in items):
+        registers = [[(0, 0, 0)] * a.elements_per_register for _ in range(a.registers_per_lane)]
+        places, held = _in_order(a, lane, 1), _in_order(d, lane, found.tiles)
+        for (row, column, (_, register, element)), (source_row, source, item) in zip(
+            places, held, strict=True
+        ):
+            registers[register][element] = item
+            if row != source_row or columns.setdefault(column, source) != source:
+                raise Unsupported("rows of A would be in different orders")
+        packed.add(tuple(Packed(tuple(items)) for items in registers))
+    if len(packed) > 1:
         raise Unsupported("lanes would pack different registers")
-    packed = (Move(r, (Packed(tuple(each)),)) for r, each in enumerate(items[0]))
-    order = tuple(columns[k] for k in range(a.cols))
-    return Permuted(Moves(found.first, found.following, found.tiles, tuple(packed)), order)
+    moves = tuple(Move(register, (each,)) for register, each in enumerate(packed.pop()))
+    return Permuted(replace(found, moves=moves), tuple(columns[k] for k in range(a.cols)))
 
 
-def _by_row(layout: FragmentLayout, lane: int, tiles: int) -> dict[int, list[tuple[int, Item]]]:
-    """Return (column, place) of what a lane holds of matrices side by side, by row, in order."""
-    rows: dict[int, list[tuple[int, Item]]] = {}
-    for tile in range(tiles):
-        for register, elements in enumerate(layout.table()[lane].tolist()):
-            for element, (row, col) in enumerate(elements):
-                place = (col + tile * layout.cols, (tile, register, element))
-                rows.setdefault(row, []).append(place)
-    return {row: sorted(places) for row, places in rows.items()}
+def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, int, Item]]:
+    """Return (row, column, place) of what a lane holds of matrices side by side, row by row."""
+    return sorted(
+        (row, col + tile * layout.cols, (tile, register, element))
+        for tile in range(tiles)
+        for register, elements in enumerate(layout.table()[lane].tolist())
+        for element, (row, col) in enumerate(elements)
+    )
 
 
 def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[Source]]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from ptxlab.errors import Unsupported
+from ptxlab.fragments.code import ptx_assignment
 from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.bit_fields import Variable, derive
@@ -100,12 +101,7 @@ def _lane_function(table: tuple[int, ...], name: str) -> Iterator[str]:
     lane, result = Variable("lane", 5), Variable(name, 5)
     constant = table[0]
     fields = derive((lane,), (result,), lambda at: {name: table[at["lane"]] ^ constant})
-    yield f"mov.b32 {name}, {constant};"
-    for field in fields.outputs[0].fields:
-        yield f"bfe.u32 bits, lane, {field.low}, {field.bits};"
-        if field.to:
-            yield f"shl.b32 bits, bits, {field.to};"
-        yield f"xor.b32 {name}, {name}, bits;"
+    yield from ptx_assignment(fields.outputs[0], constant)
 
 
 def _choice(table: tuple[int, ...], name: str) -> Iterator[str]:

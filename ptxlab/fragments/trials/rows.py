@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.fragments.numbers import Array, Fill, filled
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import SHARE_BYTES, body
-from ptxlab.fragments.trials.trial import Trial, record
+from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import ROW_BYTES, LdMatrix, MovMatrix, StMatrix
@@ -70,7 +70,7 @@ def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
     if fill:
         tile = np.zeros_like(tile[:1])
         tile[:, rows] = _filled(layout, fill, form.packed_bits)
-    given = record(_offsets(len(tile)), _packed(tile, form.packed_bits))
+    given = record(_offsets(len(tile)), _rows(tile, form.packed_bits))
     expected = record(layout.pack(tile[:, rows]), given[..., 1:].view(np.uint8))
     return RowsTrial(form, body(form), given, expected, layout)
 
@@ -107,10 +107,10 @@ def _registers(layout: FragmentLayout, fill: Fill | None) -> Array:
     """
     if fill:
         return np.asarray(layout.pack(_filled(layout, fill, layout.bits))[np.newaxis])
-    registers, packed = layout.registers_per_lane, layout.elements_per_register
-    rounds = _rounds(WARP * registers * packed, layout.bits)
-    shifts = np.arange(packed, dtype=np.uint64) * np.uint64(layout.bits)
-    parts = rounds.reshape(-1, WARP, registers, packed) << shifts
+    registers, count = layout.registers_per_lane, layout.elements_per_register
+    rounds = _rounds(WARP * registers * count, layout.bits)
+    shifts = np.arange(count, dtype=np.uint64) * np.uint64(layout.bits)
+    parts = rounds.reshape(-1, WARP, registers, count) << shifts
     return np.asarray(np.bitwise_or.reduce(parts, axis=-1))
 
 
@@ -126,10 +126,9 @@ def _rounds(count: int, bits: int) -> Array:
     return np.arange(count, dtype=np.uint64) >> shifts & np.uint64((1 << bits) - 1)
 
 
-def _packed(matrix: Array, bits: int) -> Array:
+def _rows(matrix: Array, bits: int) -> Array:
     """Return rows of 16 bytes, [..., rows, 16], that begin with elements of ``bits`` packed together."""
-    single = (matrix[..., np.newaxis] >> np.arange(bits, dtype=np.uint64)) & np.uint64(1)
-    packed = np.packbits(single.reshape(*matrix.shape[:-1], -1).astype(np.uint8), -1, "little")
+    elements = packed(matrix, bits)
     rows = np.full((*matrix.shape[:-1], ROW_BYTES), _OUTSIDE, np.uint8)
-    rows[..., : packed.shape[-1]] = packed
+    rows[..., : elements.shape[-1]] = elements
     return rows

@@ -86,6 +86,13 @@ def record(registers: Array, shared: Array | None = None) -> Array:
     return np.concatenate([words, share.view(np.uint64)], axis=-1)
 
 
+def packed(numbers: Array, bits: int) -> Array:
+    """Return the bytes, [..., bytes], of numbers [..., n] of so many bits next to each other."""
+    single = numbers[..., np.newaxis] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)
+    flat = single.astype(np.uint8).reshape(*numbers.shape[:-1], -1)
+    return np.packbits(flat, axis=-1, bitorder="little")
+
+
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
     """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
     with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as found:

@@ -23,7 +23,7 @@ from ptxlab.fragments.specimen import (
 )
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled_probe, layout_probes
-from ptxlab.fragments.trials.trial import Trial, record
+from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -215,12 +215,6 @@ def _memory(
 def _put(memory: Array, matrix: _Matrix, elements: Array) -> None:
     """Write bit patterns, [probes, rows, cols], where the matrix lies in memory."""
     lines = elements if matrix.order == "row" else np.swapaxes(elements, -1, -2)
-    bits = matrix.layout.bits
-    flat = np.ascontiguousarray(lines).reshape(len(lines), -1)
-    if bits >= 8:
-        octets = flat.astype(f"u{bits // 8}").view(np.uint8)
-    else:
-        shifts = np.arange(bits, dtype=np.uint64)
-        single = (flat[..., np.newaxis] >> shifts & np.uint64(1)).astype(np.uint8)
-        octets = np.packbits(single.reshape(len(flat), -1), axis=-1, bitorder="little")
+    flat = np.ascontiguousarray(lines, np.uint64).reshape(len(lines), -1)
+    octets = packed(flat, matrix.layout.bits)
     memory[:, matrix.first : matrix.first + matrix.nbytes] = octets

@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from ptxlab.fragments.explanation import Explanation
+from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled
-from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction
+from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
@@ -23,7 +24,7 @@ def text(found: Explanation) -> str:
     form = found.form
     pairs = [
         ("PTX ISA", form.section),
-        ("computes", _meaning(found)),
+        ("computes", _meaning(form)),
         ("needs", f"{form.minimum_target}, PTX {ptx(form)}"),
         ("runs on", ", ".join(form.targets) or "no target that ptxlab knows"),
         ("emulated", "yes" if found.emulated else "no"),
@@ -31,8 +32,8 @@ def text(found: Explanation) -> str:
     ]
     if form.variant:
         pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[form.variant]} ({form.variant})"))
-    holder = next((o.layout.holder for o in found.operands if o.layout), "lane")
-    operands = [_operand(operand, holder) for operand in found.operands]
+    holder = next((o.layout.holder for o in form.signature if o.layout), "lane")
+    operands = [_operand(operand, holder) for operand in form.signature]
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
@@ -40,7 +41,7 @@ def text(found: Explanation) -> str:
         notes = [(", ".join(names), note) for names, note in found.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
     blocks.append(["compiles to", *_compiled(found)])
-    blocks.append(["as PTX", f"  {found.statement}"])
+    blocks.append(["as PTX", f"  {statement(form)}"])
     if found.others:
         blocks.append([_others(found)])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
@@ -57,12 +58,13 @@ def as_json(found: Explanation) -> dict[str, Any]:
         "section": form.section,
         "shape": shape,
         "shapes": _shapes_json(form) if isinstance(form, AsyncInstruction) else None,
-        "flops": found.flops,
+        "flops": form.flops,
         "targets": list(form.minimum_targets),
         "runs_on": list(form.targets),
         "min_ptx": ptx(form),
-        **members(found, "emulated", "hardware", "statement"),
-        "operands": [_operand_json(operand) for operand in found.operands],
+        **members(found, "emulated", "hardware"),
+        "statement": statement(form),
+        "operands": [_operand_json(operand) for operand in form.signature],
         "arithmetic": [{"targets": list(names), "note": note} for names, note in found.arithmetic],
         "compiled": [
             {"targets": list(one.targets), "sass": [[name, count] for name, count in one.opcodes]}
@@ -81,8 +83,7 @@ def _hardware(found: Explanation) -> str:
     return f"layouts verified on {found.hardware}"
 
 
-def _meaning(found: Explanation) -> str:
-    form = found.form
+def _meaning(form: Form) -> str:
     if isinstance(form, AsyncInstruction):
         shapes = f"; 2 m n k FLOPs: {', or '.join(map(str, form.shapes))}" if form.shapes else ""
         return form.meaning + shapes
@@ -95,7 +96,7 @@ def _meaning(found: Explanation) -> str:
             "stmatrix": "registers to rows of shared memory",
             "movmatrix": "the transpose of a matrix in registers",
             "wmma": "a matrix between memory and registers; PTX leaves its layout open",
-        }[found.form.family]
+        }[form.family]
     several = form.operands[-1].matrices
     times = f", {several} times" if several > 1 else ""
     factor = f"{several} * 2 m n k" if several > 1 else "2 m n k"
@@ -104,7 +105,7 @@ def _meaning(found: Explanation) -> str:
     added = "D" if form.shared else "C"
     return (
         f"D = A * B + {added}, {form.m} x {form.n} x {form.k} (m x n x k){times}: "
-        f"{found.flops:,} {kind} ({factor}){sparse}"
+        f"{form.flops:,} {kind} ({factor}){sparse}"
     )
 
 

@@ -7,15 +7,17 @@ operand: a smaller instruction has its first columns in its first registers.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from functools import cache
-from typing import Any
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any, TypeVar
 
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
+
+Alike = TypeVar("Alike", bound=Form)
 
 NUMBER = "{n}"
 """What stands for the number in names and shapes."""
@@ -23,28 +25,16 @@ COLUMNS = {"D": 8, "R": 16}
 """How many columns of the scaled operand are drawn at once."""
 
 
-@cache
-def warpgroup() -> tuple[tuple[MatrixInstruction, ...], ...]:
-    """Return the instructions of a warpgroup that differ in n alone, n upward."""
-    found: dict[str, list[MatrixInstruction]] = {}
-    for instruction in WGMMA:
-        found.setdefault(instruction.key.replace(f"n{instruction.n}k", "nNk"), []).append(
-            instruction
-        )
-    return tuple(map(tuple, found.values()))
-
-
-@cache
-def tensor_memory() -> tuple[tuple[TensorMemoryMove, ...], ...]:
-    """Return the moves that differ in their repetition alone, upward."""
-    found: dict[str, list[TensorMemoryMove]] = {}
-    for move in TENSOR_MEMORY_MOVES:
-        found.setdefault(move.name.replace(f".x{move.count}", ".xN"), []).append(move)
-    return tuple(map(tuple, found.values()))
+def _alike(forms: Iterable[Alike], label: Callable[[Alike], str]) -> Iterator[list[Alike]]:
+    """Yield the forms that have a label together, in their order."""
+    found: dict[str, list[Alike]] = {}
+    for form in forms:
+        found.setdefault(label(form), []).append(form)
+    yield from found.values()
 
 
 def groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
-    for instructions in warpgroup():
+    for instructions in _alike(WGMMA, lambda form: form.key.replace(f"n{form.n}k", "nNk")):
         last = instructions[-1]
         entry = _common(last, tables, hardware)
         entry |= {
@@ -65,7 +55,9 @@ def groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, An
         if last.bit_operation:
             entry["operation"] = last.bit_operation
         yield entry
-    for moves in tensor_memory():
+    for moves in _alike(
+        TENSOR_MEMORY_MOVES, lambda move: move.name.replace(f".x{move.count}", ".xN")
+    ):
         move = moves[-1]
         entry = _common(move, tables, hardware)
         entry |= {

@@ -8,15 +8,40 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from ptxlab.matrix.form import Form
+import numpy as np
+
+from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments import svg_operands, svg_warpgroup
-from ptxlab.verbs.fragments.runs import Keep, nothing, runs
-from ptxlab.verbs.fragments.svg_operands import Scale, key, whole
-from ptxlab.view.svg_parts import INDEX, LINE, MARGIN, TITLE, document, heading, n, notes
+from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace, operand
+from ptxlab.verbs.fragments.runs import Keep, nothing, runs, span
+from ptxlab.verbs.fragments.svg_operands import (
+    COLUMNS,
+    Box,
+    Scale,
+    key,
+    side_by_side,
+    whole,
+    window,
+)
+from ptxlab.view.svg_parts import (
+    INDEX,
+    LINE,
+    MARGIN,
+    TITLE,
+    cell,
+    column_index,
+    document,
+    heading,
+    n,
+    notes,
+    row_index,
+)
 
 AXES = {"A": "m×k", "B": "k×n", "C": "m×n", "D": "m×n"}
+UNIT = 132.0
+"""How wide 16 bytes are drawn along k."""
+_OUTLINE = "fill:none;stroke:#818b98"
 
 
 def svg(instruction: Form, marked: Keep = nothing) -> str:
@@ -28,9 +53,9 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
     side by side.
     """
     if not isinstance(instruction, MatrixInstruction):
-        return svg_operands.side_by_side(_title(instruction), instruction, marked)
+        return side_by_side(_title(instruction), instruction, marked)
     if instruction.shared:
-        return svg_warpgroup.svg(instruction, marked)
+        return _warpgroup(instruction, marked)
     count = instruction.operand("D").matrices
     parts: list[str] = []
     left, height = 0.0, 0.0
@@ -45,7 +70,7 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
 
 def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[str, float, float]:
     a, b, c, d = (instruction.operand(name) for name in "ABCD")
-    same = _same_places(c, d)
+    same = np.array_equal(c.table(), d.table())
     sums = (d,) if same else (d, c)
     scales = [Scale.of(layout, runs(layout)) for layout in (a, b, *sums)]
     line = max(scale.height for scale in (scales[0], *scales[2:]))
@@ -56,10 +81,8 @@ def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[
     wide = max(a.cols * scales[0].width, max(map(len, lines)) * 6.8)
     across = MARGIN + INDEX + wide + INDEX
     top = max(3 * LINE + b.rows * scales[1].height, (len(lines) + 3) * LINE)
-    a_left, b_top = (
-        across - INDEX - a.cols * scales[0].width,
-        top - LINE - b.rows * scales[1].height,
-    )
+    a_left = across - INDEX - a.cols * scales[0].width
+    b_top = top - LINE - b.rows * scales[1].height
     top += LINE
     boxes = [
         ("A", whole(a, matrix, a_left, top, Scale(scales[0].width, line))),
@@ -78,18 +101,110 @@ def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[
     return "\n".join(parts), left - INDEX + MARGIN, height
 
 
-def _same_places(c: FragmentLayout, d: FragmentLayout) -> bool:
-    shapes_equal = c.table().shape == d.table().shape
-    return bool(shapes_equal and (c.table() == d.table()).all())
-
-
 def _title(instruction: Form) -> str:
     return instruction.name + " (ptxlab's layout; PTX leaves it open)" * instruction.layout_open
 
 
 def _notes(instruction: MatrixInstruction) -> Iterator[str]:
-    for name, axes in AXES.items():
-        layout, count = instruction.operand(name), instruction.operand(name).registers_per_lane
-        kept = "/2" * (name == "A" and layout.cols < instruction.k)
-        size = f"{axes}{kept} = {layout.rows}×{layout.cols}"
-        yield f"{name} {size} {layout.dtype}, {count} register{'s' * (count > 1)} a lane"
+    """Yield a line an operand: its axes and size, its type, and where it lies."""
+    for name in "ABD" if instruction.shared else "ABCD":
+        of = operand(instruction, name)
+        where = "in shared memory"
+        if isinstance(of, FragmentLayout):
+            count = of.registers_per_lane
+            where = f"{count} register{'s' * (count > 1)} a {of.holder}"
+        kept = "/2" * (name == "A" and of.cols < instruction.k)
+        yield f"{name} {AXES[name]}{kept} = {of.rows}×{of.cols} {of.dtype}, {where}"
+
+
+def _warpgroup(instruction: MatrixInstruction, marked: Keep) -> str:
+    """Return 8 columns of D, those around what is ``marked``, and what of A and B goes into them.
+
+    All other columns of D are like these eight, in further registers. Of an operand in shared memory
+    the units of 16 bytes are drawn that the matrix descriptor places, 8 lines of them together, with
+    their offset where nothing is swizzled and the matrix is contiguous along k.
+    """
+    d = instruction.operand("D")
+    cells = window(d, 0, marked)
+    scale = Scale.of(d, cells)
+    first = cells[0].col
+    lines = [*_notes(instruction)]
+    if d.cols > COLUMNS:
+        more = d.registers_per_lane * COLUMNS // d.cols
+        lines.append(f"columns {span(first, COLUMNS)}; the next 8 are in the next {more} registers")
+    lines += ["", key(d)]
+    a_width = _a_width(instruction)
+    across = MARGIN + INDEX + max(a_width, max(map(len, lines)) * 6.8) + INDEX
+    b = instruction.shared[-1]
+    b_units = b.rows * b.bits // UNIT_BITS
+    b_height = 2.5 * LINE * b_units
+    top = max(4 * LINE + b_height, (len(lines) + 4) * LINE) + TITLE
+    box = Box(d, cells, across, top, scale)
+    parts = [
+        heading(instruction.name)[0],
+        f'<g transform="translate(0,{TITLE})">',
+        *notes(lines),
+        "</g>",
+    ]
+    parts += [*box.columns(), *box.draw("D", "D0", marked)]
+    parts += _b(
+        b, first, across, top - 2.4 * LINE - b_height, COLUMNS * scale.width, b_height / b_units
+    )
+    parts += _a(instruction, across - INDEX - a_width, top, scale.height, marked)
+    width = across + COLUMNS * scale.width + MARGIN + 60
+    about = f"Which thread of a warpgroup holds which element in {instruction.name}"
+    height = top + d.rows * scale.height + MARGIN
+    return document(about, parts, max(width, heading(instruction.name)[1]), height)
+
+
+def _a_width(instruction: MatrixInstruction) -> float:
+    if instruction.variant == "rs":
+        a = instruction.operand("A")
+        return a.cols * Scale.of(a, runs(a)).width
+    a_shared = instruction.shared[0]
+    return UNIT * a_shared.cols * a_shared.bits / UNIT_BITS
+
+
+def _a(
+    instruction: MatrixInstruction, left: float, top: float, line: float, marked: Keep
+) -> Iterator[str]:
+    if instruction.variant == "rs":
+        a = instruction.operand("A")
+        box = whole(a, 0, left, top, Scale(Scale.of(a, runs(a)).width, line))
+        yield from (*box.columns(), *box.draw("A", "A0", marked), *box.rows())
+        return
+    a_shared = instruction.shared[0]
+    yield f'<text class="t" x="{n(left)}" y="{n(top - LINE)}">A in shared memory</text>'
+    for unit in range(a_shared.cols * a_shared.bits // UNIT_BITS):
+        x = left + unit * UNIT
+        per_unit = UNIT_BITS // a_shared.bits
+        yield column_index(x + UNIT / 2, top - 4, span(unit * per_unit, per_unit))
+        for first in range(0, a_shared.rows, LINES):
+            yield _units(a_shared, first, unit, x, top + first * line, UNIT, LINES * line)
+    for first in range(0, a_shared.rows, LINES):
+        y = top + (first + LINES / 2) * line + 3
+        yield row_index(left - 4, y, span(first, LINES))
+
+
+def _b(
+    b: SharedOperand, first: int, left: float, top: float, width: float, height: float
+) -> Iterator[str]:
+    yield f'<text class="t" x="{n(left)}" y="{n(top - LINE)}">B in shared memory</text>'
+    yield column_index(left + width / 2, top - 4, span(first, COLUMNS))
+    per_unit = UNIT_BITS // b.bits
+    for unit in range(b.rows * b.bits // UNIT_BITS):
+        y = top + unit * height
+        yield _units(b, first, unit, left, y, width, height)
+        yield row_index(left - 4, y + height / 2 + 3, span(unit * per_unit, per_unit))
+
+
+def _units(
+    shared: SharedOperand, first: int, unit: int, x: float, y: float, width: float, height: float
+) -> str:
+    """Return eight lines of one unit each, with the offset of the first."""
+    where = SharedPlace(first, unit, 0).formula
+    per_unit = UNIT_BITS // shared.bits
+    lines, ks = span(first, LINES), span(unit * per_unit, per_unit)
+    element = f"{lines},{ks}" if shared.operand == "A" else f"{ks},{lines}"
+    title = f"{shared.operand}[{element}]: 8 lines of 16 bytes from {where} on"
+    return cell((x, y), (width, height), where, title, f'style="{_OUTLINE}"')
