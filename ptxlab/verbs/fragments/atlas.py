@@ -8,9 +8,9 @@ most layouts.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
-from typing import Any
+from typing import Any, TypeVar
 
 import ptxlab
 from ptxlab.fragments import receipts
@@ -18,8 +18,9 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
-from ptxlab.verbs.fragments.atlas_groups import groups
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
 from ptxlab.view.palette import lane_colour
@@ -44,6 +45,11 @@ NO_LAYOUT_OF_ITS_OWN = "wmma"
 """The family whose fragments PTX leaves open."""
 WMMA_FRAGMENTS = "Warp-level Matrix Fragment"
 """The section about what is drawn of its loads and stores, which is not that about themselves."""
+NUMBER = "{n}"
+"""What stands for the number in names and shapes of a group."""
+COLUMNS = {"D": 8, "R": 16}
+"""How many columns of the operand that it scales are drawn at once."""
+Alike = TypeVar("Alike", bound=Form)
 Move = LdMatrix | StMatrix | MovMatrix | WmmaMove
 MOVES: tuple[Move, ...] = (*LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 """The instructions that move matrices between memory and registers, or within registers."""
@@ -71,28 +77,25 @@ def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, A
     proven = receipts.proven()
     return {
         "first": chosen.key,
-        "instructions": [_instruction(one, tables, proven.get(one.name)) for one in instructions],
-        "moves": [_move(move, tables, proven.get(move.name)) for move in MOVES],
-        "groups": list(groups(tables, proven)),
+        "instructions": [_instruction(one, tables, proven) for one in instructions],
+        "moves": [_move(move, tables, proven) for move in MOVES],
+        "groups": list(_groups(tables, proven)),
         **tables.as_json(),
     }
 
 
 def _instruction(
-    instruction: MatrixInstruction, tables: Tables, hardware: str | None
+    instruction: MatrixInstruction, tables: Tables, hardware: Mapping[str, str]
 ) -> dict[str, Any]:
     i = instruction
-    inputs = i.a_type if i.a_type == i.b_type else f"{i.a_type} × {i.b_type}"
     result = i.d_type if i.d_type == i.c_type else f"{i.d_type}, C {i.c_type}"
     entry: dict[str, Any] = {
         **members(i, "name", "family", "shape"),
         "mnk": [i.m, i.n, i.k],
-        "types": f"{inputs} → {result}",
+        "types": f"{_inputs(i)} → {result}",
         "dtypes": dict(zip("ABCD", (i.a_type, i.b_type, i.c_type, i.d_type), strict=True)),
         "more": _more(i),
-        "needs": i.minimum_target,
-        "ptx": "{}.{}".format(*i.minimum_ptx),
-        "hardware": hardware,
+        **_needs(i, hardware),
     }
     if i.family == NO_LAYOUT_OF_ITS_OWN:
         entry["open"] = True
@@ -107,6 +110,18 @@ def _instruction(
     return entry
 
 
+def _inputs(instruction: MatrixInstruction) -> str:
+    return " × ".join(dict.fromkeys((instruction.a_type, instruction.b_type)))
+
+
+def _needs(form: Form, hardware: Mapping[str, str]) -> dict[str, Any]:
+    return {
+        "needs": form.minimum_target,
+        "ptx": "{}.{}".format(*form.minimum_ptx),
+        "hardware": hardware.get(form.name),
+    }
+
+
 def _more(instruction: MatrixInstruction) -> str:
     """Return what the name says beyond family, shape and types."""
     i = instruction
@@ -119,7 +134,7 @@ def _more(instruction: MatrixInstruction) -> str:
     return " ".join(words)
 
 
-def _move(move: Move, tables: Tables, hardware: str | None) -> dict[str, Any]:
+def _move(move: Move, tables: Tables, hardware: Mapping[str, str]) -> dict[str, Any]:
     family, section, shown = move.family, move.section, {}
     match move:
         case LdMatrix() | StMatrix():
@@ -147,12 +162,76 @@ def _move(move: Move, tables: Tables, hardware: str | None) -> dict[str, Any]:
     return {
         "name": move.name,
         "family": family,
-        "needs": move.minimum_target,
-        "ptx": "{}.{}".format(*move.minimum_ptx),
-        "hardware": hardware,
+        **_needs(move, hardware),
         **about,
         "section": tables.section(section),
         **shown,
+    }
+
+
+def _alike(forms: Iterable[Alike], label: Callable[[Alike], str]) -> Iterator[list[Alike]]:
+    """Yield the forms that have a label together, in their order."""
+    found: dict[str, list[Alike]] = {}
+    for form in forms:
+        found.setdefault(label(form), []).append(form)
+    yield from found.values()
+
+
+def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
+    """Yield entries for instructions that differ in one number alone: n of ``wgmma``, or how often a
+    ``tcgen05`` shape is repeated.
+
+    One stands for all of them, with the layouts of the largest. The number scales one operand: a
+    smaller instruction has its first columns in its first registers.
+    """
+    for instructions in _alike(WGMMA, lambda form: form.key.replace(f"n{form.n}k", "nNk")):
+        last = instructions[-1]
+        entry = _common(last, tables, hardware)
+        entry |= {
+            "name": last.key.replace(f"n{last.n}k", f"n{NUMBER}k"),
+            "choices": [instruction.n for instruction in instructions],
+            "letter": "n",
+            "scaled": "D",
+            "columns": COLUMNS["D"],
+            "shape": f"m{last.m}n{NUMBER}k{last.k}",
+            "mnk": [last.m, last.n, last.k],
+            "types": f"{_inputs(last)} → {last.d_type}",
+            "dtypes": {"A": last.a_type, "B": last.b_type, "D": last.d_type},
+            "more": " ".join(["satfinite"] * last.satfinite + [last.variant]),
+            "shared": {one.operand: members(one, "rows", "cols", "bits") for one in last.shared},
+        }
+        if last.metadata:
+            entry["sparse"] = tables.sparse(last.metadata)
+        if last.bit_operation:
+            entry["operation"] = last.bit_operation
+        yield entry
+    for moves in _alike(
+        TENSOR_MEMORY_MOVES, lambda move: move.name.replace(f".x{move.count}", ".xN")
+    ):
+        move = moves[-1]
+        entry = _common(move, tables, hardware)
+        entry |= {
+            "name": move.name.replace(f".x{move.count}", f".x{NUMBER}"),
+            "choices": [each.count for each in moves],
+            "letter": "x",
+            "scaled": "R",
+            "columns": COLUMNS["R"],
+            "shape": move.shape,
+            "types": move.reduction or "b32",
+            "more": ("pack" if move.verb == "ld" else "unpack") if move.packed else "",
+            "titles": {"R": "lanes × columns of Tensor Memory"},
+        }
+        yield entry
+
+
+def _common(
+    form: MatrixInstruction | TensorMemoryMove, tables: Tables, hardware: Mapping[str, str]
+) -> dict[str, Any]:
+    return {
+        "family": form.family,
+        **_needs(form, hardware),
+        "section": tables.section(form.section),
+        "operands": tables.operands(form),
     }
 
 
