@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 from ptxlab.errors import Unsupported
 from ptxlab.fragments.numbers import Fill
-from ptxlab.fragments.trials.multiply import filled_multiplication, multiply_trials
+from ptxlab.fragments.trials.multiply import multiply_trials
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
 from ptxlab.fragments.trials.trial import Trial
 from ptxlab.fragments.trials.wmma import wmma_trial
@@ -22,34 +22,27 @@ def tried(form: Form) -> bool:
     return isinstance(form, LdMatrix | StMatrix | MovMatrix | WmmaMove)
 
 
-def trials(form: Form) -> Iterator[Trial]:
-    """Yield the trials of a form; none for one of a family that has no way to be tried yet."""
-    if tried(form):
-        if isinstance(form, MatrixInstruction) and form.family != "wmma":
-            yield from multiply_trials(form)
-        else:
-            yield _single(form, None)
+def trials(form: Form, fill: Fill | None = None) -> Iterator[Trial]:
+    """Yield the trials of a form, or the one launch on what a ``fill`` means; none where it is not tried."""
+    match form:
+        case MatrixInstruction() if form.shared:
+            return
+        case MatrixInstruction() if form.family != "wmma":
+            yield from multiply_trials(form, fill)
+        case MatrixInstruction() | WmmaMove():
+            yield wmma_trial(form, fill)
+        case LdMatrix():
+            yield load_trial(form, fill)
+        case StMatrix():
+            yield store_trial(form, fill)
+        case MovMatrix():
+            yield move_trial(form, fill)
 
 
 def filled(form: Form, fill: Fill) -> Trial:
-    if not tried(form):
-        raise Unsupported(
-            f"ptxlab has no program to verify {form.name} with",
-            hint="--formula, --element, --register and --format csv show its layout and run nothing",
-        )
-    if isinstance(form, MatrixInstruction) and form.family != "wmma":
-        return filled_multiplication(form, fill)
-    return _single(form, fill)
-
-
-def _single(form: Form, fill: Fill | None) -> Trial:
-    match form:
-        case LdMatrix():
-            return load_trial(form, fill)
-        case StMatrix():
-            return store_trial(form, fill)
-        case MovMatrix():
-            return move_trial(form, fill)
-        case MatrixInstruction() | WmmaMove():
-            return wmma_trial(form, fill)
-    raise AssertionError(form.name)
+    for trial in trials(form, fill):
+        return trial
+    raise Unsupported(
+        f"ptxlab has no program to verify {form.name} with",
+        hint="--formula, --element, --register and --format csv show its layout and run nothing",
+    )

@@ -55,18 +55,19 @@ class MultiplyTrial(Trial):
             yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
 
 
-def multiply_trials(form: MatrixInstruction) -> Iterator[Trial]:
-    """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them."""
+def multiply_trials(form: MatrixInstruction, fill: Fill | None = None) -> Iterator[Trial]:
+    """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them.
+
+    With a ``fill`` it is one launch on what that means.
+    """
     every = selectors(form)
-    yield _trial(form, "layout", every[:1])
+    yield _trial(form, fill or "layout", every[:1])
+    if fill:
+        return
     if form.metadata is not None:
         yield _trial(form, "metadata", every[: len(form.metadata.selectors)])
     if form.scales:
         yield _trial(form, "scales", every)
-
-
-def filled_multiplication(form: MatrixInstruction, fill: Fill) -> Trial:
-    return _trial(form, fill, selectors(form)[:1])
 
 
 def _trial(form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]) -> Trial:

@@ -13,7 +13,6 @@ from ptxlab.errors import PtxlabError
 if TYPE_CHECKING:
     from ptxlab.matrix.form import Form
     from ptxlab.verbs.fragments.runs import Selection
-    from ptxlab.view.colour import Paint
 
 DESCRIPTION = """\
 example:
@@ -120,6 +119,7 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.fragments import questions
     from ptxlab.verbs.fragments import text as view
     from ptxlab.verbs.fragments.runs import Selection
+    from ptxlab.view import colour
 
     instruction = chosen(args)
     selection = Selection(args.lane, args.element)
@@ -128,19 +128,22 @@ def execute(args: argparse.Namespace) -> int:
         return questions.answer(args, instruction, selection)
     if args.format in DRAWN:
         return draw(args, instruction, selection)
+    paint = colour.on_terminal() if wants_colour(args) else colour.plain
     if not tried(instruction):
-        return describe(args, instruction, selection)
+        if args.ptx is not None:
+            raise PtxlabError(
+                "--ptx names a program to run", hint=f"{instruction.name} is not run here"
+            )
+        emit(
+            args,
+            lambda: view.layout_text(instruction, selection, paint),
+            lambda: view.layout_json(instruction, selection),
+        )
+        return 0
     with closing(open_device(on_a_target_that_has(instruction, args))) as device:
         report = verify(device, instruction, args.fill, args.ptx)
-    paint = painter(args)
     emit(args, lambda: view.text(report, selection, paint), lambda: view.as_json(report, selection))
     return 0 if report.passed else 1
-
-
-def painter(args: argparse.Namespace) -> Paint:
-    from ptxlab.view import colour
-
-    return colour.on_terminal() if wants_colour(args) else colour.plain
 
 
 def chosen(args: argparse.Namespace) -> Form:
@@ -191,22 +194,6 @@ def verify_all(args: argparse.Namespace) -> int:
     from ptxlab.verbs.fragments import campaign
 
     return campaign.run(args)
-
-
-def describe(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
-    from ptxlab.verbs.fragments import text as view
-
-    if args.ptx is not None:
-        raise PtxlabError(
-            "--ptx names a program to run", hint=f"{instruction.name} is not run here"
-        )
-    paint = painter(args)
-    emit(
-        args,
-        lambda: view.layout_text(instruction, selection, paint),
-        lambda: view.layout_json(instruction, selection),
-    )
-    return 0
 
 
 def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:
