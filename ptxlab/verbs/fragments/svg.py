@@ -13,7 +13,7 @@ import numpy as np
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace, operand
+from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
 from ptxlab.verbs.fragments.runs import Keep, nothing, runs, span
 from ptxlab.verbs.fragments.svg_operands import (
     COLUMNS,
@@ -108,7 +108,7 @@ def _title(instruction: Form) -> str:
 def _notes(instruction: MatrixInstruction) -> Iterator[str]:
     """Yield a line an operand: its axes and size, its type, and where it lies."""
     for name in "ABD" if instruction.shared else "ABCD":
-        of = operand(instruction, name)
+        of = instruction.held(name)
         where = "in shared memory"
         if isinstance(of, FragmentLayout):
             count = of.registers_per_lane
