@@ -12,10 +12,13 @@ from itertools import groupby
 
 from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
-from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.errors import PtxSyntaxError, ToolchainError, Unsupported
+from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import collection, program
-from ptxlab.isa.targets import TARGETS
+from ptxlab.isa.targets import TARGETS, Arithmetic
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
 
@@ -83,3 +86,56 @@ def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
         elif (opcode := _OPCODE.match(text)) and (line == wanted or "GMMA." in opcode[1]):
             opcodes.append(opcode[1])  # ptxas gives a warpgroup's multiplication another line
     return tuple((name, len(list(run))) for name, run in groupby(opcodes))
+
+
+@dataclass(frozen=True, slots=True)
+class Explanation:
+    """One instruction. ``others`` are further ones that the same words describe.
+
+    ``arithmetic`` pairs targets with what they do. ``not_compiled`` says why ``compiled`` is empty.
+    """
+
+    form: Form
+    others: tuple[Form, ...]
+    arithmetic: tuple[tuple[tuple[str, ...], str], ...]
+    emulated: bool
+    hardware: str | None
+    compiled: tuple[Compiled, ...]
+    not_compiled: str | None
+
+
+def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
+    """Explain the first of ``found``; compile it for ``targets``, or one of each generation."""
+    form = found[0]
+    sass: tuple[Compiled, ...] = ()
+    reason = None
+    try:
+        sass = compiled(form, targets or _generations(form))
+    except ToolchainError as error:  # absent, or older than the instruction
+        reason = error.message.splitlines()[0]
+    return Explanation(
+        form,
+        tuple(found[1:]),
+        _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
+        form.name in emulated([form]),
+        receipts.hardware(form),
+        sass,
+        reason,
+    )
+
+
+def _generations(form: Form) -> tuple[str, ...]:
+    """Return the first known target of every generation of tensor cores that has the instruction."""
+    first: dict[Arithmetic, str] = {}
+    for name in form.targets:
+        first.setdefault(TARGETS[name].arithmetic, name)
+    return tuple(first.values())
+
+
+def _arithmetic(
+    form: MatrixInstruction, targets: Sequence[str]
+) -> tuple[tuple[tuple[str, ...], str], ...]:
+    groups: dict[str, list[str]] = {}
+    for name in targets or form.targets:
+        groups.setdefault(arithmetic(form, TARGETS[name]), []).append(name)
+    return tuple((tuple(names), note) for note, names in groups.items())

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.fragments.explanation import Explanation
 from ptxlab.fragments.specimen import statement
-from ptxlab.fragments.support import Compiled
+from ptxlab.fragments.support import Compiled, Explanation
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.operand import SignatureOperand

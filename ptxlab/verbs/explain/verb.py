@@ -25,7 +25,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from ptxlab.fragments.explanation import explain
+    from ptxlab.fragments.support import explain
     from ptxlab.isa.targets import TARGETS
     from ptxlab.matrix.catalog import matching
     from ptxlab.verbs.explain import text as view

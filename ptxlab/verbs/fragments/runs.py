@@ -6,16 +6,13 @@ of one-bit elements has as many cells as one of 32-bit elements.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
-
-Keep = Callable[[int, int, int], bool]
-"""Says of a lane, a row and a column whether that element in that lane is meant."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,12 +55,7 @@ class Selection:
                         yield Place(lane, register, i)
 
 
-def everything(lane: int, row: int, col: int) -> bool:
-    return True
-
-
-def nothing(lane: int, row: int, col: int) -> bool:
-    return False
+EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,9 +80,9 @@ class Run:
     def cols(self) -> int:
         return 1 if self.vertical else self.length
 
-    def meets(self, keep: Keep) -> bool:
+    def meets(self, selection: Selection) -> bool:
         return any(
-            keep(place.lane, self.row + i, self.col + j)
+            selection.has(place.lane, self.row + i, self.col + j)
             for place in self.places
             for i in range(self.rows)
             for j in range(self.cols)
@@ -105,19 +97,15 @@ def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[Run, ...]:
     """
     owners = places(layout, matrix)
     downward = vertical(layout)
-    down, right = (1, 0) if downward else (0, 1)
-    found = []
+    starts: dict[tuple[int, int], tuple[int, int]] = {}
+    lengths: dict[tuple[int, int], int] = {}
     for (row, col), here in owners.items():
-        before = owners.get((row - down, col - right))
-        if before is not None and here == _next(before):
-            continue
-        length = 1
-        while (after := owners.get((row + length * down, col + length * right))) is not None:
-            if after != _next(owners[row + (length - 1) * down, col + (length - 1) * right]):
-                break
-            length += 1
-        found.append(Run(row, col, length, downward, here))
-    return tuple(found)
+        before = (row - 1, col) if downward else (row, col - 1)
+        goes_on = before in owners and here == _next(owners[before])
+        start = starts[before] if goes_on else (row, col)
+        starts[row, col] = start
+        lengths[start] = lengths.get(start, 0) + 1
+    return tuple(Run(*start, length, downward, owners[start]) for start, length in lengths.items())
 
 
 @cache

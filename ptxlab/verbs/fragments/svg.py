@@ -14,7 +14,7 @@ from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
-from ptxlab.verbs.fragments.runs import Keep, nothing, runs, span
+from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, runs, span
 from ptxlab.verbs.fragments.svg_operands import (
     COLUMNS,
     Box,
@@ -44,8 +44,8 @@ UNIT = 132.0
 _OUTLINE = "fill:none;stroke:#818b98"
 
 
-def svg(instruction: Form, marked: Keep = nothing) -> str:
-    """Return the picture of all operands; what is ``marked`` is outlined.
+def svg(instruction: Form, selection: Selection = EVERYTHING) -> str:
+    """Return the picture of all operands; what is selected is outlined.
 
     An instruction that multiplies several matrices at once has one picture of each, side by side.
     Operands that are no fragments of A, B, C and D are not drawn, but of a warpgroup's instruction the
@@ -53,14 +53,14 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
     side by side.
     """
     if not isinstance(instruction, MatrixInstruction):
-        return side_by_side(_title(instruction), instruction, marked)
+        return side_by_side(_title(instruction), instruction, selection)
     if instruction.shared:
-        return _warpgroup(instruction, marked)
+        return _warpgroup(instruction, selection)
     count = instruction.operand("D").matrices
     parts: list[str] = []
     left, height = 0.0, 0.0
     for matrix in range(count):
-        figure, width, figure_height = _figure(instruction, matrix, marked)
+        figure, width, figure_height = _figure(instruction, matrix, selection)
         parts.append(f'<g transform="translate({n(left)},{TITLE})">{figure}</g>')
         left, height = left + width, max(height, figure_height + TITLE)
     name, room = heading(_title(instruction))
@@ -68,7 +68,9 @@ def svg(instruction: Form, marked: Keep = nothing) -> str:
     return document(about, [name, *parts], max(left, room), height)
 
 
-def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[str, float, float]:
+def _figure(
+    instruction: MatrixInstruction, matrix: int, selection: Selection
+) -> tuple[str, float, float]:
     a, b, c, d = (instruction.operand(name) for name in "ABCD")
     same = np.array_equal(c.table(), d.table())
     sums = (d,) if same else (d, c)
@@ -90,12 +92,12 @@ def _figure(instruction: MatrixInstruction, matrix: int, marked: Keep) -> tuple[
     ]
     parts = notes(lines)
     for title, box in boxes:
-        parts += [*box.columns(), *box.draw(title, f"{title}{matrix}", marked), *box.rows()]
+        parts += [*box.columns(), *box.draw(title, f"{title}{matrix}", selection), *box.rows()]
     left = across
     for layout in sums:
         title = "C and D" if same else layout.operand
         box = whole(layout, matrix, left, top, Scale(column, line))
-        parts += box.draw(title, f"{title.replace(' ', '')}{matrix}", marked)
+        parts += box.draw(title, f"{title.replace(' ', '')}{matrix}", selection)
         left += layout.cols * column + INDEX
     height = top + max(a.rows, d.rows) * line + MARGIN
     return "\n".join(parts), left - INDEX + MARGIN, height
@@ -117,15 +119,15 @@ def _notes(instruction: MatrixInstruction) -> Iterator[str]:
         yield f"{name} {AXES[name]}{kept} = {of.rows}×{of.cols} {of.dtype}, {where}"
 
 
-def _warpgroup(instruction: MatrixInstruction, marked: Keep) -> str:
-    """Return 8 columns of D, those around what is ``marked``, and what of A and B goes into them.
+def _warpgroup(instruction: MatrixInstruction, selection: Selection) -> str:
+    """Return 8 columns of D, those around what is selected, and what of A and B goes into them.
 
     All other columns of D are like these eight, in further registers. Of an operand in shared memory
     the units of 16 bytes are drawn that the matrix descriptor places, 8 lines of them together, with
     their offset where nothing is swizzled and the matrix is contiguous along k.
     """
     d = instruction.operand("D")
-    cells = window(d, 0, marked)
+    cells = window(d, 0, selection)
     scale = Scale.of(d, cells)
     first = cells[0].col
     lines = [*_notes(instruction)]
@@ -146,11 +148,11 @@ def _warpgroup(instruction: MatrixInstruction, marked: Keep) -> str:
         *notes(lines),
         "</g>",
     ]
-    parts += [*box.columns(), *box.draw("D", "D0", marked)]
+    parts += [*box.columns(), *box.draw("D", "D0", selection)]
     parts += _b(
         b, first, across, top - 2.4 * LINE - b_height, COLUMNS * scale.width, b_height / b_units
     )
-    parts += _a(instruction, across - INDEX - a_width, top, scale.height, marked)
+    parts += _a(instruction, across - INDEX - a_width, top, scale.height, selection)
     width = across + COLUMNS * scale.width + MARGIN + 60
     about = f"Which thread of a warpgroup holds which element in {instruction.name}"
     height = top + d.rows * scale.height + MARGIN
@@ -166,12 +168,12 @@ def _a_width(instruction: MatrixInstruction) -> float:
 
 
 def _a(
-    instruction: MatrixInstruction, left: float, top: float, line: float, marked: Keep
+    instruction: MatrixInstruction, left: float, top: float, line: float, selection: Selection
 ) -> Iterator[str]:
     if instruction.variant == "rs":
         a = instruction.operand("A")
         box = whole(a, 0, left, top, Scale(Scale.of(a, runs(a)).width, line))
-        yield from (*box.columns(), *box.draw("A", "A0", marked), *box.rows())
+        yield from (*box.columns(), *box.draw("A", "A0", selection), *box.rows())
         return
     a_shared = instruction.shared[0]
     yield f'<text class="t" x="{n(left)}" y="{n(top - LINE)}">A in shared memory</text>'

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.runs import Keep, Run, nothing, owner, register_name, runs, span
+from ptxlab.verbs.fragments.runs import EVERYTHING, Run, Selection, owner, register_name, runs, span
 from ptxlab.view.svg_parts import (
     CELL_HEIGHT,
     CHARACTER,
@@ -54,12 +54,12 @@ class Box:
     top: float
     scale: Scale
 
-    def draw(self, title: str, group: str, marked: Keep) -> list[str]:
+    def draw(self, title: str, group: str, selection: Selection) -> list[str]:
         """Return the cells, those outlined last, on top of their neighbours."""
         plain: list[str] = []
         outlined: list[str] = []
         for run in self.cells:
-            meant = run.meets(marked)
+            meant = not selection.everything and run.meets(selection)
             (outlined if meant else plain).append(self._cell(run, meant))
         head = f'<text class="t" x="{n(self.left)}" y="{n(self.top - LINE)}">{title}</text>'
         return [head, f'<g id="{group}">', *plain, *outlined, "</g>"]
@@ -94,32 +94,34 @@ def whole(layout: FragmentLayout, matrix: int, left: float, top: float, scale: S
     return Box(layout, runs(layout, matrix), left, top, scale)
 
 
-def window(layout: FragmentLayout, matrix: int, marked: Keep) -> Sequence[Run]:
+def window(layout: FragmentLayout, matrix: int, selection: Selection) -> Sequence[Run]:
     """Return the cells of one of the matrices; of a warpgroup's accumulator those of eight columns.
 
-    They are the eight with the first cell that is marked, or the first ones. All others are like these,
+    They are the eight with the first cell that is selected, or the first ones. All others are like these,
     in further registers.
     """
     cells = runs(layout, matrix)
     if layout.kind != "accumulator" or layout.threads == WARP:
         return cells
-    first = next((run.col for run in cells if run.meets(marked)), 0) // COLUMNS * COLUMNS
+    first = next((run.col for run in cells if run.meets(selection)), 0) // COLUMNS * COLUMNS
     return [run for run in cells if first <= run.col < first + COLUMNS]
 
 
-def operand_svg(layout: FragmentLayout, marked: Keep = nothing) -> str:
+def operand_svg(layout: FragmentLayout, selection: Selection = EVERYTHING) -> str:
     top = MARGIN + 2 * LINE
-    parts, right, bottom = _matrices(layout, marked, MARGIN, top)
+    parts, right, bottom = _matrices(layout, selection, MARGIN, top)
     group = "warp" if layout.holder == "lane" else "warpgroup"
     about = f"Which {layout.holder} of a {group} holds which element of {layout.operand}"
     return document(about, parts, right, bottom)
 
 
-def side_by_side(title: str, instruction: Form, marked: Keep) -> str:
+def side_by_side(title: str, instruction: Form, selection: Selection) -> str:
     name, room = heading(title)
     drawn, right, bottom = [name], 0.0, 0.0
     for layout in instruction.operands:
-        parts, right, below = _matrices(layout, marked, right + MARGIN, TITLE + MARGIN + 2 * LINE)
+        parts, right, below = _matrices(
+            layout, selection, right + MARGIN, TITLE + MARGIN + 2 * LINE
+        )
         drawn += parts
         bottom = max(bottom, below)
     about = f"Which lane of a warp holds which element in {instruction.name}"
@@ -127,20 +129,20 @@ def side_by_side(title: str, instruction: Form, marked: Keep) -> str:
 
 
 def _matrices(
-    layout: FragmentLayout, marked: Keep, left: float, top: float
+    layout: FragmentLayout, selection: Selection, left: float, top: float
 ) -> tuple[list[str], float, float]:
     """Return the drawing of an operand's matrices, from a corner on, and where it ends."""
     parts: list[str] = []
     left += INDEX
     for matrix in range(layout.matrices):
         title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
-        cells = window(layout, matrix, marked)
+        cells = window(layout, matrix, selection)
         scale = Scale.of(layout, cells)
         box = Box(layout, cells, left, top, scale)
         cols = cells[-1].col + cells[-1].cols - cells[0].col
         if cols < layout.cols:
             title += f", {cols} of {layout.cols} columns"
-        parts += box.draw(title, f"{layout.operand}{matrix}", marked)
+        parts += box.draw(title, f"{layout.operand}{matrix}", selection)
         parts += (*box.columns(), *box.rows())
         left += max(cols * scale.width, 130) + MARGIN + INDEX
     return parts, left - INDEX, top + layout.rows * scale.height + MARGIN

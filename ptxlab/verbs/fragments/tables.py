@@ -11,36 +11,35 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.runs import Keep, everything, owner, register_name, runs, span
+from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, owner, register_name, runs, span
 from ptxlab.view.text import Table, on_github
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
 
 
-def csv(instruction: Form, keep: Keep = everything) -> str:
+def csv(instruction: Form, selection: Selection = EVERYTHING) -> str:
     """Return every element of every operand with its place, by lane and register."""
     lines = [CSV_HEAD]
     for layout in instruction.operands:
-        for lane, registers in enumerate(layout.table().tolist()):
-            for register, elements in enumerate(registers):
-                for i, (row, col) in enumerate(elements):
-                    if keep(lane, row, col):
-                        bits = (i * layout.bits, (i + 1) * layout.bits - 1)
-                        where = (layout.matrix(lane), lane, register, i, *bits, row, col)
-                        lines.append(",".join([layout.operand, *map(str, where)]))
+        for place in selection.places(layout):
+            bits = (place.element * layout.bits, (place.element + 1) * layout.bits - 1)
+            where = (layout.matrix(place.lane), *place, *bits, *layout.table()[place].tolist())
+            lines.append(",".join([layout.operand, *map(str, where)]))
     return "\n".join(lines) + "\n"
 
 
-def markdown(instruction: Form, keep: Keep = everything) -> str:
+def markdown(instruction: Form, selection: Selection = EVERYTHING) -> str:
     parts = [f"# `{instruction.name}`"]
-    parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, keep)]
+    parts += [
+        f"### {table.caption}\n\n{on_github(table)}" for table in tables(instruction, selection)
+    ]
     return "\n\n".join(parts) + "\n"
 
 
-def latex(instruction: Form, keep: Keep = everything) -> str:
+def latex(instruction: Form, selection: Selection = EVERYTHING) -> str:
     """Return the tables as ``tabular``, which need no package."""
     parts = [f"% {instruction.name}"]
-    for table in tables(instruction, keep):
+    for table in tables(instruction, selection):
         columns = "r|" + "c" * (len(table.head) - 1)
         lines = [" & ".join(line) + r" \\" for line in (table.head, *table.lines)]
         parts.append(
@@ -58,20 +57,20 @@ def latex(instruction: Form, keep: Keep = everything) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def tables(instruction: Form, keep: Keep = everything) -> Iterator[Table]:
+def tables(instruction: Form, selection: Selection = EVERYTHING) -> Iterator[Table]:
     for layout in instruction.operands:
-        yield by_register(layout, keep)
+        yield by_register(layout, selection)
         for matrix in range(layout.matrices):
-            yield by_matrix(layout, matrix, keep)
+            yield by_matrix(layout, matrix, selection)
 
 
-def by_register(layout: FragmentLayout, keep: Keep = everything) -> Table:
+def by_register(layout: FragmentLayout, selection: Selection = EVERYTHING) -> Table:
     """Return the lanes down and the registers across; in each cell elements, low bits first."""
     names = [register_name(layout, register) for register in range(layout.registers_per_lane)]
     lines = []
     for lane in range(layout.threads):
         cells = [
-            " ".join(_joined([e for e in elements if keep(lane, *e)]))
+            " ".join(_joined([e for e in elements if selection.has(lane, *e)]))
             for elements in layout.table()[lane].tolist()
         ]
         if any(cells):
@@ -80,7 +79,7 @@ def by_register(layout: FragmentLayout, keep: Keep = everything) -> Table:
     return Table(caption, (layout.holder, *names), tuple(lines))
 
 
-def by_matrix(layout: FragmentLayout, matrix: int = 0, keep: Keep = everything) -> Table:
+def by_matrix(layout: FragmentLayout, matrix: int = 0, selection: Selection = EVERYTHING) -> Table:
     """Return the matrix with lane and register of each run of elements.
 
     ``matrix`` counts those of an instruction that holds several in one warp.
@@ -91,7 +90,7 @@ def by_matrix(layout: FragmentLayout, matrix: int = 0, keep: Keep = everything) 
     lines = []
     for row, rows in down:
         here = [cells[row, col] for col, _ in across]
-        owners = [owner(layout, run.places) if run.meets(keep) else "" for run in here]
+        owners = [owner(layout, run.places) if run.meets(selection) else "" for run in here]
         lines.append((span(row, rows), *owners))
     which = f", matrix {matrix}" if layout.matrices > 1 else ""
     caption = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}{which}: who holds what"

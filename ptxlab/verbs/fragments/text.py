@@ -147,7 +147,7 @@ def _mismatches(report: FragmentReport) -> list[str]:
 def _by_lane(report: FragmentReport, layout: FragmentLayout, selection: Selection) -> list[str]:
     """Return the elements and values each lane holds, in the order of its registers."""
     words = report.shown.registers[layout.operand]
-    table = by_register(layout, selection.has)
+    table = by_register(layout, selection)
     packed, count = layout.elements_per_register, layout.registers_per_lane
     width = len(_contents(layout, 0))
     rows = [[table.head[0], *(cell for name in table.head[1:] for cell in (name, *[""] * width))]]
@@ -250,7 +250,7 @@ def layout_text(instruction: Form, selection: Selection, paint: Paint = plain) -
         )
     else:
         for layout in instruction.operands:
-            table = by_register(layout, selection.has)
+            table = by_register(layout, selection)
             parts.append([table.caption, *aligned([table.head, *table.lines])])
             parts.append(owners(layout, selection, paint))
         parts += [[_described(shared)] for shared in instruction.shared]

@@ -200,22 +200,20 @@ def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> i
     """Draw the layout of ``instruction`` in a format that needs no device; always return 0."""
     from ptxlab.matrix.catalog import MULTIPLICATIONS
     from ptxlab.verbs.fragments import atlas, svg, tables
-    from ptxlab.verbs.fragments.runs import nothing
 
     if args.ptx is not None:
         raise PtxlabError(
             f"--format {args.format} draws the layout and runs no program",
             hint="--ptx goes with --format text and json",
         )
-    marked = nothing if selection.everything else selection.has
     emit(
         args,
         "",
         {},
-        csv=lambda: tables.csv(instruction, selection.has),
-        markdown=lambda: tables.markdown(instruction, selection.has),
-        latex=lambda: tables.latex(instruction, selection.has),
-        svg=lambda: svg.svg(instruction, marked),
+        csv=lambda: tables.csv(instruction, selection),
+        markdown=lambda: tables.markdown(instruction, selection),
+        latex=lambda: tables.latex(instruction, selection),
+        svg=lambda: svg.svg(instruction, selection),
         html=lambda: atlas.page(MULTIPLICATIONS, instruction),
     )
     return 0

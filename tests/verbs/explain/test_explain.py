@@ -5,7 +5,7 @@ from typing import Any, NoReturn
 
 import pytest
 
-from ptxlab.fragments import explanation
+from ptxlab.fragments import support
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms, matching
 from ptxlab.toolchain.wheels import ToolAbsent
@@ -149,7 +149,7 @@ def test_without_the_tools_the_reason_is_given(
     def absent(*_: object) -> NoReturn:
         raise ToolAbsent("nvdisasm", "nvidia-cuda-nvdisasm", "no wheel")
 
-    monkeypatch.setattr(explanation, "compiled", absent)
+    monkeypatch.setattr(support, "compiled", absent)
     assert explain(capsys, "movmatrix")["not_compiled"].startswith("nvdisasm is not available")
     assert main(["explain", "movmatrix"]) == 0
     assert "unknown: nvdisasm is not available: no wheel" in capsys.readouterr().out

@@ -16,10 +16,10 @@ from ptxlab.verbs.fragments.runs import Selection
 S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)
 EXPECTED = {
-    "svg": svg.svg(S4, LANE.has),
-    "csv": tables.csv(S4, LANE.has),
-    "markdown": tables.markdown(S4, LANE.has),
-    "latex": tables.latex(S4, LANE.has),
+    "svg": svg.svg(S4, LANE),
+    "csv": tables.csv(S4, LANE),
+    "markdown": tables.markdown(S4, LANE),
+    "latex": tables.latex(S4, LANE),
     "html": atlas.page(MULTIPLICATIONS, S4),
 }
 ASKED = ["fragments", "--op", "m16n8k64", "--dtype", "s4"]

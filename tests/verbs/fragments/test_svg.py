@@ -12,6 +12,7 @@ import pytest
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.view.palette import INK, PAPER, lane_colour
@@ -105,14 +106,15 @@ def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
     """And A whole; of B, and of A in shared memory, the units of 16 bytes with their offsets."""
     warpgroup = multiplication("wgmma.m64n24k16")
     d, a = warpgroup.operand("D"), warpgroup.operand("A")
-    root = ElementTree.fromstring(svg(warpgroup, lambda lane, row, at: (row, at) == (35, col)))
+    selection = Selection(element=(35, col))
+    root = ElementTree.fromstring(svg(warpgroup, selection))
     seen = {element for element in expected(d, 0) if first <= element[1] < first + 8}
     assert len(seen) == 64 * 8
     assert read(root, "D0", d) == seen
     assert read(root, "A0", a) == expected(a, 0)
-    alone = ElementTree.fromstring(operand_svg(d, lambda lane, row, at: (row, at) == (35, col)))
+    alone = ElementTree.fromstring(operand_svg(d, selection))
     assert read(alone, "D0", d) == seen
-    text = svg(multiplication("wgmma.m64n24k16.ss"), lambda lane, row, at: at == col)
+    text = svg(multiplication("wgmma.m64n24k16.ss"), selection)
     lines = f"{first}..{first + 7}"
     where = f"start + {first // 8} SBO + LBO" if first > 8 else "start + LBO"
     assert f"B[8..15,{lines}]: 8 lines of 16 bytes from {where} on" in text
@@ -143,7 +145,7 @@ def test_cells_lie_inside_the_picture_and_apart() -> None:
 
 
 def test_a_lane_is_outlined_and_nothing_else() -> None:
-    root = ElementTree.fromstring(svg(BF16, lambda lane, row, col: lane == 6))
+    root = ElementTree.fromstring(svg(BF16, Selection(lane=6)))
     outlined = [g for g in root.iter(f"{SVG}g") if g.get("class") == "c m"]
     texts = [text.text for g in outlined for text in g.iter(f"{SVG}text")]
     assert sorted(filter(None, texts)) == sorted(

@@ -141,12 +141,12 @@ def test_csv_reads_back(name: str) -> None:
 
 def test_narrowing() -> None:
     lane = Selection(lane=6)
-    assert len(csv(BF16, lane.has).splitlines()) == 1 + 8 + 4 + 4 + 4
-    shown = read_markdown(markdown(BF16, lane.has))
+    assert len(csv(BF16, lane).splitlines()) == 1 + 8 + 4 + 4 + 4
+    shown = read_markdown(markdown(BF16, lane))
     assert shown[0][1:] == [["6", "1,4..5", "9,4..5", "1,12..13", "9,12..13"]]
     assert sum(bool(cell.strip()) for row in shown[1][1:] for cell in row[1:]) == 4
     element = Selection(element=(9, 4))
-    assert csv(BF16, element.has).splitlines()[1:] == [
+    assert csv(BF16, element).splitlines()[1:] == [
         "A,0,6,1,0,0,15,9,4",
         "B,0,16,1,1,16,31,9,4",
         "C,0,6,2,0,0,31,9,4",
