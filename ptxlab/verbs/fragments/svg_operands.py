@@ -108,8 +108,7 @@ def window(layout: FragmentLayout, matrix: int, selection: Selection) -> Sequenc
 
 
 def operand_svg(layout: FragmentLayout, selection: Selection = EVERYTHING) -> str:
-    top = MARGIN + 2 * LINE
-    parts, right, bottom = _matrices(layout, selection, MARGIN, top)
+    parts, right, bottom = _drawn([layout], selection, MARGIN + 2 * LINE)
     group = "warp" if layout.holder == "lane" else "warpgroup"
     about = f"Which {layout.holder} of a {group} holds which element of {layout.operand}"
     return document(about, parts, right, bottom)
@@ -117,35 +116,33 @@ def operand_svg(layout: FragmentLayout, selection: Selection = EVERYTHING) -> st
 
 def side_by_side(title: str, instruction: Form, selection: Selection) -> str:
     name, room = heading(title)
-    drawn, right, bottom = [name], 0.0, 0.0
-    for layout in instruction.operands:
-        parts, right, below = _matrices(
-            layout, selection, right + MARGIN, TITLE + MARGIN + 2 * LINE
-        )
-        drawn += parts
-        bottom = max(bottom, below)
+    parts, right, bottom = _drawn(instruction.operands, selection, TITLE + MARGIN + 2 * LINE)
     about = f"Which lane of a warp holds which element in {instruction.name}"
-    return document(about, drawn, max(right, room), bottom)
+    return document(about, [name, *parts], max(right, room), bottom)
 
 
-def _matrices(
-    layout: FragmentLayout, selection: Selection, left: float, top: float
+def _drawn(
+    layouts: Sequence[FragmentLayout], selection: Selection, top: float
 ) -> tuple[list[str], float, float]:
-    """Return the drawing of an operand's matrices, from a corner on, and where it ends."""
+    """Return the drawing of all matrices of operands, side by side from ``top`` on, and where it ends."""
     parts: list[str] = []
-    left += INDEX
-    for matrix in range(layout.matrices):
-        title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
-        cells = window(layout, matrix, selection)
-        scale = Scale.of(layout, cells)
-        box = Box(layout, cells, left, top, scale)
-        cols = cells[-1].col + cells[-1].cols - cells[0].col
-        if cols < layout.cols:
-            title += f", {cols} of {layout.cols} columns"
-        parts += box.draw(title, f"{layout.operand}{matrix}", selection)
-        parts += (*box.columns(), *box.rows())
-        left += max(cols * scale.width, 130) + MARGIN + INDEX
-    return parts, left - INDEX, top + layout.rows * scale.height + MARGIN
+    right, bottom = 0.0, 0.0
+    for layout in layouts:
+        right += MARGIN
+        for matrix in range(layout.matrices):
+            left = right + INDEX
+            title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
+            cells = window(layout, matrix, selection)
+            scale = Scale.of(layout, cells)
+            box = Box(layout, cells, left, top, scale)
+            cols = cells[-1].col + cells[-1].cols - cells[0].col
+            if cols < layout.cols:
+                title += f", {cols} of {layout.cols} columns"
+            parts += box.draw(title, f"{layout.operand}{matrix}", selection)
+            parts += (*box.columns(), *box.rows())
+            right = left + max(cols * scale.width, 130) + MARGIN
+            bottom = max(bottom, top + layout.rows * scale.height + MARGIN)
+    return parts, right, bottom
 
 
 def label(layout: FragmentLayout, run: Run) -> str:
