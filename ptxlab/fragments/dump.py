@@ -7,7 +7,8 @@ from dataclasses import dataclass
 from os import PathLike
 
 from ptxlab.device.loading import load_ptx
-from ptxlab.device.protocol import Buffer, Device, Kernel
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments import trials
 from ptxlab.fragments.handwritten import find_mma, matrices, registers
 from ptxlab.fragments.numbers import Array, Fill
