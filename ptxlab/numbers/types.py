@@ -57,18 +57,17 @@ STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M
 """The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""
 
 
-def parts(words: Array, T: str) -> Array:
-    """Return the numbers in words of a packed type, one after another, the lower of a word first."""
-    return np.ascontiguousarray(words).view(TYPES[T.removesuffix("x2")].dtype)
+def parts(T: str, *words: Array) -> list[Array]:
+    """Return the numbers in words of a packed type, one after another, the lower of a word first.
+
+    Of words alike in all lanes there are as many numbers as of the others.
+    """
+    lanes, dtype = max(map(len, words)), TYPES[T.removesuffix("x2")].dtype
+    alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
+    return [np.ascontiguousarray(x).view(dtype) for x in alike]
 
 
 def packed(compute: Callable[..., Array], T: str) -> Callable[..., Array]:
     """Return ``compute``, a function of single numbers, for the packed type ``T``."""
     dtype = TYPES[T].dtype
-
-    def both(*words: Array) -> Array:
-        lanes = max(map(len, words))
-        alike = (x if len(x) == lanes else np.repeat(x, lanes) for x in words)
-        return compute(*(parts(x, T) for x in alike)).view(dtype)
-
-    return both
+    return lambda *words: compute(*parts(T, *words)).view(dtype)

@@ -12,16 +12,9 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.numbers.formats import (
-    BF16,
-    F16,
-    F32,
-    Format,
-)
-from ptxlab.numbers.rounding import (
-    flush,
-)
-from ptxlab.numbers.types import TYPES
+from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.rounding import flush
+from ptxlab.numbers.types import TYPES, parts
 
 Compare = Callable[[Array, Array], Array]
 
@@ -65,24 +58,23 @@ _COMBINE: dict[str, Compare] = {
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
 }
-_FLUSHED: dict[str, Format] = {"f32": F32, "f16": F16, "f16x2": F16}
 
 
 def _comparison(operator: str, T: str, ftz: str = "") -> Compare:
-    """Return the comparison of two arrays of a type; packed ones come as two columns."""
-    kind = TYPES[T]
-    compare = _COMPARES["float" if kind.kind == "packed" else kind.kind][operator]
-    if ftz:
-        fmt = _FLUSHED[T]
-        return lambda a, b: compare(flush(a, fmt), flush(b, fmt))
-    if T in ("f16", "bf16"):
-        return lambda a, b: compare(a.astype(np.float32), b.astype(np.float32))
-    return compare
+    """Return the comparison of two arrays of a type; of a packed one the results are [lanes, 2]."""
+    kind, fmt = TYPES[T], FORMATS.get(T.removesuffix("x2"))
+    compare = _COMPARES[kind.kind if fmt is None else "float"][operator]
+    if fmt and fmt.bits == 16:
+        compare = _of_changed(compare, lambda x: x.astype(np.float32))
+    if fmt and ftz:
+        compare = _of_changed(compare, partial(flush, fmt=fmt))
+    if kind.kind != "packed":
+        return compare
+    return lambda a, b: compare(*parts(T, a, b)).reshape(-1, 2)
 
 
-def _halves(word: Array, T: str) -> Array:
-    fmt = F16 if T == "f16x2" else BF16
-    return np.ascontiguousarray(word).view(fmt.dtype).reshape(-1, 2)
+def _of_changed(compare: Compare, change: Callable[[Array], Array]) -> Compare:
+    return lambda a, b: compare(change(a), change(b))
 
 
 comparison = partial(row, mix="comparison")
@@ -122,8 +114,8 @@ def _setp(cmp: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., A
         return t, ~t
 
     def by_half(a: Array, b: Array) -> tuple[Array, Array]:
-        t = compare(_halves(a, T), _halves(b, T))
-        return np.ascontiguousarray(t[:, 0]), np.ascontiguousarray(t[:, 1])
+        t = compare(a, b)
+        return t[:, 0].copy(), t[:, 1].copy()
 
     two = by_half if T.endswith("x2") else opposite
     if not boolean:
@@ -153,17 +145,6 @@ for _types, _operators, _ftz, _results, _needs in _COMPARED:
 
 # ---- set ------------------------------------------------------------------------------------
 
-# What `set` writes for true: 1.0 for floating-point results, all ones for integers.
-_TRUE: dict[str, int] = {
-    "u32": 0xFFFFFFFF,
-    "s32": 0xFFFFFFFF,
-    "u16": 0xFFFF,
-    "s16": 0xFFFF,
-    "f32": 0x3F800000,
-    "f16": 0x3C00,
-    "bf16": 0x3F80,
-}
-
 # Its results by what it compares, and what they need; those of bf16 take no .ftz.
 _FROM_WORDS = (("u32 s32 f32 f16", ""), ("bf16", _BF16))
 _SET_RESULTS = {
@@ -175,32 +156,27 @@ _SET_RESULTS = {
 
 
 def _set(cmp: str, D: str, T: str, boolean: str = "", ftz: str = "") -> Callable[..., Array]:
-    """``set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c``."""
-    compare, dtype = _comparison(cmp, T, ftz), TYPES[D].dtype
-    if T.endswith("x2"):
-        return _set_halves(compare, D, T, boolean)
-    word = f"u{dtype.itemsize}"
-    true, false = np.array([_TRUE[D]], word), np.zeros(1, word)
-    test = _combined(compare, boolean)
-    return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
+    """``set.CmpOp{.BoolOp}{.ftz}.dtype.stype d, a, b, c``: 1.0, or for integers all ones, or zero.
+
+    Packed types give such a result in each half.
+    """
+    two = T.endswith("x2")
+    test, dtype = _combined(_comparison(cmp, T, ftz), boolean), TYPES[D].dtype
+    part = TYPES[_HALF_OF[D] if two else D]
+    word = np.dtype(f"u{part.bytes}")
+    one = np.ones(1, part.dtype) if part.kind == "float" else ~np.zeros(1, part.dtype)
+    true, false = one.view(word), np.zeros(1, word)
+    if not two:
+        return lambda *inputs: np.where(test(*inputs), true, false).view(dtype)
+
+    def by_half(a: Array, b: Array, *c: Array) -> Array:
+        found = test(a, b, *(x[:, None] for x in c))
+        return np.where(found, true, false).view(dtype).reshape(-1)
+
+    return by_half
 
 
-def _set_halves(compare: Compare, D: str, T: str, boolean: str) -> Callable[..., Array]:
-    """Return ``set`` of packed types, which writes each half: 1.0, or for integers all ones."""
-    true = np.uint16(_TRUE[D.removesuffix("x2")] & 0xFFFF)
-    dtype = TYPES[D].dtype
-
-    def test(a: Array, b: Array) -> Array:
-        return compare(_halves(a, T), _halves(b, T))
-
-    def words(t: Array) -> Array:
-        return np.where(t, true, np.uint16(0)).view(dtype).reshape(-1)
-
-    if not boolean:
-        return lambda a, b: words(test(a, b))
-    both = _COMBINE[boolean]
-    return lambda a, b, c: words(both(test(a, b), c[:, None]))
-
+_HALF_OF = {"u32": "u16", "s32": "s16", "f16x2": "f16", "bf16x2": "bf16"}
 
 for _types, _operators, _ftz, _, _ in _COMPARED:
     for _given, _needs in _SET_RESULTS.get(_types, _FROM_WORDS):

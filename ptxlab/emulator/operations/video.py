@@ -1,13 +1,13 @@
-"""Scalar video instructions: vadd vsub vabsdiff vmin vmax vshl vshr vmad vset.
+"""Video instructions: vadd vsub vabsdiff vmin vmax vset of a word, 2 halves or 4 bytes; vshl vshr vmad, vavrg.
 
-PTX ISA, "Scalar Video Instructions". A part of a source (a byte, a half, the word) is extended to
-any width; the result, optionally clamped, goes to a part of the destination or into a second
-operation with c, whose sign is that of the destination type.
+PTX ISA, "Scalar Video Instructions" and "SIMD Video Instructions". Parts of the sources (bytes, halves,
+the word) are extended to any width; each result, optionally clamped, goes to a part of c, or into a
+second operation with c, whose sign is that of the destination type. A scalar instruction is one lane.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -21,44 +21,64 @@ from ptxlab.syntax.tree import Instruction, Name, Negated, Operand
 
 Parts = Sequence[str]
 """The selectors of an instruction's operands, destination first; "" where there is none."""
+Field = tuple[int, int]
+"""The place of a part in a word, and its bits."""
+Lane = tuple[tuple[int, Field], tuple[int, Field], Field]
+"""Two sources, each a part of a (0) or of b (1), and where the result goes."""
 
-WHOLE = ("",) * 4
-
-COMPARE: dict[str, Callable[[Array, Array], Array]] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
-_PARTS = {
+_PARTS: dict[str, Field] = {
     **{f"b{i}": (8 * i, 8) for i in range(4)},
     **{f"h{i}": (16 * i, 16) for i in range(2)},
     "": (0, 32),
 }
-_SECOND: dict[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
-PRIMARY: dict[str, Callable[[Array, Array], Array]] = {
-    "vadd": np.add,
-    "vsub": np.subtract,
-    "vabsdiff": lambda a, b: np.abs(a - b),
-    "vmin": np.minimum,
-    "vmax": np.maximum,
-}
+_WORD = _PARTS[""]
+_WHOLE = ("",) * 4
 
 
-def split_selector(operand: Operand) -> tuple[Operand, str]:
-    """Split ``r1.h0`` into the register and the selector."""
-    if not isinstance(operand, Name) or operand.text.startswith("."):
-        return operand, ""
-    name, _, selector = operand.text.partition(".")
-    return replace(operand, text=name), selector
+def _part(x: Array, field: Field, T: str) -> Array:
+    """Return a part of 32-bit words as int64, extended as the type says."""
+    place, bits = field
+    unused = np.uint32(32 - bits)
+    top = (x >> np.uint32(place)) << unused
+    wide: Array = ((top.view(np.int32) if T == "s32" else top) >> unused).astype(np.int64)
+    return wide
 
 
-def part(x: Array, selector: str, T: str) -> Array:
-    """Return the selected part of 32-bit words as int64, extended as the type says."""
-    place, bits = _PARTS[selector]
-    return extended(x >> np.uint32(place), bits, T == "s32")
+def _clamp(x: Array, bits: int, T: str) -> Array:
+    """Clamp int64 numbers to as many bits of an integer type."""
+    low, high = (-1 << (bits - 1), (1 << (bits - 1)) - 1) if T == "s32" else (0, (1 << bits) - 1)
+    return np.clip(x, low, high)
+
+
+def _low_word(x: Array) -> Array:
+    return x.astype(np.uint32)
+
+
+def _put(x: Array, field: Field, word: Array) -> Array:
+    """Put the low bits of int64 numbers into a part of ``word``."""
+    place, bits = field
+    if field == _WORD:
+        return _low_word(x)
+    mask = np.uint32(((1 << bits) - 1) << place)
+    return ((_low_word(x) << np.uint32(place)) & mask) | (word & ~mask)
+
+
+# ---- which parts ----------------------------------------------------------------------------
+
+
+def _lanes(count: int, parts: Parts) -> list[Lane]:
+    """Return the lanes of an instruction for the given selectors."""
+    if count == 1:
+        _check(parts)
+        d, a, b = (_PARTS[selector] for selector in parts[:3])
+        return [((0, a), (1, b), d)]
+    bits = 32 // count
+    fields = [(bits * i, bits) for i in range(count)]
+    sources = [(word, field) for word in (0, 1) for field in fields]
+    mask = _mask(parts[0], count)
+    left = _chosen(parts[1], count, range(count))
+    right = _chosen(parts[2], count, range(count, 2 * count))
+    return [(sources[left[i]], sources[right[i]], fields[i]) for i in mask]
 
 
 def _check(parts: Parts) -> None:
@@ -67,82 +87,104 @@ def _check(parts: Parts) -> None:
             raise UnknownForm(f"has no part .{selector}")
 
 
-def extended(x: Array, bits: int, signed: bool) -> Array:
-    """Extend the low ``bits`` of 32-bit words to int64."""
-    unused = np.uint32(32 - bits)
-    top = x << unused
-    wide: Array = ((top.view(np.int32) if signed else top) >> unused).astype(np.int64)
-    return wide
+_LETTER = {2: "h", 4: "b"}
 
 
-def clamp(x: Array, bits: int, signed: bool) -> Array:
-    """Clamp int64 numbers to an integer type."""
-    low, high = (-1 << (bits - 1), (1 << (bits - 1)) - 1) if signed else (0, (1 << bits) - 1)
-    return np.clip(x, low, high)
+def _chosen(selector: str, count: int, default: range) -> Sequence[int]:
+    """Return which part of b:a each lane reads; ``.h32`` and ``.b7654`` name the upper lane first."""
+    if not selector:
+        return default
+    letter, digits = selector[0], selector[1:]
+    known = len(digits) == count and all(digit in "01234567"[: 2 * count] for digit in digits)
+    if letter != _LETTER[count] or not known:
+        raise UnknownForm(f"does not take .{selector} as a source selector")
+    return [int(digit) for digit in reversed(digits)]
 
 
-def low_word(x: Array) -> Array:
-    """Return the low 32 bits of int64 numbers."""
-    return x.astype(np.uint32)
+def _mask(selector: str, count: int) -> Sequence[int]:
+    """Return the lanes that the destination's mask names, ``.h10`` or ``.b3210`` by default."""
+    if not selector:
+        return range(count)
+    places = [int(digit) for digit in reversed(selector[1:]) if digit.isdigit()]
+    ordered = places == sorted(set(places)) and places and places[-1] < count
+    if selector[0] != _LETTER[count] or not ordered or len(places) != len(selector) - 1:
+        raise UnknownForm(f"does not take .{selector} as a mask")
+    return places
 
 
 # ---- vadd to vset ---------------------------------------------------------------------------
 
+Primary = Callable[[Array, Array], Array]
 
-def _two(
-    primary: Callable[[Array, Array], Array],
+_SECOND: dict[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
+_PRIMARY: dict[str, Primary] = {
+    "vadd": np.add,
+    "vsub": np.subtract,
+    "vabsdiff": lambda a, b: np.abs(a - b),
+    "vmin": np.minimum,
+    "vmax": np.maximum,
+}
+_COMPARE: dict[str, Primary] = {
+    "eq": np.equal,
+    "ne": np.not_equal,
+    "lt": np.less,
+    "le": np.less_equal,
+    "gt": np.greater,
+    "ge": np.greater_equal,
+}
+
+
+def _by_lane(
+    primary: Primary,
+    count: int,
     A: str,
     B: str = "u32",
     D: str = "u32",
     sat: str = "",
     op2: str = "",
-    parts: Parts = WHOLE,
+    parts: Parts = _WHOLE,
 ) -> Callable[..., Array]:
-    """Return ``vop.D.A.B{.sat}{.op2} d{.dsel}, a{.asel}, b{.bsel}{, c}`` for the given parts."""
-    _check(parts)
-    second = _SECOND.get(op2)
-    d_part, a_part, b_part = parts[:3]
-    if d_part and second:
+    """Return ``vop.D.A.B{.sat}{.op2} d{.dsel}, a{.asel}, b{.bsel}{, c}`` for the given selectors."""
+    lanes = _lanes(count, parts)
+    if count == 1 and parts[0] and op2:
         raise UnknownForm("takes a part of the destination or a second operation, not both")
-    place, bits = _PARTS[d_part]
-    mask = np.uint32(((1 << bits) - 1) << place)
 
-    def first(a: Array, b: Array) -> Array:
-        r = primary(part(a, a_part, A), part(b, b_part, B)).astype(np.int64)
-        return clamp(r, bits, D == "s32") if sat else r
+    def results(*words: Array) -> Iterator[tuple[Array, Field]]:
+        for (left, x), (right, y), field in lanes:
+            r = primary(_part(words[left], x, A), _part(words[right], y, B))
+            r = r.astype(np.int64, copy=False)
+            yield (_clamp(r, field[1], D) if sat else r), field
+
+    def placed(a: Array, b: Array, c: Array | None = None) -> Array:
+        d = a if c is None else c
+        for r, field in results(a, b):
+            d = _put(r, field, d)
+        return d
 
     def combined(a: Array, b: Array, c: Array) -> Array:
-        r = first(a, b)
-        if second is not None:
-            return low_word(second(r, extended(c, 32, D == "s32")))
-        return ((low_word(r) << np.uint32(place)) & mask) | (c & ~mask)
+        total = _part(c, _WORD, D)
+        for r, _ in results(a, b):
+            total = _SECOND[op2](r, total)
+        return _low_word(total)
 
-    if second is None and not d_part:
-        return lambda a, b: low_word(first(a, b))
-    return combined
+    return combined if op2 else placed
 
 
 def _compared(
-    cmp: str, A: str, B: str, op2: str = "", parts: Parts = WHOLE
+    count: int, cmp: str, A: str, B: str, op2: str = "", parts: Parts = _WHOLE
 ) -> Callable[..., Array]:
-    return _two(COMPARE[cmp], A, B, op2=op2, parts=parts)
+    return _by_lane(_COMPARE[cmp], count, A, B, op2=op2, parts=parts)
 
 
 def _shifted(
-    move: Callable[[Array, Array], Array],
-    D: str,
-    A: str,
-    mode: str,
-    sat: str,
-    op2: str = "",
-    parts: Parts = WHOLE,
+    move: Primary, D: str, A: str, mode: str, sat: str, op2: str = "", parts: Parts = _WHOLE
 ) -> Callable[..., Array]:
     """Return a shift of numbers of at most 33 bits by up to 32, or modulo 32."""
 
     def primary(a: Array, count: Array) -> Array:
         return move(a, np.minimum(count, 32) if mode == "clamp" else count & 31)
 
-    return _two(primary, A, D=D, sat=sat, op2=op2, parts=parts)
+    return _by_lane(primary, 1, A, D=D, sat=sat, op2=op2, parts=parts)
 
 
 def _left(a: Array, count: Array) -> Array:
@@ -151,7 +193,15 @@ def _left(a: Array, count: Array) -> Array:
     return np.where(count == 32, np.clip(near, -(1 << 61), 1 << 61) * 2, near)
 
 
+def _average(a: Array, b: Array) -> Array:
+    """Halve the sum, rounding ties away from zero."""
+    total = a + b
+    return (total + (total >= 0)) >> 1
+
+
 # ---- vmad -----------------------------------------------------------------------------------
+
+_MASK = 0xFFFFFFFF
 
 
 def _multiply_add(
@@ -161,7 +211,7 @@ def _multiply_add(
     po: str,
     sat: str,
     scale: str,
-    parts: Parts = WHOLE,
+    parts: Parts = _WHOLE,
     negated: Sequence[bool] = (False,) * 3,
 ) -> Callable[..., Array]:
     """Return ``vmad.D.A.B{.po}{.sat}{.scale} d, {-}a{.asel}, {-}b{.bsel}, {-}c``.
@@ -170,52 +220,39 @@ def _multiply_add(
     """
     _check(parts)
     shift = int(scale.removeprefix("shr") or 0)
-    product_negated = negated[0] != negated[1]
-    if any(parts[i] for i in (0, 3)):
+    flip = negated[0] != negated[1]
+    if parts[0] or parts[3]:
         raise UnknownForm("takes no part of its destination or of c")
-    if (product_negated and negated[2]) or (po and any(negated)):
+    if (flip and negated[2]) or (po and any(negated)):
         raise UnknownForm("takes -a, -b or -c alone, and none with .po")
-    signed = "s32" in (A, B) or product_negated or negated[2]
+    signed = "s32" in (A, B) or flip or negated[2]
+    x_field, y_field = _PARTS[parts[1]], _PARTS[parts[2]]
+    # Minus is the complement plus one.
+    one = int(bool(po) or flip or negated[2])
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        x, y = part(a, parts[1], A), part(b, parts[2], B)
-        low, high = _sum(x, y, c, product_negated)
-        return _scaled(low, high)
-
-    def _sum(x: Array, y: Array, c: Array, flip: bool) -> tuple[Array, Array]:
-        """Return product and addend as the sum's low 32 bits and all bits above them."""
-        flipped = low_word(~extended(c, 32, True)) if negated[2] else c
-        addend = extended(flipped, 32, signed)
-        product = (x.view(np.uint64) * y.view(np.uint64)).view(np.int64)
-        top = _upper(x, y, product)
-        bottom = product & 0xFFFFFFFF
+        product = _part(a, x_field, A) * _part(b, y_field, B)
+        # Of two u32 it has 64 bits without a sign.
+        high = (product.view(np.uint64) if A == B == "u32" else product) >> 32
+        high = high.view(np.int64)
+        low = product & _MASK
         if flip:
-            bottom, top = bottom ^ 0xFFFFFFFF, ~top
-        total = bottom + addend + int(bool(po) or flip or negated[2])
-        return total & 0xFFFFFFFF, top + (total >> 32)
+            low, high = low ^ _MASK, ~high
+        low = low + _part(~c if negated[2] else c, _WORD, "s32" if signed else "u32") + one
+        return scaled(low & _MASK, high + (low >> 32))
 
-    def _scaled(low: Array, high: Array) -> Array:
+    def scaled(low: Array, high: Array) -> Array:
         """Shift right by the scale and keep, or clamp to, 32 bits."""
-        word = ((low >> shift) | (high << (32 - shift))) & 0xFFFFFFFF
+        word = ((low >> shift) | (high << (32 - shift))) & _MASK
         if not sat:
-            return low_word(word)
+            return _low_word(word)
         rest = high >> shift
         if signed:
-            fits = rest == np.where(word >> 31 & 1, -1, 0)
             limit = np.where(rest < 0, 0x80000000, 0x7FFFFFFF)
-        else:
-            fits, limit = rest == 0, np.array([0xFFFFFFFF])
-        return low_word(np.where(fits, word, limit))
+            return _low_word(np.where(rest == -(word >> 31), word, limit))
+        return _low_word(np.where(rest == 0, word, _MASK))
 
     return compute
-
-
-def _upper(x: Array, y: Array, product: Array) -> Array:
-    """Return bits 32 and up of a product, exact though the product of two u32 wraps in int64."""
-    both_large = (x > 0) & (y > 0)
-    return np.where(
-        both_large, (product.view(np.uint64) >> np.uint64(32)).view(np.int64), product >> 32
-    )
 
 
 # ---- operands with selectors ----------------------------------------------------------------
@@ -230,52 +267,63 @@ def chosen(form: Form, parts: Parts, **more: object) -> Alu:
 
 def video_step(context: Context, instruction: Instruction, form: Form) -> Step:
     """Build a video instruction: arithmetic on bytes, halves and words."""
-    operands, parts = _split(instruction)
+    operands, parts = _split(instruction.operands)
     return alu_step(context, replace(instruction, operands=operands), chosen(form, parts))
 
 
 def _multiply_add_step(context: Context, instruction: Instruction, form: Form) -> Step:
-    plain = tuple(
-        operand.operand if isinstance(operand, Negated) else operand
-        for operand in instruction.operands
-    )
-    negated = [isinstance(operand, Negated) for operand in instruction.operands[1:]]
-    operands, parts = _split(replace(instruction, operands=plain))
+    given = instruction.operands
+    operands, parts = _split([x.operand if isinstance(x, Negated) else x for x in given])
     if len(operands) != 4:
         context.reject(f"{instruction.name} takes 3 source operands")
-    operation = chosen(form, parts, negated=negated)
+    operation = chosen(form, parts, negated=[isinstance(x, Negated) for x in given[1:]])
     return alu_step(context, replace(instruction, operands=operands), operation)
 
 
-def _split(instruction: Instruction) -> tuple[tuple[Operand, ...], list[str]]:
-    pairs = [split_selector(operand) for operand in instruction.operands]
-    return tuple(operand for operand, _ in pairs), [selector for _, selector in pairs] + [""] * 4
+def _split(operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], list[str]]:
+    """Split ``r1.h0`` into the register and the selector, "" where there is none."""
+    plain, parts = [], []
+    for operand in operands:
+        name, selector = operand, ""
+        if isinstance(operand, Name) and not operand.text.startswith("."):
+            text, _, selector = operand.text.partition(".")
+            name = replace(operand, text=text)
+        plain.append(name)
+        parts.append(selector)
+    return tuple(plain), parts + [""] * 4
 
 
-video = partial(row, mix="integer", step=video_step)
-SIGNS = "u32 s32"
-TWO, THREE = "b32 b32 -> b32", "b32 b32 b32 -> b32"
+_SIGNS, _OPS, _CMPS = "u32 s32", " ".join(_SECOND), " ".join(_COMPARE)
+_video = partial(row, mix="integer", step=video_step, A=_SIGNS)
+_two = partial(_video, operands="b32 b32 -> b32")
+_three = partial(_video, operands="b32 b32 b32 -> b32")
 
-_ops = " ".join(_SECOND)
-for _name, _primary in PRIMARY.items():
-    _row = partial(video, make=partial(_two, _primary), D=SIGNS, A=SIGNS, B=SIGNS)
-    _row(_name + ".<D>.<A>.<B>{.sat}", TWO)
-    _row(_name + ".<D>.<A>.<B>{.sat}.<op2>", THREE, op2=_ops)
+for _name, _primary in _PRIMARY.items():
+    _columns = {"make": partial(_by_lane, _primary, 1), "D": _SIGNS, "B": _SIGNS}
+    _two(_name + ".<D>.<A>.<B>{.sat}", **_columns)
+    _three(_name + ".<D>.<A>.<B>{.sat}.<op2>", **_columns, op2=_OPS)
 for _name, _move in (("vshl", _left), ("vshr", np.right_shift)):
-    _row = partial(video, make=partial(_shifted, _move), D=SIGNS, A=SIGNS, mode="clamp wrap")
-    _row(_name + ".<D>.<A>.u32{.sat}.<mode>", TWO)
-    _row(_name + ".<D>.<A>.u32{.sat}.<mode>.<op2>", THREE, op2=_ops)
-_row = partial(video, make=_compared, A=SIGNS, B=SIGNS, cmp=" ".join(COMPARE))
-_row("vset.<A>.<B>.<cmp>", TWO)
-_row("vset.<A>.<B>.<cmp>.<op2>", THREE, op2=_ops)
+    _columns = {"make": partial(_shifted, _move), "D": _SIGNS, "mode": "clamp wrap"}
+    _two(_name + ".<D>.<A>.u32{.sat}.<mode>", **_columns)
+    _three(_name + ".<D>.<A>.u32{.sat}.<mode>.<op2>", **_columns, op2=_OPS)
+_columns = {"make": partial(_compared, 1), "B": _SIGNS, "cmp": _CMPS}
+_two("vset.<A>.<B>.<cmp>", **_columns)
+_three("vset.<A>.<B>.<cmp>.<op2>", **_columns, op2=_OPS)
 row(
     "vmad.<D>.<A>.<B>{.po}{.sat}{.<scale>}",
-    THREE,
+    "b32 b32 b32 -> b32",
     make=_multiply_add,
     step=_multiply_add_step,
     mix="integer",
-    D=SIGNS,
-    A=SIGNS,
-    B=SIGNS,
+    D=_SIGNS,
+    A=_SIGNS,
+    B=_SIGNS,
     scale="shr7 shr15",
 )
+for _count in (2, 4):
+    for _name, _primary in (*_PRIMARY.items(), ("vavrg", _average)):
+        _row = partial(_three, make=partial(_by_lane, _primary, _count), D=_SIGNS, B=_SIGNS)
+        _row(f"{_name}{_count}.<D>.<A>.<B>{{.sat}}")
+        _row(f"{_name}{_count}.<D>.<A>.<B>.<op2>", op2="add")
+    _make = partial(_compared, _count)
+    _three(f"vset{_count}.<A>.<B>.<cmp>{{.<op2>}}", make=_make, B=_SIGNS, cmp=_CMPS, op2="add")
