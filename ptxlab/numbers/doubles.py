@@ -49,9 +49,7 @@ def _fma(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
     tail = to_odd(*two_sum(low, rest))
     r, lost = two_sum(top, tail)
     if mode != "rn":
-        outside = (lost < 0) == (r > 0) if mode == "rz" else lost > 0
-        target = 0.0 if mode == "rz" else np.inf
-        r = np.where(outside & (lost != 0), np.nextafter(r, target), r)
+        r = toward(r, lost, mode)
     r = np.where(r == 0, product + c, r)
     size = np.abs(product)
     safe = (
@@ -62,6 +60,15 @@ def _fma(a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:
         & (np.abs(c) <= _LARGE)
     )
     return r if safe.all() else _fma_repair(r, safe, a, b, c, mode)
+
+
+def toward(r: Doubles, lost: Doubles, mode: str) -> Doubles:
+    """Step from ``r``, the nearest number to ``r + lost``, to the side that a directed ``mode`` asks for."""
+    if mode == "rz":
+        wrong, target = (lost < 0) == (r > 0), 0.0
+    else:
+        wrong, target = (lost < 0, -np.inf) if mode == "rm" else (lost > 0, np.inf)
+    return np.where(wrong & (lost != 0), np.nextafter(r, target), r)
 
 
 def _fma_repair(r: Doubles, safe: Array, a: Doubles, b: Doubles, c: Doubles, mode: str) -> Doubles:

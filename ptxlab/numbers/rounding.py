@@ -198,9 +198,7 @@ def narrow(
     r = _quickly(x, fmt, rounding, finite)
     if r is None:
         r = round_exactly(double(x), fmt, rounding).view(fmt.dtype)
-    if has_nan(x):
-        r[x != x] = fmt.nan_value
-    return r
+    return np.where(x == x, r, fmt.nan_value) if has_nan(x) else r
 
 
 def _quickly(x: Array, fmt: Format, rounding: str | Rounding, finite: bool) -> Array | None:
@@ -209,8 +207,9 @@ def _quickly(x: Array, fmt: Format, rounding: str | Rounding, finite: bool) -> A
         return None
     single = x.dtype == np.float32
     if fmt in _BY_NUMPY:
-        r = wide_f32_to_bf16(x) if fmt is BF16 and not single else x.astype(fmt.dtype)
-        return r if rounding == "rn" else _step_back(r, double(x), rounding, fmt)
+        by_way_of_f32 = fmt is BF16 and not single
+        r = wide_f32_to_bf16(x) if by_way_of_f32 else x.astype(fmt.dtype, copy=False)
+        return r if r is x or rounding == "rn" else _step_back(r, double(x), rounding, fmt)
     if single and fmt.exponent_bits == F32.exponent_bits and rounding in _ADDED:
         return _cut(x, fmt, rounding)
     if single and rounding == "rn" and (finite or fmt.infinity is not None):

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
+from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.formats import (
@@ -23,20 +24,16 @@ from ptxlab.numbers.formats import (
     E5M2,
     F16,
     F32,
-    FORMATS,
     UE8M0,
     Format,
 )
 from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
+from ptxlab.numbers.types import parts
 
 Binary = Callable[[Array, Array], Array]
 
 BLACKWELL = "sm_100f sm_120f"
-
-
-def _format(two: str) -> Format:
-    return FORMATS[two.removesuffix("x2")]
 
 
 def _cell(fmt: Format) -> int:
@@ -44,34 +41,42 @@ def _cell(fmt: Format) -> int:
     return 4 if fmt.bits == 4 else fmt.word_bits
 
 
-def side_by_side(part: Unary, bits: int) -> Binary:
+def _side_by_side(part: Unary, bits: int) -> Binary:
     """Return the function that puts the words of two parts, of ``bits`` bits, into one register."""
     dtype = np.dtype(f"u{max(2 * bits // 8, 1)}")
     shift = dtype.type(bits)
 
     def compute(a: Array, b: Array) -> Array:
-        both: Array = (part(a).astype(dtype) << shift) | part(b)
+        both: Array = (part(a).astype(dtype) << shift) | part(b).astype(dtype)
         return both
 
     return compute
 
 
-def in_words(fmt: Format, convert: Unary) -> Unary:
-    """Return ``convert`` with raw words as its result."""
-    return lambda x: convert(x).view(fmt.word)
+def _from_halves(both: Binary, T: str) -> Unary:
+    """Return ``both``, which takes two f32, for a register with two numbers."""
+
+    def compute(a: Array) -> Array:
+        (halves,) = parts(T, a)
+        single = halves.astype(np.float32)
+        return both(single[1::2], single[::2])
+
+    return compute
 
 
-# ---- f16x2 and bf16x2 -----------------------------------------------------------------------
+# ---- from two f32, or a register with two halves --------------------------------------------
 
 
-def _halves(D: str, rnd: str, satfinite: str, relu: str) -> Binary:
-    fmt = _format(D)
-    return side_by_side(in_words(fmt, narrowing(fmt.name, rnd, satfinite, relu)), _cell(fmt))
+def _narrowed(D: str, rnd: str = "rn", satfinite: str = "satfinite", relu: str = "") -> Binary:
+    """Return the conversion of two f32; a NaN becomes the largest number where there is none."""
+    fmt = format_of(D)
+    convert = narrowing(fmt.name, rnd, satfinite, relu)
+    return _side_by_side(lambda x: convert(x).view(fmt.word), _cell(fmt))
 
 
 def _randomly(D: str, satfinite: str, relu: str) -> Callable[[Array, Array, Array], Array]:
     """Round away from zero by chance: as many random bits for each half as it has fewer than f32."""
-    fmt = _format(D)
+    fmt = format_of(D)
     bits = F32.fraction_bits - fmt.fraction_bits
 
     def convert(x: Array, random: Array) -> Array:
@@ -88,7 +93,7 @@ def _randomly(D: str, satfinite: str, relu: str) -> Callable[[Array, Array, Arra
 conversion(
     "cvt.<rnd>{.satfinite}{.relu}.<D>.f32",
     "f32 f32 -> D",
-    make=_halves,
+    make=_narrowed,
     rnd="rn rz",
     D="f16x2 bf16x2",
     needs={"": "sm_80 7.0", "satfinite": "sm_80 8.1"},
@@ -106,19 +111,8 @@ conversion(
 # ---- formats of 8, 6 and 4 bits -------------------------------------------------------------
 
 
-def _shrink(fmt: Format, relu: str) -> Binary:
-    """Return the conversion of two f32; a NaN becomes the largest number where there is none."""
-    return side_by_side(in_words(fmt, narrowing(fmt.name, "rn", "satfinite", relu)), _cell(fmt))
-
-
-def _shrink_halves(fmt: Format, relu: str) -> Unary:
-    both = _shrink(fmt, relu)
-
-    def compute(a: Array) -> Array:
-        halves = np.ascontiguousarray(a).view(np.float16).reshape(-1, 2).astype(np.float32)
-        return both(halves[:, 1], halves[:, 0])
-
-    return compute
+def _narrowed_halves(D: str, relu: str) -> Unary:
+    return _from_halves(_narrowed(D, relu=relu), "f16x2")
 
 
 def _grow(fmt: Format, wide: Format, relu: str = "") -> Unary:
@@ -140,18 +134,20 @@ _NEEDS[4] = _NEEDS[6]
 
 for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
     _two, _register = f"{_fmt.name}x2", f"b{2 * _cell(_fmt)}"
-    _first, _from_halves = _NEEDS[_fmt.bits]
+    _first, _later = _NEEDS[_fmt.bits]
     conversion(
-        f"cvt.rn.satfinite{{.relu}}.{_two}.f32",
+        "cvt.rn.satfinite{.relu}.<D>.f32",
         f"f32 f32 -> {_register}",
-        make=partial(_shrink, _fmt),
+        make=_narrowed,
         needs=_first,
+        D=_two,
     )
     conversion(
-        f"cvt.rn.satfinite{{.relu}}.{_two}.f16x2",
+        "cvt.rn.satfinite{.relu}.<D>.f16x2",
         f"f16x2 -> {_register}",
-        make=partial(_shrink_halves, _fmt),
-        needs=_from_halves,
+        make=_narrowed_halves,
+        needs=_later,
+        D=_two,
     )
     conversion(
         f"cvt.rn{{.relu}}.f16x2.{_two}",
@@ -186,14 +182,11 @@ def _exponents(rnd: str, satfinite: str) -> Binary:
             field = np.where(magnitude <= _INFINITY, largest, field)
         return field.astype(np.uint16)
 
-    return side_by_side(convert, UE8M0.bits)
+    return _side_by_side(convert, UE8M0.bits)
 
 
 def _exponents_of_halves(rnd: str, satfinite: str) -> Unary:
-    both = _exponents(rnd, satfinite)
-    return lambda a: both(
-        (a & np.uint32(0xFFFF0000)).view(np.float32), (a << np.uint32(16)).view(np.float32)
-    )
+    return _from_halves(_exponents(rnd, satfinite), "bf16x2")
 
 
 _scale = partial(conversion, rnd="rz rp", needs=f"{BLACKWELL} 8.6")
@@ -210,26 +203,16 @@ conversion(
 # ---- cvt.pack -------------------------------------------------------------------------------
 
 
-def _saturated(D: str) -> tuple[Binary, int]:
-    """Return the packing of two s32 as integers of type D, the first above, and its bits."""
-    bits = int(D[1:])
-    (low, high), mask, shift = limits(D), np.uint32((1 << bits) - 1), np.uint32(bits)
-
-    def part(x: Array) -> Array:
-        return np.clip(x, low, high).view(np.uint32) & mask
-
-    return (lambda a, b: (part(a) << shift) | part(b)), bits
-
-
 def _pack(D: str) -> Binary:
-    return _saturated(D)[0]
+    """Return the packing of two s32 as integers of type D, the first above."""
+    (low, high), bits = limits(D), int(D[1:])
+    return _side_by_side(lambda x: np.clip(x, low, high) & ((1 << bits) - 1), bits)
 
 
 def _pack_below(D: str) -> Callable[[Array, Array, Array], Array]:
     """Shift c to make room for a and b."""
-    two, bits = _saturated(D)
-    above = np.uint32(2 * bits)
-    return lambda a, b, c: (c << above) | two(a, b)
+    both, above = _pack(D), np.uint32(2 * int(D[1:]))
+    return lambda a, b, c: (c << above) | both(a, b)
 
 
 _NEEDS_PACK = "sm_75 6.5"
