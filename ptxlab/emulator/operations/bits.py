@@ -17,6 +17,13 @@ _BYTE = np.uint32(0xFF)
 
 bits = partial(row, mix="logic and bits")
 
+COUNTS: dict[str, Callable[[Array], Array]] = {
+    "clamp": lambda count: np.minimum(count, 32),
+    "wrap": lambda count: count & 31,
+}
+"""What counts of up to 32 bits are limited to, by the instruction's mode."""
+MODES = " ".join(COUNTS)
+
 
 # ---- counting and finding -------------------------------------------------------------------
 
@@ -120,36 +127,30 @@ def _ones_from(place: Array) -> Array:
 
 def _mask(mode: str) -> Callable[[Array, Array], Array]:
     """Return b ones from bit a up; both modulo 32 with ``.wrap``."""
+    limited = COUNTS[mode]
 
     def compute(a: Array, b: Array) -> Array:
-        if mode == "clamp":
-            limit = np.uint32(32)
-            a, b = np.minimum(a, limit), np.minimum(b, limit)
-        else:
-            a, b = a & np.uint32(31), b & np.uint32(31)
-        return _ones_from(a) & ~_ones_from(a + b)
+        first, count = limited(a), limited(b)
+        return _ones_from(first) & ~_ones_from(first + count)
 
     return compute
 
 
 def _extended(mode: str, T: str) -> Callable[[Array, Array], Array]:
     """Return a as a number of b bits, extended to 32."""
-    dtype = TYPES[T].dtype
+    limited, dtype = COUNTS[mode], TYPES[T].dtype
 
     def compute(a: Array, b: Array) -> Array:
-        count = np.minimum(b, np.uint32(32)) if mode == "clamp" else b & np.uint32(31)
-        unused = (32 - count).astype(dtype)
+        unused = (32 - limited(b)).astype(dtype)
         return (a << unused) >> unused
 
     return compute
 
 
-_MODES = "clamp wrap"
-
 bits("bfe.<T>", "T u32 u32 -> T", make=_extract, T="u32 u64 s32 s64")
 bits("bfi.<T>", "T T u32 u32 -> T", make=_insert, T="b32 b64")
-bits("bmsk.<mode>.b32", "u32 u32 -> b32", make=_mask, needs="sm_75 7.6", mode=_MODES)
-bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_75 7.6", mode=_MODES, T="u32 s32")
+bits("bmsk.<mode>.b32", "u32 u32 -> b32", make=_mask, needs="sm_75 7.6", mode=MODES)
+bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_75 7.6", mode=MODES, T="u32 s32")
 
 
 # ---- prmt -----------------------------------------------------------------------------------

@@ -34,23 +34,18 @@ def clamp_s32(wide: Array) -> Array:
 # ---- add, sub -------------------------------------------------------------------------------
 
 
-def add_saturated(a: Array, b: Array) -> Array:
-    """Add s32 to s32, clamped."""
-    return clamp_s32(np.add(a, b, dtype=np.int64))
+def _saturated(function: np.ufunc) -> Binary:
+    return lambda a, b: clamp_s32(function(a, b, dtype=np.int64))
 
 
-def subtract_saturated(a: Array, b: Array) -> Array:
-    """Subtract s32 from s32, clamped."""
-    return clamp_s32(np.subtract(a, b, dtype=np.int64))
-
-
-integer("add.<T>", "T T -> T", np.add, work=1, T=INTEGERS)
-integer("add.sat.s32", "s32 s32 -> s32", add_saturated, work=1)
-integer("sub.<T>", "T T -> T", np.subtract, work=1, T=INTEGERS)
-integer("sub.sat.s32", "s32 s32 -> s32", subtract_saturated, work=1)
+for _opcode, _function in (("add", np.add), ("sub", np.subtract)):
+    integer(_opcode + ".<T>", "T T -> T", _function, work=1, T=INTEGERS)
+    integer(_opcode + ".sat.s32", "s32 s32 -> s32", _saturated(_function), work=1)
 
 
 # ---- carries --------------------------------------------------------------------------------
+
+Carrying = Callable[..., tuple[Array, Array]]
 
 _NO_CARRY = np.zeros(1, bool)
 
@@ -79,12 +74,15 @@ def subtract_carry(a: Array, b: Array, carry: Array = _CARRY) -> tuple[Array, Ar
     return add_carry(a, ~b, carry)
 
 
-integer("add.cc.<T>", "T T -> T cc", add_carry, work=1, T=CARRIED)
-integer("sub.cc.<T>", "T T -> T cc", subtract_carry, work=1, T=CARRIED)
-integer("addc.<T>", "T T cc -> T", lambda a, b, c: add_carry(a, b, c)[0], work=1, T=CARRIED)
-integer("addc.cc.<T>", "T T cc -> T cc", add_carry, work=1, T=CARRIED)
-integer("subc.<T>", "T T cc -> T", lambda a, b, c: subtract_carry(a, b, c)[0], work=1, T=CARRIED)
-integer("subc.cc.<T>", "T T cc -> T cc", subtract_carry, work=1, T=CARRIED)
+def _without_flag(compute: Carrying) -> Callable[..., Array]:
+    return lambda *inputs: compute(*inputs)[0]
+
+
+for _opcode, _carrying in (("add", add_carry), ("sub", subtract_carry)):
+    _row = partial(integer, work=1, T=CARRIED)
+    _row(_opcode + ".cc.<T>", "T T -> T cc", _carrying)
+    _row(_opcode + "c.<T>", "T T cc -> T", _without_flag(_carrying))
+    _row(_opcode + "c.cc.<T>", "T T cc -> T cc", _carrying)
 
 
 # ---- mul, mad -------------------------------------------------------------------------------
@@ -93,18 +91,19 @@ _LOW_32 = np.uint64(0xFFFFFFFF)
 _32 = np.uint64(32)
 
 
-def product_wide(dtype: np.dtype[np.generic], a: Array, b: Array) -> Array:
-    """Return the whole product in ``dtype``, twice as wide as a and b."""
-    return a.astype(dtype) * b
+def _product(half: str, T: str) -> Binary:
+    """Return the function giving a half of the double-width product."""
+    if half == "lo":
+        return np.multiply
+    if T not in WIDER:
+        return _high_u64 if T == "u64" else _high_s64
+    whole, kind = _whole_product(T), TYPES[T]
+    return lambda a, b: (whole(a, b) >> kind.bits).astype(kind.dtype)
 
 
-def product_high(T: str) -> Binary:
-    """Return the function giving the upper half of the double-width product."""
-    kind = TYPES[T]
-    if T in WIDER:
-        wide, bits = TYPES[WIDER[T]].dtype, kind.bits
-        return lambda a, b: ((a.astype(wide) * b) >> bits).astype(kind.dtype)
-    return _high_u64 if T == "u64" else _high_s64
+def _whole_product(T: str) -> Binary:
+    dtype = TYPES[WIDER[T]].dtype
+    return lambda a, b: a.astype(dtype) * b
 
 
 def _high_u64(a: Array, b: Array) -> Array:
@@ -120,43 +119,37 @@ def _high_s64(a: Array, b: Array) -> Array:
     return high - np.where(a < 0, b, 0) - np.where(b < 0, a, 0)
 
 
-def _mad_high(T: str) -> Callable[[Array, Array, Array], Array]:
-    high = product_high(T)
-    return lambda a, b, c: high(a, b) + c
+def _plus(product: Binary) -> Callable[..., Array]:
+    return lambda a, b, c: product(a, b) + c
 
 
-def _mad_wide(dtype: np.dtype[np.generic], a: Array, b: Array, c: Array) -> Array:
-    return product_wide(dtype, a, b) + c
+def _plus_saturated(product: Binary) -> Callable[..., Array]:
+    return lambda a, b, c: clamp_s32(product(a, b).astype(np.int64) + c)
 
 
-def _mad_high_saturated() -> Callable[[Array, Array, Array], Array]:
-    high = product_high("s32")
-    return lambda a, b, c: clamp_s32(high(a, b).astype(np.int64) + c)
+def _mad(half: str, T: str) -> Callable[..., Array]:
+    return _plus(_product(half, T))
 
 
-def _mad_carry(half: str, T: str) -> Callable[..., tuple[Array, Array]]:
+def _mad_carry(half: str, T: str) -> Carrying:
     product = _product(half, T)
     return lambda a, b, c, carry=_NO_CARRY: add_carry(product(a, b), c, carry)
 
 
 def _mad_carry_in(half: str, T: str) -> Callable[..., Array]:
-    product = _product(half, T)
-    return lambda a, b, c, carry: add_carry(product(a, b), c, carry)[0]
+    return _without_flag(_mad_carry(half, T))
 
 
-def _product(half: str, T: str) -> Binary:
-    return np.multiply if half == "lo" else product_high(T)
-
-
-integer("mul.lo.<T>", "T T -> T", np.multiply, work=1, T=INTEGERS)
-integer("mul.hi.<T>", "T T -> T", make=product_high, work=1, T=INTEGERS)
-integer("mad.lo.<T>", "T T T -> T", lambda a, b, c: a * b + c, work=2, T=INTEGERS)
-integer("mad.hi.<T>", "T T T -> T", make=_mad_high, work=2, T=INTEGERS)
-integer("mad.hi.sat.s32", "s32 s32 s32 -> s32", make=_mad_high_saturated, work=2)
+for _half in ("lo", "hi"):
+    _mul, _multiply_add = partial(_product, _half), partial(_mad, _half)
+    integer(f"mul.{_half}.<T>", "T T -> T", make=_mul, work=1, T=INTEGERS)
+    integer(f"mad.{_half}.<T>", "T T T -> T", make=_multiply_add, work=2, T=INTEGERS)
+_high_plus = _plus_saturated(_product("hi", "s32"))
+integer("mad.hi.sat.s32", "s32 s32 s32 -> s32", _high_plus, work=2)
 for _T, _W in WIDER.items():
-    _wide = TYPES[_W].dtype
-    integer(f"mul.wide.{_T}", f"{_T} {_T} -> {_W}", partial(product_wide, _wide), work=1)
-    integer(f"mad.wide.{_T}", f"{_T} {_T} {_W} -> {_W}", partial(_mad_wide, _wide), work=2)
+    _whole = _whole_product(_T)
+    integer(f"mul.wide.{_T}", f"{_T} {_T} -> {_W}", _whole, work=1)
+    integer(f"mad.wide.{_T}", f"{_T} {_T} {_W} -> {_W}", _plus(_whole), work=2)
 
 carried = partial(integer, work=2, half="lo hi", T=CARRIED)
 carried("mad.<half>.cc.<T>", "T T T -> T cc", make=_mad_carry)
@@ -228,16 +221,12 @@ def product24(a: Array, b: Array, shift: int) -> Array:
     return (product >> shift if shift else product).astype(a.dtype)
 
 
-def _mad24_saturated(a: Array, b: Array, c: Array) -> Array:
-    return clamp_s32(product24(a, b, 16).astype(np.int64) + c)
-
-
 for _half, _shift in (("lo", 0), ("hi", 16)):
-    _times = partial(product24, shift=_shift)
-    _plus = partial(lambda times, a, b, c: times(a, b) + c, _times)
-    integer(f"mul24.{_half}.<T>", "T T -> T", _times, work=1, T="u32 s32")
-    integer(f"mad24.{_half}.<T>", "T T T -> T", _plus, work=2, T="u32 s32")
-integer("mad24.hi.sat.s32", "s32 s32 s32 -> s32", _mad24_saturated, work=2)
+    _product24 = partial(product24, shift=_shift)
+    integer(f"mul24.{_half}.<T>", "T T -> T", _product24, work=1, T="u32 s32")
+    integer(f"mad24.{_half}.<T>", "T T T -> T", _plus(_product24), work=2, T="u32 s32")
+_high_plus = _plus_saturated(partial(product24, shift=16))
+integer("mad24.hi.sat.s32", "s32 s32 s32 -> s32", _high_plus, work=2)
 
 
 def _part(word: Array, bits: int, index: int) -> Array:

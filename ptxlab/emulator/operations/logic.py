@@ -11,17 +11,16 @@ from functools import cache, partial
 
 import numpy as np
 
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.emulator.operations.bits import COUNTS, MODES, bits
+from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.types import TYPES
 
 WORDS = "b16 b32 b64"
 
-logic = partial(row, mix="logic and bits")
-
 for _opcode, _function in (("and", np.bitwise_and), ("or", np.bitwise_or), ("xor", np.bitwise_xor)):
-    logic(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
-logic("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
-logic("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
+    bits(f"{_opcode}.<T>", "T T -> T", _function, T=f"{WORDS} pred")
+bits("not.<T>", "T -> T", np.bitwise_not, T=f"{WORDS} pred")
+bits("cnot.<T>", "T -> T", lambda a: (a == 0).astype(a.dtype), T=WORDS)
 
 
 # ---- shifts ---------------------------------------------------------------------------------
@@ -40,24 +39,21 @@ def shift(move: np.ufunc, T: str) -> Callable[[Array, Array], Array]:
 
 def _funnel(way: str, mode: str) -> Callable[[Array, Array, Array], Array]:
     """Return 32 bits out of b:a, shifted left or right."""
+    limited = COUNTS[mode]
 
     def compute(a: Array, b: Array, c: Array) -> Array:
-        count = np.minimum(c, np.uint32(32)) if mode == "clamp" else c & np.uint32(31)
+        count = limited(c).astype(np.uint64)
         both = (b.astype(np.uint64) << 32) | a
-        moved = (both << count.astype(np.uint64)) >> 32 if way == "l" else both >> count
+        moved = (both << count) >> 32 if way == "l" else both >> count
         return moved.astype(np.uint32)
 
     return compute
 
 
-logic("shl.<T>", "T u32 -> T", make=partial(shift, np.left_shift), T=WORDS)
-logic(
-    "shr.<T>",
-    "T u32 -> T",
-    make=partial(shift, np.right_shift),
-    T=f"{WORDS} u16 u32 u64 s16 s32 s64",
-)
-logic("shf.<way>.<mode>.b32", "b32 b32 u32 -> b32", make=_funnel, way="l r", mode="clamp wrap")
+bits("shl.<T>", "T u32 -> T", make=partial(shift, np.left_shift), T=WORDS)
+_SHIFTED = f"{WORDS} u16 u32 u64 s16 s32 s64"
+bits("shr.<T>", "T u32 -> T", make=partial(shift, np.right_shift), T=_SHIFTED)
+bits("shf.<way>.<mode>.b32", "b32 b32 u32 -> b32", make=_funnel, way="l r", mode=MODES)
 
 
 # ---- lop3 -----------------------------------------------------------------------------------
@@ -115,8 +111,8 @@ def _lop3_and_predicate(boolean: str) -> Callable[..., tuple[Array, Array]]:
     return compute
 
 
-logic("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
-logic(
+bits("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
+bits(
     "lop3.<boolean>.b32",
     "b32 b32 b32 #u32 pred -> b32|pred",
     make=_lop3_and_predicate,

@@ -13,6 +13,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.emulator.operations.bits import COUNTS, MODES
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Alu, Array, Form, UnknownForm, row
@@ -181,10 +182,10 @@ def _shifted(
 ) -> Callable[..., Array]:
     """Return a shift of numbers of at most 33 bits by up to 32, or modulo 32."""
 
-    def primary(a: Array, count: Array) -> Array:
-        return move(a, np.minimum(count, 32) if mode == "clamp" else count & 31)
-
-    return _by_lane(primary, 1, A, D=D, sat=sat, op2=op2, parts=parts)
+    limited = COUNTS[mode]
+    return _by_lane(
+        lambda a, count: move(a, limited(count)), 1, A, D=D, sat=sat, op2=op2, parts=parts
+    )
 
 
 def _left(a: Array, count: Array) -> Array:
@@ -303,7 +304,7 @@ for _name, _primary in _PRIMARY.items():
     _two(_name + ".<D>.<A>.<B>{.sat}", **_columns)
     _three(_name + ".<D>.<A>.<B>{.sat}.<op2>", **_columns, op2=_OPS)
 for _name, _move in (("vshl", _left), ("vshr", np.right_shift)):
-    _columns = {"make": partial(_shifted, _move), "D": _SIGNS, "mode": "clamp wrap"}
+    _columns = {"make": partial(_shifted, _move), "D": _SIGNS, "mode": MODES}
     _two(_name + ".<D>.<A>.u32{.sat}.<mode>", **_columns)
     _three(_name + ".<D>.<A>.u32{.sat}.<mode>.<op2>", **_columns, op2=_OPS)
 _columns = {"make": partial(_compared, 1), "B": _SIGNS, "cmp": _CMPS}
