@@ -7,7 +7,7 @@ another, and not by the code that programs run; the two have to agree.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any, Literal
@@ -122,7 +122,7 @@ Product = tuple[int, Number, int]
 
 def _products(left: list[tuple[Number, int]], right: list[tuple[Number, int]]) -> list[Product]:
     return [
-        (k, _multiply(x, y), x_exponent + y_exponent)
+        (k, x * y, x_exponent + y_exponent)
         for k, ((x, x_exponent), (y, y_exponent)) in enumerate(zip(left, right, strict=True))
     ]
 
@@ -165,7 +165,7 @@ def _fused_step(
         )
         for (k, value, _), exponent in zip(raw, exponents, strict=True)
     )
-    total = _sum([term.kept for term in terms])
+    total = _sum(term.kept for term in terms)
     bits = round_result(odd(total), rounded)[0]
     return Step("fused", terms, top, last_bit, total, *_read(bits, result))
 
@@ -197,20 +197,11 @@ def _decode(words: Sequence[int] | Array, form: Format) -> list[tuple[Number, in
     ]
 
 
-def _multiply(x: Number, y: Number) -> Number:
-    if isinstance(x, Fraction) and isinstance(y, Fraction):
-        return x * y
-    return _sign(x) * _sign(y)
-
-
-def _sign(x: Number) -> float:
-    """Return an infinity or NaN as it is, and of a number only the sign."""
-    return float((x > 0) - (x < 0)) if isinstance(x, Fraction) else x
-
-
-def _sum(numbers: Sequence[Number]) -> Number:
-    special = [x for x in numbers if not isinstance(x, Fraction)]
-    return sum(special) if special else sum((Fraction(x) for x in numbers), Fraction(0))
+def _sum(numbers: Iterable[Number]) -> Number:
+    total: Number = Fraction(0)
+    for number in numbers:
+        total += number
+    return total
 
 
 def _truncate(value: Number, last_bit: Fraction | None) -> Number:

@@ -9,7 +9,6 @@ happen, and directed quotients and roots, go one by one through exact integers.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 
 import numpy as np
 
@@ -166,25 +165,19 @@ def _round_root(top: int, unit: int, mode: str) -> float:
     return _round_digits(digits, rest != 0 or digits * digits != scaled, -shift, False, mode)
 
 
-_AWAY: dict[str, Callable[[bool], bool]] = {
-    "rz": lambda negative: False,
-    "rm": lambda negative: negative,
-    "rp": lambda negative: not negative,
-}
-
-
 def _round_digits(digits: int, sticky: bool, exponent: int, negative: bool, mode: str) -> float:
     """Round ``(digits + something below one if sticky) * 2**exponent``; digits has over 54 bits."""
     unit = max(digits.bit_length() + exponent - 53, -1074)
     drop = unit - exponent
+    away = {"rn": True, "rz": False, "rm": negative, "rp": not negative}[mode]
     kept, rest = digits >> drop, digits & ((1 << drop) - 1)
     if mode == "rn":
         half = 1 << (drop - 1)
         up = rest > half or (rest == half and (sticky or bool(kept & 1)))
     else:
-        up = (rest != 0 or sticky) and _AWAY[mode](negative)
+        up = (rest != 0 or sticky) and away
     try:
         size = math.ldexp(kept + up, unit)
     except OverflowError:
-        size = math.inf if mode == "rn" or _AWAY[mode](negative) else math.nextafter(math.inf, 0)
+        size = math.inf if away else math.nextafter(math.inf, 0)
     return -size if negative else size

@@ -35,14 +35,11 @@ from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
-    OPERANDS,
     FusedStep,
     exact_step,
     operand_formats,
     store,
 )
-
-__all__ = ["ACCUMULATORS", "OPERANDS", "multiply_add", "operand_formats"]
 
 _HIGHEST = 126
 """Largest exponent E at which float32 products are exact: below 2**(E + 2) they are finite."""

@@ -43,8 +43,8 @@ _FLOAT: dict[str, Compare] = _ORDERED | {
     "num": lambda a, b: (a == a) & (b == b),
     "nan": lambda a, b: (a != a) | (b != b),
 }
-_SIGNED: dict[str, Compare] = _ORDERED | {"ne": np.not_equal}
-_UNSIGNED: dict[str, Compare] = _SIGNED | {
+SIGNED: dict[str, Compare] = _ORDERED | {"ne": np.not_equal}
+_UNSIGNED: dict[str, Compare] = SIGNED | {
     "lo": np.less,
     "ls": np.less_equal,
     "hi": np.greater,
@@ -52,7 +52,7 @@ _UNSIGNED: dict[str, Compare] = _SIGNED | {
 }
 _BITS: dict[str, Compare] = {"eq": np.equal, "ne": np.not_equal}
 
-_COMPARES = {"float": _FLOAT, "signed": _SIGNED, "unsigned": _UNSIGNED, "bits": _BITS}
+_COMPARES = {"float": _FLOAT, "signed": SIGNED, "unsigned": _UNSIGNED, "bits": _BITS}
 _COMBINE: dict[str, Compare] = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
@@ -85,7 +85,7 @@ _BF16 = "sm_90 7.8"
 # Types that compare alike: their operators, .ftz if they have it, the results of setp, what they need.
 _COMPARED = (
     ("b16 b32 b64", _BITS, "", "pred|pred", ""),
-    ("s16 s32 s64", _SIGNED, "", "pred|pred", ""),
+    ("s16 s32 s64", SIGNED, "", "pred|pred", ""),
     ("u16 u32 u64", _UNSIGNED, "", "pred|pred", ""),
     ("f32", _FLOAT, "{.ftz}", "pred|pred", ""),
     ("f64", _FLOAT, "", "pred|pred", ""),

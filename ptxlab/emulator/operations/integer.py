@@ -1,4 +1,4 @@
-"""Integer arithmetic: add to mad, their carry forms, division, 24-bit and dot products.
+"""Integer arithmetic: add to mad, their carry forms, pairs of 16 bits, division, 24-bit and dot products.
 
 PTX ISA, "Integer Arithmetic Instructions" and "Extended-Precision Integer Arithmetic
 Instructions". Everything wraps. Division by zero is unspecified there; here quotient and remainder
@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array, row
-from ptxlab.numbers.types import TYPES
+from ptxlab.numbers.types import TYPES, packed
 
 INTEGERS = "u16 u32 u64 s16 s32 s64"
 SIGNED = "s16 s32 s64"
@@ -193,7 +193,7 @@ integer("rem.<T>", "T T -> T", remainder, T=INTEGERS)
 # ---- neg, abs, min, max, sad ----------------------------------------------------------------
 
 
-def not_negative(choose: Binary) -> Binary:
+def _not_negative(choose: Binary) -> Binary:
     """Return ``choose`` with what is negative replaced by 0 (``.relu``)."""
     return lambda a, b: np.maximum(choose(a, b), 0)
 
@@ -207,7 +207,13 @@ integer("neg.<T>", "T -> T", np.negative, T=SIGNED)
 integer("abs.<T>", "T -> T", np.abs, T=SIGNED)  # of the smallest number: itself
 for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
     integer(f"{_opcode}.<T>", "T T -> T", _choose, T=INTEGERS)
-    integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", not_negative(_choose), needs="sm_90 8.0")
+    integer(f"{_opcode}.relu.s32", "s32 s32 -> s32", _not_negative(_choose), needs="sm_90 8.0")
+
+_pair = partial(integer, operands="T T -> T", needs="sm_90 8.0")
+_pair("add.<T>", make=partial(packed, np.add), work=1, T="u16x2 s16x2")
+for _opcode, _choose in (("min", np.minimum), ("max", np.maximum)):
+    _pair(_opcode + ".<T>", make=partial(packed, _choose), T="u16x2 s16x2")
+    _pair(_opcode + ".relu.<T>", make=partial(packed, _not_negative(_choose)), T="s16x2")
 integer("sad.<T>", "T T T -> T", _sad, T=INTEGERS)
 
 

@@ -1,8 +1,7 @@
-"""Arithmetic on two values in one register, and on f32 with 16-bit factors or terms.
+"""Arithmetic on two f32 in one register, and on f32 with 16-bit factors or terms.
 
-PTX ISA: the .u16x2 and .s16x2 forms of "Integer Arithmetic Instructions: add, min, max", the .f32x2
-forms of "Floating-Point Instructions: add, sub, mul, fma", and "Mixed Precision Floating-Point
-Instructions". 16-bit numbers are exact in f32, so a mixed operation rounds once.
+PTX ISA: the .f32x2 forms of "Floating-Point Instructions: add, sub, mul, fma", and "Mixed Precision
+Floating-Point Instructions". 16-bit numbers are exact in f32, so a mixed operation rounds once.
 """
 
 from __future__ import annotations
@@ -23,25 +22,7 @@ from ptxlab.emulator.operations.floating import (
     mul,
     sub,
 )
-from ptxlab.emulator.operations.integer import integer, not_negative
 from ptxlab.emulator.prepare.row import Array
-from ptxlab.numbers.types import packed
-
-# ---- integers -------------------------------------------------------------------------------
-
-_halves = partial(integer, operands="T T -> T", needs="sm_90 8.0")
-
-for _opcode, _function, _work in (
-    ("add", np.add, 1),
-    ("min", np.minimum, 0),
-    ("max", np.maximum, 0),
-):
-    _halves(_opcode + ".<T>", make=partial(packed, _function), work=_work, T="u16x2 s16x2")
-for _opcode, _function in (("min", np.minimum), ("max", np.maximum)):
-    _halves(_opcode + ".relu.<T>", make=partial(packed, not_negative(_function)), T="s16x2")
-
-
-# ---- pairs of f32, mixed precision ----------------------------------------------------------
 
 _blackwell = partial(floating, needs="sm_100 8.6", rnd=RND)
 

@@ -14,6 +14,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.operations.bits import COUNTS, MODES
+from ptxlab.emulator.operations.compare import SIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Alu, Array, Form, UnknownForm, row
@@ -125,14 +126,6 @@ _PRIMARY: dict[str, Primary] = {
     "vmin": np.minimum,
     "vmax": np.maximum,
 }
-_COMPARE: dict[str, Primary] = {
-    "eq": np.equal,
-    "ne": np.not_equal,
-    "lt": np.less,
-    "le": np.less_equal,
-    "gt": np.greater,
-    "ge": np.greater_equal,
-}
 
 
 def _by_lane(
@@ -174,7 +167,7 @@ def _by_lane(
 def _compared(
     count: int, cmp: str, A: str, B: str, op2: str = "", parts: Parts = _WHOLE
 ) -> Callable[..., Array]:
-    return _by_lane(_COMPARE[cmp], count, A, B, op2=op2, parts=parts)
+    return _by_lane(SIGNED[cmp], count, A, B, op2=op2, parts=parts)
 
 
 def _shifted(
@@ -294,7 +287,7 @@ def _split(operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], list[str]]
     return tuple(plain), parts + [""] * 4
 
 
-_SIGNS, _OPS, _CMPS = "u32 s32", " ".join(_SECOND), " ".join(_COMPARE)
+_SIGNS, _OPS, _CMPS = "u32 s32", " ".join(_SECOND), "eq ne lt le gt ge"
 _video = partial(row, mix="integer", step=video_step, A=_SIGNS)
 _two = partial(_video, operands="b32 b32 -> b32")
 _three = partial(_video, operands="b32 b32 b32 -> b32")
