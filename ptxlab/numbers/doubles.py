@@ -3,7 +3,8 @@
 Nothing wider than float64 is at hand, so a fused multiply-add is put together from error-free
 transformations (Dekker's product, Knuth's sum) and one rounding to odd, as proved by Boldo and
 Melquiond. They hold while nothing overflows or underflows on the way; the lanes where that could
-happen, and directed quotients and roots, go one by one through exact integers.
+happen, and directed quotients and roots, go one by one through exact integers. All but the fused
+multiply-add are for directed modes: to nearest they are numpy's.
 """
 
 from __future__ import annotations
@@ -81,17 +82,14 @@ def _fma_repair(r: Doubles, safe: Array, a: Doubles, b: Doubles, c: Doubles, mod
 
 
 def add_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Add under a directed ``mode``."""
     return fma_f64(a, np.ones(1), b, mode)
 
 
 def subtract_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Subtract under a directed ``mode``."""
     return settle_f64(add_f64(a, -b, mode), a, b)
 
 
 def mul_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
-    """Multiply under a directed ``mode``."""
     return settle_f64(fma_f64(a, b, np.copysign(0.0, a * b), mode), a, b)
 
 
@@ -107,7 +105,6 @@ def div_f64(a: Doubles, b: Doubles, mode: str) -> Doubles:
 
 
 def rcp_f64(a: Doubles, mode: str) -> Doubles:
-    """Divide 1 by ``a`` under a directed ``mode``."""
     return div_f64(np.ones(1), a, mode)
 
 

@@ -1,4 +1,7 @@
-"""Single-precision arithmetic with one rounding, in any direction (see ``rounding``)."""
+"""Single-precision arithmetic with one rounding, in any direction (see ``rounding``).
+
+Where ``mode`` is an argument it is a directed one: to nearest, sums, products, quotients and roots are numpy's.
+"""
 
 from __future__ import annotations
 
@@ -23,17 +26,14 @@ _TIE = np.int32(-(1 << 31))
 
 
 def add_f32(a: Array, b: Array, mode: str) -> Array:
-    """Add float32 under a directed ``mode``."""
     return fma_f32(a, np.ones(1), b, mode)
 
 
 def subtract_f32(a: Array, b: Array, mode: str) -> Array:
-    """Subtract float32 under a directed ``mode``."""
     return add_f32(a, -b, mode)
 
 
 def fma_f32(a: Array, b: Array, c: Array, mode: str) -> Array:
-    """Fused multiply-add of float32 under a directed ``mode``."""
     if mode == "rm":  # so that an exact zero sum comes out as -0
         return settle(-narrow(sum_to_odd(-double(a) * double(b), -double(c)), F32, "rp"))
     return narrow(sum_to_odd(double(a) * double(b), double(c)), F32, mode)

@@ -46,7 +46,6 @@ class Format:
 
     @cached_property
     def bits(self) -> int:
-        """How many bits a number has."""
         return self.sign_bit + self.signed
 
     @cached_property
@@ -61,7 +60,6 @@ class Format:
 
     @cached_property
     def word_bits(self) -> int:
-        """The bits of a word."""
         return 8 * self.dtype.itemsize
 
     @cached_property
@@ -98,13 +96,11 @@ class Format:
 
     @cached_property
     def max_finite(self) -> float:
-        """The largest finite number."""
         field, fraction = divmod(self.largest, 1 << self.fraction_bits)
         return (1 + fraction * self.unit) * 2.0 ** (field - self.bias)
 
     @cached_property
     def min_normal(self) -> float:
-        """The smallest normal number."""
         return 2.0**self.lowest_exponent
 
     @cached_property

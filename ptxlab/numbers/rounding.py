@@ -112,7 +112,6 @@ def to_odd(high: Doubles, low: Doubles) -> Doubles:
 
 
 def sum_to_odd(a: Doubles, b: Doubles) -> Doubles:
-    """Return ``a + b`` rounded to odd in float64."""
     return to_odd(*two_sum(a, b))
 
 
@@ -282,5 +281,4 @@ def by_block(compute: Callable[..., Array], *inputs: Array) -> Array:
 
 
 def double(x: Array) -> Doubles:
-    """Return ``x`` as float64, exactly."""
     return x.astype(np.float64)

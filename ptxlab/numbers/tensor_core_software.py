@@ -20,8 +20,8 @@ import numpy as np
 
 from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.floats import fma_f32_nearest
-from ptxlab.numbers.formats import F16, Array
-from ptxlab.numbers.fused_step import OPERANDS
+from ptxlab.numbers.formats import F16, Array, Format
+from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
 from ptxlab.numbers.rounding import narrow, settle
 from ptxlab.numbers.tensor_core import multiply_add
 
@@ -57,6 +57,7 @@ def multiply_add_bytes(
     return _add(total, c, acc)
 
 
+@np.errstate(all="ignore")
 def multiply_add_m8n8k4(
     a: Array, b: Array, c: Array, *, c_type: str, d_type: str, rules: DotProduct | None
 ) -> Array:
@@ -68,20 +69,19 @@ def multiply_add_m8n8k4(
     """
     if rules is not None:
         return multiply_add(a, b, c, dtype="f16", c_dtype=c_type, acc=d_type, rules=rules)
-    with np.errstate(all="ignore"):
-        left = a.view(np.float16).astype(np.float32)[:, :, None]
-        right = b.view(np.float16).astype(np.float32)[None]
-        addend = _widen(c, c_type)
-        if d_type == "f32":
-            total = np.zeros(c.size, np.float32)
-            for k in range(4):
-                total = _fma(left[:, k], right[:, k], total)
-            return settle(addend.ravel() + total).view(np.uint32).reshape(c.shape)
-        total = addend.ravel()
-        for k in (0, 2):
-            product = (left[:, k] * right[:, k]).ravel()
-            total = total + _fma(left[:, k + 1], right[:, k + 1], product)
-        return _to_half(total).reshape(c.shape)
+    left = a.view(np.float16).astype(np.float32)[:, :, None]
+    right = b.view(np.float16).astype(np.float32)[None]
+    addend = _widen(c, c_type)
+    if d_type == "f32":
+        total = np.zeros(c.size, np.float32)
+        for k in range(4):
+            total = _fma(left[:, k], right[:, k], total)
+        return settle(addend.ravel() + total).view(np.uint32).reshape(c.shape)
+    total = addend.ravel()
+    for k in (0, 2):
+        product = (left[:, k] * right[:, k]).ravel()
+        total = total + _fma(left[:, k + 1], right[:, k + 1], product)
+    return _to_words(total, F16).reshape(c.shape)
 
 
 def multiply_add_wmma(
@@ -95,7 +95,7 @@ def multiply_add_wmma(
         return multiply_add(a, b, c, dtype="f16", acc=d_type, rules=rules)
     wide = _widen(c, c_type).view(np.uint32)
     d = multiply_add(a, b, wide, dtype="f16", acc="f32", rules=rules)
-    return d if d_type == "f32" else _to_half(d.view(np.float32))
+    return d if d_type == "f32" else _to_words(d.view(np.float32), F16)
 
 
 def unpack(words: Array, dtype: str) -> Array:
@@ -107,13 +107,10 @@ def unpack(words: Array, dtype: str) -> Array:
     return values.astype(np.float16).view(np.uint16)[words]
 
 
+@np.errstate(all="ignore")
 def _add(x: Array, c: Array, acc: str) -> Array:
-    """Add words of ``acc``, rounding to nearest even once; a NaN is the canonical one."""
-    with np.errstate(all="ignore"):
-        if acc == "f32":
-            return settle(x.view(np.float32) + c.view(np.float32)).view(np.uint32)
-        total = x.view(np.float16).astype(np.float64) + c.view(np.float16).astype(np.float64)
-        return narrow(total, F16).view(np.uint16)
+    """Add words of ``acc``, rounding to nearest even once: for float16 that of float32 cannot be seen."""
+    return _to_words(_widen(x, acc) + _widen(c, acc), ACCUMULATORS[acc])
 
 
 def _fma(x: Array, y: Array, total: Array) -> Array:
@@ -122,14 +119,13 @@ def _fma(x: Array, y: Array, total: Array) -> Array:
     return fma_f32_nearest(left.ravel(), right.ravel(), total)
 
 
-def _widen(words: Array, form: str) -> Array:
+@np.errstate(all="ignore")
+def _widen(words: Array, acc: str) -> Array:
     """Convert words to float32, exactly."""
-    dtype = np.float16 if form == "f16" else np.float32
-    with np.errstate(all="ignore"):
-        return words.view(dtype).astype(np.float32)
+    return words.view(ACCUMULATORS[acc].dtype).astype(np.float32)
 
 
-def _to_half(values: Array) -> Array:
-    """Round float32 to float16 words, to nearest even."""
-    with np.errstate(all="ignore"):
-        return narrow(values, F16).view(np.uint16)
+@np.errstate(all="ignore")
+def _to_words(values: Array, form: Format) -> Array:
+    """Round float32 to words, to nearest even; a NaN becomes the canonical one."""
+    return narrow(values, form).view(form.word)
