@@ -202,10 +202,6 @@ def _permute_by_mode(mode: str) -> Callable[[Array, Array, Array], Array]:
     return lambda a, b, c: _permute(a, b, table[c & np.uint32(3)])
 
 
-bits("prmt.b32", "b32 b32 b32 -> b32", _permute)
-bits(
-    "prmt.b32.<mode>",
-    "b32 b32 b32 -> b32",
-    make=_permute_by_mode,
-    mode=" ".join(_MODES_OF_PRMT),
-)
+_prmt = partial(bits, operands="b32 b32 b32 -> b32")
+_prmt("prmt.b32", compute=_permute)
+_prmt("prmt.b32.<mode>", make=_permute_by_mode, mode=" ".join(_MODES_OF_PRMT))

@@ -170,14 +170,8 @@ for _opcode, _function, _f64, _row in (
     _make = partial(arithmetic, _operation)
     _row(_opcode + ".<rnd>{.ftz}.<T>", make=_make, rnd=RND, T="f32")
     _row(_opcode + ".<rnd>.<T>", make=_make, rnd=RND, T="f64")
-floating(
-    "div.<mode>{.ftz}.<T>",
-    "T T -> T",
-    make=_inexact_quotient,
-    fidelity="model",
-    mode="approx full",
-    T="f32",
-)
+_inexact = partial(floating, make=_inexact_quotient, fidelity="model")
+_inexact("div.<mode>{.ftz}.<T>", "T T -> T", mode="approx full", T="f32")
 
 
 # ---- signs ----------------------------------------------------------------------------------

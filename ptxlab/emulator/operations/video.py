@@ -92,24 +92,24 @@ def _check(parts: Parts) -> None:
 _LETTER = {2: "h", 4: "b"}
 
 
+def _places(selector: str, count: int, parts: int) -> list[int]:
+    """Return which of so many parts ``.h10`` or ``.b3210`` names, the lower lane's first; [] if it cannot."""
+    known = selector[0] == _LETTER[count] and set(selector[1:]) <= set("01234567"[:parts])
+    return [int(digit) for digit in reversed(selector[1:])] if known else []
+
+
 def _chosen(selector: str, count: int, default: range) -> Sequence[int]:
-    """Return which part of b:a each lane reads; ``.h32`` and ``.b7654`` name the upper lane first."""
-    if not selector:
-        return default
-    letter, digits = selector[0], selector[1:]
-    known = len(digits) == count and all(digit in "01234567"[: 2 * count] for digit in digits)
-    if letter != _LETTER[count] or not known:
+    """Return which part of b:a each lane reads."""
+    places = _places(selector, count, 2 * count) if selector else default
+    if len(places) != count:
         raise UnknownForm(f"does not take .{selector} as a source selector")
-    return [int(digit) for digit in reversed(digits)]
+    return places
 
 
 def _mask(selector: str, count: int) -> Sequence[int]:
-    """Return the lanes that the destination's mask names, ``.h10`` or ``.b3210`` by default."""
-    if not selector:
-        return range(count)
-    places = [int(digit) for digit in reversed(selector[1:]) if digit.isdigit()]
-    ordered = places == sorted(set(places)) and places and places[-1] < count
-    if selector[0] != _LETTER[count] or not ordered or len(places) != len(selector) - 1:
+    """Return the lanes that the destination's mask names, all by default."""
+    places = _places(selector, count, count) if selector else range(count)
+    if not places or list(places) != sorted(set(places)):
         raise UnknownForm(f"does not take .{selector} as a mask")
     return places
 

@@ -211,6 +211,11 @@ def test_stochastic_rounding(reference: Any, name: str, satfinite: str, relu: st
     )
     one = reference.encode(Fraction(1), name)
     assert got.tolist() == [one * 0x10001, (one + 1) * 0x10001]
+    for_all_threads = [0x7FC00000]
+    got = reference.run(
+        f"cvt.rs{relu}{satfinite}.{name}x2.f32", for_all_threads, for_all_threads, [never, always]
+    )
+    assert got.tolist() == [reference.nan[name] * 0x10001] * 2
 
 
 def test_scales(reference: Any) -> None:
