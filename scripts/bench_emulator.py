@@ -251,20 +251,16 @@ def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) 
 # ---- where the time goes ------------------------------------------------------------------------
 
 
-class Timed:
-    """A step that notes how often and how long it runs."""
+def timed(step: Any, note: list[float]) -> Any:
+    """Return a step that notes how often and how long it runs."""
 
-    def __init__(self, step: Any, note: list[float]) -> None:
-        self._step = step
-        self._note = note
-        self.participants = getattr(step, "participants", None)
-
-    def run(self, frame: Any, lanes: Any) -> None:
-        """Run the step."""
+    def run(frame: Any, threads: Any) -> None:
         began = perf_counter()
-        self._step.run(frame, lanes)
-        self._note[0] += perf_counter() - began
-        self._note[1] += 1
+        step(frame, threads)
+        note[0] += perf_counter() - began
+        note[1] += 1
+
+    return run
 
 
 def time_steps(spent: dict[str, list[float]]) -> None:
@@ -276,13 +272,13 @@ def time_steps(spent: dict[str, list[float]]) -> None:
 
     prepare_step = preparation._step
 
-    def timed(context: Any, form: Any, guard: Any) -> Any:
+    def prepared(context: Any, form: Any, guard: Any) -> Any:
         instruction = context.instruction
         spaces = [name for name in instruction.modifiers if name in ("global", "shared", "local")]
         family = ".".join([instruction.opcode, *spaces[:1]])
-        return Timed(prepare_step(context, form, guard), spent.setdefault(family, [0.0, 0]))
+        return timed(prepare_step(context, form, guard), spent.setdefault(family, [0.0, 0]))
 
-    preparation._step = timed
+    preparation._step = prepared
 
 
 def where_time_goes() -> list[dict[str, Any]]:

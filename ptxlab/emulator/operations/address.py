@@ -1,71 +1,63 @@
-"""cvta, isspacep and prefetch. Source: PTX ISA, "Data Movement and Conversion Instructions"."""
+"""cvta and isspacep. Source: PTX ISA, "Data Movement and Conversion Instructions"."""
 
 from __future__ import annotations
 
-from functools import partial
-
 import numpy as np
 
-from ptxlab.emulator.operations.memory import state_space, two_operands
+from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.prepare.steps import AluStep
+from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import WINDOW_SIZE, GlobalMemory
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.syntax.tree import Instruction
 
 
-def convert_address(context: Context, instruction: Instruction, form: Form) -> Step:
+def convert_address(context: Context, form: Form) -> Step:
     """Convert between an address in a state space and the generic address of the same byte."""
     space = state_space(form.modifiers)
     if space == "param":
         raise UnknownForm("a generic address of a parameter is not modelled")
-    target, value = two_operands(context, instruction)
-    base = np.array([WINDOWS.get(space, 0)], np.uint64)
-    if form["T"] == "u32" and base[0]:
+    target, value = context.operands(2)
+    base = WINDOWS.get(space, 0)
+    if form["T"] == "u32" and base:
         raise UnknownForm("32-bit generic addresses are not modelled")
+    shift = np.array([-base % (1 << 64) if form["to"] else base], np.uint64)
     destination = context.destination(target, form["T"])
     source = context.source(value, form["T"])
-    if not base[0]:
-        return AluStep(_same, [destination], [source])
-    shift = np.subtract if form["to"] else np.add
-    return AluStep(lambda address: shift(address, base), [destination], [source])
+    return register_step(
+        lambda address: address + shift if base else address, [destination], [source]
+    )
 
 
-class SpaceTest:
-    """isspacep: whether a generic address is in a state space."""
+def is_in_space(context: Context, form: Form) -> Step:
+    """Say whether a generic address is one of a state space."""
+    target, value = context.operands(2)
+    space = state_space(form.modifiers)
+    destination, source = context.destination(target, "pred"), context.source(value, "u64")
 
-    __slots__ = ("_address", "_destination", "_space")
+    def run(frame: Frame, threads: Threads) -> None:
+        inside = _inside(space, source.read(frame.registers), frame.wave.memory)
+        write(frame, threads.merge, [destination], [inside])
 
-    def __init__(self, space: str, destination: Destination, address: Source) -> None:
-        self._space = space
-        self._destination = destination
-        self._address = address
+    return run
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Test the addresses of all lanes."""
-        slot = self._destination.slot
-        address = self._address.read(frame.registers)
-        frame.registers[slot] = threads.merge(
-            frame.registers[slot], self._inside(address, frame.wave.memory)
-        )
 
-    def _inside(self, address: Array, memory: GlobalMemory) -> Array:
-        if self._space == "param":  # cvta gives no generic address of a parameter
-            return np.zeros(address.shape, bool)
-        if self._space in WINDOWS:
-            return _in_window(address, WINDOWS[self._space])
-        constant = np.array([_is_constant(int(at), memory) for at in address])
-        if self._space == "const":
-            return constant
-        elsewhere = constant
-        for base in WINDOWS.values():
-            elsewhere = elsewhere | _in_window(address, base)
-        return ~elsewhere
+def _inside(space: str, address: Array, memory: GlobalMemory) -> Array:
+    if space == "param":  # cvta gives no generic address of a parameter
+        return np.zeros(address.shape, bool)
+    if space in WINDOWS:
+        return _in_window(address, WINDOWS[space])
+    constant = np.array([_is_constant(int(at), memory) for at in address])
+    if space == "const":
+        return constant
+    elsewhere = constant
+    for base in WINDOWS.values():
+        elsewhere = elsewhere | _in_window(address, base)
+    return ~elsewhere
 
 
 def _in_window(address: Array, base: int) -> Array:
@@ -76,23 +68,6 @@ def _in_window(address: Array, base: int) -> Array:
 def _is_constant(address: int, memory: GlobalMemory) -> bool:
     found = memory.find(address)
     return found is not None and not found.writable and address < found.address + found.size
-
-
-def is_in_space(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Say whether a generic address is one of a state space."""
-    target, value = two_operands(context, instruction)
-    destination = context.destination(target, "pred")
-    return SpaceTest(state_space(form.modifiers), destination, context.source(value, "u64"))
-
-
-def prefetch(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Take a hint; only its operand is checked."""
-    context.address(instruction.operands[0])
-    return AluStep(lambda: (), [], [])
-
-
-def _same(value: Array) -> Array:
-    return value
 
 
 _NEEDS = {
@@ -119,9 +94,3 @@ row(
     needs=_NEEDS,
     space=f"{_SPACES} shared::cluster",
 )
-
-_hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")
-_hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
-_KEPT = ("L2::evict_last", "L2::evict_normal")
-_hint("prefetch{.global}.<level>", needs=dict.fromkeys(_KEPT, "sm_80 7.4"), level=" ".join(_KEPT))
-_hint("prefetchu.L1")

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 
@@ -26,14 +25,14 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import Access, Part, Region
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Instruction
 
 Update = Callable[..., Array]
 """The new value from the old one and the instruction's operands."""
@@ -41,8 +40,7 @@ Update = Callable[..., Array]
 Queue = Callable[..., tuple[Array, Array]]
 """From the old value and the operands of threads in their order: what each finds, and what is left."""
 
-# An integer or bitwise update may be accumulated by numpy in one call, in order.
-ACCUMULATED = {
+REDUCTIONS = {
     "and": np.bitwise_and,
     "or": np.bitwise_or,
     "xor": np.bitwise_xor,
@@ -50,130 +48,100 @@ ACCUMULATED = {
     "min": np.minimum,
     "max": np.maximum,
 }
+"""Of integers and bits: by numpy in one call, in order."""
 
 
 @dataclass(frozen=True, slots=True)
 class Change:
-    """How a value in memory changes.
-
-    ``in_shared`` is the update in shared memory. ``queue``, where there is one, does many updates of
-    one place at once.
-    """
+    """How a value in memory changes: once at many places, or many times at one."""
 
     update: Update
-    in_shared: Update
-    queue: Queue | None = None
+    queue: Queue
 
 
-@dataclass(frozen=True, slots=True)
-class Atomic:
-    """Read, update and write places in memory, one thread after the other.
+def atomic(context: Context, form: Form) -> Step:
+    """Change places in memory, one thread after the other; atom returns what was there.
 
-    ``operands`` and ``destinations`` are per element of a vector; ``access`` is to all of it. The
-    elements are places of their own (PTX ISA, "atom": atomicity is per element).
+    The elements of a vector are places of their own (PTX ISA, "atom": atomicity is per element).
     """
-
-    access: Access
-    dtype: np.dtype[Any]
-    change: Change
-    operands: tuple[tuple[Source, ...], ...]
-    destinations: tuple[Destination, ...]
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for ``threads``; the destinations get what the thread found there."""
-        count, size = threads.size, len(self.operands)
-        found = np.empty((size, count), self.dtype)
-        for part in parts(self.access, frame, threads):
-            where = np.arange(count) if part.where is None else part.where
-            self._refuse_local(part, where, frame, threads)
-            memory = part.memory.items(self.dtype.itemsize).view(self.dtype)
-            index = np.broadcast_to(part.index, where.shape) * size
-            change = self.change
-            update = change.in_shared if isinstance(part.memory, Region) else change.update
-            for element, sources in enumerate(self.operands):
-                values = [
-                    np.broadcast_to(threads.pick(source.read(frame.registers)), (count,))[where]
-                    for source in sources
-                ]
-                turns = Turns(memory, index + element, update, change.queue, values)
-                found[element, where] = turns.take()
-        for element, destination in enumerate(self.destinations):
-            slot = destination.slot
-            frame.registers[slot] = threads.spread(frame.registers[slot], found[element])
-
-    def _refuse_local(self, part: Part, where: Array, frame: Frame, threads: Threads) -> None:
-        if part.memory.name == "local":
-            wave = frame.wave
-            raise LaunchError(
-                f"atomic on local memory by {wave.thread(int(threads.index[where[0]]))}",
-                location=wave.locate(self.access.line),
-                hint="atom and red work on global and shared memory",
-            )
-
-
-@dataclass(frozen=True, slots=True)
-class Turns:
-    """Threads that update ``memory`` at ``index``, in their order, with their ``values``."""
-
-    memory: Array
-    index: Array
-    update: Update
-    queue: Queue | None
-    values: list[Array]
-
-    def take(self) -> Array:
-        """Do all updates and return what each thread found."""
-        order = np.argsort(self.index, kind="stable")
-        places, starts = np.unique(self.index[order], return_index=True)
-        lengths = np.diff(starts, append=len(order))
-        found = np.empty(len(order), self.memory.dtype)
-        if int(lengths.max()) <= len(places):
-            for rank in range(int(lengths.max())):
-                waiting = lengths > rank
-                self._round(places[waiting], order[starts[waiting] + rank], found)
-        else:
-            for place, start, length in zip(places, starts, lengths, strict=True):
-                self._queue(int(place), order[start : start + length], found)
-        return found
-
-    def _round(self, places: Array, threads: Array, found: Array) -> None:
-        """Let one thread at each of several places go."""
-        old = self.memory[places]
-        found[threads] = old
-        self.memory[places] = self.update(old, *(value[threads] for value in self.values))
-
-    def _queue(self, place: int, threads: Array, found: Array) -> None:
-        """Let many threads at one place go one after the other."""
-        memory, values = self.memory, [value[threads] for value in self.values]
-        if self.queue is not None:
-            found[threads], memory[place] = self.queue(memory[place : place + 1], *values)
-            return
-        old = memory[place : place + 1].copy()
-        for position, thread in enumerate(threads):
-            found[thread] = old[0]
-            old = self.update(old, *(value[position : position + 1] for value in values))
-        memory[place] = old[0]
-
-
-def atomic(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Change places in memory, one thread after the other; atom returns what was there."""
     operation, kind = form["op"], TYPES[form["T"]]
     returns = form.opcode == "atom"
     size = vector_size(form)
     operands = without_hint(context, form, 1 + returns + 1 + (operation == "cas"))
-    targets = context.elements(operands.pop(0), size) if returns else ()
-    destinations = tuple(context.destination(target, kind.name) for target in targets)
+    destinations = context.destinations(operands.pop(0), kind.name, size) if returns else []
     access = memory_operand(
         context, form, operands.pop(0), kind.bytes * size, "atomic", writes=True
     )
-    columns = [context.elements(operand, size) for operand in operands]
-    sources = tuple(
-        tuple(context.source(column[i], kind.name) for column in columns) for i in range(size)
-    )
-    return Atomic(access, kind.dtype, _change(operation, kind), sources, destinations)
+    columns = [context.sources(operand, kind.name, size) for operand in operands]
+    in_shared = _change(operation, kind, flushes=False)
+    # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
+    elsewhere = _change(operation, kind, flushes=kind.name == "f32")
+
+    def run(frame: Frame, threads: Threads) -> None:
+        count = threads.size
+        found = np.empty((size, count), kind.dtype)
+        for part in parts(access, frame, threads):
+            where = np.arange(count) if part.where is None else part.where
+            _refuse_local(part, access, frame, int(threads.index[where[0]]))
+            memory = part.memory.items(kind.bytes).view(kind.dtype)
+            index = np.broadcast_to(part.index, where.shape) * size
+            change = in_shared if isinstance(part.memory, Region) else elsewhere
+            for element, own in enumerate(zip(*columns, strict=True)):
+                given = [threads.pick(source.read(frame.registers)) for source in own]
+                values = [np.broadcast_to(value, (count,))[where] for value in given]
+                found[element, where] = _take_turns(memory, index + element, change, values)
+        if destinations:
+            write(frame, threads.spread, destinations, found)
+
+    return run
 
 
-_EXACT = ("bits", "unsigned", "signed")
+def _refuse_local(part: Part, access: Access, frame: Frame, thread: int) -> None:
+    if part.memory.name == "local":
+        raise LaunchError(
+            f"atomic on local memory by {frame.wave.thread(thread)}",
+            location=frame.wave.locate(access.line),
+            hint="atom and red work on global and shared memory",
+        )
+
+
+def _take_turns(memory: Array, index: Array, change: Change, values: list[Array]) -> Array:
+    """Let threads change ``memory`` at ``index`` in their order; return what each thread found."""
+    order = np.argsort(index, kind="stable")
+    places, starts = np.unique(index[order], return_index=True)
+    lengths = np.diff(starts, append=len(order))
+    found = np.empty(len(order), memory.dtype)
+    if int(lengths.max()) <= len(places):
+        for rank in range(int(lengths.max())):
+            waiting = lengths > rank
+            at, threads = places[waiting], order[starts[waiting] + rank]
+            old = found[threads] = memory[at]
+            memory[at] = change.update(old, *(value[threads] for value in values))
+        return found
+    for place, start, length in zip(places, starts, lengths, strict=True):
+        threads = order[start : start + length]
+        given = [value[threads] for value in values]
+        found[threads], memory[place] = change.queue(memory[place : place + 1], *given)
+    return found
+
+
+def _in_turn(update: Update) -> Change:
+    def queue(old: Array, *values: Array) -> tuple[Array, Array]:
+        found = np.empty(len(values[0]), old.dtype)
+        for turn in range(len(found)):
+            found[turn] = old[0]
+            old = update(old, *(value[turn : turn + 1] for value in values))
+        return found, old[0]
+
+    return Change(update, queue)
+
+
+def _accumulated(reduction: np.ufunc) -> Change:
+    def queue(old: Array, value: Array) -> tuple[Array, Array]:
+        line = reduction.accumulate(np.concatenate([old, value]), dtype=old.dtype)
+        return line[:-1], line[-1]
+
+    return Change(reduction, queue)
 
 
 def _words(value: Array) -> Array:
@@ -208,36 +176,24 @@ def _exchanges(old: Array, new: Array) -> tuple[Array, Array]:
     return np.concatenate([old, new[:-1]]), new[-1]
 
 
-QUEUES: dict[str, Queue] = {"exch": _exchanges, "cas": _swaps}
-
-
-def _accumulated(function: np.ufunc) -> Queue:
-    def queue(old: Array, value: Array) -> tuple[Array, Array]:
-        line = function.accumulate(np.concatenate([old, value]), dtype=old.dtype)
-        return line[:-1], line[-1]
-
-    return queue
-
-
-SIMPLE: dict[str, Update] = {
-    "exch": lambda old, new: new,
-    "cas": _compare_and_swap,
-    "inc": lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1)),
-    "dec": lambda old, top: np.where((old == 0) | (old > top), top, old - np.uint32(1)),
+_CHANGES = {
+    "exch": Change(lambda old, new: new, _exchanges),
+    "cas": Change(_compare_and_swap, _swaps),
+    "inc": _in_turn(lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1))),
+    "dec": _in_turn(
+        lambda old, top: np.where((old == 0) | (old > top), top, old - np.uint32(1)),
+    ),
 }
 
 
-def _change(operation: str, kind: ScalarType) -> Change:
+def _change(operation: str, kind: ScalarType, *, flushes: bool) -> Change:
     """Return what happens to a value; floats as the operation of that name computes them."""
-    if operation in SIMPLE:
-        return Change(SIMPLE[operation], SIMPLE[operation], QUEUES.get(operation))
-    if kind.kind in _EXACT:
-        update = ACCUMULATED[operation]
-        return Change(update, update, _accumulated(update))
-    # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
-    flushing = ("ftz",) if kind.name == "f32" else ()
-    in_shared = find(operation, (kind.name,)).compute
-    return Change(find(operation, (*flushing, kind.name)).compute, in_shared)
+    if operation in _CHANGES:
+        return _CHANGES[operation]
+    if kind.kind in ("bits", "unsigned", "signed"):
+        return _accumulated(REDUCTIONS[operation])
+    modifiers = ("ftz", kind.name) if flushes else (kind.name,)
+    return _in_turn(find(operation, modifiers).compute)
 
 
 # ---- rows -----------------------------------------------------------------------------------

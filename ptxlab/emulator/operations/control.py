@@ -1,109 +1,31 @@
-"""Where threads go next: branches, calls, ends and barriers, as the exits of blocks.
+"""bra, brx, exit and the barriers of a CTA: where threads go next, as the exits of blocks.
 
-Source: PTX ISA, "Control Flow Instructions" and "Parallel Synchronization and Communication
-Instructions: bar, barrier".
+Calls are another such: see ``call``. Source: PTX ISA, "Control Flow Instructions" and "Parallel
+Synchronization and Communication Instructions: bar, barrier".
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import (
-    Activation,
-    Arrival,
-    Caller,
-    Converged,
-    Ended,
-    Reduction,
-    Routine,
-)
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
+from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.barriers import BARRIERS
-from ptxlab.emulator.run.memory import pitched
-from ptxlab.emulator.run.registers import Array, CallResult, Source
+from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import LaunchError
+from ptxlab.syntax import tree
 
-Onward = Converged | Ended | Arrival
-"""What becomes of threads that leave a block."""
-
-MOST_LOCAL_BYTES = 512 * 1024
-"""Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
-
-MOST_CALLS = 4096
-RECURSION_BYTES = 64 * 1024
-"""Activations on top of each other, and their local memory: a GPU has 1 KiB unless it is asked for more."""
+Leaving = tuple[Exit, tuple[int, ...]]
+"""An exit, and the blocks that it may lead to."""
 
 
-def _stack_bytes(functions: Mapping[str, Routine]) -> int:
-    """Return how much local memory a thread may use: each function's once, and some for recursion."""
-    each = sum(function.frame.local_bytes for function in functions.values())
-    return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
-
-
-@dataclass(frozen=True, slots=True)
-class Jump:
-    """Go on at another block: a branch everyone takes, or the next line."""
-
-    target: int
-
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Move the whole group."""
-        group.block = self.target
-        return (group,)
-
-
-@dataclass(frozen=True, slots=True)
-class Branch:
-    """Go to ``target`` where the predicate holds, on to ``following`` where it does not."""
-
-    predicate: Source
-    target: int
-    following: int
-
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Move the group, or split it."""
-        value = self.predicate.read(group.frame.registers)
-        taken = group.threads.where(value)
-        if taken is None:
-            group.block = self.following
-            return (group,)
-        if taken is group.threads:
-            group.block = self.target
-            return (group,)
-        rest = group.threads.where(~value)
-        assert rest is not None
-        return group.part(taken, self.target), group.part(rest, self.following)
-
-
-@dataclass(frozen=True, slots=True)
-class BranchTable:
-    """brx.idx: go to the block that the index chooses."""
-
-    index: Source
-    targets: tuple[int, ...]
-    line: int
-
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Move the group, or split it. Raise LaunchError for an index outside the table."""
-        parts: list[Onward] = []
-        wave = group.frame.wave
-        for index, threads in by_value(group, self.index.read(group.frame.registers)):
-            if index >= len(self.targets):
-                thread = wave.thread(int(threads.index[0]))
-                raise LaunchError(
-                    f"brx.idx with index {index} of {len(self.targets)} targets in {thread}",
-                    location=wave.locate(self.line),
-                    hint="the behaviour of a GPU is undefined here",
-                )
-            parts.append(group.part(threads, self.targets[index]))
-        return parts
-
-
-def by_value(group: Converged, value: Array) -> list[tuple[int, Any]]:
-    """Return (value, lanes) for every value of ``value`` among the group's lanes."""
+def by_value(group: Converged, value: Array) -> list[tuple[int, Threads]]:
+    """Return (value, threads) for every value of ``value`` among the group's threads."""
     found = []
     for one in np.unique(group.threads.pick(value)):
         threads = group.threads.where(value == one)
@@ -112,148 +34,145 @@ def by_value(group: Converged, value: Array) -> list[tuple[int, Any]]:
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class End:
-    """End the threads (``exit``, or ``ret`` of a kernel)."""
+def jump(target: int) -> Exit:
+    """Go on at another block: a branch everyone takes, or the next line."""
 
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """End the whole group."""
-        return (Ended(group.threads),)
+    def leave(group: Converged) -> Sequence[Onward]:
+        group.block = target
+        return (group,)
 
-
-@dataclass(frozen=True, slots=True)
-class Return:
-    """Go back to the caller with the results."""
-
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Move the group to its caller's frame, at the block after the call."""
-        frame, threads, caller = group.frame, group.threads, group.activation.caller
-        assert caller is not None
-        registers = caller.activation.frame.registers
-        for result, mine in zip(caller.results, frame.layout.results, strict=True):
-            slot, value = result.slot, result.value(frame.registers[mine])
-            registers[slot] = threads.merge(registers[slot], value)
-        return (Converged(caller.activation, caller.following, threads, group.ran),)
+    return leave
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
-    """Call one of ``functions``: ``arguments`` are registers of the caller, as ``results`` are."""
+def guarded_exit(predicate: Source, then: Exit, following: int) -> Exit:
+    """Do ``then`` for the threads whose predicate holds; the others go on to ``following``."""
 
-    functions: Mapping[str, Routine]
-    function: str
-    arguments: tuple[int, ...]
-    results: tuple[CallResult, ...]
-    following: int
-    line: int
+    def leave(group: Converged) -> Sequence[Onward]:
+        value = predicate.read(group.frame.registers)
+        chosen = group.threads.where(value)
+        if chosen is None:
+            group.block = following
+            return (group,)
+        if chosen is group.threads:
+            return then(group)
+        rest = group.threads.where(~value)
+        assert rest is not None
+        return *then(group.part(chosen)), group.part(rest, following)
 
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Move the group into a new activation of the function. Raise LaunchError without a stack."""
-        function, frame, wave = self.functions[self.function], group.frame, group.frame.wave
-        base = pitched(frame.local_base + frame.layout.local_bytes)
-        top, depth = base + function.frame.local_bytes, group.activation.depth
-        if depth >= MOST_CALLS or top > _stack_bytes(self.functions):
-            raise LaunchError(
-                f"stack overflow: {depth + 1} calls deep and {base} bytes of local memory in "
-                f"use, in {wave.thread(group.first)}",
-                location=wave.locate(self.line),
-                hint=f"'{self.function}' calls itself without end, or its local variables are large",
-            )
-        caller = Caller(group.activation, self.following, self.results)
-        inner = Activation.of(function, wave, base, caller)
-        for mine, theirs in zip(function.frame.parameters, self.arguments, strict=True):
-            inner.frame.registers[mine] = frame.registers[theirs]
-        return (Converged(inner, 0, group.threads, group.ran),)
+    return leave
 
 
-@dataclass(frozen=True, slots=True)
-class IndirectCall:
-    """Call the function whose address a register holds, which may differ from thread to thread.
+def build_exit(context: Context, form: Form, guard: Source | None, following: int) -> Leaving:
+    """Return the exit for the instruction in hand."""
+    assert form.row.exit is not None
+    then, onward = form.row.exit(context, form, following)
+    if guard is None:
+        return then, onward
+    return guarded_exit(guard, then, following), tuple({*onward, following})
 
-    ``names`` are those of all functions by address.
-    """
 
-    functions: Mapping[str, Routine]
-    names: Mapping[int, str]
-    address: Source
-    arguments: tuple[int, ...]
-    results: tuple[CallResult, ...]
-    following: int
-    line: int
+# ---- branches -------------------------------------------------------------------------------
 
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Send each thread into its function. Raise LaunchError where the address is of none."""
-        parts: list[Onward] = []
-        wave, arguments = group.frame.wave, self.arguments
-        for address, threads in by_value(group, self.address.read(group.frame.registers)):
-            name = self.names.get(address, "")
-            function = self.functions.get(name)
-            if function is None or len(function.frame.parameters) != len(arguments):
+
+def branch(context: Context, form: Form, following: int) -> Leaving:
+    """Go on at a label."""
+    [label] = context.names(1)
+    target = context.label(label)
+    return jump(target), (target,)
+
+
+def table(context: Context, form: Form, following: int) -> Leaving:
+    """Go on at the label that a number chooses from a list. Outside of it is a LaunchError."""
+    if len(context.instruction.operands) != 2:
+        context.reject(f"{context.instruction.name} takes an index and a list of targets")
+    index, name = context.instruction.operands
+    labels = context.table(name.text) if isinstance(name, tree.Name) else None
+    if not isinstance(labels, tree.BranchTargets):
+        context.reject("the name of a .branchtargets list is needed here", name)
+    targets = tuple(context.label(target) for target in labels.targets)
+    source, line = context.source(index, "u32"), context.line
+
+    def leave(group: Converged) -> Sequence[Onward]:
+        parts = []
+        wave = group.frame.wave
+        for chosen, threads in by_value(group, source.read(group.frame.registers)):
+            if chosen >= len(targets):
+                thread = wave.thread(int(threads.index[0]))
                 raise LaunchError(
-                    f"call of address {address:#x}, which is no function with these parameters, in "
-                    f"{wave.thread(int(threads.index[0]))}",
-                    location=wave.locate(self.line),
-                    hint="the register must hold the address of a function of this module",
+                    f"brx.idx with index {chosen} of {len(targets)} targets in {thread}",
+                    location=wave.locate(line),
+                    hint="the behaviour of a GPU is undefined here",
                 )
-            call = Call(self.functions, name, arguments, self.results, self.following, self.line)
-            parts += call.leave(group.part(threads))
+            parts.append(group.part(threads, targets[chosen]))
         return parts
 
+    return leave, targets
 
-@dataclass(frozen=True, slots=True)
-class Barrier:
-    """Arrive at barrier ``number`` of the CTA and, if it ``waits``, stay until all have arrived.
 
-    The barrier is for ``count`` threads of the CTA; None means all of them.
+def end(group: Converged) -> Sequence[Onward]:
+    """End the threads."""
+    return (Ended(group.threads),)
+
+
+row("bra{.uni}", "@label", exit=branch, mix="control")
+row("brx.idx{.uni}", "u32 @list", exit=table, mix="control")
+row("exit", "", exit=lambda *_: (end, ()), mix="control")
+
+
+# ---- barriers of a CTA ----------------------------------------------------------------------
+
+
+def barrier(context: Context, form: Form, following: int) -> Leaving:
+    """Arrive at a barrier of the CTA, and stay until all have arrived, or go on without waiting.
+
+    The barrier is for a number of threads of the CTA, or for all of them.
     """
+    instruction = context.instruction
+    operands = list(instruction.operands)
+    mode = form["mode"]
+    reduction = _reduction(context, form, operands) if mode == "red" else None
+    sources = [context.source(operand, "u32") for operand in operands]
+    if not 1 + (mode == "arrive") <= len(sources) <= 2:
+        context.reject(f"{instruction.name} takes a barrier and a number of threads")
+    count = sources[1] if len(sources) == 2 else None
+    number, waits, line = sources[0], mode != "arrive", context.line
 
-    number: Source
-    count: Source | None
-    waits: bool
-    reduction: Reduction | None
-    following: int
-    line: int
-
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Pass if everyone is here; otherwise wait."""
-        group.block = self.following
+    def leave(group: Converged) -> Sequence[Onward]:
+        group.block = following
         registers = group.frame.registers
-        numbers = self.number.read(registers)
-        plain = self.count is None and self.reduction is None
+        numbers = number.read(registers)
+        plain = count is None and reduction is None
         here = group.threads.pick(numbers)
         if group.threads.full and plain and here.min() == here.max() < BARRIERS:
             if group.frame.wave.watched:
                 group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
             return (group,)
         parts: list[Onward] = []
-        for number, chosen in by_value(group, numbers):
+        for one, chosen in by_value(group, numbers):
             part = group.part(chosen)
-            counts: list[tuple[int | None, Any]] = [(None, chosen)]
-            if self.count is not None:
-                counts = [*by_value(part, self.count.read(registers))]
-            for count, threads in counts:
-                arrived = part.part(threads)
-                parts.append(Arrival(arrived, number, count, self.line, self.waits, self.reduction))
-        return parts if self.waits else [*parts, group]
+            counts: Sequence[tuple[int | None, Threads]] = [(None, chosen)]
+            if count is not None:
+                counts = by_value(part, count.read(registers))
+            for asked, threads in counts:
+                parts.append(Arrival(part.part(threads), one, asked, line, waits, reduction))
+        return parts if waits else [*parts, group]
+
+    return leave, (following,)
 
 
-@dataclass(frozen=True, slots=True)
-class GuardedExit:
-    """Do ``then`` for the threads whose predicate holds; the others go on to ``following``."""
+def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Reduction:
+    """Take the destination and the predicate of bar.red from the operands."""
+    if len(operands) < 3:
+        context.reject(f"{context.instruction.name} takes a result, a barrier and a predicate")
+    destination = context.destination(operands.pop(0), form["T"])
+    return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)
 
-    predicate: Source
-    then: Jump | BranchTable | End | Return | Call | IndirectCall | Barrier
-    following: int
 
-    def leave(self, group: Converged) -> Sequence[Onward]:
-        """Split the group."""
-        value = self.predicate.read(group.frame.registers)
-        chosen = group.threads.where(value)
-        if chosen is None:
-            group.block = self.following
-            return (group,)
-        if chosen is group.threads:
-            return self.then.leave(group)
-        rest = group.threads.where(~value)
-        assert rest is not None
-        return group.part(rest, self.following), *self.then.leave(group.part(chosen))
+_meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_75 7.8"})
+for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32?", mode="sync")
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32", mode="arrive")
+    _reduce = partial(_meet, mode="red")
+    _start = _opcode + "{.cta}.<mode>.<op>"
+    _reduce(_start + _aligned + ".<T>", "u32 pred -> T", op="popc", T="u32")
+    _reduce(_start + _aligned + ".<T>", "u32 u32? pred -> T", op="and or", T="pred")

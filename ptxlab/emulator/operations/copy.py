@@ -17,57 +17,43 @@ from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.syntax.tree import Instruction, Integer, Name
+from ptxlab.syntax.tree import Integer, Name, Operand
 
 SIZES = {"ca": (4, 8, 16), "cg": (16,)}
 
 
-@dataclass(slots=True)
-class _Piece:
-    """Part of what a copy reads: whole items, or byte ``byte`` of each, for some of its lanes."""
+def copy(context: Context, form: Form) -> Step:
+    """Copy from global to shared memory. Bytes past the source size are filled with zeros.
 
-    part: Part
-    positions: Array | None
-    byte: int | None
-
-    def fill(self, items: Array, nbytes: int) -> None:
-        """Read the piece into ``items``, one per lane of the copy."""
-        where = self.positions
-        if self.part.where is not None:
-            where = self.part.where if where is None else where[self.part.where]
-        into = items if self.byte is None else items.view(np.uint8)[self.byte :: nbytes]
-        values = self.part.memory.items(1 if self.byte is not None else nbytes).take(
-            self.part.index
+    Addresses are checked at once; the bytes are read, and land, when they are waited for.
+    """
+    cache = form["cache"]
+    operands = list(context.instruction.operands)
+    if form[HINT] and operands:
+        context.source(operands.pop(), "b64")
+    if not 3 <= len(operands) <= 4:
+        context.reject(f"{context.instruction.name} takes 3 or 4 operands")
+    target, origin, size = operands[:3]
+    if not isinstance(size, Integer) or size.value not in SIZES[cache]:
+        context.reject(
+            f"the size of cp.async.{cache} is one of {', '.join(map(str, SIZES[cache]))}", size
         )
-        into[slice(None) if where is None else where] = values
+    nbytes = size.value
+    given = _given(context, operands[3]) if len(operands) == 4 else None
+    write = Access("shared", *context.address(target), nbytes, context.line, "cp.async write", True)
+    read = Access("global", *context.address(origin), nbytes, context.line, "cp.async read")
 
-
-class AsyncCopy:
-    """cp.async: addresses are checked at once, the bytes are read and land when they are waited for."""
-
-    __slots__ = ("_given", "_ignore", "_read", "_write")
-
-    def __init__(
-        self, write: Access, read: Access, given: Source | None, ignore: Source | None
-    ) -> None:
-        self._write = write
-        self._read = read
-        self._given = given
-        self._ignore = ignore
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Start the copy for ``threads``. Bytes past the source size are filled with zeros."""
-        nbytes = self._write.nbytes
-        [target] = parts(self._write, frame, threads)
-        pieces = self._pieces(frame, threads)
+    def run(frame: Frame, threads: Threads) -> None:
+        [into] = parts(write, frame, threads)
+        pieces = _pieces(read, _source_bytes(given, read, frame, threads), frame, threads)
         width = threads.size
 
         def land(chosen: Array | None) -> None:
             items = np.zeros(width * nbytes, np.uint8).view(ITEM[nbytes])
             for piece in pieces:
-                piece.fill(items, nbytes)
-            index = np.broadcast_to(target.index, (width,))
-            memory = target.memory.items(nbytes)
+                piece.fill(items)
+            index = np.broadcast_to(into.index, (width,))
+            memory = into.memory.items(nbytes)
             if chosen is None:
                 memory[index] = items
             else:
@@ -75,119 +61,90 @@ class AsyncCopy:
 
         frame.wave.copies.start(threads, land)
 
-    def _pieces(self, frame: Frame, threads: Threads) -> list[_Piece]:
-        """Find what each lane reads. Nothing is read, or checked, past a lane's source size."""
-        nbytes = self._read.nbytes
-        given = self._source_bytes(frame, threads)
-        if (given == nbytes).all():
-            return [_Piece(part, None, None) for part in parts(self._read, frame, threads)]
-        given = np.broadcast_to(given, (threads.size,))
-        whole = np.flatnonzero(given == nbytes)
-        found = self._some(frame, threads, self._read, whole, None) if whole.size else []
-        for byte in range(nbytes):
-            short = np.flatnonzero((given > byte) & (given < nbytes))
-            if short.size == 0:
-                break
-            access = replace(self._read, offset=self._read.offset + byte, nbytes=1)
-            found += self._some(frame, threads, access, short, byte)
-        return found
-
-    def _some(
-        self, frame: Frame, threads: Threads, access: Access, positions: Array, byte: int | None
-    ) -> list[_Piece]:
-        chosen = Threads(threads.width, index=threads.index[positions])
-        return [_Piece(part, positions, byte) for part in parts(access, frame, chosen)]
-
-    def _source_bytes(self, frame: Frame, threads: Threads) -> Array:
-        """Return how many bytes each lane reads, one number for all where it is the same."""
-        nbytes = self._write.nbytes
-        if self._ignore is not None:
-            return np.where(threads.pick(self._ignore.read(frame.registers)), 0, nbytes)
-        if self._given is None:
-            return np.array([nbytes])
-        given = threads.pick(self._given.read(frame.registers)).astype(np.int64)
-        too_many = given > nbytes
-        if too_many.any():
-            at = int(np.argmax(too_many))
-            raise LaunchError(
-                f"cp.async of {nbytes} bytes has a source size of {int(given[at])} "
-                f"in {frame.wave.thread(int(threads.index[at]))}",
-                location=frame.wave.locate(self._read.line),
-                hint="the source size must not be larger than the copy",
-            )
-        return given
+    return run
 
 
-class CommitGroup:
-    """cp.async.commit_group."""
-
-    __slots__ = ()
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Close the lanes' open group."""
-        frame.wave.copies.commit(threads)
+def _given(context: Context, operand: Operand) -> Source:
+    """Return the last operand: how many bytes to read, or a predicate whether to ignore them all."""
+    register = context.register(operand.text) if isinstance(operand, Name) else None
+    ignores = register is not None and register.type == "pred"
+    return context.source(operand, "pred" if ignores else "u32")
 
 
-class WaitGroup:
-    """cp.async.wait_group, or wait_all where ``allowed`` is None."""
+def _source_bytes(given: Source | None, read: Access, frame: Frame, threads: Threads) -> Array:
+    """Return how many bytes each lane reads, one number for all where it is the same."""
+    nbytes = read.nbytes
+    if given is None:
+        return np.array([nbytes])
+    value = threads.pick(given.read(frame.registers))
+    if value.dtype == bool:
+        return np.where(value, 0, nbytes)
+    too_many = value > nbytes
+    if too_many.any():
+        at = int(np.argmax(too_many))
+        raise LaunchError(
+            f"cp.async of {nbytes} bytes has a source size of {int(value[at])} "
+            f"in {frame.wave.thread(int(threads.index[at]))}",
+            location=frame.wave.locate(read.line),
+            hint="the source size must not be larger than the copy",
+        )
+    return value
 
-    __slots__ = ("_allowed",)
 
-    def __init__(self, allowed: int | None) -> None:
-        self._allowed = allowed
+@dataclass(slots=True)
+class _Piece:
+    """Part of what a copy reads: whole items, or byte ``byte`` of each, for its lanes at ``where``."""
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Land the copies that the lanes wait for."""
-        if self._allowed is None:
-            frame.wave.copies.wait_all(threads)
-        else:
-            frame.wave.copies.wait(threads, self._allowed)
+    part: Part
+    where: Array | None
+    byte: int | None = None
+
+    def fill(self, items: Array) -> None:
+        """Read the piece into ``items``, one per lane of the copy."""
+        nbytes = items.itemsize
+        into = items if self.byte is None else items.view(np.uint8)[self.byte :: nbytes]
+        read = self.part.memory.items(nbytes if self.byte is None else 1).take(self.part.index)
+        into[slice(None) if self.where is None else self.where] = read
 
 
-def commit_group(context: Context, instruction: Instruction, form: Form) -> Step:
+def _pieces(read: Access, given: Array, frame: Frame, threads: Threads) -> list[_Piece]:
+    """Find what each lane reads. Nothing is read, or checked, past a lane's source size."""
+    if (given == read.nbytes).all():
+        return [_Piece(part, part.where) for part in parts(read, frame, threads)]
+    given = np.broadcast_to(given, (threads.size,))
+    reads: list[tuple[Access, Array, int | None]] = [(read, given == read.nbytes, None)]
+    for byte in range(read.nbytes):
+        short = (given > byte) & (given < read.nbytes)
+        reads.append((replace(read, offset=read.offset + byte, nbytes=1), short, byte))
+    found = []
+    for access, chosen, at in reads:
+        where = np.flatnonzero(chosen)
+        if where.size:
+            some = Threads(threads.width, index=threads.index[where])
+            for part in parts(access, frame, some):
+                found.append(_Piece(part, where if part.where is None else where[part.where], at))
+    return found
+
+
+# ---- groups of copies -----------------------------------------------------------------------
+
+
+def commit_group(context: Context, form: Form) -> Step:
     """Close the group of copies."""
-    return CommitGroup()
+    return lambda frame, threads: frame.wave.copies.commit(threads)
 
 
-def wait_all(context: Context, instruction: Instruction, form: Form) -> Step:
+def wait_all(context: Context, form: Form) -> Step:
     """Wait for all copies."""
-    return WaitGroup(None)
+    return lambda frame, threads: frame.wave.copies.wait_all(threads)
 
 
-def wait_group(context: Context, instruction: Instruction, form: Form) -> Step:
+def wait_group(context: Context, form: Form) -> Step:
     """Wait for all groups of copies but the latest ones."""
-    [allowed] = instruction.operands
+    [allowed] = context.operands(1)
     if not isinstance(allowed, Integer):
         context.reject("cp.async.wait_group takes an integer constant", allowed)
-    return WaitGroup(allowed.value)
-
-
-def copy(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Copy from global to shared memory."""
-    cache = form["cache"]
-    operands = list(instruction.operands)
-    if form[HINT] and operands:
-        context.source(operands.pop(), "b64")
-    if not 3 <= len(operands) <= 4:
-        context.reject(f"{instruction.name} takes 3 or 4 operands")
-    target, origin, size = operands[:3]
-    if not isinstance(size, Integer) or size.value not in SIZES[cache]:
-        context.reject(
-            f"the size of cp.async.{cache} is one of {', '.join(map(str, SIZES[cache]))}", size
-        )
-    given = ignore = None
-    if len(operands) == 4:
-        last = operands[3]
-        register = context.register(last.text) if isinstance(last, Name) else None
-        if register is not None and register.type == "pred":
-            ignore = context.source(last, "pred")
-        else:
-            given = context.source(last, "u32")
-    write = Access(
-        "shared", *context.address(target), size.value, context.line, "cp.async write", True
-    )
-    read = Access("global", *context.address(origin), size.value, context.line, "cp.async read")
-    return AsyncCopy(write, read, given, ignore)
+    return lambda frame, threads: frame.wave.copies.wait(threads, allowed.value)
 
 
 row(

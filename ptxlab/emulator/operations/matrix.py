@@ -1,172 +1,56 @@
-"""mma.sync and mma.sp on whole warps, with the fragment layouts of ``ptxlab.matrix``.
+"""mma.sync, mma.sp and wmma.mma on whole warps, with the fragment layouts of ``ptxlab.matrix``.
 
-Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma" and "mma.sp".
+Source: PTX ISA, "Multiply-and-Accumulate Instruction: mma", "mma.sp" and "Warp-level Matrix
+Multiply-and-Accumulate Instruction: wmma.mma".
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
+from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.fragments import to_registers
-from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
-from ptxlab.emulator.operations.warp import (
-    ALIGNED,
-    by_warp,
-    require_whole_warps,
-    write_warps,
-)
+from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.errors import LaunchError, did_you_mean
-from ptxlab.isa.targets import WARP, Target
+from ptxlab.errors import did_you_mean
+from ptxlab.isa.targets import Target
 from ptxlab.matrix.catalog import MULTIPLICATIONS
+from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.rules import floating
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import InvalidMetadata, Metadata
+from ptxlab.numbers.doubles import (
+    multiply_add_double,
+)
+from ptxlab.numbers.tensor_core import multiply_add
+from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
+from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
+from ptxlab.numbers.tensor_core_software import (
+    multiply_add_bytes,
+    multiply_add_m8n8k4,
+    multiply_add_wmma,
+)
+from ptxlab.numbers.tensor_core_sparse import Rows
 from ptxlab.syntax.tree import Instruction, Integer, Operand
-
-Split = Callable[[Array], Array]
-
-
-@dataclass(frozen=True, slots=True)
-class SparsityOperands:
-    """The metadata operand of a sparse instruction, and the selector."""
-
-    metadata: Metadata
-    source: Source
-    selector: int
-
-
-@dataclass(frozen=True, slots=True)
-class ScaleOperands:
-    """The scales of A or B: their register, byte-id and thread-id."""
-
-    scale: Scale
-    source: Source
-    byte_id: Source
-    thread_id: Source
-
-
-class MatrixMultiply:
-    """mma.sync, mma.sp and wmma.mma: D = A*B + C for every active warp at once."""
-
-    __slots__ = ("_compute", "_destinations", "_form", "_line", "_scales", "_sources", "_sparsity")
-
-    participants = ALIGNED
-
-    def __init__(
-        self,
-        form: MatrixInstruction,
-        target: Target,
-        destinations: list[Destination],
-        sources: dict[str, list[Source]],
-        line: int,
-        sparsity: SparsityOperands | None = None,
-        scales: tuple[ScaleOperands, ...] = (),
-    ) -> None:
-        self._form = form
-        self._compute = arithmetic(form, target)
-        self._destinations = destinations
-        self._sources = sources
-        self._line = line
-        self._sparsity = sparsity
-        self._scales = scales
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for the warps of ``threads``."""
-        form = self._form
-        warps = require_whole_warps(frame, threads, form.name, self._line)
-
-        def split(value: Array) -> Array:
-            return by_warp(value, frame, warps)
-
-        a, b, c = (
-            frame.wave.fragments.matrix(
-                form.operand(name),
-                [source.read(frame.registers) for source in self._sources[name]],
-                split,
-                warps is None,
-            )
-            for name in "ABC"
-        )
-        scales = tuple(self._read_scales(operand, frame, split) for operand in self._scales)
-        d = self._compute(Factors(a, b, c, self._places(frame, warps, split), scales))
-        layout = form.operand("D")
-        for destination, value in zip(self._destinations, to_registers(layout, d), strict=True):
-            write_warps(frame, threads, destination, value)
-        if warps is None:
-            values = [frame.registers[destination.slot] for destination in self._destinations]
-            frame.wave.fragments.remember(layout, values, d)
-
-    def _places(self, frame: Frame, warps: Array | None, split: Split) -> Array | None:
-        """Return the k of every element of a sparse A, [m, k / 2, warps]."""
-        operand = self._sparsity
-        if operand is None:
-            return None
-        words = split(operand.source.read(frame.registers))
-        values = operand.metadata.decode(words, operand.selector)
-        try:
-            operand.metadata.validate(values)
-        except InvalidMetadata as error:
-            lane, _ = operand.metadata.place(error.row, error.chunk, operand.selector)
-            warp = error.matrix if warps is None else int(warps[error.matrix])
-            raise LaunchError(
-                f"{error}, held by {frame.wave.thread(warp * WARP + lane)}, is undefined",
-                location=frame.wave.locate(self._line),
-                hint=f"defined are {', '.join(f'{v:#06b}' for v in operand.metadata.allowed)}",
-            ) from None
-        return np.moveaxis(operand.metadata.columns(values), 0, -1)
-
-    def _read_scales(self, operand: ScaleOperands, frame: Frame, split: Split) -> Array:
-        """Return [m, blocks, warps] of A's scales, or [blocks, n, warps] of B's."""
-        ids = []
-        for name, source in (("byte-id", operand.byte_id), ("thread-id", operand.thread_id)):
-            found = np.unique(split(source.read(frame.registers)))
-            if found.size > 1:
-                raise self._wrong(frame, f"{name} differs between threads")
-            ids.append(int(found[0]))
-        words = split(operand.source.read(frame.registers))
-        try:
-            scales = operand.scale.unpack(words, *ids)
-        except ValueError as error:
-            raise self._wrong(frame, str(error)) from None
-        return scales.transpose(1, 2, 0) if operand.scale.operand == "A" else scales.T
-
-    def _wrong(self, frame: Frame, what: str) -> LaunchError:
-        return LaunchError(f"{self._form.name}: {what}", location=frame.wave.locate(self._line))
-
 
 _BY_NAME = {form.name: form for form in MULTIPLICATIONS}
 _AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
 
 
-def matrix_multiply(context: Context, instruction: Instruction, asked: Form) -> Step:
-    """Multiply matrices, dense or sparse, plain or scaled."""
-    form = named_form(context, canonical(instruction))
-    operands = list(instruction.operands)
-    expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
-    if len(operands) != expected:
-        context.reject(f"{instruction.name} takes {expected} operands, found {len(operands)}")
-    destinations, sources = multiply_operands(context, form, operands[:4])
-    more = operands[4:]
-    sparsity = None
-    if form.metadata is not None:
-        sparsity = _sparsity(context, form.metadata, more[0], more[1])
-        more = more[2:]
-    scales = tuple(
-        _scale(context, scale, *more[2 * i : 2 * i + 2]) for i, scale in enumerate(form.scales)
-    )
-    return MatrixMultiply(
-        form, context.target, destinations, sources, context.line, sparsity, scales
-    )
+def registers(layout: FragmentLayout) -> tuple[str, int]:
+    """Return the type of a fragment's registers, and how many there are."""
+    return f"b{layout.register_bits}", layout.registers_per_lane
 
 
 def canonical(instruction: Instruction) -> str:
@@ -184,47 +68,111 @@ def canonical(instruction: Instruction) -> str:
     return ".".join([instruction.opcode, *first, *rest[:end], *late, *rest[end:]])
 
 
-def named_form(context: Context, name: str) -> MatrixInstruction:
-    """Return the instruction called ``name``, which must exist for the target and the version."""
+@dataclass(frozen=True, slots=True)
+class _Sparsity:
+    """The metadata operand of a sparse instruction, and the selector."""
+
+    metadata: Metadata
+    source: Source
+    selector: int
+
+    def places(self, warps: Warps) -> Array:
+        """Return the k of every element of a sparse A, [m, k / 2, warps]."""
+        values = self.metadata.decode(warps.read(self.source), self.selector)
+        try:
+            self.metadata.validate(values)
+        except InvalidMetadata as error:
+            lane, _ = self.metadata.place(error.row, error.chunk, self.selector)
+            thread = warps.first_thread(error.matrix) + lane
+            defined = ", ".join(f"{value:#06b}" for value in self.metadata.allowed)
+            raise warps.fault(
+                f"{error}, held by {warps.wave.thread(thread)}, is undefined",
+                hint=f"defined are {defined}",
+            ) from None
+        return np.moveaxis(self.metadata.columns(values), 0, -1)
+
+
+@dataclass(frozen=True, slots=True)
+class _Scales:
+    """The scales of A or B: their register, byte-id and thread-id."""
+
+    scale: Scale
+    source: Source
+    ids: dict[str, Source]
+
+    def read(self, warps: Warps) -> Array:
+        """Return [m, blocks, warps] of A's scales, or [blocks, n, warps] of B's."""
+        ids = []
+        for name, source in self.ids.items():
+            found = np.unique(warps.read(source))
+            if found.size > 1:
+                raise warps.fault(f"{warps.name}: {name} differs between threads")
+            ids.append(int(found[0]))
+        try:
+            scales = self.scale.unpack(warps.read(self.source), *ids)
+        except ValueError as error:
+            raise warps.fault(f"{warps.name}: {error}") from None
+        return scales.transpose(1, 2, 0) if self.scale.operand == "A" else scales.T
+
+
+def multiply(context: Context, asked: Form) -> Step:
+    """Compute D = A*B + C for every active warp at once: dense or sparse, plain or scaled."""
+    name = canonical(context.instruction)
     form = _BY_NAME.get(name)
     if form is None:
         context.refuse(name, hint=did_you_mean(name, _BY_NAME, most=3))
     require_form(context, form)
-    return form
-
-
-def multiply_operands(
-    context: Context, form: MatrixInstruction, operands: list[Operand]
-) -> tuple[list[Destination], dict[str, list[Source]]]:
-    """Return the registers of D, and those of A, B and C by name, of operands d, a, b, c."""
-    target, *rest = operands
-    layout = form.operand("D")
-    destinations = [
-        context.destination(e, f"b{layout.register_bits}")
-        for e in context.elements(target, layout.registers_per_lane)
+    expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
+    target, a, b, c, *more = context.operands(expected)
+    result = form.operand("D")
+    destinations = context.destinations(target, *registers(result))
+    layouts = [form.operand(name) for name in "ABC"]
+    factors = [
+        (layout, context.sources(operand, *registers(layout)))
+        for layout, operand in zip(layouts, (a, b, c), strict=True)
     ]
-    sources = {}
-    for name, operand in zip("ABC", rest, strict=True):
-        layout = form.operand(name)
-        elements = context.elements(operand, layout.registers_per_lane)
-        sources[name] = [context.source(e, f"b{layout.register_bits}") for e in elements]
-    return destinations, sources
+    sparsity = None
+    if form.metadata is not None:
+        sparsity = _sparsity(context, form.metadata, more.pop(0), more.pop(0))
+    scales = [_scales(context, scale, more.pop(0), more.pop(0)) for scale in form.scales]
+    compute, line = arithmetic(form, context.target), context.line
+    context.participants = ALIGNED
+
+    def run(frame: Frame, threads: Threads) -> None:
+        warps = Warps(frame, threads, form.name, line)
+        whole, known = warps.numbers is None, frame.wave.fragments
+        a, b, c = (
+            known.matrix(
+                layout, [source.read(frame.registers) for source in sources], warps.split, whole
+            )
+            for layout, sources in factors
+        )
+        places = None if sparsity is None else sparsity.places(warps)
+        d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
+        for destination, value in zip(destinations, to_registers(result, d), strict=True):
+            warps.write(destination, value)
+        if whole:
+            values = [frame.registers[destination.slot] for destination in destinations]
+            known.remember(result, values, d)
+
+    return run
 
 
 def _sparsity(
     context: Context, metadata: Metadata, register: Operand, selector: Operand
-) -> SparsityOperands:
+) -> _Sparsity:
     allowed = metadata.selectors
     if not isinstance(selector, Integer) or selector.value not in allowed:
         choice = f"0 to {allowed[-1]}" if allowed[-1] else "0"
         context.reject(f"the sparsity selector must be a constant, {choice} here", selector)
     [element] = context.elements(register, 1)
-    return SparsityOperands(metadata, context.source(element, "b32"), selector.value)
+    return _Sparsity(metadata, context.source(element, "b32"), selector.value)
 
 
-def _scale(context: Context, scale: Scale, register: Operand, ids: Operand) -> ScaleOperands:
+def _scales(context: Context, scale: Scale, register: Operand, ids: Operand) -> _Scales:
     [element] = context.elements(register, 1)
     byte_id, thread_id = context.elements(ids, 2)
+    sources = {}
     for name, operand, allowed in (
         ("byte-id", byte_id, scale.byte_ids),
         ("thread-id", thread_id, scale.thread_ids),
@@ -232,12 +180,84 @@ def _scale(context: Context, scale: Scale, register: Operand, ids: Operand) -> S
         if isinstance(operand, Integer) and operand.value not in allowed:
             choice = " or ".join(map(str, allowed))
             context.reject(f"{name} of scale {scale.operand} must be {choice} here", operand)
-    return ScaleOperands(
-        scale,
-        context.source(element, "b32"),
-        context.source(byte_id, "u16"),
-        context.source(thread_id, "u16"),
-    )
+        sources[name] = context.source(operand, "u16")
+    return _Scales(scale, context.source(element, "b32"), sources)
 
 
-row("mma.*", "", step=matrix_multiply, mix="matrix multiply", collective=True)
+row("mma.*", "", step=multiply, mix="matrix multiply", collective=True)
+
+
+# ---- which arithmetic a target has ----------------------------------------------------------
+
+# All functions take and return matrices of raw words with the warps last; see
+# ``ptxlab.numbers.tensor_core`` and its neighbours.
+Product = Callable[..., Array]
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """What one multiplication takes: A [m, k, warps], B [k, n, warps], C [m, n, warps].
+
+    ``places`` are the k of A's elements, [m, k / 2, warps], where A is sparse and without its zeros.
+    ``scales`` are those of A, [m, blocks, warps], and B, [blocks, n, warps], where there are any.
+    """
+
+    a: Array
+    b: Array
+    c: Array
+    places: Array | None = None
+    scales: tuple[Array, ...] = ()
+
+
+def arithmetic(form: MatrixInstruction, target: Target) -> Callable[[Factors], Array]:
+    """Return how ``target`` computes D of ``form``."""
+    product = _scaled(form, target) if form.scales else _product(form, target)
+
+    def compute(factors: Factors) -> Array:
+        if factors.places is None:
+            return product(factors.a, factors.b, factors.c, *factors.scales)
+        rows = Rows(factors.places)
+        scales: tuple[Array, ...] = ()
+        if factors.scales:
+            scales = (rows.left(factors.scales[0]), rows.repeated(factors.scales[1]))
+        a, b, c = rows.left(factors.a), rows.picked(factors.b), rows.accumulator(factors.c)
+        return rows.restore(product(a, b, c, *scales))
+
+    return compute
+
+
+def _product(form: MatrixInstruction, target: Target) -> Product:
+    pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
+    ends: dict[str, Any] = {"c_type": form.c_type, "d_type": form.d_type}
+    rules: Any = floating(form, target)
+    match form.a_type:
+        case "s8" | "u8" | "s4" | "u4":
+            return partial(multiply_add_integer, **pair, satfinite=form.satfinite)
+        case "b1":
+            return partial(multiply_add_bits, operation=form.bit_operation)
+        case "f64":
+            return partial(multiply_add_double, rounding=form.rounding)
+        case "f16" if form.family == "wmma":
+            return partial(multiply_add_wmma, **ends, rules=rules)
+        case "f16" if form.k == 4:
+            return partial(multiply_add_m8n8k4, **ends, rules=rules)
+        case "f16" | "bf16" | "tf32":
+            return partial(multiply_add, dtype=form.a_type, acc=form.d_type, rules=rules)
+    return partial(multiply_add_bytes, **pair, acc=form.d_type, rules=_present(form, target))
+
+
+def _scaled(form: MatrixInstruction, target: Target) -> Product:
+    if form.operand("B").bits == 4:
+        scale_type = form.scales[0].dtype
+        rules = _present(form, target)
+        return partial(multiply_add_grouped, scale_type=scale_type, rules=rules)
+    pair: dict[str, Any] = {"a_type": form.a_type, "b_type": form.b_type}
+    return partial(multiply_add_scaled, **pair, rules=_present(form, target))
+
+
+def _present(form: MatrixInstruction, target: Target) -> Any:
+    """Return the arithmetic of the target, which has one where it runs the instruction."""
+    rules = floating(form, target)
+    if rules is None:
+        raise ValueError(f"{target.name} has no arithmetic for {form.name}")
+    return rules

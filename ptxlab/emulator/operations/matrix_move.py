@@ -13,123 +13,120 @@ from typing import TypeVar
 import numpy as np
 
 from ptxlab.emulator.fragments import from_registers, to_registers
-from ptxlab.emulator.operations.memory import gather, memory_operand, scatter, two_operands
-from ptxlab.emulator.operations.warp import (
-    ALIGNED,
-    by_warp,
-    require_whole_warps,
-    write_warps,
-)
+from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
+from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import require_valid
 from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
-from ptxlab.syntax.tree import Instruction, Operand
+from ptxlab.syntax.tree import Operand
+
+_Form = TypeVar("_Form", bound=LdMatrix | StMatrix)
+
+_LOADS = {form.name: form for form in LDMATRIX}
+_STORES = {form.name: form for form in STMATRIX}
 
 
-class LoadMatrix:
-    """ldmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
+def _form(context: Context, forms: Mapping[str, _Form], asked: Form) -> _Form:
+    """Return the form the table has for the modifiers without the state space."""
+    names = [name for name in asked.modifiers if name not in ("shared", "shared::cta")]
+    types = 1 + any(name.startswith("b8x16") for name in names)
+    form = forms.get(".".join([asked.opcode, *names[:-types], "shared", *names[-types:]]))
+    if form is None:
+        context.refuse(context.instruction.name, hint=f"there are {', '.join(forms)}")
+    require_form(context, form)
+    return form
 
-    __slots__ = ("_access", "_all_addresses", "_destinations", "_form", "_order")
 
-    participants = ALIGNED
+def _rows(context: Context, asked: Form, address: Operand, verb: str) -> Access:
+    """Return the access to a row of 16 bytes, and have whole warps arrive at it."""
+    context.participants = ALIGNED
+    what, writes = f"{asked.opcode} row {verb}", verb == "write"
+    access = memory_operand(context, asked, address, ROW_BYTES, what, writes=writes)
+    if access.space not in ("shared", "generic"):
+        raise UnknownForm("reaches shared memory only")
+    return access
 
-    def __init__(
-        self,
-        form: LdMatrix,
-        access: Access,
-        destinations: list[Destination],
-        *,
-        all_addresses: bool,
-    ) -> None:
-        self._form = form
-        self._order = _order(form.fragment)
-        self._access = access
-        self._destinations = destinations
-        self._all_addresses = all_addresses
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for the warps of ``threads``."""
-        form = self._form
-        warps = require_whole_warps(frame, threads, "ldmatrix", self._access.line)
-        count = frame.wave.warps if warps is None else warps.shape[0]
-        asked = form.matrices * form.rows
-        if self._all_addresses:
-            require_valid(self._access, frame, threads)
-        rows = gather(self._access, frame, _suppliers(frame, threads, asked))
+def load_matrix(context: Context, asked: Form) -> Step:
+    """Load one, two or four matrices, a row for each of the first lanes."""
+    form = _form(context, _LOADS, asked)
+    target, address = context.operands(2)
+    destinations = context.destinations(target, "b32", form.registers)
+    access = _rows(context, asked, address, "read")
+    all_addresses = form.needs_all_addresses(context.target)
+    asked_rows, order = form.matrices * form.rows, _order(form.fragment)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        warps = Warps(frame, threads, "ldmatrix", access.line)
+        if all_addresses:
+            require_valid(access, frame, threads)
+        rows = gather(access, frame, _suppliers(threads, asked_rows))
         if rows.shape[0] == 1:
-            rows = np.repeat(rows, count * asked)
-        elements = _unpacked(rows.view(np.uint8).reshape(count, form.matrices, -1), form)
-        if self._order is not None:
-            elements = elements[..., self._order]
-        words = np.ascontiguousarray(elements).view(np.uint32).reshape(count, -1, WARP)
-        for position, destination in enumerate(self._destinations):
-            write_warps(frame, threads, destination, words[:, position])
+            rows = np.repeat(rows, warps.count * asked_rows)
+        elements = _unpacked(rows.view(np.uint8).reshape(warps.count, form.matrices, -1), form)
+        if order is not None:
+            elements = elements[..., order]
+        words = np.ascontiguousarray(elements).view(np.uint32).reshape(warps.count, -1, WARP)
+        for position, destination in enumerate(destinations):
+            warps.write(destination, words[:, position])
+
+    return run
 
 
-class StoreMatrix:
-    """stmatrix: one, two or four matrices, a 16-byte row for each of the first lanes."""
+def store_matrix(context: Context, asked: Form) -> Step:
+    """Store one, two or four matrices, a row for each of the first lanes."""
+    form = _form(context, _STORES, asked)
+    address, value = context.operands(2)
+    sources = context.sources(value, "b32", form.registers)
+    access = _rows(context, asked, address, "write")
+    order = _order(form.fragment)
 
-    __slots__ = ("_access", "_form", "_order", "_sources")
-
-    participants = ALIGNED
-
-    def __init__(self, form: StMatrix, access: Access, sources: list[Source]) -> None:
-        self._form = form
-        self._order = _order(form.fragment)
-        self._access = access
-        self._sources = sources
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for the warps of ``threads``."""
-        form = self._form
-        warps = require_whole_warps(frame, threads, "stmatrix", self._access.line)
-        words = np.stack(
-            [by_warp(source.read(frame.registers), frame, warps) for source in self._sources],
-            axis=1,
-        )
+    def run(frame: Frame, threads: Threads) -> None:
+        warps = Warps(frame, threads, "stmatrix", access.line)
+        words = np.stack([warps.read(source) for source in sources], axis=1)
         elements = words.view(np.dtype(f"u{form.bits // 8}"))
-        if self._order is not None:
-            elements = elements[..., np.argsort(self._order)]
+        if order is not None:
+            elements = elements[..., np.argsort(order)]
         rows = np.ascontiguousarray(elements).reshape(-1).view(ITEM[ROW_BYTES])
-        scatter(self._access, frame, _suppliers(frame, threads, form.matrices * form.rows), rows)
+        scatter(access, frame, _suppliers(threads, form.matrices * form.rows), rows)
+
+    return run
 
 
-class MoveMatrix:
-    """movmatrix: the transpose of an 8x8 matrix of 16-bit elements, one register a lane."""
+def move_matrix(context: Context, asked: Form) -> Step:
+    """Transpose an 8x8 matrix of 16-bit elements in registers, one register a lane."""
+    if asked.name != MOVMATRIX.name:
+        context.refuse(asked.name, hint=f"there is {MOVMATRIX.name}")
+    require_form(context, MOVMATRIX)
+    target, value = context.operands(2)
+    destination, source = context.destination(target, "b32"), context.source(value, "b32")
+    line = context.line
+    context.participants = ALIGNED
 
-    __slots__ = ("_destination", "_line", "_source")
-
-    participants = ALIGNED
-
-    def __init__(self, destination: Destination, source: Source, line: int) -> None:
-        self._destination = destination
-        self._source = source
-        self._line = line
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for the warps of ``threads``."""
-        warps = require_whole_warps(frame, threads, "movmatrix", self._line)
-        words = by_warp(self._source.read(frame.registers), frame, warps)
-        matrix = from_registers(MOVMATRIX.source, [words])
+    def run(frame: Frame, threads: Threads) -> None:
+        warps = Warps(frame, threads, "movmatrix", line)
+        matrix = from_registers(MOVMATRIX.source, [warps.read(source)])
         [result] = to_registers(MOVMATRIX.destination, matrix)
-        write_warps(frame, threads, self._destination, result)
+        warps.write(destination, result)
+
+    return run
 
 
-def _suppliers(frame: Frame, threads: Threads, count: int) -> Threads:
+def _suppliers(threads: Threads, count: int) -> Threads:
     """Return the lanes whose addresses count: the first ``count`` of every active warp."""
     if count == WARP:
         return threads
-    lane = np.arange(frame.wave.width) % WARP
-    return Threads(frame.wave.width, mask=threads.mask & (lane < count))
+    lane = np.arange(threads.width) % WARP
+    return Threads(threads.width, mask=threads.mask & (lane < count))
 
 
 def _unpacked(rows: Array, form: LdMatrix) -> Array:
@@ -148,63 +145,6 @@ def _order(layout: FragmentLayout) -> Array | None:
     """Return the number of the element at each place (register, lane, element); None if in order."""
     order = layout.numbers().transpose(1, 0, 2).reshape(-1)
     return None if (order == np.arange(order.size)).all() else order
-
-
-_Form = TypeVar("_Form", bound=LdMatrix | StMatrix)
-
-_LOADS = {form.name: form for form in LDMATRIX}
-_STORES = {form.name: form for form in STMATRIX}
-
-
-def _form(context: Context, forms: Mapping[str, _Form], asked: Form) -> _Form:
-    """Return the form the table has for the modifiers without the state space."""
-    instruction = context.instruction
-    names = [name for name in asked.modifiers if name not in ("shared", "shared::cta")]
-    types = 1 + any(name.startswith("b8x16") for name in names)
-    form = forms.get(".".join([instruction.opcode, *names[:-types], "shared", *names[-types:]]))
-    if form is None:
-        context.refuse(instruction.name, hint=f"there are {', '.join(forms)}")
-    require_form(context, form)
-    return form
-
-
-def _access(context: Context, asked: Form, address: Operand, verb: str) -> Access:
-    writes = verb == "write"
-    what = f"{context.instruction.opcode} row {verb}"
-    access = memory_operand(context, asked, address, ROW_BYTES, what, writes=writes)
-    if access.space not in ("shared", "generic"):
-        raise UnknownForm("reaches shared memory only")
-    return access
-
-
-def load_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
-    """Load matrices from shared memory."""
-    form = _form(context, _LOADS, asked)
-    target, address = two_operands(context, instruction)
-    destinations = [context.destination(e, "b32") for e in context.elements(target, form.registers)]
-    access = _access(context, asked, address, "read")
-    return LoadMatrix(
-        form, access, destinations, all_addresses=form.needs_all_addresses(context.target)
-    )
-
-
-def store_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
-    """Store matrices to shared memory."""
-    form = _form(context, _STORES, asked)
-    address, value = two_operands(context, instruction)
-    sources = [context.source(e, "b32") for e in context.elements(value, form.registers)]
-    return StoreMatrix(form, _access(context, asked, address, "write"), sources)
-
-
-def move_matrix(context: Context, instruction: Instruction, asked: Form) -> Step:
-    """Transpose a matrix in registers."""
-    if instruction.name != MOVMATRIX.name:
-        context.refuse(instruction.name, hint=f"there is {MOVMATRIX.name}")
-    require_form(context, MOVMATRIX)
-    target, source = two_operands(context, instruction)
-    return MoveMatrix(
-        context.destination(target, "b32"), context.source(source, "b32"), context.line
-    )
 
 
 _moved = partial(row, operands="", mix="matrix move", collective=True)

@@ -1,4 +1,7 @@
-"""ld, st and address conversion. Source: PTX ISA, "Data Movement and Conversion Instructions"."""
+"""ld and st, and how every instruction reaches memory.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions" and "State Spaces: Parameter State Space".
+"""
 
 from __future__ import annotations
 
@@ -8,71 +11,21 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.operations.parameter import StoreArgument, load_parameter, static_parameter
+from ptxlab.emulator.operations.move import join, split
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.scope import Variable
+from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
-from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Instruction, Operand
+from ptxlab.emulator.run.wave import Frame, InWave, Wave
+from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.syntax.tree import Address
 
 SPACES = ("global", "shared", "local", "const", "param")
-
-
-class Load:
-    """Read one item, or a vector of two or four, into registers."""
-
-    __slots__ = ("_access", "_destinations", "_dtype")
-
-    def __init__(
-        self, access: Access, destinations: list[Destination], dtype: np.dtype[Any]
-    ) -> None:
-        self._access = access
-        self._destinations = destinations
-        self._dtype = dtype
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Load for ``threads``; only when they are few is one item per active lane read."""
-        wide = not (threads.everyone or threads.sparse or frame.wave.watched)
-        items = gather(self._access, frame, threads, wide=wide)
-        registers = frame.registers
-        count = len(self._destinations)
-        if count == 1:
-            columns = [items.view(self._dtype)]
-        else:
-            table = items.view(self._dtype).reshape(-1, count)
-            columns = [np.ascontiguousarray(table[:, i]) for i in range(count)]
-        put = threads.merge if wide else threads.spread
-        for destination, column in zip(self._destinations, columns, strict=True):
-            slot = destination.slot
-            registers[slot] = put(registers[slot], destination.extended(column))
-
-
-class Store:
-    """Write one item, or a vector of two or four, from registers."""
-
-    __slots__ = ("_access", "_sources")
-
-    def __init__(self, access: Access, sources: list[Source]) -> None:
-        self._access = access
-        self._sources = sources
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Store for ``threads``; of several threads at one address the highest numbered wins."""
-        columns = [threads.pick(source.read(frame.registers)) for source in self._sources]
-        if len(columns) == 1:
-            items = columns[0].view(ITEM[self._access.nbytes])
-        else:
-            rows = max(column.shape[0] for column in columns)
-            table = np.empty((rows, len(columns)), columns[0].dtype)
-            for i, column in enumerate(columns):
-                table[:, i] = column
-            items = table.reshape(-1).view(ITEM[self._access.nbytes])
-        scatter(self._access, frame, threads, items)
 
 
 def gather(access: Access, frame: Frame, threads: Threads, *, wide: bool = False) -> Array:
@@ -120,35 +73,46 @@ def state_space(modifiers: Sequence[str]) -> str:
     return next((name for name in names if name in SPACES), "generic")
 
 
-def load(context: Context, instruction: Instruction, form: Form) -> Step:
+def load(context: Context, form: Form) -> Step:
     """Read global, shared, local, const or param memory, or at a generic address."""
-    target, address = _without_policy(context, form)
+    target, address = without_hint(context, form, 2)
     count, kind = vector_size(form), TYPES[form["T"]]
-    destinations = [
-        context.destination(e, kind.name, wider=form.row.wider)
-        for e in context.elements(target, count)
-    ]
-    static = static_parameter(context, address) if "param" in form.modifiers else None
+    destinations = context.destinations(target, kind.name, count, wider=form.row.wider)
+    static = _static_parameter(context, form, address)
     if static is not None:
-        return load_parameter(context, static, address, destinations, kind)
+        return _load_parameter(context, static, address, destinations, kind)
     access = memory_operand(context, form, address, kind.bytes * count, "load", writes=False)
-    return Load(access, destinations, kind.dtype)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        # Only when the threads are few is one item per active lane read.
+        wide = not (threads.everyone or threads.sparse or frame.wave.watched)
+        items = gather(access, frame, threads, wide=wide)
+        put = threads.merge if wide else threads.spread
+        write(frame, put, destinations, split(items, kind.dtype, count))
+
+    return run
 
 
-def store(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Write global, shared, local or param memory, or at a generic address."""
-    address, value = _without_policy(context, form)
+def store(context: Context, form: Form) -> Step:
+    """Write global, shared, local or param memory, or at a generic address.
+
+    Of several threads at one address the highest numbered wins.
+    """
+    address, value = without_hint(context, form, 2)
     count, kind = vector_size(form), TYPES[form["T"]]
-    sources = [
-        context.source(e, kind.name, wider=form.row.wider) for e in context.elements(value, count)
-    ]
-    static = static_parameter(context, address) if "param" in form.modifiers else None
+    sources = context.sources(value, kind.name, count, wider=form.row.wider)
+    static = _static_parameter(context, form, address)
     if static is not None:
         if static.space != "call":
             context.reject("kernel parameters cannot be written")
-        return StoreArgument(static.offset, address.offset, sources, kind.dtype)
+        return store_argument(static.offset, address.offset, sources)
     access = memory_operand(context, form, address, kind.bytes * count, "store", writes=True)
-    return Store(access, sources)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        columns = [threads.pick(source.read(frame.registers)) for source in sources]
+        scatter(access, frame, threads, join(columns, ITEM[access.nbytes]))
+
+    return run
 
 
 def vector_size(form: Form) -> int:
@@ -156,29 +120,90 @@ def vector_size(form: Form) -> int:
     return int(form["vec"].removeprefix("v") or 1)
 
 
-def without_hint(context: Context, form: Form, wanted: int) -> list[Operand]:
+def without_hint(context: Context, form: Form, wanted: int) -> list[Any]:
     """Return the ``wanted`` operands without a cache policy, which is a hint."""
-    operands = list(context.instruction.operands)
     hinted = bool(form[HINT])
-    if len(operands) != wanted + hinted:
-        context.reject(
-            f"{context.instruction.name} takes {wanted + hinted} operands, found {len(operands)}"
-        )
+    operands = context.operands(wanted + hinted)
     if hinted:
         context.source(operands.pop(), "b64")
     return operands
 
 
-def _without_policy(context: Context, form: Form) -> tuple[Any, Any]:
-    first, second = without_hint(context, form, 2)
-    return first, second
+# ---- parameters of kernels, and the .param variables of calls ----------------------------------
 
 
-def two_operands(context: Context, instruction: Instruction) -> tuple[Any, Any]:
-    """Return the two operands that the instruction must have."""
-    if len(instruction.operands) != 2:
-        context.reject(f"{instruction.name} takes 2 operands, found {len(instruction.operands)}")
-    return instruction.operands[0], instruction.operands[1]
+def _static_parameter(context: Context, form: Form, address: Any) -> Variable | None:
+    """Return the parameter that ``[name + offset]`` names; None when the base is a register."""
+    base = address.base if isinstance(address, Address) else None
+    if "param" not in form.modifiers or base is None or context.register(base.text) is not None:
+        return None
+    variable = context.variable(base.text)
+    return variable if variable is not None and variable.space in ("param", "call") else None
+
+
+def _load_parameter(
+    context: Context,
+    variable: Variable,
+    address: Address,
+    destinations: list[Destination],
+    kind: ScalarType,
+) -> Step:
+    """Return the step for ``ld.param`` of a parameter that is named. Bytes outside it are rejected."""
+    end = address.offset + kind.bytes * len(destinations)
+    if address.offset < 0 or end > variable.size:
+        context.reject(
+            f"bytes {address.offset} to {end} are outside parameter '{variable.name}' "
+            f"({variable.size} bytes)",
+            address,
+        )
+    if variable.space == "call":
+        return _load_argument(variable.offset, address.offset, destinations, kind.dtype)
+    sources = []
+    for i in range(len(destinations)):
+        offset = variable.offset + address.offset + i * kind.bytes
+        value = partial(_given, offset=offset, dtype=kind.dtype)
+        slot = context.constant(InWave(value), ("param", offset, kind.name))
+        sources.append(Source(slot, kind.dtype))
+    return register_step(_as_they_are, destinations, sources)
+
+
+def _given(wave: Wave, offset: int, dtype: np.dtype[Any]) -> Array:
+    """Return the value at ``offset`` in the parameter block of a launch."""
+    return np.frombuffer(wave.parameters, dtype, 1, offset)
+
+
+def _as_they_are(*values: Array) -> Any:
+    return values if len(values) > 1 else values[0]
+
+
+def _load_argument(
+    slot: int, offset: int, destinations: list[Destination], dtype: np.dtype[Any]
+) -> Step:
+    """Read bytes of a ``.param`` variable of a call, kept as a register of byte rows."""
+    end = offset + dtype.itemsize * len(destinations)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        raw = frame.registers[slot][:, offset:end].reshape(-1)
+        write(frame, threads.merge, destinations, split(raw, dtype, len(destinations)))
+
+    return run
+
+
+def store_argument(slot: int, offset: int, sources: list[Source]) -> Step:
+    """Write bytes of a ``.param`` variable of a call."""
+    end = offset + sum(source.dtype.itemsize for source in sources)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        registers = frame.registers
+        old = registers[slot]
+        raw = join([source.read(registers) for source in sources], np.dtype(np.uint8))
+        given = raw.reshape(-1, end - offset)
+        new = np.empty((max(len(old), len(given)), old.shape[1]), np.uint8)
+        new[:] = old
+        new[:, offset:end] = given
+        registers[slot] = threads.merge(old, new)
+
+    return run
 
 
 # ---- what ld and st may say -----------------------------------------------------------------

@@ -5,58 +5,63 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: mov".
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.prepare.steps import AluStep, alu_step
+from ptxlab.emulator.prepare.steps import alu_step, register_step
 from ptxlab.emulator.run.registers import Array
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Instruction, Vector
+from ptxlab.syntax.tree import Vector
 
 
-def move(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Build ``mov``, of registers or, with a vector operand, of the parts of one."""
-    if any(isinstance(operand, Vector) for operand in instruction.operands):
-        return move_vector(context, instruction, form)
-    return alu_step(context, instruction, form)
+def split(items: Array, dtype: np.dtype[Any], count: int) -> list[Array]:
+    """Return the ``count`` parts of each item, an array a part; the first is the low bits."""
+    if count == 1:
+        return [items.view(dtype)]
+    table = items.view(dtype).reshape(-1, count)
+    return [np.ascontiguousarray(table[:, i]) for i in range(count)]
 
 
-def move_vector(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Build ``mov.b32 {lo, hi}, d`` or ``mov.b32 d, {lo, hi}``: the first element is the low bits.
+def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
+    """Return the items made of ``parts``; what all threads share is repeated beside other parts."""
+    if len(parts) == 1:
+        return np.ascontiguousarray(parts[0]).view(dtype)
+    table = np.empty((max(part.shape[0] for part in parts), len(parts)), parts[0].dtype)
+    for i, part in enumerate(parts):
+        table[:, i] = part
+    return table.reshape(-1).view(dtype)
 
-    b16 has two parts of 8 bits, b32 two or four, b64 two or four, b128 two or four.
+
+def move(context: Context, form: Form) -> Step:
+    """Build ``mov``, of registers or, with a vector operand, of the parts of one.
+
+    Of b16 there are two parts of 8 bits; of b32, b64 and b128 two or four.
     """
-    [name] = form.results
-    whole = TYPES[name]
+    if not any(isinstance(operand, Vector) for operand in context.instruction.operands):
+        return alu_step(context, form)
+    whole = TYPES[form.results[0]]
     if whole.kind != "bits":
-        raise UnknownForm(f"does not take type .{name} with a vector")
-    target, value = instruction.operands
-    if isinstance(target, Vector):
-        part = f"b{whole.bits // len(target.elements)}"
-        destinations = [context.destination(e, part) for e in target.elements]
-        dtype = np.dtype(f"u{whole.bits // len(target.elements) // 8}")
-        count = len(destinations)
-
-        def unpack(bits: Array) -> tuple[Array, ...]:
-            table = np.ascontiguousarray(bits).view(dtype).reshape(-1, count)
-            return tuple(np.ascontiguousarray(table[:, i]) for i in range(count))
-
-        return AluStep(unpack, destinations, [context.source(value, whole.name)])
-    if not isinstance(value, Vector):
-        context.reject(f"{instruction.name} takes one vector operand")
-    part = f"b{whole.bits // len(value.elements)}"
-    sources = [context.source(e, part) for e in value.elements]
-
-    def pack(*parts: Array) -> Array:
-        rows = max(element.shape[0] for element in parts)
-        table = np.empty((rows, len(parts)), parts[0].dtype)
-        for i, element in enumerate(parts):
-            table[:, i] = element
-        return table.view(whole.dtype)[:, 0]
-
-    return AluStep(pack, [context.destination(target, whole.name)], sources)
+        raise UnknownForm(f"does not take type .{whole.name} with a vector")
+    target, value = context.operands(2)
+    vector = target if isinstance(target, Vector) else value
+    if not isinstance(vector, Vector):
+        context.reject(f"{context.instruction.name} takes one vector operand")
+    count = len(vector.elements)
+    part = TYPES.get(f"b{whole.bits // count}")
+    if part is None:
+        context.reject(f"{context.instruction.name} has no {count} parts", vector)
+    if vector is target:
+        destinations = [context.destination(e, part.name) for e in vector.elements]
+        source = context.source(value, whole.name)
+        return register_step(lambda bits: split(bits, part.dtype, count), destinations, [source])
+    sources = [context.source(e, part.name) for e in vector.elements]
+    destination = context.destination(target, whole.name)
+    return register_step(lambda *parts: join(parts, whole.dtype), [destination], sources)
 
 
 _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"

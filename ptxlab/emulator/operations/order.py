@@ -1,7 +1,7 @@
-"""Memory fences, trap, and what is for debuggers and profilers.
+"""What has nothing to do here: fences, prefetches, and events for profilers; and trap.
 
 All threads see one memory, and every access is complete before the next begins, so a fence has
-nothing to do. Source: PTX ISA, "membar, fence" and "Miscellaneous Instructions".
+nothing to wait for. Source: PTX ISA, "membar, fence", "prefetch" and "Miscellaneous Instructions".
 """
 
 from __future__ import annotations
@@ -14,52 +14,44 @@ from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
-from ptxlab.syntax.tree import Instruction
 
 
-class Fence:
-    """A fence: nothing to wait for."""
-
-    __slots__ = ()
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Go on."""
+def nothing(frame: Frame, threads: Threads) -> None:
+    """Go on."""
 
 
-def fence(context: Context, instruction: Instruction, form: Form) -> Step:
+def fence(context: Context, form: Form) -> Step:
     """Order memory accesses, which they are; proxies are not modelled."""
-    return Fence()
+    return nothing
 
 
-class Trap:
-    """trap, and brkpt where no debugger listens: the kernel stops with an error."""
+def prefetch(context: Context, form: Form) -> Step:
+    """Take a hint; only its operand is checked."""
+    [address] = context.operands(1)
+    context.address(address)
+    return nothing
 
-    __slots__ = ("_line", "_name")
 
-    def __init__(self, name: str, line: int) -> None:
-        self._name = name
-        self._line = line
+def event(context: Context, form: Form) -> Step:
+    """Send a signal to a profiler."""
+    if len(context.instruction.operands) != 1:
+        context.reject(f"{context.instruction.name} takes the number or mask of events")
+    return nothing
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Stop the launch in the name of the first thread that is here."""
+
+def trap(context: Context, form: Form) -> Step:
+    """Abort execution; brkpt suspends it for a debugger, and none listens."""
+    name, line = form.opcode, context.line
+
+    def run(frame: Frame, threads: Threads) -> None:
         wave = frame.wave
         raise LaunchError(
-            f"{self._name} in {wave.thread(int(threads.index[0]))}",
-            location=wave.locate(self._line),
+            f"{name} in {wave.thread(int(threads.index[0]))}",
+            location=wave.locate(line),
             hint="the program stops itself here, as a failed check or an unreachable place does",
         )
 
-
-def trap(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Abort execution; brkpt suspends it, for a debugger."""
-    return Trap(instruction.opcode, context.line)
-
-
-def event(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Send a signal to a profiler."""
-    if len(instruction.operands) != 1:
-        context.reject(f"{instruction.name} takes the number or mask of events")
-    return Fence()
+    return run
 
 
 _order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
@@ -73,3 +65,9 @@ _order(
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")
 row("pmevent{.mask}", "#u32", step=event, mix="control", fidelity="ordering")
+
+_hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")
+_hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
+_KEPT = ("L2::evict_last", "L2::evict_normal")
+_hint("prefetch{.global}.<level>", needs=dict.fromkeys(_KEPT, "sm_80 7.4"), level=" ".join(_KEPT))
+_hint("prefetchu.L1")

@@ -18,8 +18,8 @@ from ptxlab.emulator.operations.compare import SIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Alu, Array, Form, UnknownForm, row
-from ptxlab.emulator.prepare.steps import alu_step
-from ptxlab.syntax.tree import Instruction, Name, Negated, Operand
+from ptxlab.emulator.prepare.steps import computation
+from ptxlab.syntax.tree import Name, Negated, Operand
 
 Parts = Sequence[str]
 """The selectors of an instruction's operands, destination first; "" where there is none."""
@@ -259,19 +259,19 @@ def chosen(form: Form, parts: Parts, **more: object) -> Alu:
     )
 
 
-def video_step(context: Context, instruction: Instruction, form: Form) -> Step:
+def video_step(context: Context, form: Form) -> Step:
     """Build a video instruction: arithmetic on bytes, halves and words."""
-    operands, parts = _split(instruction.operands)
-    return alu_step(context, replace(instruction, operands=operands), chosen(form, parts))
+    operands, parts = _split(context.instruction.operands)
+    return computation(context, chosen(form, parts), operands)
 
 
-def _multiply_add_step(context: Context, instruction: Instruction, form: Form) -> Step:
-    given = instruction.operands
+def _multiply_add_step(context: Context, form: Form) -> Step:
+    given = context.instruction.operands
     operands, parts = _split([x.operand if isinstance(x, Negated) else x for x in given])
     if len(operands) != 4:
-        context.reject(f"{instruction.name} takes 3 source operands")
-    operation = chosen(form, parts, negated=[isinstance(x, Negated) for x in given[1:]])
-    return alu_step(context, replace(instruction, operands=operands), operation)
+        context.reject(f"{context.instruction.name} takes 3 source operands")
+    negated = [isinstance(x, Negated) for x in given[1:]]
+    return computation(context, chosen(form, parts, negated=negated), operands)
 
 
 def _split(operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], list[str]]:

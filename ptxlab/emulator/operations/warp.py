@@ -10,14 +10,11 @@ from collections.abc import Iterator
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
-from ptxlab.syntax.tree import Instruction
 
 LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 EVERYONE = np.uint32(0xFFFFFFFF)
@@ -105,60 +102,60 @@ class MemberMask:
             )
 
 
-def require_whole_warps(frame: Frame, threads: Threads, name: str, line: int) -> Array | None:
-    """Return the numbers of the active warps (None: all). Raise LaunchError for a partial warp."""
-    if threads.everyone:
-        return None
-    per_warp = threads.mask.reshape(-1, WARP).sum(axis=1)
-    partial = np.flatnonzero((per_warp > 0) & (per_warp < WARP))
-    if partial.size:
-        warp = int(partial[0])
-        raise LaunchError(
-            f"{name} needs all 32 threads of the warp, {int(per_warp[warp])} are active in the warp "
-            f"of {frame.wave.thread(warp * WARP)}",
-            location=frame.wave.locate(line),
-            hint="guard it so that whole warps execute it, or launch whole warps",
-            kind="barrier",
-        )
-    return np.flatnonzero(per_warp)
+class Warps:
+    """The whole warps that an instruction acts on: ``numbers`` are theirs in the wave, None for all.
 
+    Raises LaunchError in the ``name`` of the instruction for a partial warp.
+    """
 
-def by_warp(value: Array, frame: Frame, warps: Array | None) -> Array:
-    """Return a register value as [warps, 32] of the active warps."""
-    if value.shape[0] == 1:
-        count = frame.wave.warps if warps is None else warps.shape[0]
-        return np.broadcast_to(value, (count, WARP))
-    table = value.reshape(-1, WARP)
-    return table if warps is None else table[warps]
+    __slots__ = ("_frame", "_line", "_threads", "name", "numbers", "wave")
 
+    def __init__(self, frame: Frame, threads: Threads, name: str, line: int) -> None:
+        self.wave = frame.wave
+        self.name = name
+        self._frame = frame
+        self._threads = threads
+        self._line = line
+        self.numbers: Array | None = None
+        if threads.everyone:
+            return
+        per_warp = threads.mask.reshape(-1, WARP).sum(axis=1)
+        partial = np.flatnonzero((per_warp > 0) & (per_warp < WARP))
+        if partial.size:
+            warp = int(partial[0])
+            raise self.fault(
+                f"{name} needs all 32 threads of the warp, {int(per_warp[warp])} are active in the "
+                f"warp of {self.wave.thread(warp * WARP)}",
+                hint="guard it so that whole warps execute it, or launch whole warps",
+                kind="barrier",
+            )
+        self.numbers = np.flatnonzero(per_warp)
 
-def write_warps(frame: Frame, threads: Threads, destination: Destination, rows: Array) -> None:
-    """Write [active warps, 32] to a register."""
-    slot = destination.slot
-    frame.registers[slot] = threads.spread(frame.registers[slot], rows.reshape(-1))
+    def fault(self, what: str, *, hint: str | None = None, kind: str = "") -> LaunchError:
+        """Return the error of the instruction."""
+        return LaunchError(what, location=self.wave.locate(self._line), hint=hint, kind=kind)
 
+    def first_thread(self, position: int) -> int:
+        """Return the first thread of the warp at ``position`` among these."""
+        return WARP * (position if self.numbers is None else int(self.numbers[position]))
 
-class WarpBarrier:
-    """bar.warp.sync: nothing to do once the lanes it names are here."""
+    @property
+    def count(self) -> int:
+        """How many there are."""
+        return self._threads.size // WARP
 
-    __slots__ = ("participants",)
+    def split(self, value: Array) -> Array:
+        """Return a register's value as [warps, 32]."""
+        if value.shape[0] == 1:
+            return np.broadcast_to(value, (self.count, WARP))
+        table = value.reshape(-1, WARP)
+        return table if self.numbers is None else table[self.numbers]
 
-    def __init__(self, mask: MemberMask) -> None:
-        self.participants = mask
+    def read(self, source: Source) -> Array:
+        """Return an operand as [warps, 32]."""
+        return self.split(source.read(self._frame.registers))
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Go on: all threads see the same memory at all times."""
-        self.participants.check(frame, threads)
-        if frame.wave.watched:
-            for team, _ in self.participants.teams(frame, threads):
-                frame.wave.watcher.synchronize_warps(team.reshape(-1))
-
-
-def warp_barrier(context: Context, instruction: Instruction, form: Form) -> Step:
-    """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``exits``."""
-    if len(instruction.operands) != 1:
-        context.reject(f"{instruction.name} takes a membermask")
-    return WarpBarrier(MemberMask(context.source(instruction.operands[0], "b32"), context))
-
-
-row("bar.warp.sync", "b32", step=warp_barrier, mix="synchronization", collective=True)
+    def write(self, destination: Destination, rows: Array) -> None:
+        """Write [warps, 32] to a register."""
+        registers, slot = self._frame.registers, destination.slot
+        registers[slot] = self._threads.spread(registers[slot], rows.reshape(-1))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,6 +10,7 @@ import numpy.typing as npt
 
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names, function_address
+from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.scope import Register, Variable
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
@@ -22,19 +22,14 @@ U64 = np.dtype(np.uint64)
 SINK = "_"
 
 
-@dataclass(slots=True)
-class ReadClock:
+def read_clock(slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> Step:
     """Put into a register how many instructions have been executed, ``before`` of this block among them."""
 
-    slot: int
-    lowest: int
-    dtype: np.dtype[Any]
-    before: int
+    def run(frame: Frame, threads: Threads) -> None:
+        now = np.array([frame.wave.clock + before], np.uint64) >> np.uint64(lowest)
+        frame.registers[slot] = now.astype(dtype)
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Read the clock."""
-        now = np.array([frame.wave.clock + self.before], np.uint64) >> np.uint64(self.lowest)
-        frame.registers[self.slot] = now.astype(self.dtype)
+    return run
 
 
 class Context(Names):
@@ -108,7 +103,7 @@ class Context(Names):
         lowest, bits = special.CLOCKS[name]
         dtype = np.dtype(f"u{bits // 8}")
         slot = self.constant(np.zeros(1, dtype), ("clock", name))
-        self.prologue.append(ReadClock(slot, lowest, dtype, self.before))
+        self.prologue.append(read_clock(slot, lowest, dtype, self.before))
         if bits == kind.bits:
             return Source(slot, kind.dtype)
         return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
@@ -213,6 +208,27 @@ class Context(Names):
                 f"{self.instruction.name} takes {count} registers here, found {len(items)}", operand
             )
         return tuple(items)
+
+    def sources(
+        self, operand: Operand, type_name: str, count: int, *, wider: bool = False
+    ) -> list[Source]:
+        """Return how to read the elements of a vector operand; see ``source``."""
+        elements = self.elements(operand, count)
+        return [self.source(element, type_name, wider=wider) for element in elements]
+
+    def destinations(
+        self, operand: Operand, type_name: str, count: int, *, wider: bool = False
+    ) -> list[Destination]:
+        """Return how to write the elements of a vector operand; see ``destination``."""
+        elements = self.elements(operand, count)
+        return [self.destination(element, type_name, wider=wider) for element in elements]
+
+    def operands(self, count: int) -> list[Any]:
+        """Return the operands, which must be ``count``."""
+        found = len(self.instruction.operands)
+        if found != count:
+            self.reject(f"{self.instruction.name} takes {count} operands, found {found}")
+        return list(self.instruction.operands)
 
     def names(self, count: int) -> list[str]:
         """Return the texts of the operands, which must be ``count`` plain names."""

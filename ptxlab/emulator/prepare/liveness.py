@@ -40,7 +40,7 @@ class Drop:
 
     slots: Sequence[int]
 
-    def run(self, frame: Frame, threads: Threads) -> None:
+    def __call__(self, frame: Frame, threads: Threads) -> None:
         """Drop them if these threads are all that lives."""
         if threads.full:
             for slot in self.slots:
@@ -87,6 +87,6 @@ def with_drops(steps: Sequence[Step], flow: Flow, live: set[int], keep: set[int]
         pending -= use.writes
         pending |= (use.reads | use.writes) - after[position] - keep
         if pending and (position % INTERVAL == INTERVAL - 1 or position == len(steps) - 1):
-            result.append(Drop(sorted(pending)))
+            result.append(Drop(tuple(sorted(pending))))
             pending = set()
     return result

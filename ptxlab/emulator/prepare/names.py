@@ -7,7 +7,7 @@ from typing import NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Routine, Step
+from ptxlab.emulator.prepare.program import Participants, Routine, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
@@ -26,7 +26,8 @@ class Names:
     ``functions`` are those that the module declares, by name, as are those ``prepared`` in the end.
     ``reads`` and ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
     ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
-    before the instruction, which stands after ``before`` others of its block.
+    before the instruction, which stands after ``before`` others of its block, and ``participants``
+    who must arrive at it together.
     """
 
     def __init__(
@@ -52,6 +53,7 @@ class Names:
         self.scope = scope
         self.before = before
         self.prologue: list[Step] = []
+        self.participants: Participants | None = None
         self.reads: set[int] = set()
         self.writes: set[int] = set()
 

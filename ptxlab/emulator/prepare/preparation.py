@@ -6,13 +6,21 @@ from collections.abc import Sequence
 from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.operations.control import End, Jump, Return
-from ptxlab.emulator.operations.exits import build_exit
+from ptxlab.emulator.operations.call import go_back
+from ptxlab.emulator.operations.control import build_exit, end, jump
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.program import BasicBlock, Bound, Exit, Program, Routine, Step
+from ptxlab.emulator.prepare.program import (
+    BasicBlock,
+    Bound,
+    Exit,
+    Participants,
+    Program,
+    Routine,
+    Step,
+)
 from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     Scope,
@@ -24,7 +32,7 @@ from ptxlab.emulator.prepare.scope import (
     module_scope,
     size_of,
 )
-from ptxlab.emulator.prepare.steps import Guarded, InTurn, alu_step
+from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.isa.targets import Target
@@ -173,35 +181,36 @@ class _Body:
     ) -> BasicBlock:
         """Bind the instructions of one block, and note in ``flow`` what they read and write."""
         context, span, following = self.context, spans[number], number + 1
-        in_entry, last = self.function.is_entry, following == len(spans)
-        exit: Exit = (End() if in_entry else Return()) if last else Jump(following)
+        last = following == len(spans)
+        exit: Exit = go_back if last else jump(following)
         flow.successors = () if last else (following,)
         bound: list[Bound] = []
+        participants: Participants | None = None
         for position in span:
             instruction, scope = self.instructions[position]
             context.begin(instruction, scope, position - span.start)
             form, guard = forms[position], _guard(context)
             if form.row.exit:
-                exit, flow.successors = build_exit(
-                    context, form, guard, following, in_entry=in_entry
-                )
+                exit, flow.successors = build_exit(context, form, guard, following)
                 own = [_guarded(step, guard) for step in context.prologue]
             else:
                 own = [_step(context, form, guard)]
+                participants = participants or context.participants  # only a first step has them
             reads, writes = frozenset(context.reads), frozenset(context.writes)
             flow.uses.append(Uses(reads, writes, guard is not None))
             site = Site(position, self.function.name, instruction, scope, reads, writes)
             bound.append(Bound(site, guard, own, form.row.exit is not None))
         steps = [step for one in bound for step in one.steps]
+        ends = exit is end or (exit is go_back and self.function.is_entry)
         return BasicBlock(
             steps=steps,
             watched=bound,
             exit=exit,
             first_line=bound[0].site.line if bound else 0,
-            participants=getattr(steps[0], "participants", None) if steps else None,
+            participants=participants,
             polls=any(_polls(one.site.instruction) for one in bound),
             instructions=len(bound),
-            ends=isinstance(exit, End) and not steps,
+            ends=ends and not steps,
         )
 
 
@@ -215,15 +224,17 @@ def _step(context: Context, form: Form, guard: Source | None) -> Step:
     """Build the step of the instruction in hand. Raise Unsupported for what no step can do."""
     build = form.row.step or alu_step
     try:
-        step: Step = build(context, context.instruction, form)
+        step: Step = build(context, form)
     except UnknownForm as unknown:
         context.refuse_form(unknown)
-    guarded = _guarded(step, guard)
-    return InTurn([*context.prologue, guarded]) if context.prologue else guarded
+    if guard is not None and context.participants is not None:
+        context.participants = Passing(context.participants, guard)
+    step = _guarded(step, guard)
+    return in_turn([*context.prologue, step]) if context.prologue else step
 
 
 def _guarded(step: Step, guard: Source | None) -> Step:
-    return step if guard is None else Guarded(step, guard)
+    return step if guard is None else guarded(step, guard)
 
 
 def _guard(context: Context) -> Source | None:

@@ -7,7 +7,7 @@ says what becomes of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -20,13 +20,8 @@ from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Module
 
-
-class Step(Protocol):
-    """One instruction, ready to run for the given threads of a frame."""
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for ``threads``. Raise LaunchError for what would be a fault."""
-        ...
+Step = Callable[[Frame, Threads], None]
+"""One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
 
 
 class Participants(Protocol):
@@ -38,14 +33,6 @@ class Participants(Protocol):
 
     def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of threads that the first of the waiting ``threads`` goes on with."""
-        ...
-
-
-class Exit(Protocol):
-    """What ends a block: it moves the group's threads on, splits them, ends them or has them wait."""
-
-    def leave(self, group: Converged) -> Sequence[Converged | Ended | Arrival]:
-        """Return what becomes of the group's threads, which may be the group itself moved on."""
         ...
 
 
@@ -61,14 +48,14 @@ class Bound:
     steps: Sequence[Step]
     leaves: bool
 
-    def run(self, frame: Frame, threads: Threads) -> None:
+    def __call__(self, frame: Frame, threads: Threads) -> None:
         """Run the steps, and tell the wave's watcher before and after them."""
         watcher = frame.wave.watcher
         guard = self.guard
         passing = threads if guard is None else threads.where(guard.read(frame.registers))
         watcher.before(self.site, frame, threads, passing)
         for step in self.steps:
-            step.run(frame, threads)
+            step(frame, threads)
         if not self.leaves:
             watcher.after(self.site, frame, threads, passing)
 
@@ -228,3 +215,10 @@ class Arrival:
     def kind(self) -> tuple[int | None, str | None]:
         """What all arrivals at one barrier have in common."""
         return self.count, None if self.reduction is None else self.reduction.operation
+
+
+Onward = Converged | Ended | Arrival
+"""What becomes of threads that leave a block."""
+
+Exit = Callable[[Converged], Sequence[Onward]]
+"""What ends a block: it moves threads on, which may be the group itself, splits, ends or holds them."""

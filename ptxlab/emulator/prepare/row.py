@@ -19,9 +19,10 @@ What an operation does is one of four functions:
              write to its inputs, and must broadcast: of shape (1,) is what all threads share.
 ``make``     returns such a function. It is given by keyword what fills each slot of the form that is
              not fixed, "" for what is left out, once for a form: nothing is decided while threads run.
-``step``     builds the ``Step`` of an instruction that is more than arithmetic, from the context, the
-             instruction and its form. It raises UnknownForm for modifiers that cannot stand together.
-``exit``     builds the ``Exit`` of an instruction that ends a block of steps.
+``step``     builds the ``Step`` of an instruction that is more than arithmetic, from the context and
+             its form. It raises UnknownForm for modifiers that cannot stand together.
+``exit``     builds the ``Exit`` of an instruction that ends a block of steps, from the context, its
+             form and the number of the next block, and says which blocks it may lead to.
 
 Further readings of the same operation (machine code, native code) are further columns.
 """

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,48 +14,49 @@ from ptxlab.emulator.prepare.row import CARRY, Alu, Form
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.syntax.tree import Instruction, Operand, Pair
+from ptxlab.syntax.tree import Operand, Pair
 
 
-@dataclass(slots=True)
-class AluStep:
-    """Compute registers from registers."""
+def register_step(
+    compute: Callable[..., Any], destinations: Sequence[Destination], sources: Sequence[Source]
+) -> Step:
+    """Compute registers from registers; only when threads are few are operands compressed to them."""
 
-    compute: Callable[..., Any]
-    destinations: Sequence[Destination]
-    sources: Sequence[Source]
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run for ``threads``; only when they are few are the operands compressed to them first."""
+    def run(frame: Frame, threads: Threads) -> None:
         registers = frame.registers
-        values = [source.read(registers) for source in self.sources]
+        values = [source.read(registers) for source in sources]
         sparse = threads.sparse
         if sparse:
             values = [threads.pick(value) for value in values]
-        results = self.compute(*values)
-        if len(self.destinations) == 1:
+        results = compute(*values)
+        if len(destinations) == 1:
             results = (results,)
-        put = threads.spread if sparse else threads.merge
-        for destination, result in zip(self.destinations, results, strict=True):
-            slot = destination.slot
-            registers[slot] = put(registers[slot], destination.extended(result))
+        write(frame, threads.spread if sparse else threads.merge, destinations, results)
+
+    return run
 
 
-@dataclass(slots=True)
-class InTurn:
-    """Several steps that one instruction is made of; the last may need threads to arrive together."""
+def write(
+    frame: Frame,
+    put: Callable[[Array, Array], Array],
+    destinations: Sequence[Destination],
+    results: Iterable[Array],
+) -> None:
+    """Write ``results``, which ``put`` makes new values of, with the old ones."""
+    registers = frame.registers
+    for destination, result in zip(destinations, results, strict=True):
+        slot = destination.slot
+        registers[slot] = put(registers[slot], destination.extended(result))
 
-    steps: Sequence[Step]
 
-    @property
-    def participants(self) -> Participants | None:
-        """Who takes part in the last step."""
-        return getattr(self.steps[-1], "participants", None)
+def in_turn(steps: Sequence[Step]) -> Step:
+    """Return the step of an instruction that is made of several."""
 
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run them for the same threads."""
-        for step in self.steps:
-            step.run(frame, threads)
+    def run(frame: Frame, threads: Threads) -> None:
+        for step in steps:
+            step(frame, threads)
+
+    return run
 
 
 @dataclass(slots=True)
@@ -78,74 +79,62 @@ class Passing:
         return self.participants.expected(frame, threads, alive)
 
 
-@dataclass(slots=True)
-class Guarded:
-    """Run a step only for the threads whose predicate holds."""
+def guarded(step: Step, predicate: Source) -> Step:
+    """Return the step that runs ``step`` only for the threads whose predicate holds."""
 
-    step: Step
-    predicate: Source
-
-    @property
-    def participants(self) -> Participants | None:
-        """Who takes part in the step, where its threads must arrive together."""
-        inner = getattr(self.step, "participants", None)
-        return None if inner is None else Passing(inner, self.predicate)
-
-    def run(self, frame: Frame, threads: Threads) -> None:
-        """Run the step for the threads that pass, or not at all."""
-        passing = threads.where(self.predicate.read(frame.registers))
+    def run(frame: Frame, threads: Threads) -> None:
+        passing = threads.where(predicate.read(frame.registers))
         if passing is not None:
-            self.step.run(frame, passing)
+            step(frame, passing)
+
+    return run
 
 
-def alu_step(context: Context, instruction: Instruction, operation: Alu | Form) -> AluStep:
-    """Bind an operation to the operands of ``instruction``."""
-    visible = [name for name in operation.results if name != CARRY]
-    first, *rest = instruction.operands or (None,)
-    if first is None:
-        context.reject(f"{instruction.name} needs operands")
-    targets: list[Operand | None] = [first]
-    if isinstance(first, Pair):
-        targets = [first.first, first.second]
-    if len(targets) > len(visible):
-        context.reject(f"{instruction.name} has one result", first)
-    targets += [None] * (len(visible) - len(targets))
-    destinations = _destinations(context, operation, targets)
-    return AluStep(operation.compute, destinations, _sources(context, instruction, operation, rest))
+def alu_step(context: Context, form: Form) -> Step:
+    """Bind an operation on registers to the operands of the instruction in hand."""
+    return computation(context, form, context.instruction.operands)
 
 
-def _destinations(
-    context: Context, operation: Alu | Form, targets: list[Operand | None]
-) -> list[Destination]:
-    left = iter(targets)
+def computation(context: Context, operation: Alu | Form, operands: Sequence[Operand]) -> Step:
+    """Bind an operation on registers to ``operands``."""
+    name = context.instruction.name
+    if not operands:
+        context.reject(f"{name} needs operands")
+    wanted = sum(kind != CARRY for kind in operation.operands)
+    destinations = destinations_of(context, operation, operands[0])
+    if wanted != len(operands) - 1:
+        context.reject(f"{name} takes {wanted} source operands, found {len(operands) - 1}")
+    sources = sources_of(context, operation, operands[1:])
+    return register_step(operation.compute, destinations, sources)
+
+
+def destinations_of(context: Context, operation: Alu | Form, operand: Operand) -> list[Destination]:
+    """Return the registers of an operation's results, of which ``operand`` may name two."""
+    targets = [operand.first, operand.second] if isinstance(operand, Pair) else [operand]
+    if len(targets) > sum(kind != CARRY for kind in operation.results):
+        context.reject(f"{context.instruction.name} has one result", operand)
     found = []
-    for name in operation.results:
-        if name == CARRY:
-            found.append(Destination(carry_slot(context)))
-            continue
-        target = next(left)
-        if target is None:
-            found.append(Destination(context.constant(np.zeros(1, bool), ("unused", name))))
+    for kind in operation.results:
+        if kind == CARRY:
+            found.append(Destination(_carry_slot(context)))
+        elif targets:
+            wider = _takes_wider(operation)
+            found.append(context.destination(targets.pop(0), kind, wider=wider))
         else:
-            found.append(context.destination(target, name, wider=_takes_wider(operation)))
+            found.append(Destination(context.constant(np.zeros(1, bool), ("unused", kind))))
     return found
 
 
-def _sources(
-    context: Context,
-    instruction: Instruction,
-    operation: Alu | Form,
-    operands: Sequence[Operand],
+def sources_of(
+    context: Context, operation: Alu | Form, operands: Sequence[Operand]
 ) -> list[Source]:
-    wanted = sum(name != CARRY for name in operation.operands)
-    if wanted != len(operands):
-        context.reject(f"{instruction.name} takes {wanted} source operands, found {len(operands)}")
+    """Return how to read an operation's source operands, as many as it has."""
     left = iter(operands)
     return [
-        Source(carry_slot(context), np.dtype(bool))
-        if name == CARRY
-        else context.source(next(left), name, wider=_takes_wider(operation))
-        for name in operation.operands
+        Source(_carry_slot(context), np.dtype(bool))
+        if kind == CARRY
+        else context.source(next(left), kind, wider=_takes_wider(operation))
+        for kind in operation.operands
     ]
 
 
@@ -153,6 +142,6 @@ def _takes_wider(operation: Alu | Form) -> bool:
     return isinstance(operation, Form) and operation.row.wider
 
 
-def carry_slot(context: Context) -> int:
+def _carry_slot(context: Context) -> int:
     """Return the register that stands for the carry flag of the thread."""
     return context.constant(np.zeros(1, bool), (CARRY,))

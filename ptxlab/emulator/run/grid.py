@@ -8,7 +8,7 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.operations.control import MOST_LOCAL_BYTES
+from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.image import symbols
 from ptxlab.emulator.run.memory import GlobalMemory, pitched

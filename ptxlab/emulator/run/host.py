@@ -221,7 +221,7 @@ class HostCall:
     size: int
     line: int
 
-    def run(self, frame: Frame, threads: Threads) -> None:
+    def __call__(self, frame: Frame, threads: Threads) -> None:
         """Run for ``threads``."""
         registers = frame.registers
         given = [registers[slot] for slot in self.arguments]

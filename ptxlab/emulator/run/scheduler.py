@@ -75,7 +75,7 @@ class Scheduler:
             frame, threads = current.frame, current.threads
             threads.full = self._alone()
             for step in block.watched if self.wave.watched else block.steps:
-                step.run(frame, threads)
+                step(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
             if self._ready:
@@ -100,7 +100,7 @@ class Scheduler:
     def _left(self, group: Converged, block: BasicBlock) -> Converged | None:
         """Do what the exit of the block says; return who goes on, if it is one group."""
         onward: list[Converged] = []
-        for moved in block.exit.leave(group):
+        for moved in block.exit(group):
             if isinstance(moved, Converged):
                 onward.append(moved)
             elif isinstance(moved, Ended):

@@ -8,7 +8,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ptxlab.emulator.operations.matrix_arithmetic import arithmetic
+from ptxlab.emulator.operations.matrix import arithmetic
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication

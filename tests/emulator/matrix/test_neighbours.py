@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
-from ptxlab.emulator.operations.matrix_arithmetic import Factors, arithmetic
+from ptxlab.emulator.operations.matrix import Factors, arithmetic
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.multiplication import MatrixInstruction

@@ -1,0 +1,220 @@
+"""call and ret, by name or by address, and how arguments and results are passed.
+
+Source: PTX ISA, "Control Flow Instructions: call, ret".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from ptxlab.emulator.operations.control import Leaving, by_value, end, jump
+from ptxlab.emulator.operations.memory import store_argument
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.names import function_address
+from ptxlab.emulator.prepare.program import Activation, Caller, Converged, Exit, Onward, Routine
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.scope import Variable, size_of
+from ptxlab.emulator.run import host
+from ptxlab.emulator.run.memory import pitched
+from ptxlab.emulator.run.registers import CallResult, Source
+from ptxlab.errors import LaunchError
+from ptxlab.numbers.types import TYPES
+from ptxlab.syntax import tree
+
+MOST_LOCAL_BYTES = 512 * 1024
+"""Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
+
+MOST_CALLS = 4096
+RECURSION_BYTES = 64 * 1024
+"""Activations on top of each other, and their local memory: a GPU has 1 KiB unless it is asked for more."""
+
+
+def _stack_bytes(functions: Mapping[str, Routine]) -> int:
+    """Return how much local memory a thread may use: each function's once, and some for recursion."""
+    each = sum(function.frame.local_bytes for function in functions.values())
+    return min(each + RECURSION_BYTES, MOST_LOCAL_BYTES)
+
+
+def go_back(group: Converged) -> Sequence[Onward]:
+    """Go back to the caller with the results, after the call; threads of a kernel end."""
+    frame, threads, caller = group.frame, group.threads, group.activation.caller
+    if caller is None:
+        return end(group)
+    registers = caller.activation.frame.registers
+    for result, mine in zip(caller.results, frame.layout.results, strict=True):
+        slot, value = result.slot, result.value(frame.registers[mine])
+        registers[slot] = threads.merge(registers[slot], value)
+    return (Converged(caller.activation, caller.following, threads, group.ran),)
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """Call one of ``functions``: ``arguments`` are registers of the caller, as ``results`` are."""
+
+    functions: Mapping[str, Routine]
+    arguments: tuple[int, ...]
+    results: tuple[CallResult, ...]
+    following: int
+    line: int
+
+    def enter(self, name: str, group: Converged) -> Sequence[Onward]:
+        """Move the group into a new activation of the function. Raise LaunchError without a stack."""
+        function, frame, wave = self.functions[name], group.frame, group.frame.wave
+        base = pitched(frame.local_base + frame.layout.local_bytes)
+        top, depth = base + function.frame.local_bytes, group.activation.depth
+        if depth >= MOST_CALLS or top > _stack_bytes(self.functions):
+            raise LaunchError(
+                f"stack overflow: {depth + 1} calls deep and {base} bytes of local memory in "
+                f"use, in {wave.thread(group.first)}",
+                location=wave.locate(self.line),
+                hint=f"'{name}' calls itself without end, or its local variables are large",
+            )
+        caller = Caller(group.activation, self.following, self.results)
+        inner = Activation.of(function, wave, base, caller)
+        for mine, theirs in zip(function.frame.parameters, self.arguments, strict=True):
+            inner.frame.registers[mine] = frame.registers[theirs]
+        return (Converged(inner, 0, group.threads, group.ran),)
+
+    def enter_at(self, names: Mapping[int, str], address: Source) -> Exit:
+        """Call the function whose address a register holds, which may differ from thread to thread.
+
+        ``names`` are those of all functions by address; another address is a LaunchError.
+        """
+
+        def leave(group: Converged) -> Sequence[Onward]:
+            parts: list[Onward] = []
+            wave = group.frame.wave
+            for at, threads in by_value(group, address.read(group.frame.registers)):
+                function = self.functions.get(names.get(at, ""))
+                if function is None or len(function.frame.parameters) != len(self.arguments):
+                    raise LaunchError(
+                        f"call of address {at:#x}, which is no function with these parameters, in "
+                        f"{wave.thread(int(threads.index[0]))}",
+                        location=wave.locate(self.line),
+                        hint="the register must hold the address of a function of this module",
+                    )
+                parts += self.enter(function.name, group.part(threads))
+            return parts
+
+        return leave
+
+
+def call(context: Context, form: Form, following: int) -> Leaving:
+    """Call a function, by its name or by its address."""
+    operands = list(context.instruction.operands)
+    results = _group(operands)
+    callee = operands.pop(0) if operands else None
+    if not isinstance(callee, tree.Name):
+        context.reject("the name of a function, or a register with its address, is needed")
+    arguments = _group(operands)
+    function = context.functions.get(callee.text)
+    signature = _signature(context, operands, callee) if function is None else function
+    if len(results) != len(signature.results) or len(arguments) != len(signature.parameters):
+        context.reject(
+            f"'{callee.text}' takes {len(signature.parameters)} arguments and gives "
+            f"{len(signature.results)} results"
+        )
+    given = tuple(
+        _argument(context, operand, declaration)
+        for operand, declaration in zip(arguments, signature.parameters, strict=True)
+    )
+    taken = tuple(
+        _result(context, operand, declaration)
+        for operand, declaration in zip(results, signature.results, strict=True)
+    )
+    if function is not None and function.body is None:
+        context.prologue.append(_host_call(context, function, given, taken))
+        return jump(following), (following,)
+    made = Call(context.prepared, given, taken, following, context.line)
+    if function is not None:
+        return partial(made.enter, function.name), (following,)
+    names = {function_address(context.functions, name): name for name in context.functions}
+    return made.enter_at(names, context.source(callee, "u64")), (following,)
+
+
+def _host_call(
+    context: Context,
+    function: tree.Function,
+    arguments: tuple[int, ...],
+    results: tuple[CallResult, ...],
+) -> host.HostCall:
+    """Return the call of a function that the system provides, a step before going on."""
+    provided = host.FUNCTIONS.get(function.name)
+    if provided is None:
+        context.refuse(
+            f"a call of '{function.name}', which has no body here,",
+            hint=f"provided are {', '.join(host.FUNCTIONS)}",
+        )
+    size = sum(TYPES[result.type].bytes for result in function.results)
+    return host.HostCall(provided, arguments, results[0] if results else None, size, context.line)
+
+
+def _signature(
+    context: Context, operands: list[tree.Operand], callee: tree.Name
+) -> tree.Function | tree.CallPrototype:
+    """Return what has the signature of an indirect call: its prototype, or one of its functions."""
+    if not operands or not isinstance(operands[0], tree.Name):
+        context.reject(
+            f"'{callee.text}' is not a function, and the call names no prototype", callee
+        )
+    table = context.table(operands[0].text)
+    if isinstance(table, tree.CallPrototype):
+        return table
+    if isinstance(table, tree.CallTargets) and table.targets[0] in context.functions:
+        return context.functions[table.targets[0]]
+    return context.reject("a .callprototype or .calltargets is needed here", operands[0])
+
+
+def _group(operands: list[tree.Operand]) -> tuple[tree.Operand, ...]:
+    """Take a parenthesised list from the front; none is an empty one."""
+    if operands and isinstance(operands[0], tree.Group):
+        group = operands.pop(0)
+        assert isinstance(group, tree.Group)
+        return group.elements
+    return ()
+
+
+def _argument(context: Context, operand: tree.Operand, declaration: tree.Declaration) -> int:
+    """Return the register that an argument is passed in, made of a plain value where it is one."""
+    variable = _param_variable(context, operand, declaration)
+    if variable is not None:
+        return variable.offset
+    source = context.source(operand, declaration.type)
+    if declaration.space == "reg":
+        context.pinned.add(source.slot)
+        return source.slot
+    slot = context.argument_slot(TYPES[declaration.type].bytes)
+    context.prologue.append(store_argument(slot, 0, [source]))
+    return slot
+
+
+def _result(context: Context, operand: tree.Operand, declaration: tree.Declaration) -> CallResult:
+    """Return the register that takes a result, and its dtype where it comes as bytes."""
+    variable = _param_variable(context, operand, declaration)
+    if variable is not None:
+        return CallResult(variable.offset)
+    slot = context.destination(operand, declaration.type).slot
+    context.pinned.add(slot)
+    return CallResult(slot, None if declaration.space == "reg" else TYPES[declaration.type].dtype)
+
+
+def _param_variable(
+    context: Context, operand: tree.Operand, declaration: tree.Declaration
+) -> Variable | None:
+    """Return the .param variable that is passed; None when it is a register or a constant."""
+    if declaration.space == "reg" or not isinstance(operand, tree.Name):
+        return None
+    variable = context.variable(operand.text)
+    if variable is None or variable.space != "call":
+        return None
+    [declarator] = declaration.names
+    size = size_of(declaration, declarator)
+    if variable.size != size:
+        context.reject(f"'{variable.name}' has {variable.size} bytes, {size} are needed", operand)
+    return variable
+
+
+row("call{.uni}", "@function", exit=call, mix="control")
+row("ret{.uni}", "", exit=lambda *_: (go_back, ()), mix="control")

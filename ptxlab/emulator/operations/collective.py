@@ -1,0 +1,221 @@
+"""vote, match, redux, shfl, activemask and bar.warp.sync: what the lanes of a warp know of each other.
+
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions" and "Data Movement and
+Conversion Instructions: shfl.sync".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from ptxlab.emulator.operations.atomic import REDUCTIONS
+from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.steps import destinations_of, sources_of, write
+from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import WARP
+from ptxlab.numbers.types import TYPES
+
+Among = Callable[[Array, Array], Any]
+"""From values and which lanes are members, each [warps, 32], to results that broadcast to that.
+
+Like ``compute`` of a row it returns one array per result, alone where there is one.
+"""
+
+_row = partial(row, mix="warp", collective=True)
+
+
+def _members(context: Context, mask: Source) -> MemberMask:
+    """Have the lanes that a membermask names arrive together."""
+    context.participants = members = MemberMask(mask, context)
+    return members
+
+
+def _together(context: Context, form: Form, among: Among) -> Step:
+    """Return the step of an operation among the lanes that its last operand, a membermask, names."""
+    target, *operands = context.operands(3)
+    destinations = destinations_of(context, form, target)
+    value, mask = sources_of(context, form, operands)
+    members = _members(context, mask)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        members.check(frame, threads)
+        given = np.broadcast_to(value.read(frame.registers), (frame.wave.width,)).reshape(-1, WARP)
+        totals: list[Array] = []
+        for team, _ in members.teams(frame, threads):
+            results = among(given, team)
+            if len(destinations) == 1:
+                results = (results,)
+            before = totals or results
+            totals = [np.where(team, *two) for two in zip(results, before, strict=True)]
+        write(frame, threads.merge, destinations, (total.reshape(-1) for total in totals))
+
+    return run
+
+
+# ---- vote -----------------------------------------------------------------------------------
+
+
+def ballot(predicate: Array) -> Array:
+    """Return the mask of lanes of each warp for which [warps, 32] ``predicate`` holds: [warps, 1]."""
+    bits: Array = (predicate * LANE_BITS).sum(axis=1, dtype=np.uint32, keepdims=True)
+    return bits
+
+
+def _all(value: Array, members: Array) -> Array:
+    result: Array = np.all(value | ~members, axis=1, keepdims=True)
+    return result
+
+
+def _any(value: Array, members: Array) -> Array:
+    result: Array = np.any(value & members, axis=1, keepdims=True)
+    return result
+
+
+def _uniform(value: Array, members: Array) -> Array:
+    everyone, someone = _all(value, members), _any(value, members)
+    return everyone | ~someone
+
+
+def _ballot(value: Array, members: Array) -> Array:
+    return ballot(value & members)
+
+
+_VOTES: dict[str, Among] = {"all": _all, "any": _any, "uni": _uniform, "ballot": _ballot}
+
+
+def vote(context: Context, form: Form) -> Step:
+    """Ask whether a predicate holds in all lanes, in any, in all or none, or in which."""
+    return _together(context, form, _VOTES[form["mode"]])
+
+
+_row("vote.sync.<mode>.pred", "pred b32 -> pred", step=vote, mode="all any uni")
+_row("vote.sync.<mode>.b32", "pred b32 -> b32", step=vote, mode="ballot")
+
+
+# ---- match ----------------------------------------------------------------------------------
+
+
+def _match_any(value: Array, members: Array) -> Array:
+    same = (value[:, :, None] == value[:, None, :]) & members[:, None, :]
+    bits: Array = (same * LANE_BITS).sum(axis=2, dtype=np.uint32)
+    return bits
+
+
+def _match_all(value: Array, members: Array) -> tuple[Array, Array]:
+    first = np.take_along_axis(value, members.argmax(axis=1)[:, None], axis=1)
+    agree = ((value == first) | ~members).all(axis=1, keepdims=True)
+    return np.where(agree, ballot(members), np.uint32(0)), agree
+
+
+def match(context: Context, form: Form) -> Step:
+    """Find the lanes with the same value, or whether all have the same one."""
+    return _together(context, form, _match_any if form["mode"] == "any" else _match_all)
+
+
+_match = partial(_row, step=match, T="b32 b64")
+_match("match.<mode>.sync.<T>", "T b32 -> b32", mode="any")
+_match("match.<mode>.sync.<T>", "T b32 -> b32|pred", mode="all")
+
+
+# ---- redux ----------------------------------------------------------------------------------
+
+
+def redux(context: Context, form: Form) -> Step:
+    """Reduce integers; the floating-point forms of sm_100a are not modelled."""
+    reduction, dtype = REDUCTIONS[form["op"]], TYPES[form["T"]].dtype
+    limits = np.iinfo(dtype)  # type: ignore[type-var]
+    neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(form["op"], 0)
+    identity = np.array(neutral).astype(dtype)
+
+    def among(value: Array, members: Array) -> Array:
+        masked = np.where(members, value, identity)
+        total: Array = reduction.reduce(masked, axis=1, keepdims=True, dtype=dtype)
+        return total
+
+    return _together(context, form, among)
+
+
+_redux = partial(_row, step=redux, needs="sm_80 7.0")
+_redux("redux.sync.<op>.<T>", "T b32 -> T", op="add min max", T="u32 s32")
+_redux("redux.sync.<op>.<T>", "T b32 -> T", op="and or xor", T="b32")
+
+
+# ---- shfl -----------------------------------------------------------------------------------
+
+
+_MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
+
+
+def shuffle(context: Context, form: Form) -> Step:
+    """Read a register of another lane of the warp; its own where that lane is out of range."""
+    if not form["sync"]:
+        context.refuse("shfl without .sync", hint="write shfl.sync; shfl was removed from sm_70 on")
+    target, *operands = context.operands(5)
+    destinations = destinations_of(context, form, target)
+    *sources, mask = sources_of(context, form, operands)
+    members, mode = _members(context, mask), form["mode"]
+
+    def run(frame: Frame, threads: Threads) -> None:
+        members.check(frame, threads)
+        a, b, c = (source.read(frame.registers) for source in sources)
+        lane = np.arange(frame.wave.width, dtype=np.int64) % WARP
+        by, clamp = b.astype(np.int64) & 31, c.astype(np.int64) & 31
+        segment = (c.astype(np.int64) >> 8) & 31
+        low, high = lane & segment, (lane & segment) | (clamp & ~segment)
+        source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
+        inside = source >= high if mode == "up" else source <= high
+        source = np.where(inside, source, lane)
+        base = np.arange(frame.wave.width) - lane
+        value = a if a.shape[0] == 1 else a[base + source]
+        write(frame, threads.merge, destinations, (value, inside))
+
+    return run
+
+
+_row("shfl{.sync}.<mode>.b32", "b32 b32 b32 b32 -> b32|pred", step=shuffle, mode="up down bfly idx")
+
+
+# ---- activemask, bar.warp.sync --------------------------------------------------------------
+
+
+def active_mask(context: Context, form: Form) -> Step:
+    """Find the lanes of the warp that stand at this instruction together."""
+    [target] = context.operands(1)
+    destination = context.destination(target, "b32")
+
+    def run(frame: Frame, threads: Threads) -> None:
+        bits = np.repeat(ballot(threads.mask.reshape(-1, WARP)), WARP)
+        write(frame, threads.merge, [destination], [bits])
+
+    return run
+
+
+row("activemask.b32", "-> b32", step=active_mask, mix="warp")
+
+
+def warp_barrier(context: Context, form: Form) -> Step:
+    """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``barrier``."""
+    operands = context.instruction.operands
+    if len(operands) != 1:
+        context.reject(f"{context.instruction.name} takes a membermask")
+    members = _members(context, context.source(operands[0], "b32"))
+
+    def run(frame: Frame, threads: Threads) -> None:
+        members.check(frame, threads)  # all threads see the same memory at all times
+        if frame.wave.watched:
+            for team, _ in members.teams(frame, threads):
+                frame.wave.watcher.synchronize_warps(team.reshape(-1))
+
+    return run
+
+
+row("bar.warp.sync", "b32", step=warp_barrier, mix="synchronization", collective=True)
