@@ -9,15 +9,14 @@ four and six bits in bytes), "Alternate Floating-Point Data Formats" (tf32).
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix import position as formulas
-from ptxlab.matrix.position import OUTER_IS_COLUMNS, FragmentKind, Index, elements_per_register
+from ptxlab.matrix import position
+from ptxlab.matrix.position import Arrangement, FragmentKind, Index
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.pictured import Pictured
 
@@ -62,7 +61,7 @@ class FragmentLayout(Pictured):
     threads: int = WARP
 
     def __post_init__(self) -> None:
-        problem = _problem(self._arrangement)
+        problem = position.problem(self._arrangement)
         if problem:
             raise ValueError(f"{self} {problem}")
 
@@ -74,7 +73,7 @@ class FragmentLayout(Pictured):
     @property
     def matrices(self) -> int:
         """How many independent matrices the warp holds: one a quad-pair, or one altogether."""
-        return formulas.matrices(self.kind)
+        return self._arrangement.matrices
 
     @property
     def outer_size(self) -> int:
@@ -89,7 +88,7 @@ class FragmentLayout(Pictured):
     @property
     def elements_per_register(self) -> int:
         """How many elements one register packs."""
-        return elements_per_register(self.bits)
+        return self._arrangement.packed
 
     @property
     def registers_per_lane(self) -> int:
@@ -98,7 +97,7 @@ class FragmentLayout(Pictured):
 
     def matrix(self, lane: Index) -> Index:
         """Return which of the ``matrices`` the elements of ``lane`` belong to."""
-        return formulas.matrix(self.kind, lane)
+        return self._arrangement.matrix(lane)
 
     def element(self, lane: Index, register: Index, i: Index = 0) -> tuple[Index, Index]:
         """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
@@ -126,11 +125,11 @@ class FragmentLayout(Pictured):
 
     def table(self) -> npt.NDArray[np.int64]:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""
-        return _table(self._arrangement)
+        return position.table(self._arrangement)
 
     def numbers(self) -> npt.NDArray[np.int64]:
         """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
-        return _numbers(self._arrangement)
+        return position.numbers(self._arrangement)
 
     def pack(self, matrix: Array) -> Array:
         """Return the registers, [..., threads, registers], of element bit patterns [..., rows, cols].
@@ -155,8 +154,8 @@ class FragmentLayout(Pictured):
         return flat.reshape(*words.shape[:-2], *shape)
 
     @property
-    def _arrangement(self) -> _Arrangement:
-        return _Arrangement(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
+    def _arrangement(self) -> Arrangement:
+        return Arrangement(self.kind, self.rows, self.cols, self.bits, self.copies, self.threads)
 
     @property
     def _dimensions(self) -> int:
@@ -169,73 +168,6 @@ class FragmentLayout(Pictured):
     @property
     def _shifts(self) -> Array:
         return (np.arange(self.elements_per_register) * self.bits).astype(self._word)
-
-
-class _Arrangement(NamedTuple):
-    """What places the elements of an operand, whatever its name and type. Many operands share one."""
-
-    kind: FragmentKind
-    rows: int
-    cols: int
-    bits: int
-    copies: int
-    threads: int
-
-    @property
-    def outer_size(self) -> int:
-        return self.cols if self.kind in OUTER_IS_COLUMNS else self.rows
-
-    @property
-    def elements(self) -> int:
-        """How many elements all matrices have."""
-        return formulas.matrices(self.kind) * self.rows * self.cols
-
-    @property
-    def distinct(self) -> int:
-        """The registers of a thread before its copies begin."""
-        return self.elements // (self.threads * elements_per_register(self.bits))
-
-    def row_col(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
-        held_by_a_warp = self.outer_size * WARP // self.threads
-        register = register % self.distinct
-        outer, inner = formulas.position(
-            self.kind, held_by_a_warp, self.bits, thread, register, element
-        )
-        return (inner, outer) if self.kind in OUTER_IS_COLUMNS else (outer, inner)
-
-
-@cache
-def _table(of: _Arrangement) -> npt.NDArray[np.int64]:
-    threads = np.arange(of.threads)[:, np.newaxis, np.newaxis]
-    registers = np.arange(of.distinct * of.copies)[:, np.newaxis]
-    places = of.row_col(threads, registers, np.arange(elements_per_register(of.bits)))
-    table = np.stack(np.broadcast_arrays(*places), axis=-1)
-    table.flags.writeable = False
-    return table
-
-
-@cache
-def _numbers(of: _Arrangement) -> npt.NDArray[np.int64]:
-    row, col = np.moveaxis(_table(of), -1, 0)
-    matrix = formulas.matrix(of.kind, np.arange(of.threads)[:, np.newaxis, np.newaxis])
-    numbers = np.asarray((matrix * of.rows + row) * of.cols + col)
-    numbers.flags.writeable = False
-    return numbers
-
-
-@cache
-def _problem(of: _Arrangement) -> str:
-    """Say what is wrong with a layout; nothing where every element has ``copies`` places."""
-    in_a_register = elements_per_register(of.bits)
-    fits = max(32, of.bits) % of.bits == 0 and of.elements % (of.threads * in_a_register) == 0
-    if not fits or of.outer_size % (8 * of.threads // WARP):
-        return "does not divide over the registers of a warp"
-    row, col = np.moveaxis(_table(of), -1, 0)
-    inside = (row >= 0) & (row < of.rows) & (col >= 0) & (col < of.cols)
-    places = np.bincount(_numbers(of)[inside].ravel(), minlength=of.elements)
-    if not inside.all() or (places != of.copies).any():
-        return "does not hold every element once"
-    return ""
 
 
 # What an element is in its register.

@@ -28,13 +28,6 @@ PACKED_BITS = {"b8x16.b6x16_p32": 6, "b8x16.b4x16_p64": 4}
 """Bits of an element in memory where they are fewer than in a register, by the type's spelling."""
 
 
-_SINCE: dict[str, tuple[str, tuple[str, ...], Version]] = {
-    "ldmatrix": ("load", ("sm_75",), (6, 5)),
-    "stmatrix": ("store", ("sm_90",), (7, 8)),
-}
-"""What each does, and the target and PTX version that brought its forms of 16 bits."""
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RowMove(Form):
     """What loads and stores share: ``matrices`` (1, 2 or 4) of ``shape`` (``m8n8``) and ``dtype``.
@@ -53,22 +46,21 @@ class RowMove(Form):
     def of(cls, matrices: int, trans: bool, shape: str = "m8n8", dtype: str = "b16") -> Self:
         """Return the form of so many matrices."""
         family = cls.__name__.lower()
-        verb, targets, ptx = _SINCE[family]
-        bits = 16 if dtype == "b16" else 8
-        if bits == 8:
-            targets, ptx = SM_10X_TO_12X, (8, 6)
+        verb, bits = family.removesuffix("matrix"), 16 if dtype == "b16" else 8
         kind: FragmentKind = "b" if trans else "a"
-        if bits == 8 and verb == "store":
-            kind = "accumulator.trans"
+        if bits == 8:
+            needs: tuple[tuple[str, ...], Version] = SM_10X_TO_12X, (8, 6)
+            kind = "accumulator.trans" if verb == "st" else kind
+        else:
+            needs = (("sm_75",), (6, 5)) if verb == "ld" else (("sm_90",), (7, 8))
         rows = 16 if shape == "m16n16" else ROWS
         cols = 8 * ROW_BYTES // bits
         ending = f"x{matrices}{'.trans' if trans else ''}.shared.{dtype}"
         return cls(
             family,
             f"{family}.sync.aligned.{shape}.{ending}",
-            targets,
-            ptx,
-            f"Warp-level matrix {verb} instruction: {family}",
+            *needs,
+            f"Warp-level matrix {'load' if verb == 'ld' else 'store'} instruction: {family}",
             (FragmentLayout("R", kind, matrices * rows, cols, f"b{bits}", bits),),
             matrices=matrices,
             trans=trans,

@@ -27,7 +27,8 @@ all of them separately.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Literal
+from functools import cache
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -54,47 +55,111 @@ FragmentKind = Literal[
 ]
 Index = int | npt.NDArray[np.int64]
 
-OUTER_IS_COLUMNS = ("b", "accumulator.trans", "quad b.row", "quad b.col")
 _ONE_LINE_A_LANE = ("quad a.row", "quad b.col", "quad accumulator")
 _HALVES = "tmem 16x32bx2"
 
 
-def elements_per_register(bits: int) -> int:
-    """Return how many elements of ``bits`` share one register: 32-bit ones, or one of 64 bits."""
-    return max(1, 32 // bits)
+class Arrangement(NamedTuple):
+    """What places the elements of an operand, whatever its name and type. Many operands share one."""
+
+    kind: FragmentKind
+    rows: int
+    cols: int
+    bits: int
+    copies: int
+    threads: int
+
+    @property
+    def outer_is_columns(self) -> bool:
+        """Whether the outer dimension is that of the columns."""
+        return self.kind in ("b", "accumulator.trans", "quad b.row", "quad b.col")
+
+    @property
+    def outer_size(self) -> int:
+        """The dimension that groups of lanes divide."""
+        return self.cols if self.outer_is_columns else self.rows
+
+    @property
+    def matrices(self) -> int:
+        """How many independent matrices a warp holds."""
+        return 2 if self.kind == _HALVES else QUAD_PAIRS if self.kind.startswith("quad") else 1
+
+    @property
+    def elements(self) -> int:
+        """How many elements all matrices have."""
+        return self.matrices * self.rows * self.cols
+
+    @property
+    def packed(self) -> int:
+        """How many elements share one register: 32-bit ones, or one of 64 bits."""
+        return max(1, 32 // self.bits)
+
+    @property
+    def distinct(self) -> int:
+        """The registers of a thread before its copies begin."""
+        return self.elements // (self.threads * self.packed)
+
+    def matrix(self, thread: Index) -> Index:
+        """Return which of the matrices the elements of ``thread`` belong to."""
+        return thread % WARP // 16 if self.kind == _HALVES else thread // 4 % self.matrices
+
+    def row_col(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+        """Return (row, col) of an element. Arrays broadcast against each other."""
+        outer, inner = self._position(thread, register % self.distinct, element)
+        return (inner, outer) if self.outer_is_columns else (outer, inner)
+
+    def _position(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+        """Return (outer, inner) of an element: the one function all fragment layouts come from."""
+        held_by_a_warp = self.outer_size * WARP // self.threads
+        warp, lane = divmod(thread, WARP)
+        if self.kind.startswith("tmem"):
+            outer, inner = _TENSOR_MEMORY[self.kind](lane, register)
+            inner = self.packed * inner + element
+        elif self.kind.startswith("quad"):
+            i = register * self.packed + element
+            outer, inner = _quad_position(self.kind, self.bits, lane, i)
+        else:
+            run = 2 if self.kind.startswith("accumulator") else self.packed
+            step, within = divmod(register * self.packed + element, run)
+            inward, outward = divmod(step, held_by_a_warp // 8)
+            outer, inner = lane // 4 + 8 * outward, run * (lane % 4 + 4 * inward) + within
+        return held_by_a_warp * warp + outer, inner
 
 
-def matrices(kind: FragmentKind) -> int:
-    """Return how many independent matrices of the kind a warp holds."""
-    return 2 if kind == _HALVES else QUAD_PAIRS if kind.startswith("quad") else 1
+@cache
+def table(of: Arrangement) -> npt.NDArray[np.int64]:
+    """Return (row, col) of everything, [threads, registers, elements per register, 2]."""
+    threads = np.arange(of.threads)[:, np.newaxis, np.newaxis]
+    registers = np.arange(of.distinct * of.copies)[:, np.newaxis]
+    places = of.row_col(threads, registers, np.arange(of.packed))
+    return _read_only(np.stack(np.broadcast_arrays(*places), axis=-1))
 
 
-def matrix(kind: FragmentKind, thread: Index) -> Index:
-    """Return which of them the elements of ``thread`` belong to."""
-    return thread % WARP // 16 if kind == _HALVES else thread // 4 % matrices(kind)
+@cache
+def numbers(of: Arrangement) -> npt.NDArray[np.int64]:
+    """Return the element's number in [matrices, rows, cols] of everything."""
+    row, col = np.moveaxis(table(of), -1, 0)
+    matrix = of.matrix(np.arange(of.threads)[:, np.newaxis, np.newaxis])
+    return _read_only(np.asarray((matrix * of.rows + row) * of.cols + col))
 
 
-def position(
-    kind: FragmentKind, outer_size: int, bits: int, thread: Index, register: Index, element: Index
-) -> tuple[Index, Index]:
-    """Return (outer, inner) of an element: the one function all fragment layouts come from.
+@cache
+def problem(of: Arrangement) -> str:
+    """Say what is wrong with it; nothing where every element has ``copies`` places."""
+    fits = max(32, of.bits) % of.bits == 0 and of.elements % (of.threads * of.packed) == 0
+    if not fits or of.outer_size % (8 * of.threads // WARP):
+        return "does not divide over the registers of a warp"
+    row, col = np.moveaxis(table(of), -1, 0)
+    inside = (row >= 0) & (row < of.rows) & (col >= 0) & (col < of.cols)
+    places = np.bincount(numbers(of)[inside].ravel(), minlength=of.elements)
+    if not inside.all() or (places != of.copies).any():
+        return "does not hold every element once"
+    return ""
 
-    ``outer_size`` is the number of rows (of columns for B) that each warp holds. Arrays broadcast
-    against each other.
-    """
-    packed = elements_per_register(bits)
-    warp, lane = divmod(thread, WARP)
-    if kind.startswith("tmem"):
-        outer, inner = _TENSOR_MEMORY[kind](lane, register)
-        inner = packed * inner + element
-    elif kind.startswith("quad"):
-        outer, inner = _quad_position(kind, bits, lane, register * packed + element)
-    else:
-        run = 2 if kind.startswith("accumulator") else packed
-        step, within = divmod(register * packed + element, run)
-        inward, outward = divmod(step, outer_size // 8)
-        outer, inner = lane // 4 + 8 * outward, run * (lane % 4 + 4 * inward) + within
-    return outer_size * warp + outer, inner
+
+def _read_only(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+    array.flags.writeable = False
+    return array
 
 
 def _quad_position(kind: FragmentKind, bits: int, lane: Any, i: Any) -> tuple[Index, Index]:

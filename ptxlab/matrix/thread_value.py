@@ -11,6 +11,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ptxlab.layouts.layout import Layout
 from ptxlab.matrix.fragment import FragmentLayout
 
@@ -44,7 +46,7 @@ def thread_value(fragment: FragmentLayout) -> Layout:
     offsets = (outer + _outer_size(fragment) * inner).reshape(len(row), -1)
     lanes, values = (Layout.of_offsets(row.tolist()) for row in (offsets[:, 0], offsets[0]))
     both = Layout((lanes.shape, values.shape), (lanes.stride, values.stride))
-    if any(both(*place) != offset for place, offset in _enumerated(offsets.tolist())):
+    if (both(*np.indices(offsets.shape)) != offsets).any():
         raise ValueError(f"{fragment.operand}: lane and value do not add up to an element")
     return both
 
@@ -52,13 +54,13 @@ def thread_value(fragment: FragmentLayout) -> Layout:
 def steps(fragment: FragmentLayout) -> tuple[ModeStep, ...]:
     """Return what each mode of the thread-value layout says about lanes, registers and elements."""
     lanes, values = thread_value(fragment).parts
-    found = []
     packed = fragment.elements_per_register
-    whose = ((fragment.holder, lanes.size),)
-    for part, counters in ((lanes, whose), (values, _counters(packed, values))):
-        divisor = 1
+    held = (("element", packed), ("register", values.size // packed))
+    found = []
+    for part, counters in ((lanes, ((fragment.holder, lanes.size),)), (values, held)):
         modes = list(part.modes)
         for counter, room in counters:
+            divisor = 1
             while modes and divisor < room:
                 size, stride = modes.pop(0)
                 here = min(size, room // divisor)
@@ -68,12 +70,7 @@ def steps(fragment: FragmentLayout) -> tuple[ModeStep, ...]:
                     inner, outer = divmod(stride, _outer_size(fragment))
                     found.append(ModeStep(counter, divisor, here, outer, inner))
                 divisor *= here
-            divisor = 1
     return tuple(found)
-
-
-def _counters(packed: int, values: Layout) -> tuple[tuple[str, int], ...]:
-    return ("element", packed), ("register", values.size // packed)
 
 
 def _is_b(fragment: FragmentLayout) -> bool:
@@ -82,11 +79,3 @@ def _is_b(fragment: FragmentLayout) -> bool:
 
 def _outer_size(fragment: FragmentLayout) -> int:
     return fragment.cols if _is_b(fragment) else fragment.rows
-
-
-def _enumerated(offsets: list[list[int]]) -> list[tuple[tuple[int, int], int]]:
-    return [
-        ((lane, value), offset)
-        for lane, row in enumerate(offsets)
-        for value, offset in enumerate(row)
-    ]
