@@ -67,6 +67,11 @@ class BitField:
         return value
 
 
+def choice(name: str, low: int, codes: Mapping[str, int], bits: int = 1) -> BitField:
+    """Return the field of words with ``codes``, of which the first stands where it is left out."""
+    return BitField(name, low, bits, codes=codes, default=next(iter(codes)))
+
+
 @dataclass(frozen=True, slots=True)
 class BitRecord:
     """A word of ``width`` bits made of ``fields``; all other bits are reserved and zero.

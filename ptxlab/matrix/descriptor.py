@@ -16,8 +16,9 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.bit_record import BitField, BitRecord, Value, choice
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile
+from ptxlab.matrix.fragment import container_bits
 
 Array = npt.NDArray[Any]
 
@@ -38,9 +39,7 @@ WGMMA_DESCRIPTOR = BitRecord(
         _LEADING,
         _STRIDE,
         _BASE,
-        BitField(
-            "swizzle", 62, 2, codes={"none": 0, "128B": 1, "64B": 2, "32B": 3}, default="none"
-        ),
+        choice("swizzle", 62, {"none": 0, "128B": 1, "64B": 2, "32B": 3}, 2),
     ),
 )
 TCGEN05_DESCRIPTOR = BitRecord(
@@ -53,14 +52,8 @@ TCGEN05_DESCRIPTOR = BitRecord(
         _STRIDE,
         BitField("version", 46, 3, default=1, fixed=True),
         _BASE,
-        BitField("leading offset mode", 52, 1, codes={"relative": 0}, default="relative"),
-        BitField(
-            "swizzle",
-            61,
-            3,
-            codes={"none": 0, "128B.atom32B": 1, "128B": 2, "64B": 4, "32B": 6},
-            default="none",
-        ),
+        choice("leading offset mode", 52, {"relative": 0}),
+        choice("swizzle", 61, {"none": 0, "128B.atom32B": 1, "128B": 2, "64B": 4, "32B": 6}, 3),
     ),
 )
 
@@ -97,18 +90,12 @@ class Reader:
             )
 
 
+_BITS = {name: container_bits(name) for name in ["bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"]}
+
 READERS: dict[str, Reader] = {
-    "wgmma": Reader(
-        WGMMA_DESCRIPTOR,
-        {"bf16": 16, "f16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "b1": 1},
-        ("bf16", "f16"),
-        {},
-    ),
+    "wgmma": Reader(WGMMA_DESCRIPTOR, _BITS | {"b1": 1}, ("bf16", "f16"), {}),
     "tcgen05": Reader(
-        TCGEN05_DESCRIPTOR,
-        {"bf16": 16, "f16": 16, "tf32": 32, "e4m3": 8, "e5m2": 8, "s8": 8, "u8": 8, "e2m1x2": 4},
-        ("bf16", "f16", "tf32", "e4m3", "e5m2", "s8", "u8"),
-        {"tf32": "128B.atom32B"},
+        TCGEN05_DESCRIPTOR, _BITS | {"e2m1x2": 4}, tuple(_BITS), {"tf32": "128B.atom32B"}
     ),
 }
 """Who reads descriptors. ``e2m1x2`` are packed e2m1, as the ``mxf4`` kinds take them."""

@@ -10,10 +10,10 @@ bits less left out: the same bits.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.bit_record import BitField, BitRecord, Value, choice
 
 SECTION = "Instruction descriptor"
 _NO_YES = {"no": 0, "yes": 1}
@@ -22,62 +22,57 @@ _FLOAT8 = {"e4m3": 0, "e5m2": 1, "e2m3": 3, "e3m2": 4, "e2m1": 5}
 _SHIFT = {"none": 0, "8": 1, "16": 2, "32": 3}
 
 
-def _choice(name: str, low: int, codes: Mapping[str, int], bits: int = 1) -> BitField:
-    return BitField(name, low, bits, codes=codes, default=next(iter(codes)))
-
-
 def _only(field: BitField) -> BitField:
     return replace(field, fixed=True)
 
 
-_SPARSE = _choice("sparse", 2, _NO_YES)
-_NEGATE = (_choice("negate a", 13, _NO_YES), _choice("negate b", 14, _NO_YES))
-_MAJORS = (_choice("major of a", 15, _MAJOR), _choice("major of b", 16, _MAJOR))
+_SPARSE = choice("sparse", 2, _NO_YES)
+_NEGATE = (choice("negate a", 13, _NO_YES), choice("negate b", 14, _NO_YES))
+_MAJORS = (choice("major of a", 15, _MAJOR), choice("major of b", 16, _MAJOR))
 _N = BitField("n", 17, 6, unit=8, default=8, least=8)
 
 
 def _plain(
     kind: str, d: Mapping[str, int], inputs: Mapping[str, int], *, integer: bool = False
 ) -> BitRecord:
-    saturate = _choice("saturate", 3, _NO_YES)
+    saturate = choice("saturate", 3, _NO_YES)
     fields = (
         BitField("sparsity selector", 0, 2),
         _SPARSE,
         saturate if integer else _only(saturate),
-        _choice("d type", 4, d, 2),
-        _choice("a type", 7, inputs, 3),
-        _choice("b type", 10, inputs, 3),
+        choice("d type", 4, d, 2),
+        choice("a type", 7, inputs, 3),
+        choice("b type", 10, inputs, 3),
         *(map(_only, _NEGATE) if integer else _NEGATE),
         *_MAJORS,
         _N,
         BitField("m", 24, 5, unit=16, default=64, least=32),
-        _choice("largest shift of b", 30, _SHIFT, 2),
+        choice("largest shift of b", 30, _SHIFT, 2),
     )
     return BitRecord(f"kind::{kind}", 32, SECTION, fields)
 
 
 def _scaled(
-    kind: str, inputs: Mapping[str, int], scales: Mapping[str, int], more: Iterable[BitField] = ()
+    kind: str, inputs: Mapping[str, int], scales: Mapping[str, int], *more: BitField
 ) -> BitRecord:
     packed = kind != "mxf8f6f4"
-    ids = 2 if packed else 1
     fields = (
         _SPARSE,
-        BitField("scale id of b", 4, 2) if ids == 1 else BitField("scale id of b", 5, 1, unit=2),
-        _choice("a type", 7, inputs, 3),
-        _choice("b type", 10, inputs, 2 if packed else 3),
+        BitField("scale id of b", 5, 1, unit=2) if packed else BitField("scale id of b", 4, 2),
+        choice("a type", 7, inputs, 3),
+        choice("b type", 10, inputs, 2 if packed else 3),
         *_NEGATE,
         *(map(_only, _MAJORS) if packed else _MAJORS),
         _N,
-        _choice("scale type", 23, scales),
+        choice("scale type", 23, scales),
         BitField("m", 27, 2, unit=128, default=128, least=128),
-        BitField("scale id of a", 29, 2) if ids == 1 else BitField("scale id of a", 30, 1, unit=2),
+        BitField("scale id of a", 30, 1, unit=2) if packed else BitField("scale id of a", 29, 2),
         *more,
     )
     return BitRecord(f"kind::{kind}", 32, SECTION, fields)
 
 
-_K = _choice("k", 31, {"64 (sparse 128)": 0, "96": 1})
+_K = choice("k", 31, {"64 (sparse 128)": 0, "96": 1})
 
 INSTRUCTION_DESCRIPTORS: dict[str, BitRecord] = {
     "f16": _plain("f16", {"f32": 1, "f16": 0}, {"bf16": 1, "f16": 0}),
@@ -85,8 +80,8 @@ INSTRUCTION_DESCRIPTORS: dict[str, BitRecord] = {
     "f8f6f4": _plain("f8f6f4", {"f32": 1, "f16": 0}, _FLOAT8),
     "i8": _plain("i8", {"s32": 2}, {"s8": 1, "u8": 0}, integer=True),
     "mxf8f6f4": _scaled("mxf8f6f4", _FLOAT8, {"ue8m0": 1}),
-    "mxf4": _scaled("mxf4", {"e2m1": 1}, {"ue8m0": 1}, (_K,)),
-    "mxf4nvf4": _scaled("mxf4nvf4", {"e2m1": 1}, {"ue4m3": 0, "ue8m0": 1}, (_K,)),
+    "mxf4": _scaled("mxf4", {"e2m1": 1}, {"ue8m0": 1}, _K),
+    "mxf4nvf4": _scaled("mxf4nvf4", {"e2m1": 1}, {"ue4m3": 0, "ue8m0": 1}, _K),
 }
 """The records by kind."""
 
