@@ -13,8 +13,7 @@ from itertools import count
 from typing import get_args
 
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.form import Form, Version
-from ptxlab.matrix.operand import Role, SignatureOperand
+from ptxlab.matrix.form import Form, Role, SignatureOperand, Version
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)

@@ -11,16 +11,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
-
-import numpy as np
-import numpy.typing as npt
 
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value, choice
-from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, Mode, SharedTile
+from ptxlab.matrix.canonical import UNIT_BYTES, Mode, SharedTile
 from ptxlab.matrix.fragment import container_bits
-
-Array = npt.NDArray[Any]
 
 ADDRESS_BITS = 18
 _PERIOD_UNIT = 128
@@ -128,31 +122,3 @@ def of_tile(reader: Reader, tile: SharedTile, address: int = 0, step: int = 0) -
         "swizzle": tile.mode.name,
     }
     return reader.record.encode(values)
-
-
-def addresses(values: Mapping[str, Value], major: str, mn: int, bits: int) -> Array:
-    """Return the byte addresses, [mn, k], that one instruction reads through a descriptor.
-
-    ``values`` are its decoded fields; k is what 32 bytes hold of elements of ``bits``, of at least 8.
-    This is the ISA's canonical layout with the offsets the descriptor gives. Raises ValueError for a
-    base offset, where the swizzle's pattern is not that of addresses.
-    """
-    if values["base offset"]:
-        raise ValueError("the addresses behind a base offset are not modelled")
-    mode = MODES[str(values["swizzle"])]
-    start, leading, stride = (
-        int(values[name]) for name in ("start address", "leading byte offset", "stride byte offset")
-    )
-    size = bits // 8
-    row = np.arange(mn)[:, np.newaxis]
-    col = np.arange(8 * STEP_BYTES // bits)
-    if major == "k":
-        between = leading if mode.span == UNIT_BYTES else UNIT_BYTES
-        unit, within = np.divmod(col * size, UNIT_BYTES)
-        plain = row % 8 * mode.span + row // 8 * stride + unit * between + within
-    else:
-        spans, within = np.divmod(row * size, mode.span)
-        next_mn, next_k = (stride, leading) if mode.span == UNIT_BYTES else (leading, stride)
-        line, lines = col % mode.lines, col // mode.lines
-        plain = within + spans * next_mn + line * mode.span + lines * next_k
-    return np.asarray(mode.swizzle(start + plain))

@@ -76,11 +76,6 @@ class FragmentLayout(Pictured):
         return self._arrangement.matrices
 
     @property
-    def outer_size(self) -> int:
-        """The dimension that groups of lanes divide: the columns of B, the rows of all others."""
-        return self._arrangement.outer_size
-
-    @property
     def register_bits(self) -> int:
         """The width of one register: 64 for 64-bit elements, else 32."""
         return max(32, self.bits)

@@ -16,9 +16,8 @@ from itertools import product
 from typing import Self
 
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.form import SM_10X_TO_12X, Form, Version
+from ptxlab.matrix.form import SM_10X_TO_12X, Form, SignatureOperand, Version, address
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import SignatureOperand, address
 from ptxlab.matrix.position import FragmentKind
 
 ROWS = 8

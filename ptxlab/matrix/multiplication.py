@@ -10,9 +10,16 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.form import Form, SharedOperand
+from ptxlab.matrix.form import (
+    Form,
+    SharedOperand,
+    SignatureOperand,
+    constant,
+    descriptor,
+    fragment,
+    register,
+)
 from ptxlab.matrix.fragment import FragmentLayout, container_bits
-from ptxlab.matrix.operand import SignatureOperand, constant, descriptor, fragment, register
 from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata

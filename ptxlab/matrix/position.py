@@ -105,10 +105,10 @@ class Arrangement(NamedTuple):
 
     def row_col(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
         """Return (row, col) of an element. Arrays broadcast against each other."""
-        outer, inner = self._position(thread, register % self.distinct, element)
+        outer, inner = self.position(thread, register % self.distinct, element)
         return (inner, outer) if self.outer_is_columns else (outer, inner)
 
-    def _position(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+    def position(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
         """Return (outer, inner) of an element: the one function all fragment layouts come from."""
         held_by_a_warp = self.outer_size * WARP // self.threads
         warp, lane = divmod(thread, WARP)

@@ -65,26 +65,9 @@ class Scale:
 
     def unpack(self, words: Array, byte_id: int = 0, thread_id: int = 0) -> Array:
         """Return the scales [..., lines, blocks] of registers [..., 32]."""
-        lane, byte = self._places(byte_id, thread_id)
-        shift = (8 * byte).astype(np.uint32)
-        return (np.asarray(words, np.uint32)[..., lane] >> shift).astype(np.uint8)
-
-    def pack(self, scales: Array, byte_id: int = 0, thread_id: int = 0) -> Array:
-        """Return registers [..., 32] that hold the scales [..., lines, blocks]; all else is zero."""
-        lane, byte = self._places(byte_id, thread_id)
-        scales = np.asarray(scales, np.uint32)
-        words = np.zeros((*scales.shape[:-2], 32), np.uint32)
-        for line, block in np.ndindex(lane.shape):
-            words[..., lane[line, block]] |= scales[..., line, block] << np.uint32(
-                8 * byte[line, block]
-            )
-        return words
-
-    def _places(self, byte_id: int, thread_id: int) -> tuple[Array, Array]:
+        lines, blocks = range(self.lines), range(self.blocks)
         places = np.array(
-            [
-                [self.place(line, block, byte_id, thread_id) for block in range(self.blocks)]
-                for line in range(self.lines)
-            ]
+            [[self.place(line, block, byte_id, thread_id) for block in blocks] for line in lines]
         )
-        return places[..., 0], places[..., 1]
+        lane, shift = places[..., 0], (8 * places[..., 1]).astype(np.uint32)
+        return (np.asarray(words, np.uint32)[..., lane] >> shift).astype(np.uint8)

@@ -15,16 +15,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
-from ptxlab.matrix.form import AsyncInstruction, Shapes, Version
-from ptxlab.matrix.multiplication import EVERY_N, INTEGER_N
-from ptxlab.matrix.operand import (
+from ptxlab.matrix.form import (
+    AsyncInstruction,
+    Shapes,
     SignatureOperand,
+    Version,
     address,
     constant,
     descriptor,
     register,
     tensor_memory,
 )
+from ptxlab.matrix.multiplication import EVERY_N, INTEGER_N
 from ptxlab.matrix.tensor_memory import SM_10X
 
 SM_10X_ONLY = ("sm_100a", "sm_103a", "sm_107a", "sm_110a")

@@ -17,9 +17,8 @@ from dataclasses import dataclass
 from itertools import product
 from typing import cast
 
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import Form, Role, SignatureOperand, constant, tensor_memory
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.operand import Role, SignatureOperand, constant, tensor_memory
 from ptxlab.matrix.position import FragmentKind
 
 COLUMNS = 512

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ptxlab.matrix.form import AsyncInstruction, SharedOperand, Version
+from ptxlab.matrix.form import AsyncInstruction, SharedOperand, Version, constant
 from ptxlab.matrix.fragment import container_bits
 from ptxlab.matrix.multiplication import (
     EVERY_N,
@@ -32,7 +32,6 @@ from ptxlab.matrix.multiplication import (
     same,
     variants,
 )
-from ptxlab.matrix.operand import constant
 from ptxlab.matrix.sparse import Metadata
 
 M = 64

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ptxlab.matrix.form import Form, Version
+from ptxlab.matrix.form import Form, SignatureOperand, Version, address, fragment
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import (
     MatrixInstruction,
@@ -24,7 +24,6 @@ from ptxlab.matrix.multiplication import (
     same,
     variants,
 )
-from ptxlab.matrix.operand import SignatureOperand, address, fragment
 
 SECTION = "Warp-level Matrix Fragment"
 F16_REGISTERS = 8

@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
+from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 import pytest
 import tensor_layouts as cute
 
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
-from ptxlab.matrix.canonical import MODES, SharedTile
+from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, SharedTile
 from ptxlab.matrix.descriptor import (
     READERS,
     TCGEN05_DESCRIPTOR,
     WGMMA_DESCRIPTOR,
     Reader,
-    addresses,
     of_tile,
 )
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
@@ -118,6 +119,34 @@ def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: SharedTile) -
     assert seen == set(range(0, 8 * tile.bytes, tile.bits))
 
 
+def addresses(values: Values, major: str, mn: int, bits: int) -> npt.NDArray[Any]:
+    """Return the byte addresses, [mn, k], that one instruction reads through a descriptor.
+
+    ``values`` are its decoded fields; k is what 32 bytes hold of elements of ``bits``, of at least 8.
+    This is the ISA's canonical layout with the offsets the descriptor gives. Raises ValueError for a
+    base offset, where the swizzle's pattern is not that of addresses.
+    """
+    if values["base offset"]:
+        raise ValueError("the addresses behind a base offset are not modelled")
+    mode = MODES[str(values["swizzle"])]
+    start, leading, stride = (
+        int(values[name]) for name in ("start address", "leading byte offset", "stride byte offset")
+    )
+    size = bits // 8
+    row = np.arange(mn)[:, np.newaxis]
+    col = np.arange(8 * STEP_BYTES // bits)
+    if major == "k":
+        between = leading if mode.span == UNIT_BYTES else UNIT_BYTES
+        unit, within = np.divmod(col * size, UNIT_BYTES)
+        plain = row % 8 * mode.span + row // 8 * stride + unit * between + within
+    else:
+        spans, within = np.divmod(row * size, mode.span)
+        next_mn, next_k = (stride, leading) if mode.span == UNIT_BYTES else (leading, stride)
+        line, lines = col % mode.lines, col // mode.lines
+        plain = within + spans * next_mn + line * mode.span + lines * next_k
+    return np.asarray(mode.swizzle(start + plain))
+
+
 @pytest.mark.parametrize("reader", READERS.values(), ids=READERS)
 def test_what_a_descriptor_reads_is_the_tile(reader: Reader) -> None:
     """Step by step along k, from the descriptor's own fields."""
@@ -145,7 +174,12 @@ def test_a_wrong_offset_reads_something_else() -> None:
     tile = SharedTile(16, 32, 16, "k", MODES["64B"])
     fields = WGMMA.record.decode(of_tile(WGMMA, tile))
     right = addresses(fields, "k", 16, 16)
-    for wrong in ({"stride byte offset": 256}, {"swizzle": "32B"}, {"start address": 16}):
+    wrongs: tuple[Values, ...] = (
+        {"stride byte offset": 256},
+        {"swizzle": "32B"},
+        {"start address": 16},
+    )
+    for wrong in wrongs:
         assert not np.array_equal(addresses(fields | wrong, "k", 16, 16), right)
     with pytest.raises(ValueError, match="base offset"):
         addresses(fields | {"base offset": 1}, "k", 16, 16)

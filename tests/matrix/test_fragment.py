@@ -12,11 +12,11 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from ptxlab.matrix import position
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.position import Arrangement
 
 Case = Callable[[int, int, int], tuple[int, int]]
 
@@ -287,13 +287,13 @@ def test_out_of_range_is_an_index_error() -> None:
 def test_a_formula_that_loses_elements_cannot_become_a_layout(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    right = position.position
+    right = Arrangement.position
 
     def doubled(*arguments: object) -> object:
         outer, inner = right(*arguments)  # type: ignore[arg-type]
         return outer, inner & ~1
 
-    monkeypatch.setattr(position, "position", doubled)
+    monkeypatch.setattr(Arrangement, "position", doubled)
     with pytest.raises(ValueError, match="every element once"):
         FragmentLayout("A", "a", 16, 48, "lossy", 16)
 

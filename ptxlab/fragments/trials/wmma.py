@@ -25,9 +25,9 @@ from ptxlab.fragments.trials.multiply import blame, fragments, patterns
 from ptxlab.fragments.trials.one_hot import Probes, filled_probe, layout_probes
 from ptxlab.fragments.trials.trial import Trial, packed, record
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.form import SignatureOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.wmma import WMMA, WmmaMove, move_name
 
 ALIGNMENT = 128

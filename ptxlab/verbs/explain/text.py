@@ -6,9 +6,8 @@ from typing import Any
 
 from ptxlab.fragments.specimen import statement
 from ptxlab.fragments.support import Compiled, Explanation
-from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form
+from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.operand import SignatureOperand
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
 from ptxlab.verbs.ops.text import ptx
 from ptxlab.view.json import members
