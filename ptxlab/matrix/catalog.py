@@ -91,9 +91,7 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
     found = _first(MULTIPLICATIONS, op, dtype, acc) or _first(_warpgroup(), op, dtype, acc)
     if found:
         return found
-    asked = " ".join(
-        [op] + [f"{word} {value}" for word, value in (("dtype", dtype), ("acc", acc)) if value]
-    )
+    asked = op + (f" dtype {dtype}" if dtype else "") + (f" acc {acc}" if acc else "")
     raise UnknownInstruction(f"no instruction is {asked}", _suggestions(op, dtype, acc))
 
 

@@ -90,34 +90,32 @@ def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[Trace, ..
 def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> Trace:
     d = instruction.operand("D")
     c = d if instruction.shared else instruction.operand("C")
+    held_by_d, held_by_c = _places(d, row, col, matrix), _places(c, row, col, matrix)
     a, b = map(instruction.held, "AB")
-
-    def held(
-        where: FragmentLayout | SharedOperand, at_row: int, at_col: int
-    ) -> tuple[Whereabouts, ...]:
-        if isinstance(where, SharedOperand):
-            return (shared_place(where, at_row, at_col),)
-        return places(where, at_row, at_col)
-
-    def places(layout: FragmentLayout, at_row: int, at_col: int) -> tuple[Place, ...]:
-        found = layout.registers(at_row, at_col)
-        return tuple(place for place in found if layout.matrix(place.lane) == matrix)
-
-    held_by_d, held_by_c = places(d, row, col), places(c, row, col)
     terms = []
     for a_col in range(a.cols):
         rows, metadata = _rows_of_b(instruction, row, a_col)
-        terms.append(
-            Term(
-                a_col,
-                rows,
-                held(a, row, a_col),
-                tuple(held(b, k, col) for k in rows),
-                metadata,
-                _scales(instruction, row, col, a_col),
-            )
+        factors = _held(a, row, a_col, matrix), tuple(_held(b, k, col, matrix) for k in rows)
+        scales = tuple(
+            scale.place(row if scale.operand == "A" else col, a_col * scale.blocks // a.cols)
+            for scale in instruction.scales
         )
+        terms.append(Term(a_col, rows, *factors, metadata, scales))
     return Trace(instruction, row, col, matrix, held_by_d, held_by_c, tuple(terms))
+
+
+def _held(
+    where: FragmentLayout | SharedOperand, row: int, col: int, matrix: int
+) -> tuple[Whereabouts, ...]:
+    if isinstance(where, SharedOperand):
+        return (shared_place(where, row, col),)
+    return _places(where, row, col, matrix)
+
+
+def _places(layout: FragmentLayout, row: int, col: int, matrix: int) -> tuple[Place, ...]:
+    """Return the places of an element of that one of the matrices."""
+    found = layout.registers(row, col)
+    return tuple(place for place in found if layout.matrix(place.lane) == matrix)
 
 
 def shared_place(where: SharedOperand, row: int, col: int) -> SharedPlace:
@@ -148,13 +146,3 @@ def _rows_of_b(
     if metadata.bits == 32:  # the four bits of the chunk say which of the two stays
         return tuple(chunk_rows), (lane, low, 4)
     return tuple(chunk_rows), (lane, low + 2 * within, 2)
-
-
-def _scales(
-    instruction: MatrixInstruction, row: int, col: int, a_col: int
-) -> tuple[tuple[int, int], ...]:
-    found = []
-    for scale in instruction.scales:
-        block = a_col * scale.blocks // instruction.operand("A").cols
-        found.append(scale.place(row if scale.operand == "A" else col, block))
-    return tuple(found)
