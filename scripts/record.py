@@ -1,8 +1,8 @@
 """Write down what a GPU says, for the repository to keep.
 
-python scripts/record.py check       which GPU; exit status 3 when there is none
-python scripts/record.py receipts    tests/receipts/: what every matrix instruction does with numbered operands
-python scripts/record.py arithmetic  tests/receipts/: dot products, to compare with the models
+python -m scripts.record check       which GPU; exit status 3 when there is none
+python -m scripts.record receipts    tests/receipts/: what every matrix instruction does with numbered operands
+python -m scripts.record arithmetic  tests/receipts/: dot products, to compare with the models
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from ptxlab.fragments import receipts
 from ptxlab.fragments.campaign import campaign
 from ptxlab.fragments.trials import tried
 from ptxlab.matrix.catalog import forms
-from ptxlab.numerics import receipts as arithmetic
 from ptxlab.verbs.fragments import campaign as view
+from scripts import arithmetic_receipts as arithmetic
+from scripts.fragment_receipts import Recorder
 
 
 def record_receipts(device: Device) -> bool:
     """Run the trials of every instruction the GPU has, and say whether all layouts are as predicted."""
-    recorder = receipts.Recorder()
+    recorder = Recorder()
     entries = [entry for entry in forms() if tried(entry)]
     outcomes = campaign(device, entries, everywhere=False, keep=recorder)
     print(view.text(outcomes, device.target.name), end="")

@@ -7,33 +7,27 @@ since. There is a file a family and GPU. Dumps that several instructions share a
 
 from __future__ import annotations
 
-import base64
-import datetime
 import hashlib
 import json
-import lzma
 from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from functools import cache
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.numbers import Array
-from ptxlab.fragments.trials import Trial, trials
+from ptxlab.fragments.trials import trials
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain.cache import cached
-from ptxlab.toolchain.wheels import wheel_versions
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
 ROOMS = ("isa", "numbers", "layouts", "matrix", "fragments")
 """The rooms whose source says what the layouts are and what trials give."""
-COMPILERS = ("nvidia-nvjitlink", "nvidia-cuda-nvrtc", "cuda-python")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,93 +60,15 @@ class Receipt:
             form.name
         ] == [digest(trial.expected[..., trial.unspecified :]) for trial in own]
 
-    def dumps(self) -> dict[str, Array]:
-        """Return all dumps, [probes, 32, words], by digest. Raises PtxlabError if one is not what it was."""
-        raw = lzma.decompress(base64.b85decode(self.data))
-        found = {}
-        first = 0
-        for name, (bits, *shape) in self.shapes.items():
-            size = bits // 8 * int(np.prod(shape))
-            words = np.frombuffer(raw[first : first + size], f"<u{bits // 8}").reshape(shape)
-            if digest(words) != name:
-                raise PtxlabError(f"a dump of {self.family} on {self.gpu} was changed: {name}")
-            found[name] = words
-            first += size
-        return found
-
-
-@dataclass(slots=True)
-class Recorder:
-    """Collects the dumps of trials, and writes them as receipts."""
-
-    given: dict[Form, list[str]] = field(default_factory=dict)
-    promised: dict[Form, list[str]] = field(default_factory=dict)
-    left_open: dict[Form, list[str]] = field(default_factory=dict)
-    dumps: dict[str, Array] = field(default_factory=dict)
-
-    def __call__(self, trial: Trial, found: Array) -> None:
-        first = trial.unspecified
-        self.given.setdefault(trial.form, []).append(digest(trial.given))
-        self.promised.setdefault(trial.form, []).append(self._keep(found[..., first:]))
-        if first:
-            self.left_open.setdefault(trial.form, []).append(self._keep(found[..., :first]))
-
-    def _keep(self, words: Array) -> str:
-        name = digest(words)
-        self.dumps[name] = _compact(words)
-        return name
-
-    def write(
-        self, device: Device, versions: Mapping[str, str], folder: Path = FOLDER
-    ) -> list[Path]:
-        """Write one receipt a family into ``folder`` and return the files.
-
-        ``versions`` should name the driver; the compilers' versions are added. Raises PtxlabError for
-        the emulator, which cannot prove the layouts it is built from.
-        """
-        if device.kind != "cuda":
-            raise PtxlabError(f"a receipt needs a GPU, this is {device.name}")
-        date = datetime.datetime.now(datetime.UTC).date().isoformat()
-        gpu = "_".join(device.name.lower().split())
-        paths = []
-        for family in dict.fromkeys(form.family for form in self.promised):
-            receipt = self._receipt(family, device, date, {**versions, **wheel_versions(COMPILERS)})
-            paths.append(folder / f"fragments_{family.replace('.', '_')}_{gpu}.json")
-            paths[-1].write_text(json.dumps(to_json(receipt), indent=1) + "\n", encoding="utf-8")
-        return paths
-
-    def _receipt(self, family: str, device: Device, date: str, versions: dict[str, str]) -> Receipt:
-        given, promised, left_open = (
-            {form.name: names for form, names in kept.items() if form.family == family}
-            for kept in (self.given, self.promised, self.left_open)
-        )
-        named = (names for kept in (promised, left_open) for names in kept.values())
-        dumps = {name: self.dumps[name] for names in named for name in names}
-        raw = b"".join(words.tobytes() for words in dumps.values())
-        data = base64.b85encode(lzma.compress(raw)).decode()
-        shapes = {name: [8 * w.itemsize, *w.shape] for name, w in dumps.items()}
-        return Receipt(
-            family,
-            device.name,
-            device.target.name,
-            date,
-            versions,
-            given,
-            promised,
-            left_open,
-            shapes,
-            data,
-        )
-
 
 def digest(words: Array) -> str:
     """Return the SHA-256 of a dump, with its shape."""
-    compact = _compact(words)
-    text = f"{8 * compact.itemsize} {list(compact.shape)}\n".encode()
-    return hashlib.sha256(text + compact.tobytes()).hexdigest()
+    least = compact(words)
+    text = f"{8 * least.itemsize} {list(least.shape)}\n".encode()
+    return hashlib.sha256(text + least.tobytes()).hexdigest()
 
 
-def _compact(words: Array) -> Array:
+def compact(words: Array) -> Array:
     """Return words in 32 bits each where that is enough for all."""
     narrow = np.asarray(words).astype("<u4")
     return narrow if (narrow == words).all() else np.asarray(words).astype("<u8")

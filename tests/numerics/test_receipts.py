@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.numerics import receipts
+from scripts import arithmetic_receipts as receipts
 
 FOLDER = Path(__file__).parents[1] / "receipts"
 
