@@ -185,8 +185,6 @@ istypep.texref p0, d0;
 alloca.u64 d0, 16;
 stacksave.u64 d0;
 stackrestore.u64 d0;
-createpolicy.fractional.L2::evict_last.b64 d0;
-applypriority.global.L2::evict_normal [d0], 128;
 discard.global.L2 [d0], 128;
 fma.rn.oob.f16 h0, h1, h2, h3;
 """.strip().splitlines()

@@ -1,4 +1,4 @@
-"""What has nothing to do here: fences, prefetches, and events for profilers; and trap.
+"""What has nothing to do here: fences, prefetches, sleep, and events for profilers; and trap.
 
 All threads see one memory, and every access is complete before the next begins, so a fence has
 nothing to wait for. Source: PTX ISA, "membar, fence", "prefetch" and "Miscellaneous Instructions".
@@ -29,6 +29,13 @@ def prefetch(context: Context, form: Form) -> Step:
     """Take a hint; only its operand is checked."""
     [address] = context.operands(1)
     context.address(address)
+    return nothing
+
+
+def sleep(context: Context, form: Form) -> Step:
+    """Let time pass, and other threads go on: the block of the instruction is one that polls."""
+    [duration] = context.operands(1)
+    context.source(duration, "u32")
     return nothing
 
 
@@ -64,6 +71,7 @@ _order(
 )
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")
+row("nanosleep.u32", "u32", step=sleep, mix="control", fidelity="ordering", needs="sm_75 6.3")
 row("pmevent{.mask}", "#u32", step=event, mix="control", fidelity="ordering")
 
 _hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")

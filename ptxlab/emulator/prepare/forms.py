@@ -20,7 +20,6 @@ _BULK = "bulk copies and the tensor memory accelerator are not emulated"
 _CLUSTER = "thread block clusters are not emulated: a launch has none"
 _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
-_POLICY = "there is no cache to steer"
 _LAUNCH = "a launch has nothing to wait for: launches run one after the other"
 
 REFUSED: dict[str, str] = {
@@ -55,9 +54,7 @@ REFUSED: dict[str, str] = {
     "alloca": _STACK,
     "stacksave": _STACK,
     "stackrestore": _STACK,
-    "createpolicy": _POLICY,
-    "applypriority": _POLICY,
-    "discard": _POLICY,
+    "discard": "what it leaves in memory is undefined",
 }
 """Why families of instructions are refused, by the dotted beginning of their names.
 

@@ -217,7 +217,9 @@ class _Body:
 def _polls(instruction: tree.Instruction) -> bool:
     """Say whether this may be how a thread waits for another one."""
     waiting = {"volatile", "relaxed", "acquire"}
-    return instruction.opcode == "atom" or not waiting.isdisjoint(instruction.modifiers)
+    return instruction.opcode in ("atom", "nanosleep") or not waiting.isdisjoint(
+        instruction.modifiers
+    )
 
 
 def _step(context: Context, form: Form, guard: Source | None) -> Step:
