@@ -28,7 +28,9 @@ from ptxlab.observe.check_scene import Scene, entries
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Epochs, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
-from ptxlab.observe.uninitialized import LocalMemory, Registers, SharedMemory
+from ptxlab.observe.registers import Registers
+from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
+from ptxlab.observe.unwritten import Reads
 from ptxlab.syntax.tree import Instruction, Integer, Module, Source
 
 Array = npt.NDArray[Any]
@@ -72,6 +74,7 @@ class Checker(Watcher):
         self._fence: Site | None = None
         self._module: Module | None = None
         self._copying = False
+        self._reads = Reads(self._scene)
 
     # ---- what the launch does ----
 
@@ -84,9 +87,9 @@ class Checker(Watcher):
         self._races = Races(scene, self._order)
         self._copies = Copies(scene, self._races)
         self._barriers = BarrierUse(scene)
-        self._shared = SharedMemory(scene)
+        self._shared = SharedMemory(scene, self._reads)
         self._local = LocalMemory(scene)
-        self._registers = Registers(scene, self._local)
+        self._registers = Registers(scene, self._local, self._reads)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._scene.site = site
@@ -148,7 +151,9 @@ class Checker(Watcher):
         kind = (access.writes, is_strong(instruction))
         touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
         if not access.writes or instruction.opcode in ("atom", "red"):
-            self._shared.read(touch)
+            found = self._shared.read(touch)
+            if found is not None:
+                self._registers.load(threads, found.reshape(threads.size, count))
         if access.writes:
             self._shared.write(granules)
         self._copies.touch(touch)
@@ -160,6 +165,9 @@ class Checker(Watcher):
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._registers.settle(site, frame)
+
+    def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
+        self._registers.exchange(frame, threads, source, taking_part)
 
     def synchronize(self, arrived: Array, released: Array) -> None:
         self._barriers.synchronize(arrived, released)
@@ -181,6 +189,7 @@ class Checker(Watcher):
         module = self._module
         if module is None:
             return CheckReport(kernel, self._checks, (), (str(fault),), Source("", ""))
+        self._reads.tell()
         found = [self._hedged(finding) for finding in self._scene.findings]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:

@@ -28,6 +28,7 @@ HEAD = """\
     .reg .b16 h;
     .reg .b32 i, at, to, lane, x, y, z, c<4>;
     .reg .b64 p, q, r;
+    .reg .f32 f<4>;
     .reg .pred first, low, odd, never;
     .shared .align 16 .b8 tile[1024];
     .local .align 8 .b8 mine[16];
@@ -42,6 +43,10 @@ HEAD = """\
     and.b32 x, i, 1;
     setp.eq.u32 odd, x, 1;
     setp.eq.u32 never, i, 9999;
+    mov.f32 f0, 0f00000000;
+    mov.f32 f1, f0;
+    mov.f32 f2, f0;
+    mov.f32 f3, f0;
 """
 
 
@@ -94,7 +99,21 @@ COMMIT = "cp.async.commit_group;\n"
 WAIT = "cp.async.wait_group 0;\n"
 COPIED = f"{COPY};\n{COMMIT}{WAIT}{BAR}{LOAD};"
 NEIGHBOUR = "xor.b32 to, at, 4;\n"
-OWN = f"{STORE};\nld.shared.u32 x, [at];\n"
+KEEP = "st.global.u32 [q], x"
+OWN = f"{STORE};\nld.shared.u32 x, [at];\n{KEEP};"
+
+ROWS = f"""\
+shl.b32 to, lane, 4;
+and.b32 x, lane, 8;
+setp.eq.u32 low, x, 0;
+@low st.shared.v4.u32 [to], {{1, 1, 1, 1}};
+{WARP}
+ldmatrix.sync.aligned.m8n8.x4.shared.b16 {{c0,c1,c2,c3}}, [to];"""
+"""The first eight rows of A are written."""
+MMA = (
+    "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+    "{f0,f1,f2,f3}, {c0,c1,c2,c3}, {i,i}, {f0,f1,f2,f3}"
+)
 
 TWINS = (
     Twins(
@@ -280,17 +299,17 @@ TWINS = (
     ),
     Twins(
         "shared memory before it is written", OWN, f"{STORE};\n", "",
-        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", None)],
+        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", KEEP)],
     ),
     Twins(
         "one byte before it is written", OWN, "st.shared.u32 [at], i;", "st.shared.u16 [at], i;\nst.shared.u8 [at+2], i;",
-        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", None)],
+        [("error", "uninitialized shared", "ld.shared.u32 x, [at]", KEEP)],
     ),
     Twins(
         "local memory before it is written",
-        "st.local.u32 [mine], i;\nld.local.u32 x, [mine];\nadd.u32 x, x, 1;",
+        f"st.local.u32 [mine], i;\nld.local.u32 x, [mine];\nadd.u32 x, x, 1;\n{KEEP};",
         "x, [mine]", "x, [mine+4]",
-        [("error", "uninitialized x", "add.u32 x, x, 1", None)],
+        [("error", "uninitialized x", "add.u32 x, x, 1", KEEP)],
     ),
     Twins(
         "a hole that is copied",
@@ -300,12 +319,67 @@ TWINS = (
         [("error", "uninitialized z", "st.global.u32 [q], z", None)],
     ),
     Twins(
-        "a register before it is written", "mov.u32 z, 1;\nadd.u32 x, z, 1;", "mov", "@odd mov",
-        [("error", "uninitialized z", "add.u32 x, z, 1", None)],
+        "a register before it is written", f"mov.u32 z, 1;\nadd.u32 x, z, 1;\n{KEEP};", "mov", "@odd mov",
+        [("error", "uninitialized z", "add.u32 x, z, 1", KEEP)],
     ),
     Twins(
-        "a copy of a register", "mov.u32 z, 1;\nmov.u32 y, z;\nadd.u32 x, y, 1;", "mov.u32 z, 1;\n", "",
-        [("error", "uninitialized y", "add.u32 x, y, 1", None)],
+        "a copy of a register", f"mov.u32 z, 1;\nmov.u32 y, z;\nadd.u32 x, y, 1;\n{KEEP};",
+        "mov.u32 z, 1;\n", "",
+        [("error", "uninitialized y", "add.u32 x, y, 1", KEEP)],
+    ),
+    Twins(
+        "what is computed from it is dropped", f"add.u32 y, z, 1;\nmul.lo.u32 y, y, 3;\n{KEEP};",
+        KEEP, "st.shared.u32 [at], y",
+        [("error", "uninitialized z", "add.u32 y, z, 1", "st.shared.u32 [at], y")],
+    ),
+    Twins(
+        "what selp does not choose", f"@odd mov.u32 z, 1;\nselp.u32 x, z, i, odd;\n{KEEP};",
+        "z, i, odd", "z, i, low",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "what selp does not choose, the other way",
+        f"@!odd mov.u32 z, 1;\nselp.u32 x, i, z, odd;\n{KEEP};", "i, z, odd", "z, i, odd",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "an address", "add.u32 y, z, 1;\nst.shared.u32 [at], i;\nand.b32 y, y, 0;", "and.b32 y, y, 0",
+        "and.b32 y, y, 0;\nst.shared.u32 [y], 7",
+        [("error", "uninitialized z", "add.u32 y, z, 1", "st.shared.u32 [y], 7")], 1,
+    ),
+    Twins(
+        "a branch", "setp.ne.u32 low, z, z;\n@odd bra ON;\nON: add.u32 x, i, 1;", "@odd", "@low",
+        [("error", "uninitialized z", "setp.ne.u32 low, z, z", "@low bra ON")],
+    ),
+    Twins(
+        "a part of what a mask keeps for others", "vote.sync.any.pred low, odd, -1;\n@low " + KEEP + ";",
+        "vote.sync.any.pred low, odd", "@odd setp.eq.u32 never, i, 0;\nsetp.ne.u32 never, z, 1;\n"
+        "vote.sync.any.pred low, never",
+        [("error", "uninitialized z", "setp.ne.u32 never, z, 1", "@low " + KEEP)],
+    ),
+    Twins(
+        "a lane that the membermask does not name",
+        f"@low shfl.sync.idx.b32 x, i, 3, 31, 0xffff;\n@low {KEEP};", "3, 31", "19, 31",
+        [("error", "uninitialized lane", "@low shfl.sync.idx.b32 x, i, 19, 31, 0xffff", f"@low {KEEP}")],
+    ),
+    Twins(
+        "a lane that has ended", f"@odd exit;\nshfl.sync.idx.b32 x, i, 2, 31, -1;\n{KEEP};", "i, 2", "i, 3",
+        [("error", "uninitialized lane", "shfl.sync.idx.b32 x, i, 3, 31, -1", KEEP)],
+    ),
+    Twins(
+        "a lane that never was", f"shfl.sync.down.b32 x, i, 1, 31, -1;\n@low {KEEP};", "@low ", "",
+        [("error", "uninitialized lane", "shfl.sync.down.b32 x, i, 1, 31, -1", KEEP)], 24,
+    ),
+    Twins(
+        "a register of another lane", f"@!odd mov.u32 z, 1;\nshfl.sync.idx.b32 x, z, 2, 31, -1;\n{KEEP};",
+        "z, 2", "z, 3",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "rows of a tile that are dropped", f"{ROWS}\n{MMA};\nst.global.f32 [q], f0;", "f0;", "f2;",
+        [("error", "uninitialized shared", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {c0,c1,c2,c3}, [to]",
+          "st.global.f32 [q], f2")],
+        32,
     ),
 )  # fmt: skip
 

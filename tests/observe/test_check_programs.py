@@ -205,7 +205,7 @@ SAMPLES = {
         OUT_OF_BOUNDS, 1, 3, None, ("bounds", {"error"}, 1), ("(int*)0x87654320", "out")
     ),
     "uninitialized": (
-        UNINITIALIZED, 32, 4, None, ("uninitialized", {"error"}, 4),
+        UNINITIALIZED, 32, 4, 4, ("uninitialized", {"error"}, 4),
         ("    if (", "    if (threadIdx.x == 0) values[0] = 1;\n    if ("),
     ),
 }  # fmt: skip

@@ -152,11 +152,17 @@ _redux("redux.sync.<op>.<T>", "T b32 -> T", op="and or xor", T="b32")
 # ---- shfl -----------------------------------------------------------------------------------
 
 
+UNDEFINED = np.uint32(0xFFFFFFFF)
+"""What is read of a lane that does not take part: NaN, as unwritten memory is."""
+
 _MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
 
 
 def shuffle(context: Context, form: Form) -> Step:
-    """Read a register of another lane of the warp; its own where that lane is out of range."""
+    """Read a register of another lane of the warp; its own where that lane is out of range.
+
+    Of a lane that has ended, or that the membermask does not name, the value is undefined.
+    """
     if not form["sync"]:
         context.refuse("shfl without .sync", hint="write shfl.sync; shfl was removed from sm_70 on")
     target, *operands = context.operands(5)
@@ -174,8 +180,13 @@ def shuffle(context: Context, form: Form) -> Step:
         source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
         inside = source >= high if mode == "up" else source <= high
         source = np.where(inside, source, lane)
-        base = np.arange(frame.wave.width) - lane
-        value = a if a.shape[0] == 1 else a[base + source]
+        source += np.arange(frame.wave.width) - lane
+        value = a if a.shape[0] == 1 else a[source]
+        taking_part = members.taking_part(frame, threads, source)
+        if not taking_part.all():
+            value = np.where(taking_part, value, UNDEFINED)
+        if frame.wave.watched:
+            frame.wave.watcher.exchange(frame, threads, source, taking_part)
         write(frame, threads.merge, destinations, (value, inside))
 
     return run

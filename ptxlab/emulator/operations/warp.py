@@ -84,6 +84,15 @@ class MemberMask:
             yield team, mask
             left = left & ~team
 
+    def taking_part(self, frame: Frame, threads: Threads, other: Array) -> Array:
+        """Say of each lane whether its thread ``other`` stands here and is named by its mask."""
+        value = self.source.read(frame.registers)
+        if threads.everyone and value.shape[0] == 1 and value[0] == EVERYONE:
+            return threads.mask
+        named = value >> (other % WARP).astype(np.uint32) & np.uint32(1)
+        here: Array = threads.mask[other] & named.astype(bool)
+        return here
+
     def check(self, frame: Frame, threads: Threads) -> None:
         """Raise LaunchError for a thread that its own membermask does not name."""
         value = self.source.read(frame.registers)

@@ -197,6 +197,12 @@ class Watcher:
         atomic and a copy.
         """
 
+    def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
+        """See each of ``threads`` read a register of the thread ``source`` of its warp has for it.
+
+        ``taking_part`` says whether that thread lives and stands there too, named by the membermask.
+        """
+
     def synchronize(self, arrived: Array, released: Array) -> None:
         """See a barrier complete, in one CTA or several: masks of the wave's threads.
 

@@ -23,7 +23,9 @@ checks:
   deadlock       threads that wait for each other for ever
   bounds         accesses outside every allocation, or to read-only memory
   alignment      addresses that are no multiple of the access, rows of ldmatrix among them
-  uninitialized  reads of shared memory, local memory and registers before they are written
+  uninitialized  reads of shared memory, local memory and registers before they are written, and of
+                 lanes that take no part in a shuffle: an error where the value reaches a store, an
+                 address, a branch or a returned value, else information
 
 Races are found by what the program orders, not by luck: if a byte is raced for, some race for it is
 reported. Only bar.sync, barrier and bar.warp.sync order memory here; what threads order by a fence and

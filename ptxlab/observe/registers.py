@@ -1,0 +1,238 @@
+"""Which registers each thread has written, and what becomes of the values of those it has not.
+
+PTX ISA, "Register State Space", gives them no initial value. To move a register is no use of it; what
+is computed from an unwritten one is as unwritten, and an error where it arrives: at a store, in an address,
+in what decides where threads go, or in what a function returns.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.uninitialized import LocalMemory
+from ptxlab.observe.unwritten import UNREAD, Reads, State
+from ptxlab.observe.value_flow import Flow, Register, flow_of, loaded_rows, multiplied, names_in
+from ptxlab.syntax.tree import Name, Not
+
+Array = npt.NDArray[Any]
+
+_HINT = "a register or local variable has no initial value: write it first on every path"
+_BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "movmatrix"})
+
+
+class Registers:
+    """The state of each register of each activation of a function."""
+
+    def __init__(self, scene: Scene, local: LocalMemory, reads: Reads) -> None:
+        self._scene = scene
+        self._local = local
+        self._reads = reads
+        self._flows: dict[Site, Flow] = {}
+        self._states: WeakKeyDictionary[Frame, list[State]] = WeakKeyDictionary()
+        self._new = np.where(scene.wave.alive.mask, np.int32(UNREAD), np.int32(0))
+        self._stored: list[tuple[Register | None, State]] = []
+        self._carried: State = None  # what the lanes of a shuffle give
+        self._loaded: list[tuple[Array, Array]] = []
+
+    def see(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        flow = self._flows.get(site)
+        if flow is None:
+            flow = self._flows[site] = flow_of(site, frame.layout, names_in(site.scope))
+        states = self._states.get(frame)
+        if states is None:
+            states = self._states[frame] = [self._new] * len(frame.registers)
+            for slot in frame.layout.parameters:
+                states[slot] = None
+            self._local.enter(frame, threads)
+        self._use(flow.guard, states, threads)
+        self._stored.clear()
+        if passing is None:
+            return
+        self._use(flow.used, states, passing)
+        if flow.stored:
+            found = [(one, None if one is None else states[one[0]]) for one in flow.stored]
+            if any(state is not None for _, state in found):
+                self._stored += found
+        tainted = [one for one in flow.sources if states[one[0]] is not None]
+        results: dict[int, Array] = {}
+        if tainted:
+            results = self._results(site, flow, tainted, frame, states, passing)
+        self._carried = None if flow.exchanged is None else results.get(flow.exchanged)
+        for slot in flow.writes:
+            self._write(states, slot, passing, results.get(slot))
+
+    def _write(self, states: list[State], slot: int, threads: Threads, result: State) -> None:
+        """Note that ``threads`` have written a register, with the state that their values have."""
+        if result is None and (threads.full or threads.everyone):
+            states[slot] = None
+            return
+        before = states[slot]
+        if before is None and result is None:
+            return
+        new = np.where(
+            threads.mask, 0 if result is None else result, 0 if before is None else before
+        )
+        states[slot] = new if new.any() else None
+
+    def _use(self, registers: Iterable[Register], states: list[State], threads: Threads) -> None:
+        for slot, name in registers:
+            if states[slot] is not None:
+                self._arrive(name, states[slot], threads)
+
+    def _arrive(self, name: str, state: State, threads: Threads) -> None:
+        """See the value of a register used by the instruction at hand."""
+        if state is not None:
+            found = self._read(name, np.where(threads.mask, state, 0))
+            if found.any():
+                self._reads.arrive(found[found != 0])
+
+    def _read(self, name: str, state: Array) -> Array:
+        """Return a state with what was only moved till here read by the instruction at hand."""
+        unread = state == UNREAD
+        if not unread.any():
+            return state
+
+        def words() -> Words:
+            who = self._scene.thread(int(unread.argmax()))
+            return f"{who} uses register {name}, which holds nothing it has written", _HINT
+
+        number = self._reads.note(name, int(unread.sum()), words, "threads")
+        return np.where(unread, np.int32(number), state)
+
+    # ---- what results are made of ----
+
+    def _results(
+        self,
+        site: Site,
+        flow: Flow,
+        tainted: Iterable[Register],
+        frame: Frame,
+        states: list[State],
+        threads: Threads,
+    ) -> dict[int, Array]:
+        """Return the states of the results where some sources are not written all over."""
+        chosen = self._chosen(site, frame) if site.instruction.opcode == "selp" else {}
+        found: dict[int, Array] = {}
+        for slot, name in tainted:
+            state = states[slot]
+            here = threads.mask & chosen.get(slot, np.True_)
+            if state is None or not (here & (state != 0)).any():
+                continue
+            state = np.where(here, state, 0)
+            moved = flow.moves or slot in chosen
+            found[slot] = state if moved else self._read(name, state)
+        if not found:
+            return {}
+        opcode = site.instruction.opcode
+        apart = multiplied(site, found) if opcode in ("mma", "wmma") else None
+        if apart is not None:
+            return apart
+        worst: Array = np.maximum.reduce([*found.values()])
+        if opcode in _BY_WARP:
+            worst = np.repeat(worst.reshape(-1, WARP).max(axis=1), WARP)
+        return dict.fromkeys(flow.writes, worst)
+
+    def _chosen(self, site: Site, frame: Frame) -> dict[int, Array]:
+        """Return for the registers that selp chooses from in which threads it takes them."""
+        *_, first, second, predicate = site.instruction.operands
+        negated = isinstance(predicate, Not)
+        name = predicate.operand if isinstance(predicate, Not) else predicate
+        register = site.register(name.text) if isinstance(name, Name) else None
+        found: dict[int, Array] = {}
+        if register is None:
+            return found
+        holds = frame.registers[register.slot] ^ negated
+        for operand, taken in ((first, holds), (second, ~holds)):
+            choice = site.register(operand.text) if isinstance(operand, Name) else None
+            if choice is not None and choice.slot != register.slot:
+                found[choice.slot] = found.get(choice.slot, np.False_) | taken
+        return found
+
+    def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
+        """See ``threads`` read a register of the thread ``source``, which is not ``taking_part`` in all."""
+        site = self._scene.site
+        result = np.int32(0) if self._carried is None else self._carried[source]
+        lost = threads.mask & ~taking_part
+        if lost.any():
+
+            def words() -> Words:
+                reader = int(lost.argmax())
+                return (
+                    f"{self._scene.thread(reader)} reads a register of lane "
+                    f"{int(source[reader]) % WARP}, which does not take part",
+                    "a lane that has ended, or that the membermask does not name, gives nothing",
+                )
+
+            number = self._reads.note("lane", int(lost.sum()), words, "threads")
+            result = np.where(lost, np.int32(number), result)
+        slot = self._flows[site].exchanged
+        if slot is not None:
+            self._write(self._states[frame], slot, threads, np.broadcast_to(result, lost.shape))
+
+    # ---- memory ----
+
+    def stored(self, threads: Array) -> Array:
+        """Return the states of what ``threads`` store: [threads, registers]; [threads, 1] if all are 0."""
+        states = [state for _, state in self._stored] or [None]
+        width = self._scene.wave.width
+        return np.stack(
+            [np.broadcast_to(0 if s is None else s, width)[threads] for s in states], axis=1
+        )
+
+    def use_stored(self, threads: Threads) -> None:
+        """See what the instruction at hand stores used: it goes to where others read it."""
+        for register, state in self._stored:
+            if register is not None:
+                self._arrive(register[1], state, threads)
+
+    def load(self, threads: Array, states: Array) -> None:
+        """See ``threads`` load what has these ``states``: [threads, parts that are equally large]."""
+        if not states.any():
+            return
+        if self._flows[self._scene.site].loads:
+            self._loaded.append((threads, states))
+            return
+        # By an atomic, or a function that the host provides, which use what they read.
+        spread = np.zeros(self._scene.wave.width, np.int32)
+        spread[threads] = states.max(axis=1)
+        self._arrive("", spread, Threads(spread.size, index=threads))
+
+    def settle(self, site: Site, frame: Frame) -> None:
+        """End an instruction: what it has loaded is as unwritten as it was in memory."""
+        if not self._loaded:
+            return
+        results, states = self._flows[site].loads, self._states[frame]
+        for threads, found in self._loaded:
+            if site.instruction.opcode == "ldmatrix":
+                rows = np.zeros_like(self._new)
+                rows[threads] = found.max(axis=1)
+                columns = loaded_rows(site, rows)
+            else:
+                columns = np.zeros((self._new.size, len(results)), np.int32)
+                columns[threads] = _by_register(found, len(results))
+            for slot, column in zip(results, columns.T, strict=True):
+                if slot is not None and column.any():
+                    before = states[slot]
+                    states[slot] = column if before is None else np.maximum(before, column)
+        self._loaded.clear()
+
+
+def _by_register(states: Array, registers: int) -> Array:
+    """Return the states of what was loaded, [threads, registers], from those of its equal parts."""
+    threads, parts = states.shape
+    if parts % registers == 0:
+        by_register: Array = states.reshape(threads, registers, -1).max(axis=2)
+        return by_register
+    if registers % parts == 0:
+        return np.repeat(states, registers // parts, axis=1)
+    return np.repeat(states.max(axis=1)[:, None], registers, axis=1)  # wmma loads part by part

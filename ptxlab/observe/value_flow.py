@@ -1,0 +1,161 @@
+"""Where the values of an instruction's operands go: which are used up, which its results are made of."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.scope import Scope
+from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.catalog import matching
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.syntax.tree import Address, Name, Operand, Pair, Vector
+
+Array = npt.NDArray[Any]
+Register = tuple[int, str]
+"""The number of a register in its frame, and its name."""
+
+_USING = frozenset({"atom", "call", "bar", "barrier"})
+_WITH_MEMBERMASK = frozenset({"shfl", "vote", "match", "redux"})
+_MOVES = frozenset({"mov", "shfl"})
+
+
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """The registers of an instruction, by what becomes of their values.
+
+    Those ``used`` have arrived: addresses, membermasks, all that leaves the function or says where
+    threads go. ``stored`` are those that go to memory, in order, None for what is no register;
+    ``sources`` those that results are made of, ``moves`` saying that it is all one. ``loads`` are the
+    results of a load, in order; ``exchanged`` is the result of a shuffle.
+    """
+
+    guard: tuple[Register, ...]
+    used: tuple[Register, ...]
+    stored: tuple[Register | None, ...]
+    sources: tuple[Register, ...]
+    moves: bool
+    writes: tuple[int, ...]
+    loads: tuple[int | None, ...]
+    exchanged: int | None
+
+
+def flow_of(site: Site, layout: FrameLayout, names: dict[int, str]) -> Flow:
+    """Return the flow of an instruction in a function whose registers have these ``names``."""
+    instruction = site.instruction
+    opcode, operands, guard = instruction.opcode, instruction.operands, instruction.guard
+    guards = {} if guard is None else dict.fromkeys(slots(site, Name(guard.name)))
+    addresses = {slot for operand in _addresses(operands) for slot in slots(site, operand)}
+    writes = tuple(slot for slot, _ in _named(site.writes, names))
+    stored: tuple[Register | None, ...] = ()
+    reads = site.reads - guards.keys()
+    used = reads & addresses
+    if opcode == "st" and "param" not in instruction.modifiers:
+        found = slots(site, operands[1])
+        stored = tuple(None if slot is None else (slot, names[slot]) for slot in found)
+    elif opcode in _USING or not writes:
+        used = reads
+    elif opcode in _WITH_MEMBERMASK:
+        others = operands[2:]  # which lanes, and those that take part
+        used = used | {slot for one in others for slot in slots(site, one) if slot in reads}
+    if opcode == "ret":
+        used = used | set(layout.results)
+    loading = opcode in ("ld", "ldu", "ldmatrix", "wmma")
+    target = operands[0] if operands else None
+    first = target.first if isinstance(target, Pair) else target
+    return Flow(
+        guard=_named(site.reads & guards.keys(), names),
+        used=_named(used, names),
+        stored=stored,
+        sources=_named(reads - used, names) if writes else (),
+        moves=opcode in _MOVES,
+        writes=writes,
+        loads=slots(site, operands[0]) if loading and writes else (),
+        exchanged=slots(site, first)[0] if opcode == "shfl" and first is not None else None,
+    )
+
+
+def _named(found: Iterable[int], names: dict[int, str]) -> tuple[Register, ...]:
+    """Return the registers among numbers, which may be those of constants and addresses too."""
+    return tuple((slot, names[slot]) for slot in sorted(found) if slot in names)
+
+
+def _addresses(operands: Iterable[Operand]) -> Iterator[Address]:
+    return (operand for operand in operands if isinstance(operand, Address))
+
+
+def names_in(scope: Scope) -> dict[int, str]:
+    """Return the names of the registers that ``scope`` sees, by number."""
+    return {
+        register.slot: name
+        for outer in [*scope.outward()][::-1]
+        for name, register in outer.registers.items()
+    }
+
+
+def slots(site: Site, operand: Operand) -> tuple[int | None, ...]:
+    """Return the numbers of the registers of an operand, None for each that is no register."""
+    if isinstance(operand, Vector):
+        return tuple(slot for element in operand.elements for slot in slots(site, element))
+    if isinstance(operand, Address) and operand.base is not None:
+        operand = operand.base
+    register = site.register(operand.text) if isinstance(operand, Name) else None
+    return (None if register is None else register.slot,)
+
+
+# ---- fragments: all states are [warps, register, lane] ---------------------------------------
+
+
+def multiplied(site: Site, states: dict[int, Array]) -> dict[int, Array] | None:
+    """Return the states of D, of which an element depends on a row of A, a column of B and C's.
+
+    ``states`` are those of the registers that are not written all over. None where the operands have
+    other layouts, and any element may depend on any other.
+    """
+    form = matching(site.instruction.name)[0]
+    d, *factors = site.instruction.operands[:4]
+    rest = {slot for operand in site.instruction.operands[4:] for slot in slots(site, operand)}
+    if not isinstance(form, MatrixInstruction) or rest & states.keys():
+        return None
+    layouts = [form.operand(name) for name in "DABC"]
+    if any(layout.matrices > 1 or layout.threads != WARP for layout in layouts):
+        return None
+    a, b, c = (
+        _matrix(layout, [states.get(-1 if slot is None else slot) for slot in slots(site, operand)])
+        for layout, operand in zip(layouts[1:], factors, strict=True)
+    )
+    result = np.maximum(np.maximum(a.max(axis=2)[:, :, None], b.max(axis=1)[:, None, :]), c)
+    row, col = np.moveaxis(layouts[0].table(), -1, 0)[-2:]
+    found = result[:, row, col].max(axis=3)
+    targets = enumerate(slots(site, d))
+    return {slot: found[:, :, at].reshape(-1) for at, slot in targets if slot is not None}
+
+
+def _matrix(layout: FragmentLayout, states: Sequence[Array | None]) -> Array:
+    """Return the state of each element, [warps, rows, cols], from those of the registers."""
+    warps = max((state.size // WARP for state in states if state is not None), default=1)
+    matrix = np.zeros((warps, layout.rows, layout.cols), np.int32)
+    row, col = np.moveaxis(layout.table(), -1, 0)[-2:]
+    for register, state in enumerate(states):
+        if state is not None:
+            at = row[:, register], col[:, register]
+            matrix[:, *at] = state.reshape(-1, WARP, 1)
+    return matrix
+
+
+def loaded_rows(site: Site, states: Array) -> Array:
+    """Return the states of ldmatrix's results, [threads, register], from those of the rows.
+
+    ``states`` has that of the row whose address each thread gives.
+    """
+    [layout] = matching(site.instruction.name)[0].operands
+    rows = layout.table()[..., 0]  # as many as threads that give an address
+    found: Array = states.reshape(-1, WARP)[:, rows].max(axis=3)
+    return found.reshape(states.size, -1)
