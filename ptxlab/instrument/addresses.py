@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ptxlab.instrument.sites import Scoped, instructions
-from ptxlab.syntax.tree import Address, Function, Group, Name, Operand, Symbol
+from ptxlab.syntax.tree import Address, Element, Function, Group, Name, Operand, Symbol
 
 _OWN_WAY = (
     "%clock", "%globaltimer", "%smid", "%nsmid", "%warpid", "%nwarpid", "%gridid", "%envreg", "%pm",
@@ -79,8 +79,10 @@ def _may_be_address(site: Scoped, register: str) -> bool:
 
 
 def _is_address(site: Scoped, operand: object) -> bool:
-    if isinstance(operand, Symbol):
+    if isinstance(operand, Element):
         return True
+    if isinstance(operand, Symbol):
+        return not site.type_of(operand.name)
     if not isinstance(operand, Name) or site.type_of(operand.text):
         return False
     return not operand.text.startswith("%") or operand.text.startswith(_OWN_WAY)

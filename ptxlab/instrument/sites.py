@@ -25,6 +25,7 @@ from ptxlab.syntax.tree import (
     Pair,
     Position,
     Statement,
+    Symbol,
     Vector,
 )
 
@@ -53,7 +54,7 @@ class Scoped(NamedTuple):
     def registers(self, operand: Operand) -> list[str]:
         """Return the registers in ``operand``, those of an address too."""
         match operand:
-            case Name(text):
+            case Name(text) | Symbol(text):
                 return [text] if self.type_of(text) else []
             case Not(name) | Negated(name):
                 parts: Sequence[Operand] = (name,)

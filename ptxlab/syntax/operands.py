@@ -10,6 +10,7 @@ from ptxlab.syntax.expressions import WARP_SIZE
 from ptxlab.syntax.lexer import Kind
 from ptxlab.syntax.tree import (
     Address,
+    Element,
     Group,
     Integer,
     Name,
@@ -71,7 +72,7 @@ def operand(c: Cursor, *, call: bool = False) -> Operand:
 
 
 def _named(c: Cursor) -> Operand:
-    """name | pair : name "|" name | symbol : name offset | "WARP_SZ" ..."""
+    """name | pair : name "|" name | symbol : name offset | element | "WARP_SZ" ..."""
     _, text, position = c.token
     if text == WARP_SIZE:
         return expressions.constant(c)
@@ -87,8 +88,21 @@ def _named(c: Cursor) -> Operand:
     if following in ("+", "-"):
         return Symbol(text, expressions.offset(c), position=position)
     if following == "[":
-        c.fail("array elements are not indexed here", hint=f"write [{text}+BYTES] instead")
+        return _element(c, name)
     return name
+
+
+def _element(c: Cursor, array: Name) -> Element:
+    """element : name "[" (name | expression) "]" """
+    c.advance()
+    token = c.token
+    index: Integer | Name
+    if token.kind is Kind.WORD and token.text != WARP_SIZE:
+        index = _name(c)
+    else:
+        index = Integer(expressions.integer(c, "an index"), position=token.position)
+    c.expect("]", "the index")
+    return Element(array.text, index, position=array.position)
 
 
 def _name(c: Cursor) -> Name:

@@ -53,6 +53,8 @@ def operand_text(operand: tree.Operand) -> str:
             return f"-{inner.text}"
         case tree.Symbol():
             return _symbol(operand)
+        case tree.Element(name, index):
+            return f"{name}[{operand_text(index)}]"
 
 
 def instruction_text(instruction: tree.Instruction) -> str:

@@ -107,6 +107,7 @@ class Address(Node):
 class Symbol(Node):
     """The address of a variable or function plus a byte offset, in an operand or an initialiser.
 
+    In an operand it may be a register, to whose value the offset is added.
     ``generic`` marks ``generic(name)``; ``mask`` is the byte selector of ``0xFF00(name)``.
     A plain ``name`` without offset in an operand is a ``Name``.
     """
@@ -118,13 +119,23 @@ class Symbol(Node):
 
 
 @dataclass(frozen=True, slots=True)
+class Element(Node):
+    """An element of an array, ``name[index]``: its place in memory, counted in elements."""
+
+    name: str
+    index: Integer | Name
+
+
+@dataclass(frozen=True, slots=True)
 class Aggregate(Node):
     """A braced initialiser, nested like the array it fills."""
 
     elements: tuple[Initializer, ...]
 
 
-Operand = Name | Integer | Float | Not | Negated | Pair | Vector | Group | Address | Symbol
+Operand = (
+    Name | Integer | Float | Not | Negated | Pair | Vector | Group | Address | Symbol | Element
+)
 Initializer = Integer | Float | Symbol | Aggregate
 
 

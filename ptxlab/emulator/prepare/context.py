@@ -18,7 +18,6 @@ from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
 
-U64 = np.dtype(np.uint64)
 SINK = "_"
 
 
@@ -54,13 +53,28 @@ class Context(Names):
             inner = self._source_of(operand.operand, "pred")
             return Source(inner.slot, inner.dtype, np.logical_not)
         if isinstance(operand, Symbol):
-            return Source(self._symbol(operand.name, operand.offset, operand), U64)
+            register = self.register(operand.name)
+            if register is not None:
+                return self._sum(register, operand, type_name, wider)
+            return self._symbol_source(operand.name, operand.offset, operand, kind)
         if not isinstance(operand, Name):
             self.refuse(f"operand of this kind in {self.instruction.name}", operand)
         register = self.register(operand.text)
         if register is not None:
             return self._register_source(register, type_name, operand, wider)
         return self._named_source(operand, type_name)
+
+    def _sum(self, register: Register, operand: Symbol, type_name: str, wider: bool) -> Source:
+        """Return how to read a register plus a constant, added in the register's own width."""
+        declared = TYPES[register.type]
+        if declared.kind not in ("bits", "unsigned", "signed") or declared.bits > 64:
+            self.reject(f"nothing can be added to a .{declared.name} register here", operand)
+        name = Name(operand.name, position=operand.position)
+        plain = self._register_source(register, type_name, name, wider)
+        whole = np.dtype(f"u{declared.bytes}")
+        added = np.array([operand.offset % (1 << declared.bits)], np.uint64).astype(whole)
+        convert = plain.convert or (lambda value: value.view(plain.dtype))
+        return Source(plain.slot, plain.dtype, lambda value: convert(value.view(whole) + added))
 
     def _register_source(
         self, register: Register, type_name: str, operand: Name, wider: bool
@@ -93,10 +107,7 @@ class Context(Names):
             return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
         if name.startswith("%") and name not in self.functions and self.variable(name) is None:
             self.refuse(f"special register {name}", operand)
-        slot = self._symbol(name, 0, operand)
-        if kind.bits == 64:
-            return Source(slot, kind.dtype)
-        return Source(slot, kind.dtype, _narrower(64, kind.bits, kind.dtype))
+        return self._symbol_source(name, 0, operand, kind)
 
     def _clock(self, name: str, kind: ScalarType) -> Source:
         """Return a clock, which is read anew before each instruction that names it."""
@@ -107,6 +118,12 @@ class Context(Names):
         if bits == kind.bits:
             return Source(slot, kind.dtype)
         return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
+
+    def _symbol_source(self, name: str, offset: int, operand: Node, kind: ScalarType) -> Source:
+        """Return how to read the address of ``name`` plus ``offset``, or its low bits."""
+        slot = self._symbol(name, offset, operand)
+        narrower = None if kind.bits == 64 else _narrower(64, kind.bits, kind.dtype)
+        return Source(slot, kind.dtype, narrower)
 
     def _symbol(self, name: str, offset: int, operand: Node) -> int:
         variable = self.variable(name)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
@@ -17,7 +18,7 @@ from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
-from ptxlab.syntax.tree import Function, Instruction, Module, Node
+from ptxlab.syntax.tree import Address, Element, Function, Instruction, Module, Name, Node, Symbol
 
 
 class Names:
@@ -97,6 +98,36 @@ class Names:
         """Find a variable by its scope; None when ``name`` is not one."""
         found = (scope.variables.get(name) for scope in self.scope.outward())
         return next(filter(None, found), None)
+
+    def plain(self, instruction: Instruction) -> Instruction:
+        """Return an instruction with ``array[index]`` as the address that it is.
+
+        ld and st take one for the memory at it, mov and cvta for the address itself.
+        """
+        if not any(isinstance(operand, Element) for operand in instruction.operands):
+            return instruction
+        operands = tuple(
+            self._place(operand) if isinstance(operand, Element) else operand
+            for operand in instruction.operands
+        )
+        return replace(instruction, operands=operands)
+
+    def _place(self, element: Element) -> Address | Symbol:
+        name, index, position = element.name, element.index, element.position
+        variable = self.variable(name)
+        if variable is None or not variable.element or self.register(name) is not None:
+            self.reject(f"'{name}' is not an array, and has no elements", element)
+        if isinstance(index, Name):
+            hint = "add the index to the address by instructions of their own"
+            self.refuse(f"the register '{index.text}' as an index", index, hint)
+        # ptxas computes the distance in 32 bits, and adds it to an address without its sign.
+        offset = index.value * variable.element % (1 << 32)
+        if self.instruction.opcode in ("ld", "st"):
+            return Address(Name(name, position=position), offset, position=position)
+        if self.instruction.opcode in ("mov", "cvta"):
+            return Symbol(name, offset, position=position)
+        hint = f"write [{name}+{offset}]"
+        return self.reject(f"{self.instruction.name} takes no element of an array", element, hint)
 
     def label(self, name: str) -> int:
         """Return the block that ``name`` labels."""

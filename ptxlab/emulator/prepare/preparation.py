@@ -139,7 +139,8 @@ class _Body:
         for statement in statements:
             match statement:
                 case tree.Instruction():
-                    self.instructions.append((statement, scope))
+                    self.context.begin(statement, scope)
+                    self.instructions.append((self.context.plain(statement), scope))
                 case tree.Label():
                     self.labels.append((scope, statement.name, len(self.instructions)))
                 case tree.Declaration():

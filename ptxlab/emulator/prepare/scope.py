@@ -39,12 +39,17 @@ class Register:
 
 @dataclass(frozen=True, slots=True)
 class Variable:
-    """A declared variable in memory: state space, byte offset in that space (-1: a module symbol)."""
+    """A declared variable in memory: state space, byte offset in that space (-1: a module symbol).
+
+    ``element`` is the size of an element of an array, of vectors that of their components; 0 for
+    what is no array.
+    """
 
     space: str
     name: str
     offset: int
     size: int
+    element: int = 0
 
 
 @dataclass(slots=True)
@@ -133,14 +138,14 @@ def declared_variable(
     """Return a variable with its place in the segment of its space; None where that has none."""
     space, size = declaration.space, size_of(declaration, declarator)
     if space == "shared" and declaration.linkage == "extern":
-        return Variable("dynamic", declarator.name, 0, size)
+        return Variable("dynamic", declarator.name, 0, size, element_of(declaration, declarator))
     if space not in segments:
         return None
     segment = segments[space]
     alignment = declaration.alignment or TYPES[declaration.type].bytes * declaration.vector
     offset = -(-segment.size // alignment) * alignment
     segment.size = offset + size
-    return Variable(space, declarator.name, offset, size)
+    return Variable(space, declarator.name, offset, size, element_of(declaration, declarator))
 
 
 def module_scope(module: Module, shared: Segment) -> Scope:
@@ -169,13 +174,19 @@ def _module_variable(
             f"variable '{name}' of type .{declaration.type} is not modelled", location=location
         )
     if space in ("global", "const"):
-        return Variable(space, name, -1, size_of(declaration, declarator))
+        size, element = size_of(declaration, declarator), element_of(declaration, declarator)
+        return Variable(space, name, -1, size, element)
     found = declared_variable(declaration, declarator, {"shared": shared})
     if found is None:
         raise Unsupported(
             f"module-level .{space} variable '{name}' is not modelled", location=location
         )
     return found
+
+
+def element_of(declaration: Declaration, declarator: Declarator) -> int:
+    """Return the bytes between elements that an index counts, those of vectors one by one."""
+    return TYPES[declaration.type].bytes if declarator.dimensions else 0
 
 
 def size_of(declaration: Declaration, declarator: Declarator) -> int:
