@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
 from ptxlab.emulator import Site, Watcher
-from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.threads import Mask, Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import DumpPlace, find_places
@@ -26,20 +26,46 @@ from ptxlab.syntax.tree import Function, Module
 Words = npt.NDArray[np.uint64]
 
 
+_GOING_AWAY = {
+    "bra": "threads go on elsewhere",
+    "brx": "threads go on elsewhere",
+    "ret": "threads leave the function",
+    "exit": "threads have ended",
+    "trap": "the launch has stopped",
+}
+
+
 def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
-    """Return the places that ``dump`` asks about. Raises PtxlabError for what is not there."""
+    """Return the places that ``dump`` asks about.
+
+    Raises PtxlabError for what is not there, and for one that nobody is behind after it.
+    """
     if dump.nth < 1:
         raise PtxlabError(f"a place is passed for the first time, not for time {dump.nth}")
-    return find_places(module, kernel, dump.at, dump.registers)
+    places = find_places(module, kernel, dump.at, dump.registers)
+    for place in places:
+        instruction = place.instruction
+        reason = _GOING_AWAY.get(instruction.opcode)
+        if reason and not dump.before:
+            raise PtxlabError(
+                f"no registers can be looked at after {instruction.name}: {reason}",
+                location=locate(module.source, instruction.position),
+                hint="look before it: --before",
+            )
+    return places
 
 
 class Recorder(Watcher):
-    """Keeps the registers of every thread at ``places``, the nth time it is at one of them."""
+    """Keeps the registers of every thread at ``places``, the nth time it is at one of them.
+
+    After a barrier or a call a thread is looked at when it comes to what is next, or ends.
+    """
 
     def __init__(self, dump: Dump, places: Sequence[DumpPlace], threads: int) -> None:
         self._dump = dump
         self._places = {(p.function, p.instruction.position): p.registers for p in places}
         self._wave: Wave
+        self._due: list[tuple[Site, Frame, Mask]] = []
         self.words: Words = np.zeros((threads, len(places[0].registers)), np.uint64)
         self.passes: Words = np.zeros(threads, np.uint64)
 
@@ -48,20 +74,37 @@ class Recorder(Watcher):
         self._wave = wave
 
     def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
-        """Look, if it is to be before the instruction."""
+        """Look, if it is to be before the instruction, and at those who come from a place."""
+        self._catch_up(lanes, frame)
+        if (site.function, site.instruction.position) not in self._places:
+            return
         if self._dump.before:
-            self._look(site, frame, lanes)
+            self._look(site, frame, lanes.mask)
+        else:
+            self._due.append((site, frame, lanes.mask))
 
     def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
         """Look, if it is to be after the instruction."""
-        if not self._dump.before:
-            self._look(site, frame, lanes)
+        self._catch_up(lanes, frame)
 
-    def _look(self, site: Site, frame: Frame, lanes: Threads) -> None:
-        registers = self._places.get((site.function, site.instruction.position))
-        if registers is None:
-            return
-        standing = lanes.mask & self._wave.alive.mask
+    def ended(self, lanes: Threads) -> None:
+        """Look at those who end right after a place."""
+        self._catch_up(lanes)
+
+    def _catch_up(self, lanes: Threads, at: Frame | None = None) -> None:
+        """Look at those of ``lanes`` who come from a place in the frame, or in any."""
+        due, self._due = self._due, []
+        for site, frame, mask in due:
+            if at is None or frame is at:
+                if (here := mask & lanes.mask).any():
+                    self._look(site, frame, here)
+                mask = mask & ~lanes.mask
+            if mask.any():
+                self._due.append((site, frame, mask))
+
+    def _look(self, site: Site, frame: Frame, lanes: Mask) -> None:
+        registers = self._places[site.function, site.instruction.position]
+        standing = lanes & self._wave.alive.mask
         cta, inside = np.divmod(np.flatnonzero(standing), self._wave.cta_width)
         threads = np.array(self._wave.numbers)[cta] * self._wave.config.cta_threads + inside
         self.passes[threads] += np.uint64(1)

@@ -25,7 +25,8 @@ The place is a line of the PTX (--at 41), a label (the instruction after it) or 
 mma.sync is each one that begins so. A thread is looked at the n-th time it is at any of them. Of
 registers D, A, B and C are the operands of the instruction: a matrix is drawn from them, and packed
 elements are shown one by one. A register by its name is shown as its own type, .b32 in hex: --as
-says what it holds, --as bf16 two of them.
+says what it holds, --as bf16 two of them. After bra, ret and exit threads are elsewhere: there is
+only --before.
 
 {ARGUMENTS}"""
 

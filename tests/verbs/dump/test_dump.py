@@ -54,6 +54,33 @@ def loop(tmp_path: Path) -> str:
     return str(file)
 
 
+MEETING = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.func (.reg .b32 r) twice(.reg .b32 g)
+{
+    add.u32 r, g, g;
+    ret;
+}
+.visible .entry meeting(.param .u64 out)
+{
+    .reg .pred p, again;
+    .reg .b32 i, x, n;
+    mov.u32 i, %tid.x;
+    setp.lt.u32 p, i, 40;
+    mov.u32 x, 0;
+AGAIN:
+    add.u32 x, x, 1;
+    barrier.red.popc.u32 n, 0, p;
+    call (n), twice, (n);
+    bar.warp.sync -1;
+    setp.lt.u32 again, x, 3;
+    @again bra AGAIN;
+    bar.sync 1;
+}
+"""
+
 LAUNCH = ("--grid", "2,2", "--block", "48", "--arg", "out=zeros(1,f32)")
 
 
@@ -145,11 +172,46 @@ def test_a_place_nobody_reached(capsys: pytest.CaptureFixture[str], loop: str) -
 
 
 @pytest.mark.parametrize(
+    ("at", "after", "before"),
+    [
+        ("barrier", [2, 40, 1], [2, 80, 1]),
+        ("call", [2, 80, 1], [2, 40, 1]),
+        ("23", [3, 80, 0], [3, 80, 0]),
+    ],
+)
+def test_the_end_of_a_block(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, at: str, after: list[int], before: list[int]
+) -> None:
+    """What a barrier or a call gives is there after it, and those who end next are looked at too."""
+    file = tmp_path / "meeting.ptx"
+    file.write_text(MEETING)
+    words = [str(file), "--grid", "2", "--block", "48", "--arg", "out=zeros(1,f32)", "--at", at]
+    words += [
+        "--regs",
+        "x,n,again",
+        "--nth",
+        "1" if at == "23" else "2",
+        "--cta",
+        "1",
+        "--warp",
+        "1",
+    ]
+    for expected, more in ((after, []), (before, ["--before"])):
+        found = answer(capsys, *words, *more)
+        assert len(found["lanes"]) == 16
+        for lane in found["lanes"]:
+            assert [int(word, 0) for word in lane["words"]] == expected
+            assert lane["passes"] == (1 if at == "23" else 3)
+
+
+@pytest.mark.parametrize(
     ("words", "status", "message"),
     [
         (["--at", "AGIAN"], 2, "did you mean AGAIN?"),
         (["--at", "99"], 2, "the nearest is on line 17"),
         (["--at", "add", "--regs", "y"], 2, "no register named y"),
+        (["--at", "bra"], 2, "after bra: threads go on elsewhere"),
+        (["--at", "ret", "--regs", "x"], 2, "after ret: threads leave the function"),
         (["--at", "add", "--cta", "2"], 2, "no CTA 2 along x"),
         (["--at", "add", "--warp", "2"], 2, "no warp 2"),
         (["--at", "add", "--warp", "1", "--lane", "16"], 2, "no lane 16"),
