@@ -54,11 +54,6 @@ class EmulatorKernel(Kernel):
                 f"clusters of {cluster}",
                 hint="a GPU from sm_90 on has them: --device cuda",
             )
-        if config.cooperative:
-            raise Unsupported(
-                f"kernel {self.name}: cooperative launches are not emulated",
-                hint="a GPU has them: --device cuda",
-            )
         began = perf_counter()
         counters = launch(
             self.program,

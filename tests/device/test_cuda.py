@@ -307,11 +307,6 @@ def test_a_cooperative_launch_says_so(gpu: CudaDevice, driver: Any) -> None:
     (attribute,) = config.attrs
     assert attribute.id.name == "CU_LAUNCH_ATTRIBUTE_COOPERATIVE"
     assert (attribute.value.cooperative, config.numAttrs) == (1, 1)
-    with (
-        open_device("emulator") as emulator,
-        pytest.raises(Unsupported, match="cooperative launches are not emulated"),
-    ):
-        emulator.load(PTX).kernel().launch(4, 64, [0, 0, 0.0, 0], cooperative=True)
 
 
 def test_a_kernel_with_clusters_of_its_own_has_no_others(gpu: CudaDevice) -> None:

@@ -1,7 +1,8 @@
 """Special registers, each as a function of the wave that holds one value per thread or one for all.
 
 Source: PTX ISA, "Special Registers". Where the ISA leaves a value to the driver or to the hardware's
-state (%envreg, %pm, %smid) it is the one of an idle GPU with a single multiprocessor: 0.
+state (%envreg, %pm, %smid) it is the one of an idle GPU with a single multiprocessor: 0. In %envreg1
+and %envreg2 CUDA's cooperative groups find the address of a cooperative launch's workspace.
 """
 
 from __future__ import annotations
@@ -86,6 +87,8 @@ WIDTH = {"%gridid": 64, "%is_explicit_cluster": 1, "%current_graph_exec": 64}
 
 for _number in range(32):
     TABLE[f"%envreg{_number}"] = _constant(0)
+TABLE["%envreg1"] = lambda wave: _u32(wave.workspace >> 32)
+TABLE["%envreg2"] = lambda wave: _u32(wave.workspace % (1 << 32))
 for _number in range(8):
     TABLE[f"%pm{_number}"] = _constant(0)
     TABLE[f"%pm{_number}_64"] = lambda wave: np.zeros(1, np.uint64)

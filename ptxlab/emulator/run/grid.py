@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import partial
 
 import numpy as np
@@ -23,6 +24,13 @@ WAVE_THREADS = 16384
 
 WAVE_MEMORY = 1 << 26
 """Bytes of shared and local memory that a wave may have in all its CTAs together."""
+
+RESIDENT_THREADS = 132 * 2048
+RESIDENT_MEMORY = 1 << 30
+"""What a cooperative launch may have, all of which runs together: the threads of an H100's SMs."""
+
+WORKSPACE_BYTES = 16
+"""Zeroes that a cooperative launch is given; ``this_grid().sync()`` counts CTAs in them."""
 
 
 def print_text(text: str) -> None:
@@ -49,7 +57,7 @@ def launch(
     ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
-    local memory than there is.
+    local memory than there is, or a cooperative launch that cannot run all at once.
     """
     entry = program.functions[kernel]
     dynamic_base = pitched(entry.shared_bytes)
@@ -73,13 +81,18 @@ def launch(
     total, tell = config.ctas, progress or _nobody
     addresses = symbols(program, memory)
     local = sum(function.frame.local_bytes for function in program.functions.values())
-    size = _wave_size(total, config.cta_threads, shared_bytes, local)
+    size = _wave_size(config, shared_bytes, local)
+    if config.cooperative and size < total:
+        raise PtxlabError(
+            f"a cooperative launch of kernel {kernel} has {size} CTAs at most, not {total}",
+            hint="all of its CTAs are on the GPU at the same time",
+        )
 
-    def run(numbers: range) -> int:
+    def run(numbers: range, workspace: int) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
             program.module, program.target, memory, addresses, config, numbers, parameters,
-            shared_bytes, dynamic_base, write, watcher or Watcher(), watcher is not None,
+            shared_bytes, dynamic_base, write, watcher or Watcher(), watcher is not None, workspace,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, numbers.start, total))
         wave.watcher.begin(wave)
@@ -88,10 +101,10 @@ def launch(
         return scheduler.instructions
 
     instructions = 0
-    with np.errstate(all="ignore"):
+    with np.errstate(all="ignore"), _workspace(config, memory) as workspace:
         for first in range(0, total, size):
             numbers = range(first, min(first + size, total))
-            instructions += run(numbers)
+            instructions += run(numbers, workspace)
             try:
                 tell(numbers.stop, total)
             except TimeoutError as error:
@@ -106,8 +119,24 @@ def _nobody(done: int, total: int) -> None:
     """Be told how far a launch is, and do nothing."""
 
 
-def _wave_size(ctas: int, threads: int, shared: int, local: int) -> int:
+@contextmanager
+def _workspace(config: LaunchConfig, memory: GlobalMemory) -> Iterator[int]:
+    """Give the address of a cooperative launch's workspace while it runs, 0 to any other launch."""
+    if not config.cooperative:
+        yield 0
+        return
+    address = memory.allocate(WORKSPACE_BYTES, "the workspace of the grid")
+    try:
+        yield address
+    finally:
+        memory.free(address)
+
+
+def _wave_size(config: LaunchConfig, shared: int, local: int) -> int:
     """Return how many CTAs run together, with ``shared`` bytes each and ``local`` bytes a thread."""
-    padded = -(-threads // WARP) * WARP
-    fitting = min(WAVE_THREADS // padded, WAVE_MEMORY // max(1, shared + padded * local))
-    return max(1, min(ctas, fitting))
+    padded = -(-config.cta_threads // WARP) * WARP
+    threads, nbytes = WAVE_THREADS, WAVE_MEMORY
+    if config.cooperative:
+        threads, nbytes = RESIDENT_THREADS, RESIDENT_MEMORY
+    fitting = min(threads // padded, nbytes // max(1, shared + padded * local))
+    return max(1, min(config.ctas, fitting))

@@ -32,7 +32,8 @@ class Wave:
 
     ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
     has executed, each once for all threads it ran for. ``constants`` are the registers that all frames
-    of a layout begin with.
+    of a layout begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other
+    with, 0 in another.
     """
 
     module: Module
@@ -47,6 +48,7 @@ class Wave:
     write: Callable[[str], None]
     watcher: Watcher
     watched: bool
+    workspace: int
 
     def __post_init__(self) -> None:
         ctas = self.ctas = len(self.numbers)
