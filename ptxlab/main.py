@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import errno
 import importlib
+import io
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -47,6 +48,7 @@ VERBS: tuple[tuple[str, str], ...] = (
 INTERRUPTED = 130
 BROKEN_PIPE = 141
 BUG = 70
+LONGEST_LINE = 1000
 EXIT_STATUSES = """\
 exit status:
   0  done and right            3  something needed is absent (GPU, driver, tool)
@@ -73,10 +75,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 
 def open_streams() -> None:
-    """Give what is written to stdout or stderr somewhere to go where the caller closed them."""
+    """Give what is written somewhere to go where the caller closed stdout or stderr.
+
+    A character that the terminal's encoding has not is written as its number.
+    """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:
             setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115  (open until the end)
+        stream = getattr(sys, name)
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def dispatch(arguments: list[str]) -> int:
@@ -133,6 +141,9 @@ def report(error: BaseException) -> int:
             forget_stdout()
             say(f"ptxlab: cannot write the result: {error.strerror}")
             return PtxlabError.exit_status
+        case OSError(filename=str(path), strerror=str(why)):
+            say(f"ptxlab: {path}: {why}")
+            return PtxlabError.exit_status
         case MemoryError():
             say("ptxlab: not enough memory on this machine\nhint: try a smaller problem")
             return 3
@@ -149,7 +160,14 @@ def forget_stdout() -> None:
 
 
 def say(text: str) -> None:
-    """Print ``text`` to stderr, over what a terminal shows of progress; nobody may be reading."""
+    """Print ``text`` to stderr, over what a terminal shows of progress; nobody may be reading.
+
+    Of a line that repeats a long argument, the beginning is shown.
+    """
+    text = "\n".join(
+        line if len(line) <= LONGEST_LINE else line[: LONGEST_LINE - 1] + "…"
+        for line in text.split("\n")
+    )
     try:
         print("\r\x1b[K" * sys.stderr.isatty() + text, file=sys.stderr, flush=True)
     except BrokenPipeError:

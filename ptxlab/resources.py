@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 FOLDERS = ("ptx", "kernels")
@@ -30,7 +31,7 @@ def shipped(name: str) -> Path | None:
     if first not in FOLDERS or ".." in rest:
         return None
     found = _ROOT / name
-    return found if found.exists() else None
+    return found if os.path.exists(found) else None
 
 
 def names() -> list[str]:

@@ -105,9 +105,12 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
     if not body.endswith("\n"):
         body += "\n"
     if args.output is None:
+        encoding = sys.stdout.encoding or "utf-8"
+        if args.format in ("svg", "html"):  # markup can name what the terminal's encoding has not
+            body = body.encode(encoding, "xmlcharrefreplace").decode(encoding)
         sys.stdout.write(body)
     else:
-        write_whole(args.output, body.encode())
+        write_whole(args.output, body.encode(errors="backslashreplace"))
 
 
 def write_whole(path: str, content: bytes) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -23,6 +24,10 @@ class Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
         """Raise ``message`` as a usage error."""
         raise PtxlabError(message, hint=f"{self.prog} --help")
+
+    def _print_message(self, message: str, file: Any = None) -> None:
+        """Print help or the version; argparse would keep silent about what could not be written."""
+        (file or sys.stderr).write(message)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None

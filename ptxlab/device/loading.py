@@ -107,7 +107,7 @@ def locate(source: str | os.PathLike[str]) -> Path:
     path = Path(source)
     if path.suffix not in _SUFFIXES:
         raise PtxlabError(f"{path} is neither a .ptx, .cu or .cubin file nor PTX text")
-    if path.is_file():
+    if os.path.isfile(path):  # which is False of a name too long to be one
         return path
     shipped = resources.shipped(path.as_posix())
     if shipped is not None:

@@ -28,6 +28,8 @@ from ptxlab.layouts.int_tuple import (
 )
 from ptxlab.pictured import Pictured
 
+_OFFSET_BITS = 63
+
 
 @dataclass(frozen=True, slots=True)
 class Swizzle:
@@ -50,6 +52,8 @@ class Swizzle:
             raise ValueError(
                 f"{self.notation} is no swizzle: bits and base are 0 or more, |shift| is at least bits"
             )
+        if self.bits + self.base + abs(self.shift) > _OFFSET_BITS:
+            raise ValueError(f"{self.notation} reaches beyond the {_OFFSET_BITS} bits of an offset")
 
     def __call__(self, offset: Offset) -> Offset:
         """Return the swizzled offset; integer arrays work in place of ints."""

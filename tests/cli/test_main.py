@@ -170,10 +170,16 @@ def test_every_failure_is_a_message_and_a_status(
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
-def test_a_full_disk_behind_stdout_is_an_error() -> None:
+@pytest.mark.parametrize("asked", ["ops", "--version", "--help"])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_behind_stdout_is_an_error(asked: str, unbuffered: str) -> None:
     with open("/dev/full", "wb") as full:
         done = subprocess.run(
-            [sys.executable, "-m", "ptxlab", "ops"], stdout=full, stderr=subprocess.PIPE, cwd=ROOT
+            [sys.executable, "-m", "ptxlab", asked],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONUNBUFFERED": unbuffered},
         )
     assert done.returncode == 2
     assert done.stderr == b"ptxlab: cannot write the result: No space left on device\n"
@@ -183,6 +189,44 @@ def test_a_full_disk_behind_stdout_is_an_error() -> None:
 def test_closed_streams_are_no_bug(closing: str, status: int) -> None:
     command = f"{shlex.quote(sys.executable)} -m ptxlab {closing}"
     assert subprocess.run(command, shell=True, cwd=ROOT).returncode == status
+
+
+def test_a_long_argument_is_not_repeated(capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["layout", "2x6", "--bits", "9" * 5000]) == 2
+    first, *_ = capsys.readouterr().err.split("\n")
+    assert len(first) == 1000
+    assert first.startswith("ptxlab: argument --bits: '999")
+    assert first.endswith("9…")
+
+
+@pytest.mark.parametrize("name", ["x" * 300 + ".ptx", "ptx/" + "x" * 300 + ".ptx", "a\0b.ptx"])
+def test_a_name_that_no_file_can_have(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["run", name]) == 2
+    assert capsys.readouterr().err.startswith(f"ptxlab: there is no file {name}\n")
+
+
+def test_a_file_that_cannot_be_read_is_no_bug(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(cli, "dispatch", raising(IsADirectoryError(21, "Is a directory", "x")))
+    assert cli.main([]) == 2
+    assert capsys.readouterr() == ("", "ptxlab: x: Is a directory\n")
+
+
+def test_markup_names_the_characters_that_a_terminal_has_not() -> None:
+    asked = ["fragments", "--format", "svg"]
+    drawn = {
+        encoding: subprocess.run(
+            [sys.executable, "-m", "ptxlab", *asked],
+            capture_output=True,
+            cwd=ROOT,
+            env=os.environ | {"PYTHONIOENCODING": encoding},
+            check=True,
+        ).stdout
+        for encoding in ("ascii", "utf-8")
+    }
+    assert drawn["ascii"].replace(b"&#215;", "×".encode()) == drawn["utf-8"]
+    assert drawn["ascii"] != drawn["utf-8"]
 
 
 def test_on_a_terminal_a_message_replaces_the_progress(
@@ -203,14 +247,11 @@ def test_the_traceback_is_there_when_asked_for(monkeypatch: pytest.MonkeyPatch) 
 def test_a_reader_that_leaves_is_no_error() -> None:
     reading, writing = os.pipe()
     os.close(reading)
-    # Unbuffered, argparse would meet the closed pipe itself, and keep it to itself.
-    environment = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}
     done = subprocess.run(
         [sys.executable, "-m", "ptxlab", "--help"],
         stdout=writing,
         stderr=subprocess.PIPE,
         cwd=ROOT,
-        env=environment,
     )
     os.close(writing)
     assert (done.returncode, done.stderr) == (cli.BROKEN_PIPE, b"")

@@ -39,7 +39,7 @@ class Ruler:
 
     def draw_to(self, number: Fraction, last: int) -> str:
         """Return the bits of |number| down to 2**last, which is all of them, and blanks after."""
-        end = max(last, self.unit)
+        end = min(max(last, self.unit), self.top)
         kept = f"{int(abs(number) / Fraction(2) ** end):b}"
         return f"{kept:.>{self.top - end + 1}}{'':{end - self.unit}}|"
 

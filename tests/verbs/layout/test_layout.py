@@ -218,6 +218,14 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         (("2x6", "--vectorize", "4"), ["4 elements side by side"]),
         (("2x6", "--swizzle", "3,3"), ["'3,3'", "3 integers"]),
         (("2x6", "--swizzle", "3,3,2"), ["Sw<3,3,2> is no swizzle"]),
+        (
+            ("2x6", "--swizzle", "99,99,99"),
+            ["Sw<99,99,99> reaches beyond the 63 bits of an offset"],
+        ),
+        (
+            ("2x6", "--swizzle", "21,21,22"),
+            ["Sw<21,21,22> reaches beyond the 63 bits of an offset"],
+        ),
         (("Sw<1,0,1> o 2x6", "--swizzle", "1,0,1"), ["as it is"]),
         (("Sw<1,0,1> o 2x6", "--inverse"), ["inverse"]),
         (("2x6", "--compose", "2 o 2x2"), ["2 o (2,2):(2,1)"]),

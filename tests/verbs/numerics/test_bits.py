@@ -58,6 +58,10 @@ def test_the_heading_has_the_weights_over_the_first_and_the_last_column() -> Non
     assert behind == " cut off"
 
 
+def test_a_zero_whose_last_bit_is_above_the_first_column() -> None:
+    assert Ruler(-133, -135).draw_to(Fraction(0), -24) == "0  |"
+
+
 @pytest.mark.parametrize(
     ("number", "exponent"),
     [(1, 0), (Fraction(3, 2), 0), (2, 1), (Fraction(1, 3), -2), (Fraction(-7, 8), -1), (-8, 3)],
