@@ -23,6 +23,7 @@ from ptxlab.emulator.prepare.program import (
 )
 from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import (
+    MODULE_SPACES,
     Scope,
     Segment,
     Site,
@@ -30,6 +31,7 @@ from ptxlab.emulator.prepare.scope import (
     declare_registers,
     declared_variable,
     module_scope,
+    module_variable,
     size_of,
 )
 from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn
@@ -50,18 +52,26 @@ def prepare(module: tree.Module, target: Target) -> Program:
     bodies = {f.name: f for f in module.functions if f.body is not None}
     declared = {f.name: f for f in module.functions} | bodies
     functions: dict[str, Routine] = {}
+    variables = {
+        declarator.name: (item, declarator)
+        for item in module.items
+        if isinstance(item, tree.Declaration) and item.space in MODULE_SPACES
+        for declarator in item.names
+    }
     for name, function in bodies.items():
         context = Context(target, module, declared, functions)
-        functions[name] = _Body(context, function, Scope(scope), shared.size).prepared()
+        body = _Body(context, function, Scope(scope), shared.size)
+        functions[name] = body.prepared()
+        variables |= body.variables
     addresses = {name: function_address(declared, name) for name in declared}
-    return Program(module, target, functions, addresses)
+    return Program(module, target, functions, variables, addresses)
 
 
 class _Body:
     """A function on its way to blocks: its instructions in order, each with the scope it stands in.
 
     ``scope`` has its parameters; ``labels`` are positions among the instructions, ``segments`` the
-    memory that its variables take. Nested ``{ }`` only matter for names: here they are gone.
+    memory that its variables take, but for ``variables`` in global and constant memory. Nested ``{ }`` only matter for names: here they are gone.
     """
 
     def __init__(
@@ -73,6 +83,7 @@ class _Body:
         self.segments = {"shared": Segment(shared), "local": Segment()}
         self.instructions: list[tuple[tree.Instruction, Scope]] = []
         self.labels: list[tuple[Scope, str, int]] = []
+        self.variables: dict[str, tuple[tree.Declaration, tree.Declarator]] = {}
 
     def prepared(self) -> Routine:
         """Flatten the function, cut it into blocks, bind each instruction, and drop dead registers."""
@@ -158,11 +169,30 @@ class _Body:
             if declaration.space == "param":
                 self._call_variable(scope, declaration, declarator)
                 continue
+            if declaration.space in MODULE_SPACES:
+                scope.variables[declarator.name] = self._module_variable(declaration, declarator)
+                continue
+            if declarator.initializer is not None:
+                what = f".{declaration.space} variable '{declarator.name}' takes no initial value"
+                self.context.reject(what, declaration)
             variable = declared_variable(declaration, declarator, self.segments)
             if variable is None:
                 what = f".{declaration.space} variable '{declarator.name}' inside a function"
                 self.context.refuse(what, declaration)
             scope.variables[declarator.name] = variable
+
+    def _module_variable(
+        self, declaration: tree.Declaration, declarator: tree.Declarator
+    ) -> Variable:
+        """Declare a variable that lives as long as the module, of which only this function knows."""
+        key = f"{self.function.name}.{declarator.name}"
+        if declaration.linkage:
+            what = f".{declaration.linkage} is for variables outside of functions"
+            self.context.reject(what, declaration)
+        if key in self.variables:
+            self.context.refuse(f"a second variable '{declarator.name}' in a function", declaration)
+        self.variables[key] = declaration, declarator
+        return module_variable(declaration, declarator, key)
 
     # ---- blocks ----
 

@@ -18,7 +18,7 @@ from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
-from ptxlab.syntax.tree import Module
+from ptxlab.syntax.tree import Declaration, Declarator, Module
 
 Step = Callable[[Frame, Threads], None]
 """One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
@@ -94,11 +94,16 @@ class Routine:
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
 class Program:
-    """All functions of a module for one target."""
+    """All functions of a module for one target.
+
+    ``variables`` are those in global and constant memory; of one that a function declares the name is
+    ``function.name``.
+    """
 
     module: Module
     target: Target
     functions: dict[str, Routine]
+    variables: dict[str, tuple[Declaration, Declarator]]
     function_addresses: dict[str, int]
 
 

@@ -125,6 +125,10 @@ def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot)
             scope.registers[name] = Register(new_slot(declaration.type), declaration.type)
 
 
+MODULE_SPACES = ("global", "const")
+"""Where variables live as long as the module."""
+
+
 @dataclass(slots=True)
 class Segment:
     """Memory that variables are given one after the other, ``size`` bytes of it so far."""
@@ -173,15 +177,20 @@ def _module_variable(
         raise Unsupported(
             f"variable '{name}' of type .{declaration.type} is not modelled", location=location
         )
-    if space in ("global", "const"):
-        size, element = size_of(declaration, declarator), element_of(declaration, declarator)
-        return Variable(space, name, -1, size, element)
+    if space in MODULE_SPACES:
+        return module_variable(declaration, declarator, name)
     found = declared_variable(declaration, declarator, {"shared": shared})
     if found is None:
         raise Unsupported(
             f"module-level .{space} variable '{name}' is not modelled", location=location
         )
     return found
+
+
+def module_variable(declaration: Declaration, declarator: Declarator, name: str) -> Variable:
+    """Return a variable that the program has in global or constant memory under ``name``."""
+    size, element = size_of(declaration, declarator), element_of(declaration, declarator)
+    return Variable(declaration.space, name, -1, size, element)
 
 
 def element_of(declaration: Declaration, declarator: Declarator) -> int:

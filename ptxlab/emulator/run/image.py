@@ -13,7 +13,7 @@ from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Aggregate, Declaration, Float, Initializer, Integer, Module, Symbol
+from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, Module, Symbol
 
 
 def symbols(program: Program, memory: GlobalMemory) -> dict[str, int]:
@@ -21,12 +21,7 @@ def symbols(program: Program, memory: GlobalMemory) -> dict[str, int]:
     known = memory.images.get(program)
     if known is not None:
         return known
-    variables = {
-        declarator.name: (item, declarator)
-        for item in program.module.items
-        if isinstance(item, Declaration) and item.space in ("global", "const")
-        for declarator in item.names
-    }
+    variables = program.variables
     addresses = {
         name: memory.allocate(
             size_of(declaration, declarator), name, writable=declaration.space != "const"
