@@ -81,6 +81,27 @@ AGAIN:
 }
 """
 
+APART = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry apart(.param .u64 out)
+{
+    .reg .pred last;
+    .reg .b32 i, number, count;
+    mov.u32 i, %tid.x;
+    shr.u32 number, i, 5;
+    setp.eq.u32 last, number, 2;
+    mad.lo.u32 count, number, 32, 32;
+    @last bra OTHER;
+    barrier.sync number, count;
+    ret;
+OTHER:
+    bar.sync 1, 64;
+    ret;
+}
+"""
+
 LAUNCH = ("--grid", "2,2", "--block", "48", "--arg", "out=zeros(1,f32)")
 
 
@@ -202,6 +223,18 @@ def test_the_end_of_a_block(
         for lane in found["lanes"]:
             assert [int(word, 0) for word in lane["words"]] == expected
             assert lane["passes"] == (1 if at == "23" else 3)
+
+
+def test_threads_that_leave_a_barrier_one_after_the_other(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    file = tmp_path / "apart.ptx"
+    file.write_text(APART)
+    words = (str(file), "--grid", "1", "--block", "96", "--arg", "out=zeros(1,f32)")
+    for warp in (0, 1):
+        found = answer(capsys, *words, "--at", "barrier", "--regs", "number", "--warp", str(warp))
+        assert {lane["passes"] for lane in found["lanes"]} == {1}
+        assert {int(word, 0) for lane in found["lanes"] for word in lane["words"]} == {warp}
 
 
 @pytest.mark.parametrize(
