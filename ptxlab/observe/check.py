@@ -25,6 +25,7 @@ from ptxlab.observe.async_copies import Copies
 from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
 from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Epochs, Touch
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
@@ -75,6 +76,7 @@ class Checker(Watcher):
         self._module: Module | None = None
         self._copying = False
         self._reads = Reads(self._scene)
+        self._global = GlobalRaces(self._scene)
 
     # ---- what the launch does ----
 
@@ -83,6 +85,7 @@ class Checker(Watcher):
         self._wave = wave
         scene = self._scene
         scene.begin(wave)
+        self._global.begin(wave)
         self._order = _order(wave, scene)
         self._races = Races(scene, self._order)
         self._copies = Copies(scene, self._races)
@@ -102,8 +105,10 @@ class Checker(Watcher):
             self._copies.control(site, passing)
         elif is_barrier(instruction):
             self._barriers.arrive(site, passing)
-        elif self._fence is None and _orders_memory(instruction):
-            self._fence = site
+        else:
+            self._global.execute(instruction, passing)
+            if self._fence is None and _orders_memory(instruction):
+                self._fence = site
 
     def touch(
         self, access: Access, threads: Threads, parts: list[Part], items: Array | None
@@ -113,13 +118,13 @@ class Checker(Watcher):
             if access.writes and memory.name != "local":
                 self._registers.use_stored(_threads_of(threads, part))
             if isinstance(memory, Allocation):
-                if self._copying or (access.writes and self._copies.in_flight):
-                    self._touch_global(access, memory, *_placed(access, threads, part))
+                self._touch_global(
+                    access, memory, *_placed(access, threads, part), _rows(items, part)
+                )
             elif memory.name == "shared":
-                rows = items
-                if items is not None and items.shape[0] > 1 and part.where is not None:
-                    rows = items[part.where]
-                self._touch_shared(access, memory, *_placed(access, threads, part), rows)
+                self._touch_shared(
+                    access, memory, *_placed(access, threads, part), _rows(items, part)
+                )
             elif memory.name == "local":
                 self._touch_local(access, memory, *_placed(access, threads, part))
 
@@ -131,8 +136,17 @@ class Checker(Watcher):
             self._registers.load(threads, self._local.read(memory, first, access.nbytes))
 
     def _touch_global(
-        self, access: Access, memory: Allocation, threads: Array, first: Array
+        self,
+        access: Access,
+        memory: Allocation,
+        threads: Array,
+        first: Array,
+        items: Array | None,
     ) -> None:
+        if memory.writable:
+            self._global.touch(memory, threads, first, access.nbytes, access.writes, items)
+        if not self._copying and not (access.writes and self._copies.in_flight):
+            return
         start = first.astype(np.uint64) + np.uint64(memory.address)
         if self._copying:
             self._copies.read(start, access.nbytes, threads)
@@ -171,6 +185,7 @@ class Checker(Watcher):
 
     def synchronize(self, arrived: Array, released: Array) -> None:
         self._barriers.synchronize(arrived, released)
+        self._global.synchronize(arrived)
         self._order.synchronize(arrived, released, counted=self._barriers.counted(released))
 
     def synchronize_warps(self, together: Array) -> None:
@@ -209,7 +224,8 @@ class Checker(Watcher):
 
     def _hedged(self, finding: Finding) -> Finding:
         fence = self._fence
-        if fence is None or finding.kind != "race" or finding.severity == "info":
+        followed = finding.kind != "race" or finding.rule.startswith("global")
+        if fence is None or followed or finding.severity == "info":
             return finding
         name = f"{fence.instruction.name} on line {fence.line}"
         hint = f"{finding.hint}; what the {name} and a flag order is not followed here"
@@ -226,6 +242,13 @@ def _placed(access: Access, threads: Threads, part: Part) -> tuple[Array, Array]
     """Return the threads of a part, and the first byte that each of them accesses."""
     index = _threads_of(threads, part).index
     return index, np.broadcast_to(part.index * access.nbytes, index.shape)
+
+
+def _rows(items: Array | None, part: Part) -> Array | None:
+    """Return what a part stores of ``items``: one for each of its threads, or one for all."""
+    if items is None or items.shape[0] == 1 or part.where is None:
+        return items
+    return items[part.where]
 
 
 def _order(wave: Wave, scene: Scene) -> Epochs | History:

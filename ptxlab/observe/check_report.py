@@ -11,6 +11,13 @@ from ptxlab.syntax.tree import Source
 CHECKS = ("race", "async", "barrier", "deadlock", "bounds", "alignment", "uninitialized")
 """Every kind of finding, which is also what can be chosen to check."""
 
+_BEYOND = {
+    "race": "races in global memory inside a warp, and between CTAs where there are fences and flags "
+    "but not those that order them",
+    "bounds": "where one shared variable ends and the next begins",
+}
+"""What checks do not see, by their names."""
+
 SEVERITIES = ("error", "warning", "info")
 
 
@@ -57,6 +64,11 @@ class CheckReport:
         if self.errors or (self.warnings and not self.unchecked):
             return "findings"
         return "incomplete" if self.unchecked else "clean"
+
+    @property
+    def not_looked_at(self) -> tuple[str, ...]:
+        """What the checks do not look at, in any launch."""
+        return tuple(words for name, words in _BEYOND.items() if name in self.checks)
 
     @property
     def errors(self) -> int:

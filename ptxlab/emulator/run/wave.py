@@ -80,7 +80,13 @@ class Wave:
     def thread(self, lane: int) -> str:
         """Name the thread at position ``lane`` of the wave by its CTA and thread index."""
         cta, inside = divmod(lane, self.cta_width)
-        return f"thread {unravel(inside, self.config.block)} of {self.cta(cta)}"
+        return self.member(self.numbers[cta] * self.cta_width + inside)
+
+    def member(self, thread: int) -> str:
+        """Name a thread of the grid, whose CTAs are padded to whole warps."""
+        cta, inside = divmod(thread, self.cta_width)
+        block, grid = self.config.block, self.config.grid
+        return f"thread {unravel(inside, block)} of CTA {unravel(cta, grid)}"
 
     def cta(self, position: int) -> str:
         """Name the CTA at ``position`` of the wave by its index in the grid."""

@@ -75,6 +75,8 @@ def _verdict(report: CheckReport) -> Iterator[str]:
     yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"
     if report.verdict == "clean":
         yield f"checked: {', '.join(report.checks)}; of this launch, on the paths it takes"
+        for words in report.not_looked_at:
+            yield f"not looked at: {words}"
     for reason in report.unchecked:
         yield f"not checked: {reason}"
 
@@ -86,6 +88,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "path": report.source.path,
         "checks": list(report.checks),
         "unchecked": list(report.unchecked),
+        "not_looked_at": list(report.not_looked_at),
         "findings": [
             {
                 **members(finding, *_TOLD),

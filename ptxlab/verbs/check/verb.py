@@ -17,7 +17,8 @@ example:
 
 checks:
   race           accesses to shared memory by threads of a CTA that no barrier orders: an error
-                 between warps, a warning within one, information where both write the same value
+                 between warps, a warning within one, information where both write the same value;
+                 accesses to global memory by two CTAs or warps, without a fence and a flag between
   async          memory that a cp.async still reads or writes, and copies nobody has waited for
   barrier        barriers and warp instructions that threads do not reach as they must
   deadlock       threads that wait for each other for ever
@@ -27,11 +28,13 @@ checks:
                  lanes that take no part in a shuffle: an error where the value reaches a store, an
                  address, a branch or a returned value, else information
 
-Races are found by what the program orders, not by luck: if a byte is raced for, some race for it is
-reported. Only bar.sync, barrier and bar.warp.sync order memory here; what threads order by a fence and
-a flag is not followed, which is said where it matters. A fault (barrier, deadlock, bounds,
-alignment) stops the launch. Not checked: races in global memory, the end of each shared variable,
-arrays in global memory that were never written (what comes from --arg is).
+Races in shared memory are found by what the program orders, not by luck: if a byte is raced for, some
+race for it is reported. Only bar.sync, barrier and bar.warp.sync order shared memory here; what threads
+order by a fence and a flag is not followed, which is said where it matters. In global memory a fence of
+the CTA that wrote and a strong read (atom, ld.acquire, volatile) of the other that follows it count
+as order, whatever the flag: a missing fence is found, one of the wrong variable is not, and nor is a race
+within a warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not checked: the end
+of each shared variable, arrays in global memory that were never written (what comes from --arg is).
 
 The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.

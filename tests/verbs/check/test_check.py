@@ -12,7 +12,7 @@ from ptxlab.main import main
 from ptxlab.verbs.check import verb
 
 REVERSE = """\
-// Run: ptxlab run reverse.ptx --grid 2 --block 64 --arg "data=arange(64,u32)"
+// Run: ptxlab run reverse.ptx --grid 2 --block 64 --arg "data=arange(128,u32)"
 .version 8.0
 .target sm_80
 .address_size 64
@@ -21,7 +21,7 @@ REVERSE = """\
     .reg .b32 i, j, x;
     .reg .b64 p;
     .shared .align 4 .b32 tile[64];
-    ld.param.u64 p, [data];
+    ld.param.u64 p, [data]; mov.u32 i, %ctaid.x; mad.wide.u32 p, i, 256, p;
     mov.u32 i, %tid.x;
     mad.wide.u32 p, i, 4, p;
     ld.global.u32 x, [p];
@@ -181,7 +181,11 @@ def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) ->
     commands = re.findall(r"^  ptxlab ((?:.*\\\n)*.*)$", verb.EXAMPLE, re.MULTILINE)
     assert len(commands) == 2
     without_run_line = REVERSE.partition("\n")[2]
-    larger = without_run_line.replace("tile[64]", "tile[128]").replace("252", "508")
+    larger = (
+        without_run_line.replace("tile[64]", "tile[128]")
+        .replace("252", "508")
+        .replace("256", "512")
+    )
     (here / "my.ptx").write_text(larger)
     for command in commands:
         assert main(shlex.split(command)) == 0

@@ -1,0 +1,210 @@
+"""Races in global memory: between CTAs, which nothing orders by itself, and between warps of a CTA.
+
+Followed are barriers of a CTA, and fences with flags, both leniently: what a CTA did before a fence of
+any of its threads is ordered before what another one does after a strong read that comes later. So what
+is found is a race, and a race can be missed, as can one inside a warp. Source: PTX ISA, "Memory
+Consistency Model: Release and Acquire Patterns".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.memory import Allocation
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_scene import Scene, Words, entries
+from ptxlab.observe.races import is_strong
+from ptxlab.observe.shadow import Shadow, Table
+from ptxlab.syntax.tree import Instruction
+
+Array = npt.NDArray[Any]
+
+_RELEASES = frozenset({"release", "acq_rel", "sc"})
+_THREAD_BITS = 40
+_THREADS = (1 << _THREAD_BITS) - 1
+_HINTS = {
+    True: "CTAs run in any order: write, __threadfence(), then an atomic that the reader waits for; "
+    "or two launches",
+    False: "a barrier of both threads between the two, as __syncthreads(), orders them",
+}
+
+
+class _Entries:
+    """For each granule an access: when, by which thread of the grid, and by which instruction.
+
+    The number of the instruction is doubled, and odd where the access is strong.
+    """
+
+    __slots__ = ("keys", "places")
+
+    def __init__(self, shadow: Shadow) -> None:
+        self.keys: Table = shadow.table(np.int64)
+        self.places: Table = shadow.table(np.int32)
+
+    def note(self, granules: Array, keys: Array, place: int) -> None:
+        self.keys.data[granules] = keys
+        self.places.data[granules] = place
+
+
+@dataclass(slots=True)
+class _Known:
+    """The last write of each granule of an allocation, and the last reads: of the first thread and last."""
+
+    shadow: Shadow
+    write: _Entries
+    reads: tuple[_Entries, _Entries]
+
+
+class GlobalRaces:
+    """Reports accesses to global memory of a launch that nothing orders."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._known: dict[Allocation, _Known] = {}
+        self._now = 1
+        self._fenced: Array = np.zeros(0, np.int64)
+
+    def begin(self, wave: Wave) -> None:
+        """Begin a wave: those before it are no less of this launch."""
+        if not self._fenced.size:
+            ctas = wave.config.ctas
+            self._fenced, self._heard, self._met = (np.zeros(ctas, np.int64) for _ in range(3))
+        self._numbers = np.asarray(wave.numbers)
+        inside = np.arange(wave.width) % wave.cta_width
+        self._threads = self._numbers[wave.cta_of] * wave.cta_width + inside
+
+    # ---- what orders ----
+
+    def execute(self, instruction: Instruction, threads: Threads) -> None:
+        """See ``threads`` execute what may be a fence, or read a flag."""
+        opcode = instruction.opcode
+        if opcode in ("fence", "membar") or not _RELEASES.isdisjoint(instruction.modifiers):
+            self._order(self._fenced, threads.mask)
+        if opcode in ("atom", "ld") and is_strong(instruction):
+            self._order(self._heard, threads.mask)
+
+    def synchronize(self, arrived: Array) -> None:
+        self._order(self._met, arrived)
+
+    def _order(self, times: Array, threads: Array) -> None:
+        self._now += 1
+        ctas = threads.reshape(self._numbers.size, -1).any(axis=1)
+        times[self._numbers[ctas]] = self._now
+
+    # ---- accesses ----
+
+    def touch(
+        self,
+        memory: Allocation,
+        threads: Array,
+        first: Array,
+        nbytes: int,
+        writes: bool,
+        items: Array | None,
+    ) -> None:
+        """See ``threads`` access ``nbytes`` each from ``first`` on, to store ``items`` if they are known."""
+        known = self._known.get(memory)
+        if known is None:
+            shadow = Shadow(memory.data.size)
+            reads = _Entries(shadow), _Entries(shadow)
+            known = self._known[memory] = _Known(shadow, _Entries(shadow), reads)
+        granules, count = known.shadow.cover(first, nbytes)
+        me = entries(self._threads[threads], count)
+        keys = self._now << _THREAD_BITS | me
+        strong = is_strong(self._scene.site.instruction)
+        place = 2 * self._scene.number(self._scene.site) + strong
+        same = np.zeros(granules.size, bool)
+        if writes and items is not None:
+            size = known.shadow.size
+            rows = np.ascontiguousarray(items).view(np.uint8).reshape(-1, count, size)
+            stored = np.broadcast_to(rows, (threads.size, count, size)).reshape(-1, size)
+            same = (memory.data.reshape(-1, size)[granules] == stored).all(axis=1)
+        self._compare(memory, known, known.write, granules, me, place, writes, same)
+        if not writes:
+            earliest, latest = known.reads
+            latest.note(granules, keys, place)
+            earliest.note(granules[::-1], keys[::-1], place)
+            return
+        for read in known.reads:
+            self._compare(memory, known, read, granules, me, place, writes, same)
+        known.write.note(granules, keys, place)
+        if not strong and items is not None:
+            # Of several threads that write one place now, all but the last find another one there.
+            last = np.zeros(granules.size, np.int64)
+            order = np.unique(granules, return_inverse=True)[1]
+            last[order] = np.arange(granules.size)
+            alike = (stored == stored[last[order]]).all(axis=1)
+            self._compare(memory, known, known.write, granules, me, place, writes, alike)
+
+    def _compare(
+        self,
+        memory: Allocation,
+        known: _Known,
+        entries: _Entries,
+        granules: Array,
+        me: Array,
+        place: int,
+        writes: bool,
+        same: Array,
+    ) -> None:
+        """Report those of the ``entries`` that the accesses of threads ``me`` race with."""
+        keys = entries.keys.data.take(granules)
+        if not keys.any():
+            return
+        width = self._scene.wave.cta_width
+        other, time = keys & _THREADS, keys >> _THREAD_BITS
+        raced = (keys != 0) & (other // WARP != me // WARP)
+        places = entries.places.data.take(granules)
+        if place % 2:
+            raced &= places % 2 == 0
+        if not raced.any():
+            return
+        at = np.flatnonzero(raced)
+        other, time, mine = other[at], time[at], me[at]
+        theirs, ours = other // width, mine // width
+        flagged = (self._fenced[theirs] > time) & (self._heard[ours] > time)
+        met = (theirs == ours) & (self._met[ours] > time)
+        at = at[~flagged & ~met]
+        wrote = entries is known.write
+        for number in np.unique(places[at]):
+            here = at[places[at] == number]
+            for equal in (False, True) if writes and wrote else (False,):
+                found = here[same[here] == equal] if writes and wrote else here
+                if not found.size:
+                    continue
+                one = int(found[0])
+                pair = int(me[one]), int(keys[one] & _THREADS)
+                where = memory, int(granules[one]) * known.shadow.size
+                rule, words = self._words(writes, wrote, equal, where, pair)
+                count = found.size * known.shadow.size
+                site = self._scene.numbered(int(number) // 2)
+                self._scene.find("race", "info" if equal else "error", rule, count, words, site)
+
+    def _words(
+        self,
+        writes: bool,
+        wrote: bool,
+        equal: bool,
+        where: tuple[Allocation, int],
+        pair: tuple[int, int],
+    ) -> tuple[str, Words]:
+        rule = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
+        memory, offset = where
+        mine, other = (self._scene.wave.member(thread) for thread in pair)
+        message = (
+            f"{rule}: {mine} {'overwrites' if writes else 'reads'} byte {offset} of {memory.name}, "
+            f"which {other} {'wrote' if wrote else 'read'}, and nothing orders the two"
+        )
+        if equal:
+            return f"global {rule}", (
+                f"{message}; both write the same value",
+                "one of the threads is enough",
+            )
+        width = self._scene.wave.cta_width
+        return f"global {rule}", (message, _HINTS[pair[0] // width != pair[1] // width])
