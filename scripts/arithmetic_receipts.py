@@ -19,8 +19,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
-from ptxlab.numerics.measure import measure
-from ptxlab.numerics.models import models
+from ptxlab.numerics.models import measure, models
 from ptxlab.numerics.products import DotProducts, draw
 
 SCHEMA = "ptxlab.receipt.arithmetic/1"

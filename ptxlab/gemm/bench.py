@@ -17,9 +17,8 @@ from ptxlab.device.sensors import Reading
 from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
-from ptxlab.gemm.ladder import BASELINES, GpuBaseline
+from ptxlab.gemm.ladder import BASELINES, Entry, GpuBaseline
 from ptxlab.gemm.machine import Machine
-from ptxlab.gemm.plan import Entry
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
 from ptxlab.gemm.survey import Absent

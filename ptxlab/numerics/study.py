@@ -12,8 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.numbers.dissect import Step
 from ptxlab.numbers.exact import Number, dot, in_order, nearest, rounded_once
 from ptxlab.numbers.formats import Array
-from ptxlab.numerics.measure import Measured
-from ptxlab.numerics.models import Model
+from ptxlab.numerics.models import Measured, Model
 from ptxlab.numerics.products import DotProducts
 
 EXACT = "rounded once"

@@ -23,8 +23,8 @@ from ptxlab.device.stopwatch import Stopwatch
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import LADDER, Problem
 from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
+from ptxlab.gemm.ladder import SHAPES, Choice, Entry, plan, shapes
 from ptxlab.gemm.machine import machine_of, read_runs, with_run
-from ptxlab.gemm.plan import SHAPES, Choice, Entry, plan, shapes
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.targets import TARGETS

@@ -16,8 +16,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers.exact import decode
 from ptxlab.numbers.formats import Array
-from ptxlab.numerics.measure import measure
-from ptxlab.numerics.models import Model, models
+from ptxlab.numerics.models import Model, measure, models
 from ptxlab.numerics.products import DotProducts, draw, given
 from ptxlab.numerics.study import study, survey
 

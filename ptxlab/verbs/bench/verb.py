@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
     from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.facts import KernelFacts
-    from ptxlab.gemm.plan import Entry
+    from ptxlab.gemm.ladder import Entry
     from ptxlab.gemm.survey import Absent
     from ptxlab.gemm.timing import Procedure
 
@@ -111,7 +111,7 @@ def execute(args: argparse.Namespace) -> int:
 
 
 def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
-    from ptxlab.gemm.plan import Choice, plan, shapes
+    from ptxlab.gemm.ladder import Choice, plan, shapes
 
     choice = Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
     planned = list(plan(shapes(args.sizes or usual), choice))

@@ -8,7 +8,15 @@ from dataclasses import dataclass
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.runs import EVERYTHING, Run, Selection, owner, register_name, runs, span
+from ptxlab.verbs.fragments.operands import (
+    EVERYTHING,
+    Run,
+    Selection,
+    owner,
+    register_name,
+    runs,
+    span,
+)
 from ptxlab.view.svg_parts import (
     CELL_HEIGHT,
     CHARACTER,

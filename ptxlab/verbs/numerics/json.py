@@ -9,12 +9,10 @@ from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.dissect import Step
 from ptxlab.numbers.exact import ulps
 from ptxlab.numbers.formats import Format
-from ptxlab.numerics.measure import Measured
-from ptxlab.numerics.models import Model
+from ptxlab.numerics.models import Measured, Model
 from ptxlab.numerics.products import DotProducts
 from ptxlab.numerics.study import Study, Survey
-from ptxlab.verbs.numerics.bits import floor_log2
-from ptxlab.verbs.numerics.text import at_once, bits_of, value_of
+from ptxlab.verbs.numerics.text import at_once, bits_of, floor_log2, value_of
 from ptxlab.view.json import members
 
 SCHEMA = "ptxlab.numerics/1"

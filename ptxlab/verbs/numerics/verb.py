@@ -12,7 +12,7 @@ from ptxlab.cli.readers import positive
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
-    from ptxlab.numerics.measure import Measured
+    from ptxlab.numerics.models import Measured
     from ptxlab.numerics.products import DotProducts
 
 EXAMPLE = """\
@@ -125,7 +125,7 @@ def dot_products(args: argparse.Namespace) -> DotProducts:
 
 def measure(args: argparse.Namespace, products: DotProducts) -> Measured | None:
     """Ask the GPU of ``--device``; None for the emulator, which is the models."""
-    from ptxlab.numerics.measure import measure
+    from ptxlab.numerics.models import measure
 
     if args.device == "emulator":
         return None

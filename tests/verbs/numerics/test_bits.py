@@ -8,7 +8,7 @@ from fractions import Fraction
 
 import pytest
 
-from ptxlab.verbs.numerics.bits import Ruler, floor_log2, power
+from ptxlab.verbs.numerics.text import Ruler, floor_log2, power
 
 
 def read(drawing: str, ruler: Ruler) -> Fraction:
