@@ -16,18 +16,17 @@ from typing import Literal, TypeVar
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError, Unsupported
+from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.specimen import collection, module
-from ptxlab.fragments.support import emulated
+from ptxlab.fragments.support import emulated, in_parts
 from ptxlab.fragments.trials import Trial, trials, tried
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.toolchain import link_ptx
-from ptxlab.toolchain.wheels import ToolAbsent
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
 Progress = Callable[[int, int], None]
@@ -154,30 +153,23 @@ class _Campaign:
         return closing(open_device("emulator", arch=target))
 
     def _run(self, runner: Device, forms: Sequence[Form]) -> Iterator[Outcome]:
-        """Run the trials of a few instructions, in one module if it loads."""
+        """Run the trials of a few instructions, in one module if that loads."""
         target = runner.target.name
-        every = [list(trials(form)) for form in forms]
-        bodies = {
-            form.key: [(form, trial.body) for trial in own]
-            for form, own in zip(forms, every, strict=True)
-        }
+        own = {form.key: list(trials(form)) for form in forms}
 
         def text(some: Sequence[Form]) -> str:
-            return module([kernel for form in some for kernel in bodies[form.key]], target)
+            return module([(form, t.body) for form in some for t in own[form.key]], target)
 
-        try:
-            kernels = iter(runner.load(text(forms)).kernels.values())
-        except (ToolchainError, PtxSyntaxError, Unsupported) as error:
-            if len(forms) == 1:
-                yield Outcome(forms[0], "failed", (target,), note=error.message)
-            else:
-                for form in forms:
-                    yield from self._run(runner, [form])
-            return
-        if runner.kind == "emulator":  # elsewhere loading has assembled it
-            self._assemble(forms, target, text)
-        for form, own in zip(forms, every, strict=True):
-            yield self._tried(runner, form, own, list(islice(kernels, len(own))))
+        for some, loaded in in_parts(forms, lambda some: runner.load(text(some))):
+            if isinstance(loaded, PtxlabError):
+                yield Outcome(some[0], "failed", (target,), note=loaded.message)
+                continue
+            if runner.kind == "emulator":  # elsewhere loading has assembled it
+                self._assemble(some, target, text)
+            kernels = iter(loaded.kernels.values())
+            for form in some:
+                those = list(islice(kernels, len(own[form.key])))
+                yield self._tried(runner, form, own[form.key], those)
 
     def _tried(
         self, runner: Device, form: Form, own: Sequence[Trial], kernels: Sequence[Kernel]
@@ -213,16 +205,13 @@ class _Campaign:
 def _rejected(
     forms: Sequence[Form], target: str, text: Callable[[Sequence[Form]], str]
 ) -> dict[str, str]:
-    """Return what ptxas says of those it rejects, by key: of all at once, or else of each alone."""
-    try:
-        link_ptx(text(forms), arch=target)
-    except ToolAbsent:
-        raise
-    except ToolchainError as error:
-        if len(forms) == 1:
-            return {forms[0].key: f"on {target}: {error.message}"}
-        return {k: v for form in forms for k, v in _rejected([form], target, text).items()}
-    return {}
+    """Return what ptxas says of those it rejects, by key."""
+    linked = in_parts(forms, lambda some: link_ptx(text(some), arch=target))
+    return {
+        some[0].key: f"on {target}: {made.message}"
+        for some, made in linked
+        if isinstance(made, PtxlabError)
+    }
 
 
 def _chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:

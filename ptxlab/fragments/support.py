@@ -6,13 +6,14 @@ Nothing here is a list: the emulator and ptxas are asked. Hardware speaks throug
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
+from typing import TypeVar
 
 from ptxlab.emulator import prepare
 from ptxlab.emulator.prepare.forms import reason
-from ptxlab.errors import PtxSyntaxError, ToolchainError, Unsupported
+from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
 from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import collection, program
 from ptxlab.isa.targets import TARGETS, Arithmetic
@@ -21,6 +22,9 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
+from ptxlab.toolchain.wheels import ToolAbsent
+
+Made = TypeVar("Made")
 
 _MARK = re.compile(r'//## File "[^"]*", line (\d+)')
 _OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
@@ -37,21 +41,34 @@ def emulated(forms: Sequence[Form]) -> frozenset[str]:
         if form.targets and not reason(form.name):
             by_target.setdefault(form.targets[-1], []).append(form)
     for target, group in by_target.items():
-        names.update(_prepared(group, target))
+
+        def prepared(some: Sequence[Form], target: str = target) -> object:
+            return prepare(parse(collection(some, target), "<specimens>"), TARGETS[target])
+
+        for some, made in in_parts(group, prepared):
+            if not isinstance(made, PtxlabError):
+                names.update(form.name for form in some)
     return frozenset(names)
 
 
-def _prepared(forms: Sequence[Form], target: str) -> Iterator[str]:
-    """Yield the names of those that can be prepared: all at once, or else each half alone."""
+def in_parts(
+    forms: Sequence[Form], make: Callable[[Sequence[Form]], Made]
+) -> Iterator[tuple[Sequence[Form], Made | PtxlabError]]:
+    """Make something of all forms, or else of each half; yield what for which.
+
+    Of a form that is refused even alone it is the error. Raises ToolAbsent, which is about no form.
+    """
     try:
-        prepare(parse(collection(forms, target), "<specimens>"), TARGETS[target])
-    except (Unsupported, PtxSyntaxError):
-        if len(forms) > 1:
+        yield forms, make(forms)
+    except ToolAbsent:
+        raise
+    except (PtxSyntaxError, ToolchainError, Unsupported) as error:
+        if len(forms) == 1:
+            yield forms, error
+        else:
             middle = len(forms) // 2
-            yield from _prepared(forms[:middle], target)
-            yield from _prepared(forms[middle:], target)
-        return
-    yield from (form.name for form in forms)
+            yield from in_parts(forms[:middle], make)
+            yield from in_parts(forms[middle:], make)
 
 
 @dataclass(frozen=True, slots=True)

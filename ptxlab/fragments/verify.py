@@ -1,20 +1,47 @@
-"""Looking at an instruction on a device: launch, dump, compare, report."""
+"""Looking at an instruction on a device: launch it with its registers dumped, compare, report."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from os import PathLike
 
-from ptxlab.device.protocol import Device
+from ptxlab.device.loading import load_ptx
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import Unsupported
 from ptxlab.fragments import receipts
-from ptxlab.fragments.dump import run_generated, run_handwritten
-from ptxlab.fragments.handwritten import handwritten, mismatches, verifiable
-from ptxlab.fragments.numbers import Fill
+from ptxlab.fragments.handwritten import (
+    find_mma,
+    handwritten,
+    matrices,
+    mismatches,
+    registers,
+    verifiable,
+)
+from ptxlab.fragments.numbers import Array, Fill
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.specimen import module
-from ptxlab.fragments.trials import Trial, trials
+from ptxlab.fragments.trials import Trial, filled, trials
 from ptxlab.fragments.trials.trial import launch
+from ptxlab.instrument.rewrite import Probe, dump_registers
+from ptxlab.instrument.sites import instructions
+from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.syntax.parser import parse
+from ptxlab.syntax.printer import to_text
+from ptxlab.syntax.tree import Function, Instruction, Module
+
+
+@dataclass(frozen=True, slots=True)
+class Watched:
+    """An operand: its layout, its registers in the program, and whether they are looked at ``after``."""
+
+    layout: FragmentLayout
+    registers: tuple[str, ...]
+    after: bool
 
 
 def verify(
@@ -41,7 +68,7 @@ def verify(
         runs, found = _handwritten(device, instruction, fill, ptx)
         probes, own_layout = 0, False
     else:
-        runs = (run_generated(device, instruction, fill),)
+        runs = (_generated(device, instruction, fill),)
         probes, found, own_layout = _probed(device, instruction)
     proven = device.kind == "cuda" and not any(m.where != "memory" for m in found)
     return FragmentReport(
@@ -65,15 +92,6 @@ def leaves_open(device: Device) -> bool:
     return device.kind != "emulator"
 
 
-def _handwritten(
-    device: Device, instruction: Form, fill: Fill, ptx: str | PathLike[str] | None
-) -> tuple[tuple[Run, ...], tuple[Mismatch, ...]]:
-    known, own = handwritten(instruction)
-    fills: tuple[Fill, ...] = (fill, "numbered", "addressing")
-    runs = run_handwritten(device, known, own if ptx is None else ptx, dict.fromkeys(fills))
-    return runs, mismatches(known, runs)
-
-
 def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool]:
     """Return how many probes ran, what is wrong, and whether what PTX leaves open is other than here."""
     every: list[Trial] = list(trials(form))
@@ -87,3 +105,91 @@ def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool
         found += trial.mismatches(words, wrong)
         other |= len(trial.wrong(words, promised_only=False)) > len(wrong)
     return sum(trial.count for trial in every), tuple(found), other
+
+
+def _handwritten(
+    device: Device, form: Form, fill: Fill, ptx: str | PathLike[str] | None
+) -> tuple[tuple[Run, ...], tuple[Mismatch, ...]]:
+    """Launch one warp of a program on what each of the fills means, with dumps, and compare."""
+    instruction, own = handwritten(form)
+    program = load_ptx(own if ptx is None else ptx, device.target)
+    entry, statement = find_mma(program, instruction)
+    names = registers(program, statement, instruction)
+    watched = [Watched(o, names[o.operand], o.operand == "D") for o in instruction.operands]
+    kernel = _dumping(device, program, entry, statement, watched)
+
+    def run(fill: Fill) -> Run:
+        given = matrices(instruction, fill)
+        with (
+            device.upload(given["A"]) as a,
+            device.upload(given["B"]) as b,
+            device.upload(given["C"]) as d,
+        ):
+
+            def launch(dump: Buffer) -> Array:
+                kernel.launch(1, WARP, [a, b, d, instruction.k, dump])
+                return d.numpy()
+
+            return _run(device, watched, fill, launch)
+
+    fills: tuple[Fill, ...] = (fill, "numbered", "addressing")
+    runs = tuple(map(run, dict.fromkeys(fills)))
+    return runs, mismatches(instruction, runs)
+
+
+def _generated(device: Device, form: Form, fill: Fill) -> Run:
+    """Launch one warp of a generated program on what ``fill`` means, and dump its registers."""
+    trial = filled(form, fill)
+    program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
+    (entry,) = program.entries
+    every = (site.instruction for site in instructions(entry))
+    statement = next(one for one in every if one.name == form.name)
+    watched = list(_watched(form))
+    kernel = _dumping(device, program, entry, statement, watched)
+    return _run(
+        device, watched, fill, lambda dump: trial.result(launch(device, kernel, trial, dump))
+    )
+
+
+def _dumping(
+    device: Device,
+    program: Module,
+    entry: Function,
+    statement: Instruction,
+    watched: Sequence[Watched],
+) -> Kernel:
+    """Return a kernel of the program that dumps operands around the statement into a last buffer."""
+    probes = [Probe(statement.position, each.registers, each.after) for each in watched]
+    text = to_text(dump_registers(program, entry.name, probes))
+    return device.load(text).kernel(entry.name)
+
+
+def _run(
+    device: Device,
+    watched: Sequence[Watched],
+    fill: Fill,
+    launch: Callable[[Buffer], Array | None],
+) -> Run:
+    """Return what ``launch``, which is given the buffer, leaves in the registers, and its result."""
+    slots = sum(len(each.registers) for each in watched)
+    with device.zeros((WARP, slots), "u64") as dump:
+        result = launch(dump)
+        words = dump.numpy()
+    held: dict[str, Array] = {}
+    first = 0
+    for each in watched:
+        columns = words[:, first : first + len(each.registers)]
+        held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
+        first += len(each.registers)
+    after = frozenset(each.layout.operand for each in watched if each.after)
+    return Run(fill, held, after, result)
+
+
+def _watched(form: Form) -> Iterator[Watched]:
+    """Yield the operands of an instruction, with what generated programs call their registers."""
+    roles = {operand.name: operand.role for operand in form.signature}
+    for layout in form.operands:
+        letter = layout.operand.lower()
+        names = tuple(f"{letter}{i}" for i in range(layout.registers_per_lane))
+        role = roles["r" if isinstance(form, WmmaMove) else letter]
+        yield Watched(layout, names, after=role == "result")

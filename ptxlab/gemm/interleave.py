@@ -84,7 +84,6 @@ class Turns:
 
     @property
     def extra(self) -> float:
-        """What a turn takes beyond its parts."""
         return self.interleaved - self.sum
 
 
@@ -216,7 +215,6 @@ class Players(Closing):
             self._memory = stack.pop_all()
 
     def start(self, x: Array, w: Array) -> None:
-        """Give X and W their first values."""
         for matrix, values in ((self.x, x), (self.w, w)):
             matrix.array[...] = values
             matrix.to_gpu()

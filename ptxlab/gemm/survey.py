@@ -59,7 +59,6 @@ class Survey:
 
     @property
     def passed(self) -> bool:
-        """Whether every result is right, and all agree."""
         return all(result.passed for result in self.results) and all(
             agreement.passed for agreement in self.agreements
         )

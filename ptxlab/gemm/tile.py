@@ -58,7 +58,6 @@ class Tile:
         return self.bm * self.bn // (max(self.tm, 1) * max(self.tn, 1))
 
     def count(self, m: int, n: int) -> int:
-        """Return how many tiles cover an m x n matrix."""
         return -(-m // self.bm) * -(-n // self.bn)
 
     def changed(self, sizes: Sizes) -> Tile:

@@ -70,7 +70,6 @@ class RankedTiles:
     candidates: tuple[Candidate, ...]
 
     def tflops(self, one: Candidate) -> float:
-        """Return the TFLOP/s of a candidate that was timed."""
         assert one.timing is not None
         return self.problem.flops / one.timing.median / 1e12
 

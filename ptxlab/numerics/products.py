@@ -32,22 +32,18 @@ class DotProducts:
 
     @property
     def k(self) -> int:
-        """How many products are added."""
         return len(self.a)
 
     @property
     def count(self) -> int:
-        """How many dot products there are."""
         return len(self.c)
 
     @property
     def operand(self) -> Format:
-        """The format of ``a`` and ``b``."""
         return OPERANDS[self.dtype]
 
     @property
     def accumulator(self) -> Format:
-        """The format of ``c`` and of the result."""
         return ACCUMULATORS[self.acc]
 
     @property

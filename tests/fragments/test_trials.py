@@ -360,7 +360,8 @@ def test_every_pattern_comes_to_every_place(name: str) -> None:
     form = matching(name)[0]
     assert isinstance(form, MatrixInstruction)
     assert form.metadata is not None
-    sets = metadata_probes(form).given["E"]
+    (probes,) = metadata_probes(form)
+    sets = probes.given["E"]
     flat = sets.reshape(len(sets), -1)
     assert flat.shape[1] == 32 * 8  # of all selectors together: every nibble of every lane
     for place in flat.T:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import lru_cache
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -25,6 +25,8 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.types import TYPES
+
+Maker = Callable[[MatrixInstruction], tuple[Probes, ...]]
 
 METADATA_BITS = 4
 SCALE_BITS = 8
@@ -61,48 +63,40 @@ def multiply_trials(form: MatrixInstruction, fill: Fill | None = None) -> Iterat
     With a ``fill`` it is one launch on what that means.
     """
     every = selectors(form)
-    yield _trial(form, fill or "layout", every[:1])
     if fill:
+        yield _trial(form, partial(_filled, fill), every[:1])
         return
+    yield _trial(form, layout_probes, every[:1])
     if form.metadata is not None:
-        yield _trial(form, "metadata", every[: len(form.metadata.selectors)])
+        yield _trial(form, metadata_probes, every[: len(form.metadata.selectors)])
     if form.scales:
-        yield _trial(form, "scales", every)
+        yield _trial(form, scale_probes, every)
 
 
-def _trial(form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]) -> Trial:
+def _filled(fill: Fill, form: MatrixInstruction) -> tuple[Probes, ...]:
+    return (filled_probe(form, fill),)
+
+
+def _trial(form: MatrixInstruction, make: Maker, choices: tuple[tuple[int, ...], ...]) -> Trial:
     alike = replace(
         form, name="", minimum_targets=(), minimum_ptx=(0, 0), rounding="rn", satfinite=False
     )
-    probes, given, expected = _records(alike, about, choices)
+    probes, given, expected = _records(alike, make, choices)
     return MultiplyTrial(form, body(form, choices), given, expected, probes, choices)
 
 
 @lru_cache(maxsize=4)
 def _records(
-    form: MatrixInstruction, about: str, choices: tuple[tuple[int, ...], ...]
+    form: MatrixInstruction, make: Maker, choices: tuple[tuple[int, ...], ...]
 ) -> tuple[tuple[Probes, ...], Array, Array]:
     """Return the probes and both records, which instructions share that differ in their name alone."""
-    probes = _probes(form, about)
+    probes = make(form)
     given = [record(np.concatenate(list(_sources(form, some)), axis=-1)) for some in probes]
     expected = [
         np.concatenate([_results(form, some, chosen) for chosen in choices], axis=-1)
         for some in probes
     ]
     return probes, np.concatenate(given), np.concatenate(expected)
-
-
-def _probes(form: MatrixInstruction, about: str) -> tuple[Probes, ...]:
-    match about:
-        case "layout":
-            return layout_probes(form)
-        case "metadata":
-            return (metadata_probes(form),)
-        case "scales":
-            return scale_probes(form)
-        case "numbered" | "ones" | "addressing":
-            return (filled_probe(form, about),)
-    raise ValueError(about)
 
 
 def _sources(form: MatrixInstruction, probes: Probes) -> Iterator[Array]:

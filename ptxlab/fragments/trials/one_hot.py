@@ -77,7 +77,7 @@ def layout_probes(form: MatrixInstruction, operands: str = "ABC") -> tuple[Probe
     return tuple(makers[operand](form) for operand in operands)
 
 
-def metadata_probes(form: MatrixInstruction) -> Probes:
+def metadata_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
     """Return what tells the place and the meaning of metadata, for every sparsity selector.
 
     A has one column of ones, and a row of B is its k in digits.
@@ -90,7 +90,7 @@ def metadata_probes(form: MatrixInstruction) -> Probes:
     b[:, : len(digits)] += digits.T
     chosen, columns = _pairs(len(sets), kept)
     given = _plain(form) | {"A": _lines(form.operand("A")), "B": b[np.newaxis], "E": sets}
-    return Probes("E", given, {"A": columns, "E": chosen}, columns)
+    return (Probes("E", given, {"A": columns, "E": chosen}, columns),)
 
 
 def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:

@@ -41,7 +41,6 @@ class Trial(ABC):
 
     @property
     def unspecified(self) -> int:
-        """How many words of a lane PTX leaves to the target."""
         return 0
 
     def wrong(self, found: Array, promised_only: bool) -> Array:

@@ -62,7 +62,6 @@ class MemoryTrial(Trial):
 
     @property
     def unspecified(self) -> int:
-        """All registers."""
         return len(self.body.results)
 
     def result(self, found: Array) -> Array | None:
