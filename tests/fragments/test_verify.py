@@ -177,8 +177,8 @@ def test_registers_of_wmma_are_a_gpus_own_and_the_emulators_are_ours(
     """PTX leaves it to the target which lane holds what. One bit is other here, in lane 3."""
     wmma = next(form for form in WMMA if form.shape == "m8n8k4")
 
-    def other(device: Device, kernel: Kernel, trial: Trial) -> NDArray[np.uint64]:
-        words = launch(device, kernel, trial)
+    def other(device: Device, kernel: Kernel, trial: Trial, *more: object) -> NDArray[np.uint64]:
+        words = launch(device, kernel, trial, *more)
         words[0, 3, 0] ^= np.uint64(1)
         return words
 
