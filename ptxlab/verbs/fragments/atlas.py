@@ -18,7 +18,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
 from ptxlab.verbs.fragments.atlas_tables import Tables
@@ -169,12 +169,12 @@ def _move(move: Move, tables: Tables, hardware: Mapping[str, str]) -> dict[str, 
     }
 
 
-def _alike(forms: Iterable[Alike], label: Callable[[Alike], str]) -> Iterator[list[Alike]]:
-    """Yield the forms that have a label together, in their order."""
+def _alike(forms: Iterable[Alike], label: Callable[[Alike], str]) -> dict[str, list[Alike]]:
+    """Return the forms that have a label together, in their order."""
     found: dict[str, list[Alike]] = {}
     for form in forms:
         found.setdefault(label(form), []).append(form)
-    yield from found.values()
+    return found
 
 
 def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, Any]]:
@@ -184,15 +184,25 @@ def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, A
     One stands for all of them, with the layouts of the largest. The number scales one operand: a
     smaller instruction has its first columns in its first registers.
     """
-    for instructions in _alike(WGMMA, lambda form: form.key.replace(f"n{form.n}k", "nNk")):
+
+    def group(form: Form, name: str, choices: Sequence[int], letter: str) -> dict[str, Any]:
+        scaled = form.operands[-1].operand
+        return {
+            "family": form.family,
+            **_needs(form, hardware),
+            "section": tables.section(form.section),
+            "operands": tables.operands(form),
+            "name": name,
+            "choices": choices,
+            "letter": letter,
+            "scaled": scaled,
+            "columns": COLUMNS[scaled],
+        }
+
+    multiplying = _alike(WGMMA, lambda form: form.key.replace(f"n{form.n}k", f"n{NUMBER}k"))
+    for name, instructions in multiplying.items():
         last = instructions[-1]
-        entry = _common(last, tables, hardware)
-        entry |= {
-            "name": last.key.replace(f"n{last.n}k", f"n{NUMBER}k"),
-            "choices": [instruction.n for instruction in instructions],
-            "letter": "n",
-            "scaled": "D",
-            "columns": COLUMNS["D"],
+        entry = group(last, name, [instruction.n for instruction in instructions], "n") | {
             "shape": f"m{last.m}n{NUMBER}k{last.k}",
             "mnk": [last.m, last.n, last.k],
             "types": f"{_inputs(last)} → {last.d_type}",
@@ -205,34 +215,17 @@ def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, A
         if last.bit_operation:
             entry["operation"] = last.bit_operation
         yield entry
-    for moves in _alike(
-        TENSOR_MEMORY_MOVES, lambda move: move.name.replace(f".x{move.count}", ".xN")
-    ):
+    moving = _alike(
+        TENSOR_MEMORY_MOVES, lambda move: move.name.replace(f".x{move.count}", f".x{NUMBER}")
+    )
+    for name, moves in moving.items():
         move = moves[-1]
-        entry = _common(move, tables, hardware)
-        entry |= {
-            "name": move.name.replace(f".x{move.count}", f".x{NUMBER}"),
-            "choices": [each.count for each in moves],
-            "letter": "x",
-            "scaled": "R",
-            "columns": COLUMNS["R"],
+        yield group(move, name, [each.count for each in moves], "x") | {
             "shape": move.shape,
             "types": move.reduction or "b32",
             "more": ("pack" if move.verb == "ld" else "unpack") if move.packed else "",
             "titles": {"R": "lanes × columns of Tensor Memory"},
         }
-        yield entry
-
-
-def _common(
-    form: MatrixInstruction | TensorMemoryMove, tables: Tables, hardware: Mapping[str, str]
-) -> dict[str, Any]:
-    return {
-        "family": form.family,
-        **_needs(form, hardware),
-        "section": tables.section(form.section),
-        "operands": tables.operands(form),
-    }
 
 
 def _schemes() -> str:

@@ -16,49 +16,40 @@ from ptxlab.verbs.fragments.operands import vertical
 from ptxlab.view.json import members
 
 
-class _Index:
-    """Numbers different things in the order they come."""
-
-    def __init__(self) -> None:
-        self.items: list[Any] = []
-        self._numbers: dict[str, int] = {}
-
-    def number(self, item: Any) -> int:
-        key = json.dumps(item)
-        if key not in self._numbers:
-            self._numbers[key] = len(self.items)
-            self.items.append(item)
-        return self._numbers[key]
-
-
 class Tables:
     """The tables of one page; every method returns the number of what it is given."""
 
     def __init__(self) -> None:
-        self._layouts, self._sections, self._sparse, self._scales = (_Index() for _ in range(4))
+        self._items: dict[str, list[Any]] = {
+            name: [] for name in ("layouts", "sections", "sparse", "scales")
+        }
+        self._numbers: dict[tuple[str, str], int] = {}
+
+    def _number(self, table: str, item: Any) -> int:
+        """Return the number of an item: different ones are numbered in the order they come."""
+        items, key = self._items[table], (table, json.dumps(item))
+        if key not in self._numbers:
+            self._numbers[key] = len(items)
+            items.append(item)
+        return self._numbers[key]
 
     def layout(self, layout: FragmentLayout) -> int:
-        return self._layouts.number(compact(layout))
+        return self._number("layouts", compact(layout))
 
     def operands(self, form: Form) -> dict[str, int]:
         return {layout.operand: self.layout(layout) for layout in form.operands}
 
     def section(self, title: str) -> int:
-        return self._sections.number(title)
+        return self._number("sections", title)
 
     def sparse(self, metadata: Metadata) -> int:
-        return self._sparse.number(_sparse(metadata))
+        return self._number("sparse", _sparse(metadata))
 
     def scale(self, scale: Scale) -> int:
-        return self._scales.number(_scale(scale))
+        return self._number("scales", _scale(scale))
 
     def as_json(self) -> dict[str, Any]:
-        return {
-            "layouts": self._layouts.items,
-            "sections": self._sections.items,
-            "sparse": self._sparse.items,
-            "scales": self._scales.items,
-        }
+        return {**self._items}
 
 
 def compact(layout: FragmentLayout) -> dict[str, Any]:
