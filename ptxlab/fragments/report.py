@@ -127,10 +127,13 @@ class FragmentReport:
 
 
 def differences(
-    layout: FragmentLayout, expected: int, found: int
+    layout: FragmentLayout, expected: int, found: int, count: int = 0
 ) -> Iterator[tuple[int, int, int]]:
-    """Yield number and both bit patterns of the elements that differ between two registers."""
-    for element in range(layout.elements_per_register):
+    """Yield number and both bit patterns of the elements that differ between two words.
+
+    Those are registers, or hold ``count`` elements.
+    """
+    for element in range(count or layout.elements_per_register):
         right, wrong = (element_bits(layout, word, element) for word in (expected, found))
         if right != wrong:
             yield element, right, wrong

@@ -247,7 +247,7 @@ def test_a_device_that_is_not_as_its_model_is_found(monkeypatch: pytest.MonkeyPa
         assert targets == ["sm_90a"]
         return models(dtype, acc, ["sm_80"])
 
-    monkeypatch.setattr(sys.modules["ptxlab.numerics.measure"], "models", other)
+    monkeypatch.setattr(sys.modules["ptxlab.numerics.models"], "models", other)
     with open_device("emulator", arch="sm_90a") as device:
         products = draw("f16", "f32", k=16, count=60, seed=1)
         found = measure(device, products)

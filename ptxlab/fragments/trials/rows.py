@@ -46,11 +46,7 @@ class RowsTrial(Trial):
         half = word - len(self.body.results)
         row = int(np.flatnonzero(lane == ROW_OF_LANE)[0])
         count = self.layout.cols // 2
-        mask = (1 << self.layout.bits) - 1
-        for col in range(count):
-            right, wrong = (v >> col * self.layout.bits & mask for v in (expected, found))
-            if right == wrong:
-                continue
+        for col, right, wrong in differences(self.layout, expected, found, count):
             if row < self.layout.rows:
                 (place,) = self.layout.registers(row, count * half + col)
                 yield Mismatch.of("numbered", "memory", self.layout, place, right, wrong)

@@ -96,11 +96,8 @@ class MemoryTrial(Trial):
         matrix = [each for each in self.matrices if each.first <= byte][-1]
         layout = matrix.layout
         along = layout.cols if matrix.order == "row" else layout.rows
-        for element in range(8 * WORD_BYTES // layout.bits):
-            shift = element * layout.bits
-            right, wrong = (v >> shift & (1 << layout.bits) - 1 for v in (expected, found))
-            if right == wrong:
-                continue
+        count = 8 * WORD_BYTES // layout.bits
+        for element, right, wrong in differences(layout, expected, found, count):
             number = 8 * (byte - matrix.first) // layout.bits + element
             line, at = divmod(number % (layout.rows * layout.cols), along)
             row, col = (line, at) if matrix.order == "row" else (at, line)

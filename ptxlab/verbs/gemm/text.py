@@ -100,11 +100,9 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "algorithm": result.rung.name,
-        "device": result.device,
-        "arch": result.arch,
+        **members(result, "device", "arch"),
         **problem_as_json(problem),
-        "alpha": problem.alpha,
-        "beta": problem.beta,
+        **members(problem, "alpha", "beta"),
         **dict(zip(("lda", "ldb", "ldd"), problem.leading, strict=True)),
         "tile": result.tile,
         **verdict_as_json(result.verdict),

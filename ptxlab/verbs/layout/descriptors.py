@@ -17,6 +17,7 @@ from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.descriptor import READERS, Reader, of_tile
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
 from ptxlab.verbs.layout.layouts import Offsets, known, layout_json
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, hexadecimal
 
 SCHEMA = "ptxlab.descriptor/1"
@@ -121,11 +122,9 @@ def _tile_text(placed: Placed) -> list[str]:
 def _tile_json(placed: Placed) -> dict[str, Any]:
     tile = placed.tile
     return {
-        "mn": tile.mn,
-        "k": tile.k,
+        **members(tile, "mn", "k"),
         "dtype": placed.dtype,
-        "bits": tile.bits,
-        "major": tile.major,
+        **members(tile, "bits", "major"),
         "swizzle": tile.mode.name,
         "address": placed.address,
         "bytes": tile.bytes,

@@ -84,8 +84,7 @@ def _word_json(word: int, study: Study) -> dict[str, Any]:
 
 def _step_json(step: Step, form: Format) -> dict[str, Any]:
     return {
-        "operation": step.operation,
-        "exponent": step.exponent,
+        **members(step, "operation", "exponent"),
         "last_bit": None if step.last_bit is None else floor_log2(step.last_bit),
         "terms": [
             {
