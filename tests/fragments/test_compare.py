@@ -21,7 +21,7 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.operands import Selection
+from ptxlab.verbs.fragments.runs import Selection
 
 SM90 = TARGETS["sm_90a"]
 NUMBERED: Fill = "numbered"

@@ -12,7 +12,7 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
-from ptxlab.verbs.fragments.operands import vertical
+from ptxlab.verbs.fragments.runs import vertical
 from ptxlab.view.json import members
 
 

@@ -9,7 +9,7 @@ from ptxlab.fragments.moves import Move, Moves, moves, permuted
 from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.operands import Answer
+from ptxlab.verbs.fragments.runs import Answer
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.moves/1"

@@ -17,7 +17,7 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments import moves, trace
-from ptxlab.verbs.fragments.operands import Answer, Selection, bit_range, bits_json, start, title
+from ptxlab.verbs.fragments.runs import Answer, Selection, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
 REGISTER = "ptxlab.register/1"

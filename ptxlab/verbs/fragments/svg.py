@@ -14,7 +14,7 @@ from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
-from ptxlab.verbs.fragments.operands import EVERYTHING, Selection, runs, span
+from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, runs, span
 from ptxlab.verbs.fragments.svg_operands import (
     COLUMNS,
     Box,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.operands import (
+from ptxlab.verbs.fragments.runs import (
     EVERYTHING,
     Run,
     Selection,

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.operands import EVERYTHING, Selection, owner, register_name, runs, span
+from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, owner, register_name, runs, span
 from ptxlab.view.text import Table, on_github
 
 CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"

@@ -16,7 +16,7 @@ from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import shared_place
-from ptxlab.verbs.fragments.operands import Selection, matrices, owners, place_json, where
+from ptxlab.verbs.fragments.runs import Selection, matrices, owners, place_json, where
 from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members

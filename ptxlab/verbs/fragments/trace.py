@@ -10,7 +10,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, trace
-from ptxlab.verbs.fragments.operands import Answer, bit_range, bits_json, start, title
+from ptxlab.verbs.fragments.runs import Answer, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.trace/1"

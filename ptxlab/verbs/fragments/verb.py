@@ -12,7 +12,7 @@ from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.matrix.form import Form
-    from ptxlab.verbs.fragments.operands import Selection
+    from ptxlab.verbs.fragments.runs import Selection
 
 DESCRIPTION = """\
 example:
@@ -118,7 +118,7 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.fragments.verify import verify
     from ptxlab.verbs.fragments import questions
     from ptxlab.verbs.fragments import text as view
-    from ptxlab.verbs.fragments.operands import Selection
+    from ptxlab.verbs.fragments.runs import Selection
     from ptxlab.view import colour
 
     instruction = chosen(args)

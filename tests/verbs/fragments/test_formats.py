@@ -11,7 +11,7 @@ import pytest
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.verbs.fragments import atlas, svg, tables
-from ptxlab.verbs.fragments.operands import Selection
+from ptxlab.verbs.fragments.runs import Selection
 
 S4 = multiplication("m16n8k64", "s4")
 LANE = Selection(lane=6)

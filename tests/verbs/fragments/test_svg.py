@@ -12,7 +12,7 @@ import pytest
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.operands import Selection
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.view.palette import INK, PAPER, lane_colour

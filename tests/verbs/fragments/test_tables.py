@@ -11,7 +11,7 @@ import pytest
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.operands import Selection
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.tables import csv, latex, markdown, tables
 
 BF16 = multiplication("m16n8k16", "bf16")

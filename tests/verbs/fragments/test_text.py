@@ -14,7 +14,7 @@ from ptxlab.fragments.report import FragmentReport, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.verbs.fragments.operands import Selection
+from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.text import as_json, text
 from ptxlab.view.colour import on_terminal
 
