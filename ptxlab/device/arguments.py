@@ -72,7 +72,9 @@ def _bind(parameter: Parameter, value: Any) -> bytes:
         return value.address.to_bytes(8, "little")
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
-    if parameter.count != 1 or scalar.bits == 128:
+    # A struct of one byte is declared as .b8 [1].
+    record = isinstance(value, bytes | bytearray | memoryview | np.ndarray | np.void)
+    if parameter.count != 1 or scalar.bits == 128 or (scalar.name == "b8" and record):
         return _aggregate(parameter, scalar, value)
     if isinstance(value, bool | int | np.bool_ | np.integer) or _is_small_integer(value):
         return _integer(scalar, int(value))

@@ -433,3 +433,15 @@ def test_matrix_multiplication_through_mma_h(launch: Launch) -> None:
     d = np.zeros((48, 32), np.float32)
     *_, found = launch("wmma.cu", "multiply", (2, 3), 32, a, b, d, 32, 64)
     assert np.array_equal(found, 2 * a.astype(np.float32) @ b.astype(np.float32).T)
+
+
+# ---- records.cu -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("which", [0, 1])
+def test_small_structs_and_indirect_calls(launch: Launch, which: int) -> None:
+    [out] = launch("records.cu", "records", 1, 32, bytes([5]), bytes([1, 2, 3]), ints(32), which)
+    i = np.arange(32)
+    picked = np.where(i % 2 == 1, 100 - i, 100 + i)
+    virtual = np.where(i % 2 == 1, 2 * i + 5, 3 * i - 7)
+    assert np.array_equal(out, (5 + i if which else 5 - i) + 2 + 3 + picked + virtual)

@@ -19,8 +19,6 @@ from ptxlab.emulator.run.wave import Frame
 def convert_address(context: Context, form: Form) -> Step:
     """Convert between an address in a state space and the generic address of the same byte."""
     space = state_space(form.modifiers)
-    if space == "param":
-        raise UnknownForm("a generic address of a parameter is not modelled")
     target, value = context.operands(2)
     base = WINDOWS.get(space, 0)
     if form["T"] == "u32" and base:
@@ -47,8 +45,6 @@ def is_in_space(context: Context, form: Form) -> Step:
 
 
 def _inside(space: str, address: Array, memory: GlobalMemory) -> Array:
-    if space == "param":  # cvta gives no generic address of a parameter
-        return np.zeros(address.shape, bool)
     if space in WINDOWS:
         return _in_window(address, WINDOWS[space])
     constant = np.array([_is_constant(int(at), memory) for at in address])

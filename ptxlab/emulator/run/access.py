@@ -11,6 +11,7 @@ import numpy as np
 
 from ptxlab.emulator.run.memory import (
     LOCAL_WINDOW,
+    PARAM_WINDOW,
     SHARED_WINDOW,
     WINDOW_SIZE,
     Access,
@@ -23,7 +24,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
-WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW}
+WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
 def parts(
@@ -81,6 +82,13 @@ def _in_space(
     if space == "generic":
         return _by_window(replace(access, offset=0), address, wave, threads)
     region = wave.regions[space]
+    if access.writes and space == "param":
+        raise LaunchError(
+            f"{access.verb} to the parameters of the kernel by {wave.thread(int(threads.index[0]))}",
+            location=wave.locate(access.line),
+            hint="kernel parameters cannot be written",
+            kind="bounds",
+        )
     if not _fit(address, access.nbytes, region.size):
         wrong = _wrong(address, access.nbytes, region.size)
         raise _fault(access, address, wrong, wave, threads, where, region)
