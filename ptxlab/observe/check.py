@@ -240,8 +240,8 @@ def _threads_of(threads: Threads, part: Part) -> Threads:
 
 def _placed(access: Access, threads: Threads, part: Part) -> tuple[Array, Array]:
     """Return the threads of a part, and the first byte that each of them accesses."""
-    index = _threads_of(threads, part).index
-    return index, np.broadcast_to(part.index * access.nbytes, index.shape)
+    index, first = _threads_of(threads, part).index, part.index * access.nbytes
+    return index, first if first.size == index.size else np.broadcast_to(first, index.shape)
 
 
 def _rows(items: Array | None, part: Part) -> Array | None:

@@ -28,6 +28,7 @@ Array = npt.NDArray[Any]
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 _THREAD_BITS = 40
 _THREADS = (1 << _THREAD_BITS) - 1
+_WARPS = _THREADS & -WARP
 _HINTS = {
     True: "CTAs run in any order: write, __threadfence(), then an atomic that the reader waits for; "
     "or two launches",
@@ -59,6 +60,36 @@ class _Known:
     shadow: Shadow
     write: _Entries
     reads: tuple[_Entries, _Entries]
+
+
+@dataclass(frozen=True, slots=True)
+class _Accesses:
+    """What one instruction accesses in an allocation, an entry a granule, as ``_Entries`` has it."""
+
+    memory: Allocation
+    known: _Known
+    granules: Array
+    threads: Array
+    place: int
+    writes: bool
+    items: Array | None
+
+    def same(self, *, now: bool) -> Array:
+        """Say which store what is there, or ``now`` what the last of those stores who store there."""
+        if self.items is None:
+            return np.zeros(self.granules.size, bool)
+        size = self.known.shadow.size
+        pieces = np.ascontiguousarray(self.items).view(np.uint8).reshape(len(self.items), -1, size)
+        threads = self.granules.size // pieces.shape[1]
+        stored = np.broadcast_to(pieces, (threads, *pieces.shape[1:])).reshape(-1, size)
+        there = self.memory.data.reshape(-1, size)[self.granules]
+        if now:
+            places, order = np.unique(self.granules, return_inverse=True)
+            last = np.zeros(places.size, np.int64)
+            last[order] = np.arange(order.size)  # of several numpy keeps the last
+            there = stored[last[order]]
+        alike: Array = (stored == there).all(axis=1)
+        return alike
 
 
 class GlobalRaces:
@@ -119,47 +150,29 @@ class GlobalRaces:
         keys = self._now << _THREAD_BITS | me
         strong = is_strong(self._scene.site.instruction)
         place = 2 * self._scene.number(self._scene.site) + strong
-        same = np.zeros(granules.size, bool)
-        if writes and items is not None:
-            size = known.shadow.size
-            rows = np.ascontiguousarray(items).view(np.uint8).reshape(-1, count, size)
-            stored = np.broadcast_to(rows, (threads.size, count, size)).reshape(-1, size)
-            same = (memory.data.reshape(-1, size)[granules] == stored).all(axis=1)
-        self._compare(memory, known, known.write, granules, me, place, writes, same)
+        accesses = _Accesses(memory, known, granules, me, place, writes, items)
+        self._compare(accesses, known.write)
         if not writes:
             earliest, latest = known.reads
             latest.note(granules, keys, place)
             earliest.note(granules[::-1], keys[::-1], place)
             return
         for read in known.reads:
-            self._compare(memory, known, read, granules, me, place, writes, same)
+            self._compare(accesses, read)
         known.write.note(granules, keys, place)
-        if not strong and items is not None:
-            # Of several threads that write one place now, all but the last find another one there.
-            last = np.zeros(granules.size, np.int64)
-            order = np.unique(granules, return_inverse=True)[1]
-            last[order] = np.arange(granules.size)
-            alike = (stored == stored[last[order]]).all(axis=1)
-            self._compare(memory, known, known.write, granules, me, place, writes, alike)
+        if not strong and (known.write.keys.data.take(granules) != keys).any():
+            self._compare(accesses, known.write, now=True)
 
-    def _compare(
-        self,
-        memory: Allocation,
-        known: _Known,
-        entries: _Entries,
-        granules: Array,
-        me: Array,
-        place: int,
-        writes: bool,
-        same: Array,
-    ) -> None:
-        """Report those of the ``entries`` that the accesses of threads ``me`` race with."""
+    def _compare(self, accesses: _Accesses, entries: _Entries, *, now: bool = False) -> None:
+        """Report those of the ``entries`` that accesses race with; they may be made just ``now``."""
+        granules, me, place = accesses.granules, accesses.threads, accesses.place
+        known, writes = accesses.known, accesses.writes
         keys = entries.keys.data.take(granules)
-        if not keys.any():
+        raced = ((keys ^ me) & _WARPS != 0) & (keys != 0)
+        if not raced.any():
             return
         width = self._scene.wave.cta_width
         other, time = keys & _THREADS, keys >> _THREAD_BITS
-        raced = (keys != 0) & (other // WARP != me // WARP)
         places = entries.places.data.take(granules)
         if place % 2:
             raced &= places % 2 == 0
@@ -171,16 +184,19 @@ class GlobalRaces:
         flagged = (self._fenced[theirs] > time) & (self._heard[ours] > time)
         met = (theirs == ours) & (self._met[ours] > time)
         at = at[~flagged & ~met]
+        if not at.size:
+            return
         wrote = entries is known.write
+        same = accesses.same(now=now) if writes and wrote else np.zeros(granules.size, bool)
         for number in np.unique(places[at]):
             here = at[places[at] == number]
-            for equal in (False, True) if writes and wrote else (False,):
-                found = here[same[here] == equal] if writes and wrote else here
+            for equal in (False, True):
+                found = here[same[here] == equal]
                 if not found.size:
                     continue
                 one = int(found[0])
                 pair = int(me[one]), int(keys[one] & _THREADS)
-                where = memory, int(granules[one]) * known.shadow.size
+                where = accesses.memory, int(granules[one]) * known.shadow.size
                 rule, words = self._words(writes, wrote, equal, where, pair)
                 count = found.size * known.shadow.size
                 site = self._scene.numbered(int(number) // 2)

@@ -148,7 +148,7 @@ class Epochs:
         self._now += 1
         warps = together.reshape(-1, WARP).any(axis=1)
         self._warp_epochs[np.repeat(warps, WARP)] = self._now
-        self._renew()
+        self._warp_keys = _Keys(self._warp_epochs, self._threads)
 
     def ended(self, threads: Threads) -> None:
         """Take threads off: CTAs that are over are in an epoch that nothing is noted in."""

@@ -104,6 +104,52 @@ def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.Monk
     assert min(seconds[True]) < MOST * min(seconds[False])
 
 
+SMALL = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 data)
+{
+    .reg .b32 i, j, x, n;
+    .reg .b64 p;
+    .reg .pred on;
+    .shared .align 4 .b8 tile[1024];
+    ld.param.u64 p, [data];
+    mov.u32 i, %tid.x;
+    mad.wide.u32 p, i, 4, p;
+    shl.b32 j, i, 2;
+    mov.u32 n, 0;
+    mov.u32 x, i;
+AGAIN:
+    st.shared.u32 [j], x;
+    bar.warp.sync -1;
+    xor.b32 i, j, 4;
+    ld.shared.u32 x, [i];
+    bar.sync 0;
+    st.global.u32 [p], x;
+    ld.global.u32 x, [p];
+    add.u32 n, n, 1;
+    setp.lt.u32 on, n, 300;
+    @on bra AGAIN;
+    ret;
+}
+"""
+START = 0.2
+"""Seconds that a check may take to begin."""
+
+
+def test_a_small_launch_is_checked_soon() -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    kernel = device.load(SMALL).kernel("k")
+    assert isinstance(kernel, EmulatorKernel)
+    data, config = device.zeros(64, "u32"), LaunchConfig.of(1, 64)
+    seconds: dict[bool, list[float]] = {False: [], True: []}
+    for checked in (False, True) * 3:
+        launched = kernel.watch(Checker(CHECKS)) if checked else kernel
+        seconds[checked].append(launched.run(config, [data]).seconds)
+    assert min(seconds[True]) < MOST * min(seconds[False]) + START
+
+
 # ---- Compute Sanitizer's samples ------------------------------------------------------------
 
 RACE_IN_BLOCK = """
