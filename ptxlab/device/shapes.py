@@ -54,7 +54,7 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
             "(.maxntid)"
         )
     cluster = declared(function, "reqnctapercluster")
-    if cluster is None:
+    if cluster is None or not prod(cluster):  # 0 is none, as for ptxas
         return
     if any(size % part for size, part in zip(config.grid, cluster, strict=True)):
         raise PtxlabError(

@@ -6,6 +6,8 @@ Recursive descent over the tokens; the grammar rule stands above each function. 
 
 from __future__ import annotations
 
+import re
+
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameter_list
 from ptxlab.syntax.lexer import Kind, Token
@@ -13,6 +15,7 @@ from ptxlab.syntax.statements import body, directives, pragma
 from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source
 
 _OLDEST_MAJOR, _NEWEST_MAJOR = 6, 19
+_TARGET = re.compile(r"sm_\d{2,4}[af]?")
 _HEADER = (".version", ".target", ".address_size")
 _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
 
@@ -64,9 +67,14 @@ def _targets(c: Cursor) -> tuple[str, ...]:
     if c.token.text != ".target":
         c.fail(f".version is followed by .target, found {c.found()}", hint="add .target sm_90a")
     c.advance()
+    first = c.token
     names = [c.word("a target such as sm_90a").text]
     while c.accept(","):
         names.append(c.word("a target option such as debug").text)
+    if not all(_TARGET.fullmatch(name) for name in names if name.startswith("sm_")):
+        c.fail("a target is sm_ and a number, such as sm_90a", first.position)
+    if not any(name.startswith("sm_") for name in names):
+        c.fail("a .target names an architecture such as sm_90a", first.position)
     return tuple(names)
 
 

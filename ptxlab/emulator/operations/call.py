@@ -110,6 +110,8 @@ def call(context: Context, form: Form, following: int) -> Leaving:
         context.reject("the name of a function, or a register with its address, is needed")
     arguments = _group(operands)
     function = context.functions.get(callee.text)
+    if function is not None and function.is_entry:
+        context.reject(f"'{callee.text}' is a kernel; a function (.func) is called", callee)
     signature = _signature(context, operands, callee) if function is None else function
     if len(results) != len(signature.results) or len(arguments) != len(signature.parameters):
         context.reject(

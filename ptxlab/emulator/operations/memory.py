@@ -105,7 +105,10 @@ def store(context: Context, form: Form) -> Step:
     if static is not None:
         if static.space != "call":
             context.reject("kernel parameters cannot be written")
+        _require_inside(context, static, address, kind.bytes * count)
         return store_argument(static.offset, address.offset, sources)
+    if state_space(form.modifiers) == "param":
+        context.reject(f"{context.instruction.name} names the parameter it writes", address)
     access = memory_operand(context, form, address, kind.bytes * count, "store", writes=True)
 
     def run(frame: Frame, threads: Threads) -> None:
@@ -148,14 +151,8 @@ def _load_parameter(
     destinations: list[Destination],
     kind: ScalarType,
 ) -> Step:
-    """Return the step for ``ld.param`` of a parameter that is named. Bytes outside it are rejected."""
-    end = address.offset + kind.bytes * len(destinations)
-    if address.offset < 0 or end > variable.size:
-        context.reject(
-            f"bytes {address.offset} to {end} are outside parameter '{variable.name}' "
-            f"({variable.size} bytes)",
-            address,
-        )
+    """Return the step for ``ld.param`` of a parameter that is named."""
+    _require_inside(context, variable, address, kind.bytes * len(destinations))
     if variable.space == "call":
         return _load_argument(variable.offset, address.offset, destinations, kind.dtype)
     sources = []
@@ -165,6 +162,17 @@ def _load_parameter(
         slot = context.constant(InWave(value), ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
     return register_step(_as_they_are, destinations, sources)
+
+
+def _require_inside(context: Context, variable: Variable, address: Address, nbytes: int) -> None:
+    """Reject bytes outside of a parameter."""
+    end = address.offset + nbytes
+    if address.offset < 0 or end > variable.size:
+        context.reject(
+            f"bytes {address.offset} to {end} are outside parameter '{variable.name}' "
+            f"({variable.size} bytes)",
+            address,
+        )
 
 
 def _given(wave: Wave, offset: int, dtype: np.dtype[Any]) -> Array:

@@ -95,6 +95,8 @@ class Context(Names):
 
     def _named_source(self, operand: Name, type_name: str) -> Source:
         name, kind = operand.text, TYPES[type_name]
+        if kind.kind == "predicate" and special.WIDTH.get(name) != kind.bits:
+            self.reject(f"{name} is no predicate register", operand)
         if name in special.CLOCKS:
             return self._clock(name, kind)
         if name in special.TABLE:

@@ -9,6 +9,7 @@ import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.call import go_back
 from ptxlab.emulator.operations.control import build_exit, end, jump
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.declaration_check import check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
 from ptxlab.emulator.prepare.names import function_address
@@ -47,6 +48,7 @@ def prepare(module: tree.Module, target: Target) -> Program:
 
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
+    check_module(module)
     shared = Segment()
     scope = module_scope(module, shared)
     bodies = {f.name: f for f in module.functions if f.body is not None}
@@ -88,6 +90,7 @@ class _Body:
     def prepared(self) -> Routine:
         """Flatten the function, cut it into blocks, bind each instruction, and drop dead registers."""
         function, context = self.function, self.context
+        check_function(context.module, function)
         parameter_bytes = self._kernel_parameters() if function.is_entry else 0
         given = () if function.is_entry else function.parameters
         arguments, results = (

@@ -202,7 +202,7 @@ def size_of(declaration: Declaration, declarator: Declarator) -> int:
     """Return the bytes of a variable; an empty dimension counts its initialiser's elements, or 0."""
     total = TYPES[declaration.type].bytes * declaration.vector
     for position, dimension in enumerate(declarator.dimensions):
-        if dimension is None:
+        if not dimension:
             elements = getattr(declarator.initializer, "elements", ())
             dimension = len(elements) if position == 0 else 0
         total *= dimension
