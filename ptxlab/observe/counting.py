@@ -198,8 +198,9 @@ class Counting(Watcher):
         for space, base in WINDOWS.items():
             inside = left & (table >= base) & (table < base + WINDOW_SIZE)
             if inside.any():
-                yield space, Items(table - base, access.nbytes, inside)
                 left = left & ~inside
+                if space != "param":
+                    yield space, Items(table - base, access.nbytes, inside)
         if left.any():
             yield "global", Items(table, access.nbytes, left)
 

@@ -52,7 +52,7 @@ def test_the_address_is_one_of_a_parameter_only(run: Any) -> None:
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        ("cvta.param.u64 d4, d3; st.u32 [d4], r0;", "parameters of the kernel"),
+        ("cvta.param.u64 d4, d3; st.u32 [d4], r0;", "store of 4 bytes in param memory"),
         ("cvta.param.u64 d4, d3; ld.u32 r2, [d4+32];", "outside param memory"),
         ("cvta.param.u64 d4, d3; ld.u32 r2, [d4+2];", "misaligned"),
     ],

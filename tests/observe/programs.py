@@ -17,7 +17,7 @@ from ptxlab.observe.profile import Line, Profile, count
 MARK = "// here"
 
 PROBE = """\
-.version 8.0
+.version 8.8
 .target {target}
 .address_size 64
 .visible .entry probe(.param .u64 offsets, .param .u64 sizes, .param .u64 data)

@@ -297,3 +297,17 @@ def test_the_twin_sees_a_warp_that_is_cut_elsewhere() -> None:
     assert expected("global", offsets, [True] * 32, 4, 2) != here(
         probe(load("global", "q", 4), offsets)
     )
+
+
+def test_a_parameter_by_a_generic_address_is_no_traffic() -> None:
+    body = "mov.b64 y1, offsets; cvta.param.u64 y1, y1;\nld.b32 x1, [y1]; // here"
+    counts = here(probe(body, [0] * 32))
+    assert counts.executed == 1
+    assert (counts.requests, counts.sectors, counts.global_read) == (0, 0, 0)
+
+
+def test_32_bytes_a_lane_are_a_sector_each() -> None:
+    body = "ld.global.v4.b64 {y0, y1, y2, y3}, [q]; // here"
+    counts = here(probe(body, 32 * LANES, target="sm_100a"))
+    assert (counts.requests, counts.sectors, counts.sectors_ideal) == (1, 32, 32)
+    assert counts.global_read == 1024

@@ -76,7 +76,7 @@ def state_space(modifiers: Sequence[str]) -> str:
 def load(context: Context, form: Form) -> Step:
     """Read global, shared, local, const or param memory, or at a generic address."""
     target, address = without_hint(context, form, 2)
-    count, kind = vector_size(form), TYPES[form["T"]]
+    count, kind = _vector(context, form)
     destinations = context.destinations(target, kind.name, count, wider=form.row.wider)
     static = _static_parameter(context, form, address)
     if static is not None:
@@ -99,7 +99,7 @@ def store(context: Context, form: Form) -> Step:
     Of several threads at one address the highest numbered wins.
     """
     address, value = without_hint(context, form, 2)
-    count, kind = vector_size(form), TYPES[form["T"]]
+    count, kind = _vector(context, form)
     sources = context.sources(value, kind.name, count, wider=form.row.wider)
     static = _static_parameter(context, form, address)
     if static is not None:
@@ -121,6 +121,17 @@ def store(context: Context, form: Form) -> Step:
 def vector_size(form: Form) -> int:
     """Return how many elements a vector has, 1 without ``.v2`` and the like."""
     return int(form["vec"].removeprefix("v") or 1)
+
+
+def _vector(context: Context, form: Form) -> tuple[int, ScalarType]:
+    """Return how many elements are moved and their type: of 32 bytes, in global memory only."""
+    count, kind = vector_size(form), TYPES[form["T"]]
+    if count * kind.bytes > 16 or count == 8:
+        if count * kind.bytes != 32 or kind.bits > 64:
+            context.reject(f"a vector of {count} .{kind.name} does not exist")
+        if state_space(form.modifiers) not in ("global", "generic") or form.opcode == "ldu":
+            context.reject(f"{form.name}: 32 bytes are moved in global memory only")
+    return count, kind
 
 
 def without_hint(context: Context, form: Form, wanted: int) -> list[Any]:
@@ -236,6 +247,8 @@ NEEDS = {
     "L2::64B": "sm_75 7.4",
     "L2::128B": "sm_75 7.4",
     "L2::256B": "sm_80 7.4",
+    "v8": "sm_100 8.8",
+    **{f"v4 {letter}64": "sm_100 8.8" for letter in "busf"},
 }
 LOADABLE = " ".join(
     [*(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128"]
@@ -250,7 +263,7 @@ _moved = partial(_one, vec="v2 v4")
 # ---- ld ----
 _FETCHED = "{.L2::cache_hint}{.<prefetch>}" + _END
 _load = partial(_moved, operands="[T] b64? -> T*vec", step=load, mix="load")
-_far = partial(_load, prefetch=PREFETCHES)
+_far = partial(_load, prefetch=PREFETCHES, vec="v2 v4 v8")
 _ordered = partial(_load, order="relaxed acquire", scope=SCOPES)
 _space = f"{_SHARED} local const {_PARAMETERS}"
 _load("ld{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="ca cg cs lu cv")
@@ -273,12 +286,19 @@ _load("ldu{.global}" + _END)
 # ---- st ----
 _HINTED = "{.L2::cache_hint}" + _END
 _store = partial(_moved, operands="[T] T*vec b64?", step=store, mix="store")
+_global = partial(_store, vec="v2 v4 v8")
 _ordered = partial(_store, order="relaxed release", scope=SCOPES)
 _space = f"{_SHARED} local {_PARAMETERS}"
 _store("st{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="wb cg cs wt")
-_store("st{.weak}{.global}{.<cache>}" + _HINTED, cache="wb cg cs wt")
-_store("st{.weak}{.global}.<evict>" + _HINTED, evict=EVICTIONS)
-_store("st.volatile{.<space>}" + _END, space=f"{_SHARED} global")
+_global("st{.weak}{.global}{.<cache>}" + _HINTED, cache="wb cg cs wt")
+_global("st{.weak}{.global}.<evict>" + _HINTED, evict=EVICTIONS)
+_store("st.volatile{.<space>}" + _END, space=_SHARED)
+_global("st.volatile{.global}" + _END)
 _ordered("st.<order>.<scope>{.<space>}" + _END, space=_SHARED)
-_ordered("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS)
+_global(
+    "st.<order>.<scope>{.global}{.<evict>}" + _HINTED,
+    order="relaxed release",
+    scope=SCOPES,
+    evict=EVICTIONS,
+)
 _one("st.mmio.relaxed.sys{.global}.<T>", "[T] T", step=store, mix="store")

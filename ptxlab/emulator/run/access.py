@@ -24,6 +24,9 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
+LARGEST = 16
+"""Bytes of the largest item outside of global memory."""
+
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
 
 
@@ -82,11 +85,12 @@ def _in_space(
     if space == "generic":
         return _by_window(replace(access, offset=0), address, wave, threads)
     region = wave.regions[space]
-    if access.writes and space == "param":
+    if (access.writes and space == "param") or access.nbytes > LARGEST:
         raise LaunchError(
-            f"{access.verb} to the parameters of the kernel by {wave.thread(int(threads.index[0]))}",
+            f"{access.verb} of {access.nbytes} bytes in {space} memory by "
+            f"{wave.thread(int(threads.index[0]))}",
             location=wave.locate(access.line),
-            hint="kernel parameters cannot be written",
+            hint="kernel parameters cannot be written, and 32 bytes are moved in global memory only",
             kind="bounds",
         )
     if not _fit(address, access.nbytes, region.size):

@@ -29,8 +29,9 @@ FUNCTION_WINDOW = 0x0300_0000_0000
 PARAM_WINDOW = 0x0400_0000_0000
 WINDOW_SIZE = 0x0100_0000_0000
 
-ITEM = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)} | {16: np.dtype(np.complex128)}
-"""The dtype that moves ``size`` bytes as one item; 16-byte items are only ever moved, not computed."""
+ITEM: dict[int, np.dtype[Any]] = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
+ITEM |= {16: np.dtype(np.complex128), 32: np.dtype("V32")}
+"""The dtype that moves ``size`` bytes as one item; larger ones than 8 are only ever moved."""
 
 
 @dataclass(slots=True, eq=False)
@@ -121,7 +122,7 @@ class GlobalMemory:
 
         Raise PtxlabError when there is no room for them.
         """
-        padded = max(16, -(-nbytes // 16) * 16)
+        padded = max(32, -(-nbytes // 32) * 32)
         try:
             data = np.zeros(padded, np.uint8)
         except (MemoryError, ValueError, OverflowError):
