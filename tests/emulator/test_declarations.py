@@ -50,6 +50,8 @@ def run(module: str) -> None:
         ("st.param.b32 [d0], r1;", "st.param.b32 names the parameter it writes"),
         (".param .b32 x; st.param.b32 [x+4], r1;", "bytes 4 to 8 are outside parameter 'x'"),
         ("@%tid.x ret;", "%tid.x is no predicate register"),
+        ("neg.s32 r1, !q;", "'!' negates a predicate only"),
+        (".shared .b32 w; st.global.b128 [d1], w;", "the address of w has 64 bits, .b128 is needed"),
         ("t: .callprototype _ (.param .texref _);", "'_' of type .texref belongs outside"),
     ],
 )  # fmt: skip

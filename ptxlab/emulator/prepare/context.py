@@ -50,6 +50,8 @@ class Context(Names):
             value = self._immediate(operand, type_name)
             return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
         if isinstance(operand, Not):
+            if kind.kind != "predicate":
+                self.reject("'!' negates a predicate only", operand)
             inner = self._source_of(operand.operand, "pred")
             return Source(inner.slot, inner.dtype, np.logical_not)
         if isinstance(operand, Symbol):
@@ -109,6 +111,8 @@ class Context(Names):
             return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
         if name.startswith("%") and name not in self.functions and self.variable(name) is None:
             self.refuse(f"special register {name}", operand)
+        if kind.bits > 64:
+            self.reject(f"the address of {name} has 64 bits, .{type_name} is needed", operand)
         return self._symbol_source(name, 0, operand, kind)
 
     def _clock(self, name: str, kind: ScalarType) -> Source:
