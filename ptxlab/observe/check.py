@@ -28,6 +28,7 @@ from ptxlab.observe.check_scene import Scene, entries
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Epochs, Touch
+from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.registers import Registers
 from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
@@ -77,6 +78,7 @@ class Checker(Watcher):
         self._copying = False
         self._reads = Reads(self._scene)
         self._global = GlobalRaces(self._scene)
+        self._overruns = Overruns(self._scene)
 
     # ---- what the launch does ----
 
@@ -157,6 +159,7 @@ class Checker(Watcher):
         self, access: Access, memory: Region, threads: Array, first: Array, items: Array | None
     ) -> None:
         scene, instruction = self._scene, self._scene.site.instruction
+        self._overruns.touch(threads, first, access.nbytes)
         granules, count = scene.shadow.cover(first, access.nbytes)
         if self._copying:
             self._copies.start(threads, first, access.nbytes)

@@ -14,7 +14,7 @@ CHECKS = ("race", "async", "barrier", "deadlock", "bounds", "alignment", "uninit
 _BEYOND = {
     "race": "races in global memory inside a warp, and between CTAs where there are fences and flags "
     "but not those that order them",
-    "bounds": "where one shared variable ends and the next begins",
+    "bounds": "overruns of a shared variable whose address is loaded, or made of several variables",
 }
 """What checks do not see, by their names."""
 

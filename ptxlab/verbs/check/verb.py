@@ -22,7 +22,8 @@ checks:
   async          memory that a cp.async still reads or writes, and copies nobody has waited for
   barrier        barriers and warp instructions that threads do not reach as they must
   deadlock       threads that wait for each other for ever
-  bounds         accesses outside every allocation, or to read-only memory
+  bounds         accesses outside every allocation, to read-only memory, or from one variable in shared
+                 memory into another
   alignment      addresses that are no multiple of the access, rows of ldmatrix among them
   uninitialized  reads of shared memory, local memory and registers before they are written, and of
                  lanes that take no part in a shuffle: an error where the value reaches a store, an
@@ -33,8 +34,8 @@ race for it is reported. Only bar.sync, barrier and bar.warp.sync order shared m
 order by a fence and a flag is not followed, which is said where it matters. In global memory a fence of
 the CTA that wrote and a strong read (atom, ld.acquire, volatile) of the other that follows it count
 as order, whatever the flag: a missing fence is found, one of the wrong variable is not, and nor is a race
-within a warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not checked: the end
-of each shared variable, arrays in global memory that were never written (what comes from --arg is).
+within a warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not checked: arrays
+in global memory that were never written (what comes from --arg is).
 
 The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.

@@ -1,0 +1,113 @@
+"""Accesses to shared memory that begin with one variable and end in another.
+
+Found by names: an address that is computed from one variable, and from no other one nor from anything
+loaded, belongs to that variable. What addresses else are made of is not known, and not looked at.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.scope import Variable
+from ptxlab.emulator.run.memory import pitched
+from ptxlab.instrument.sites import Scoped, instructions
+from ptxlab.observe.check_scene import Scene
+from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
+
+Array = npt.NDArray[Any]
+
+_UNKNOWN = "?"
+_LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "atom", "call", "shfl"})
+
+
+class Overruns:
+    """Reports accesses outside of the variable that their address is made of."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._bases: dict[str, dict[str, set[str]]] = {}
+        self._variables: dict[Site, Variable | None] = {}
+
+    def touch(self, threads: Array, first: Array, nbytes: int) -> None:
+        """See accesses to ``nbytes`` from each of the bytes ``first`` of all CTAs' shared memory on."""
+        scene, site = self._scene, self._scene.site
+        if site not in self._variables:
+            self._variables[site] = self._variable(site)
+        variable = self._variables[site]
+        if variable is None:
+            return
+        offset = first % pitched(scene.wave.shared_bytes) - variable.offset
+        if offset.min() >= 0 and offset.max() + nbytes <= variable.size:
+            return
+        wrong = (offset < 0) | (offset + nbytes > variable.size)
+        at = int(wrong.argmax())
+        message = (
+            f"{scene.thread(int(threads[at]))} accesses {nbytes} bytes at byte {int(offset[at])} of "
+            f"{variable.name}, which has {variable.size}"
+        )
+        hint = "what lies there is another variable, in an order that ptxas chooses"
+        scene.find("bounds", "error", "overrun", int(wrong.sum()) * nbytes, (message, hint))
+
+    def _variable(self, site: Site) -> Variable | None:
+        """Return the variable that an instruction's address belongs to."""
+        found = [one for one in site.instruction.operands if isinstance(one, Address)]
+        base = found[0].base if found else None
+        if base is None:
+            return None
+        known = {
+            name: variable
+            for outer in reversed([*site.scope.outward()])
+            for name, variable in outer.variables.items()
+        }
+        names = {base.text}
+        if site.register(base.text) is not None:
+            names = self._of(site.function)[base.text]
+        variable = known.get(next(iter(names))) if len(names) == 1 else None
+        return variable if variable is not None and variable.space == "shared" else None
+
+    def _of(self, name: str) -> dict[str, set[str]]:
+        """Return the variables that each register of a function is computed from."""
+        found = self._bases.get(name)
+        if found is None:
+            [function] = [
+                one
+                for one in self._scene.wave.module.functions
+                if one.name == name and one.body is not None
+            ]
+            found = self._bases[name] = _bases(function)
+        return found
+
+
+def _bases(function: Function) -> dict[str, set[str]]:
+    sites = list(instructions(function))
+    found: dict[str, set[str]] = defaultdict(set)
+    size = -1
+    while size < (now := sum(map(len, found.values()))):
+        size = now
+        for site in sites:
+            made = _made_of(site, found)
+            for register in site.results():
+                found[register] |= made
+    return found
+
+
+def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:
+    if site.instruction.opcode in _LOADS:
+        return {_UNKNOWN}
+    made: set[str] = set()
+    for operand in site.instruction.operands[1:]:
+        made |= _named(operand)
+        for register in site.registers(operand):
+            made |= known[register]
+    return {name for name in made if site.type_of(name) is None}
+
+
+def _named(operand: Operand) -> set[str]:
+    """Return the name of a variable, or what may be one, that an operand is."""
+    if isinstance(operand, Symbol):
+        return {operand.name}
+    return {operand.text} if isinstance(operand, Name) and operand.text[0] != "%" else set()
