@@ -64,6 +64,19 @@ def move(context: Context, form: Form) -> Step:
     return register_step(lambda *parts: join(parts, whole.dtype), [destination], sources)
 
 
+def move_vector(context: Context, form: Form) -> Step:
+    """Move the elements of a vector, of 128 bits at most."""
+    count, kind = int(form["vec"][1:]), TYPES[form["T"]]
+    if count * kind.bits > 128:
+        context.reject(f"{context.instruction.name} is larger than 128 bits")
+    target, value = context.operands(2)
+    destinations = context.destinations(target, kind.name, count)
+    sources = context.sources(value, kind.name, count)
+    return register_step(lambda *elements: elements, destinations, sources)
+
+
 _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
 row("mov.<T>", "T -> T", lambda a: a, step=move, mix="move", T=_TYPES)
+_ELEMENTS = _TYPES.removesuffix(" pred")
+row("mov.<vec>.<T>", "T*vec -> T*vec", step=move_vector, mix="move", vec="v2 v4", T=_ELEMENTS)
 row("mov.b128", "b128 -> b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")
