@@ -7,14 +7,16 @@ by comparing the facts of both rungs, measure by measure; what holds one back is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from ptxlab.device.protocol import Device
+from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
 from ptxlab.gemm.facts import KernelFacts, facts
 from ptxlab.gemm.measures import Change, brief, changes, percent
 from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.survey import Absent, lacking
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.gpus import ISSUED, Gpu
 
@@ -63,10 +65,14 @@ class Step:
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """The steps in the order of the ladder, under the roofline of ``gpu``."""
+    """The steps in the order of the ladder, under the roofline of ``gpu``.
+
+    ``absent`` are the rungs with an instruction that the target lacks.
+    """
 
     gpu: Gpu
     steps: tuple[Step, ...]
+    absent: tuple[Absent, ...] = ()
 
     @property
     def passed(self) -> bool:
@@ -81,7 +87,16 @@ def explain(
     Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
     raises.
     """
-    return tell([facts(device, problem, rung, sizes) for rung, problem in problems], gpu)
+    counted: list[KernelFacts] = []
+    absent: list[Absent] = []
+    for rung, problem in problems:
+        try:
+            counted.append(facts(device, problem, rung, sizes))
+        except PtxlabError as error:
+            if not lacking(error):
+                raise
+            absent.append(Absent.of(rung, problem, error))
+    return replace(tell(counted, gpu), absent=tuple(absent))
 
 
 def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> Explanation:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxlab.device.protocol import Device
-from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.errors import DeviceUnavailable, PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Rung
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Array, Problem
@@ -28,7 +29,15 @@ class Absent:
 
     @classmethod
     def of(cls, rung: Rung, problem: Problem, error: PtxlabError) -> Absent:
-        return cls(rung.name, problem.dtype, problem.acc, error.message)
+        return cls(rung.name, problem.dtype, problem.acc, lacking(error) or error.message)
+
+
+def lacking(error: PtxlabError) -> str:
+    """Return what a kernel needs that its target lacks, in the words of who says so; else ""."""
+    if isinstance(error, Unsupported):
+        return error.message
+    found = re.search(r"Feature .* requires \.target .*", error.message)
+    return found[0] if found and isinstance(error, ToolchainError) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,7 +81,8 @@ def all_types() -> list[tuple[str, str]]:
 def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -> Survey:
     """Run every rung that takes ``problem``, once for each of ``types``.
 
-    A library that is not there, or needs another device, is ``absent``.
+    A library that is not there or needs another device is ``absent``, and so is a kernel with an
+    instruction that the target lacks.
     """
     results: list[GemmResult] = []
     absent: list[Absent] = []
@@ -84,7 +94,9 @@ def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -
         for rung in (rung for rung in LADDER.values() if rung.takes(typed)):
             try:
                 computed = compute(device, typed, inputs, rung)
-            except DeviceUnavailable as error:
+            except PtxlabError as error:
+                if not (isinstance(error, DeviceUnavailable) or lacking(error)):
+                    raise
                 absent.append(Absent.of(rung, typed, error))
                 continue
             results.append(judge(device, verification, rung, computed))

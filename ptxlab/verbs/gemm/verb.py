@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.readers import count, name_value, real, suggestion
-from ptxlab.errors import PtxlabError
+from ptxlab.errors import PtxlabError, Unsupported
 
 if TYPE_CHECKING:
     from ptxlab.gemm import Problem, Rung
@@ -182,6 +183,11 @@ def explain_ladder(args: argparse.Namespace) -> int:
     args.device = "emulator"
     with closing(open_device(args)) as device:
         found = explain(device, several, gpu, sizes)
+    for rung in found.absent:
+        what = f"without {rung.algorithm} ({rung.dtype} to {rung.acc}): {rung.reason}"
+        print(f"ptxlab: {what}", file=sys.stderr)
+    if not found.steps:
+        raise Unsupported(f"{args.arch} has no rung of these types")
     emit(
         args,
         lambda: story.text(found),

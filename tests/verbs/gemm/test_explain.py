@@ -156,3 +156,14 @@ def test_all_rungs_that_take_the_problem(
     assert "WRONG" not in capsys.readouterr().out
     assert main([*EXPLAIN, "--algorithm", "tiled"]) == 1
     assert "WRONG" in capsys.readouterr().out
+
+
+def test_rungs_that_the_target_lacks_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["gemm", "--explain", "--size", "16", "--dtype", "f16", "--arch", "sm_75"]
+    assert main([*asked, "--algorithm", "naive,tensor_core"]) == 0
+    told = capsys.readouterr()
+    assert "naive" in told.out
+    assert "ptxlab: without tensor_core (f16 to f32): " in told.err
+    assert "requires .target sm_80 or higher" in told.err
+    assert main([*asked, "--algorithm", "tensor_core"]) == 4
+    assert "sm_75 has no rung of these types" in capsys.readouterr().err

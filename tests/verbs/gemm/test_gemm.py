@@ -250,3 +250,10 @@ def test_progress_in_a_log_is_a_line_now_and_then(
         now += 0.5
         progress(step, 40)
     assert capsys.readouterr().err == "ptxlab: 3 of 40 CTAs\nptxlab: 23 of 40 CTAs\n"
+
+
+def test_rungs_that_the_target_lacks_are_left_out(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gemm", "--all", "--size", "16", "--dtype", "f16", "--arch", "sm_75"]) == 0
+    table = capsys.readouterr().out
+    assert "tensor_core" in table
+    assert "does not exist on sm_75" in table
