@@ -44,8 +44,8 @@ class PtxlabError(Exception):
     def __str__(self) -> str:
         parts = [f"{self.location}: {self.message}" if self.location else self.message]
         if self.location and self.location.text:
-            text = self.location.text.expandtabs(1)
-            parts += [f"    {text}", "    " + " " * (self.location.column - 1) + "^"]
+            text, column = _around(self.location.text.expandtabs(1), self.location.column)
+            parts += [f"    {text}", "    " + " " * (column - 1) + "^"]
         if self.hint:
             parts.append(f"hint: {self.hint}")
         return "\n".join(parts)
@@ -107,6 +107,27 @@ class LaunchError(PtxlabError):
     ) -> None:
         super().__init__(message, location=location, hint=hint)
         self.kind = kind
+
+
+_LONGEST = 60
+"""Characters of a name, token or expression that a message repeats at most."""
+
+_WIDEST = 160
+"""Characters of a source line that an error shows at most."""
+
+
+def _around(line: str, column: int) -> tuple[str, int]:
+    """Return the part of a long line about the caret at 1-based ``column``, and the caret's column in it."""
+    start = max(0, column - 1 - _WIDEST // 2) if len(line) > _WIDEST else 0
+    end = start + _WIDEST
+    before, behind = "…" if start else "", "…" if len(line) > end else ""
+    return before + line[start:end] + behind, column - start + len(before)
+
+
+def shortened(text: str) -> str:
+    """Return what a message may repeat of ``text``: its first line, cut where it is long."""
+    line, *more = text.split("\n", 1)
+    return line[: _LONGEST - 1] + "…" if more or len(line) > _LONGEST else line
 
 
 def nearest(word: str, known: Iterable[str], most: int = 1) -> list[str]:

@@ -43,7 +43,8 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
         )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
-    module = parse(os.fspath(source) if is_text(source) else _read(locate(source), name), name)
+    text = os.fspath(source) if is_text(source) else _read(locate(source), name)
+    module = parse(text, name, skim=True)
     _refuse_other_targets(module, target)
     return module
 
@@ -63,7 +64,7 @@ def load_assembled(
 
 def _parsed(ptx: str, source: str | os.PathLike[str], target: Target) -> Module:
     """Parse the PTX that CUDA C became."""
-    module = parse(ptx, f"{os.fspath(source)} (PTX)")
+    module = parse(ptx, f"{os.fspath(source)} (PTX)", skim=True)
     _refuse_other_targets(module, target)
     return module
 

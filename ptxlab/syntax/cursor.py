@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
-from ptxlab.errors import PtxSyntaxError, did_you_mean
+from ptxlab.errors import PtxSyntaxError, did_you_mean, shortened
 from ptxlab.syntax.lexer import Kind, Token, locate, tokenize
 from ptxlab.syntax.tree import Position, Source
 
@@ -13,13 +13,16 @@ T = TypeVar("T")
 
 
 class Cursor:
-    """Walks over the tokens of ``source``; ``token`` is the one not yet taken."""
+    """Walks over the tokens of ``source``; ``token`` is the one not yet taken.
+
+    With ``skim`` it passes over functions' bodies; one ``body`` passed over has a cursor of its own.
+    """
 
     __slots__ = ("_index", "_tokens", "source", "token")
 
-    def __init__(self, source: Source) -> None:
+    def __init__(self, source: Source, body: Token | None = None, *, skim: bool = False) -> None:
         self.source = source
-        self._tokens = tokenize(source)
+        self._tokens = tokenize(source, body, skim=skim)
         self._index = 0
         self.token = self._tokens[0]
 
@@ -104,7 +107,7 @@ class Cursor:
 
     def found(self) -> str:
         """Describe the current token for an error."""
-        return "the end of the file" if self.at_end() else f"'{self.token.text}'"
+        return "the end of the file" if self.at_end() else f"'{shortened(self.token.text)}'"
 
     def fail(
         self, message: str, position: Position | None = None, hint: str | None = None

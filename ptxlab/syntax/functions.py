@@ -5,7 +5,7 @@ Source: PTX ISA, "Debugging Directives: .loc" and ".file"; "State Spaces: Kernel
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from typing import NamedTuple
@@ -20,7 +20,7 @@ def statements(function: Function) -> Iterator[Statement]:
     yield from _flat(function.body or ())
 
 
-def _flat(body: tuple[Statement, ...]) -> Iterator[Statement]:
+def _flat(body: Sequence[Statement]) -> Iterator[Statement]:
     for statement in body:
         if isinstance(statement, Block):
             yield from _flat(statement.statements)

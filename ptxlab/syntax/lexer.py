@@ -24,11 +24,15 @@ class Kind(Enum):
     FLOAT = auto()
     STRING = auto()
     SIGN = auto()
+    BODY = auto()
     END = auto()
 
 
 class Token(NamedTuple):
-    """One token: its kind, its text as written and where it starts."""
+    """One token: its kind, its text as written and where it starts.
+
+    The text of a BODY is all of a function's body, from its brace to the one that closes it.
+    """
 
     kind: Kind
     text: str
@@ -77,35 +81,68 @@ def locate(source: Source, position: Position) -> Location:
     return Location(source.path, line, max(column, 1), source.line(line))
 
 
-def tokenize(source: Source) -> list[Token]:
-    """Split ``source`` into tokens, ending in one of kind END.
+_BRACES = re.compile(r'[{}]|//[^\n]*|/\*(?s:.*?)\*/|"[^"\n]*"')
 
+
+def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -> list[Token]:
+    """Split ``source``, or one ``body`` in it, into tokens, ending in one of kind END.
+
+    To ``skim`` is to make one BODY of every function's body and not to look inside: much faster.
     Raises PtxSyntaxError at a character, number, string or comment that is none.
     """
+    _, text, start = body or Token(Kind.BODY, source.text, Position(1, 1))
     tokens: list[Token] = []
     append = tokens.append
-    line, line_start = 1, 0
-    for match in _TOKEN.finditer(source.text):
+    line, line_start = start.line, 1 - start.column
+    matches = _TOKEN.finditer(text)
+    while match := next(matches, None):
         group = match.lastindex
         if group is None:
             continue
+        begin, end = match.span(group)
         kind = _KINDS[group]
         if kind == "newline":
             line += 1
-            line_start = match.end()
-        elif isinstance(kind, Kind):
-            start, end = match.span(group)
-            append(Token(kind, match.string[start:end], Position(line, start - line_start + 1)))
+            line_start = end
         elif kind == "comment":
-            text = match[group]
-            if "\n" in text:
-                line += text.count("\n")
-                line_start = match.start(group) + text.rindex("\n") + 1
-        else:
-            position = Position(line, match.start(group) - line_start + 1)
+            line, line_start = _moved(text, begin, end, line, line_start)
+        elif not isinstance(kind, Kind):
             message, hint = _FAULTS[str(kind)]
             if kind in ("number", "character"):
                 message += f" {match[group]!r}"
+            position = Position(line, begin - line_start + 1)
             raise PtxSyntaxError(message, location=locate(source, position), hint=hint)
-    append(Token(Kind.END, "", Position(line, len(source.text) - line_start + 1)))
+        elif skim and text[begin] == "{" and _opens_body(tokens) and (end := _closed(text, begin)):
+            append(Token(Kind.BODY, text[begin:end], Position(line, begin - line_start + 1)))
+            line, line_start = _moved(text, begin, end, line, line_start)
+            matches = _TOKEN.finditer(text, end)
+        else:
+            append(Token(kind, text[begin:end], Position(line, begin - line_start + 1)))
+    append(Token(Kind.END, "", Position(line, len(text) - line_start + 1)))
     return tokens
+
+
+def _moved(text: str, begin: int, end: int, line: int, line_start: int) -> tuple[int, int]:
+    """Return the number and the start of the line that ``end`` is on, given those of ``begin``."""
+    lines = text.count("\n", begin, end)
+    return (line + lines, text.rindex("\n", begin, end) + 1) if lines else (line, line_start)
+
+
+def _opens_body(before: list[Token]) -> bool:
+    """Say whether a brace behind these tokens opens a function: not an initialiser, not debugging data."""
+    texts = [token.text for token in before[-2:]]
+    return bool(texts) and texts[-1] not in ("=", "{", ",") and texts[0] != ".section"
+
+
+def _closed(text: str, begin: int) -> int:
+    """Return where the brace at ``begin`` is closed, behind its partner; 0 if it is not."""
+    depth = 0
+    for match in _BRACES.finditer(text, begin):
+        sign = match[0]
+        if sign == "{":
+            depth += 1
+        elif sign == "}":
+            depth -= 1
+            if not depth:
+                return match.end()
+    return 0

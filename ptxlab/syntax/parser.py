@@ -7,12 +7,16 @@ Recursive descent over the tokens; the grammar rule stands above each function. 
 from __future__ import annotations
 
 import re
+from collections.abc import Callable, Sequence
+from typing import TypeVar, overload
 
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameter_list
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.statements import body, directives, pragma
-from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source
+from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source, Statement
+
+T = TypeVar("T")
 
 _OLDEST_MAJOR, _NEWEST_MAJOR = 6, 19
 _TARGET = re.compile(r"sm_\d{2,4}[af]?")
@@ -20,20 +24,56 @@ _HEADER = (".version", ".target", ".address_size")
 _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
 
 
-def parse(text: str, path: str = "<ptx>") -> Module:
+def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> Module:
     """Parse a PTX module; ``path`` is the name errors call it by.
 
     ``.version`` 6.0 and later are read. Constant expressions arrive folded; nothing is resolved or
-    checked beyond the grammar.
+    checked beyond the grammar. To ``skim`` is to read the body of a function when it is first asked
+    for, which then raises what is wrong in it: of a library of kernels few are used.
 
     Raises PtxSyntaxError with the place of the first thing that is not PTX.
     """
-    c = Cursor(Source(text, path))
+    return _parsed(Cursor(Source(text, path), skim=skim), _module)
+
+
+def _parsed(c: Cursor, rule: Callable[[Cursor], T]) -> T:
     try:
-        return _module(c)
+        return rule(c)
     except RecursionError:
         place = c.token.position
     return c.fail("blocks, lists or expressions nest too deeply here", place)
+
+
+class Unread(Sequence[Statement]):
+    """The statements of a body that was passed over, read when they are first asked for."""
+
+    __slots__ = ("_read", "_source", "_token")
+
+    def __init__(self, source: Source, token: Token) -> None:
+        self._source = source
+        self._token = token
+        self._read: tuple[Statement, ...] | None = None
+
+    def _statements(self) -> tuple[Statement, ...]:
+        if self._read is None:
+            self._read = _parsed(Cursor(self._source, self._token), body)
+        return self._read
+
+    @overload
+    def __getitem__(self, index: int) -> Statement: ...
+    @overload
+    def __getitem__(self, index: slice) -> Sequence[Statement]: ...
+    def __getitem__(self, index: int | slice) -> Statement | Sequence[Statement]:
+        return self._statements()[index]
+
+    def __len__(self) -> int:
+        return len(self._statements())
+
+    def __eq__(self, other: object) -> bool:
+        return self._statements() == tuple(other) if isinstance(other, Sequence) else NotImplemented
+
+    def __hash__(self) -> int:
+        return hash(self._statements())
 
 
 def _module(c: Cursor) -> Module:
@@ -129,8 +169,10 @@ def _function(c: Cursor, linkage: str, first: Token) -> Function:
     name = c.word("the name of a kernel" if is_entry else "the name of a function").text
     accepted = parameter_list(c)
     found = directives(c)
-    statements = None
-    if c.token.text == "{":
+    statements: Sequence[Statement] | None = None
+    if c.token.kind is Kind.BODY:
+        statements = Unread(c.source, c.advance())
+    elif c.token.text == "{":
         statements = body(c)
     elif not c.accept(";"):
         c.fail(f"expected '{{' or ';' after the head of {name}, found {c.found()}")

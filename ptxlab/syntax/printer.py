@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 
 from ptxlab.syntax import tree
 
@@ -167,7 +167,7 @@ def _wrapped(text: str, indent: str) -> Iterator[str]:
     )
 
 
-def _statements(statements: tuple[tree.Statement, ...], indent: str) -> Iterator[str]:
+def _statements(statements: Sequence[tree.Statement], indent: str) -> Iterator[str]:
     before: tree.Statement | None = None
     for statement in statements:
         if isinstance(before, tree.Declaration) and not isinstance(statement, tree.Declaration):

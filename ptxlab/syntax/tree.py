@@ -7,6 +7,7 @@ Positions do not take part in comparison, so a printed and reparsed tree equals 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -279,7 +280,10 @@ class Directive(Node):
 
 @dataclass(frozen=True, slots=True)
 class Function(Node):
-    """A kernel (``is_entry``) or device function. ``body`` is None for a declaration only."""
+    """A kernel (``is_entry``) or device function. ``body`` is None for a declaration only.
+
+    Of a module only skimmed, to ask for statements of the body may raise PtxSyntaxError.
+    """
 
     name: str
     is_entry: bool
@@ -287,7 +291,7 @@ class Function(Node):
     results: tuple[Declaration, ...] = ()
     linkage: str = ""
     directives: tuple[Directive | Pragma, ...] = ()
-    body: tuple[Statement, ...] | None = None
+    body: Sequence[Statement] | None = None
     attributes: tuple[str, ...] = ()
 
 

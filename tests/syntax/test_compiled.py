@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import pytest
@@ -34,7 +34,7 @@ def compiled(path: Path, options: str) -> str:
     return compile_cuda(path.read_text(), path=path.name, arch="sm_90a", options=OPTIONS[options])
 
 
-def flattened(statements: tuple[Statement, ...]) -> list[Statement]:
+def flattened(statements: Sequence[Statement]) -> list[Statement]:
     found: list[Statement] = []
     for statement in statements:
         found.append(statement)

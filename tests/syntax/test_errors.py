@@ -190,3 +190,18 @@ def test_locate_counts_only_newlines_as_lines() -> None:
     location = locate(source, Position(2, 2))
     assert (str(location), location.text) == ("x.ptx:2:2", "\tret;")
     assert locate(source, Position(99, 1)).text == ""
+
+
+@pytest.mark.parametrize("before", [0, 50, 5000])
+def test_a_long_line_is_cut_around_the_caret(before: int) -> None:
+    with pytest.raises(PtxSyntaxError) as caught:
+        parse(HEAD + ".func f { " + "x;" * (before // 2) + "mov.u32 " + "y" * 9000 + " ` ; }")
+    message, line, caret, *_ = str(caught.value).split("\n")
+    assert len(message) < 200
+    assert len(line) < 180
+    assert line[len(caret) - 1] == "`"
+
+
+def test_a_long_name_is_cut() -> None:
+    with pytest.raises(PtxSyntaxError, match=r"found 'y{59}…'"):
+        parse(HEAD + ".func f(.reg .b32 a) " + "y" * 9000)

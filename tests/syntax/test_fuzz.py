@@ -97,3 +97,17 @@ def test_rubble_in_a_body(pieces: list[str]) -> None:
 def test_any_text(text: str) -> None:
     check(text)
     check(f".version 8.0\n.target sm_90a\n{text}")
+
+
+@FIXED
+@given(st.sampled_from(TEXTS), st.integers(0, 400), st.integers(0, 12), PIECES)
+def test_skimming_finds_the_same(text: str, at: int, removed: int, inserted: str) -> None:
+    """A module whose bodies are read later is the same module, or refused as well."""
+    text = text[:at] + inserted + text[at + removed :]
+    try:
+        whole = parse(text)
+    except PtxSyntaxError:
+        with pytest.raises(PtxSyntaxError):
+            to_text(parse(text, skim=True))
+    else:
+        assert parse(text, skim=True) == whole

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 import pytest
 
+from ptxlab.errors import PtxSyntaxError
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import (
     Address,
@@ -50,7 +51,7 @@ REGISTERS = """
 """
 
 
-def body(text: str) -> tuple[Statement, ...]:
+def body(text: str) -> Sequence[Statement]:
     function = parse(f"{HEAD}.func f {{\n{text}\n}}").functions[0]
     assert function.body is not None
     return function.body
@@ -603,3 +604,22 @@ def test_module_forms(assemble: Assemble) -> None:
         call another; ret; }}
     """
     assert_same(text, assemble)
+
+
+def test_a_body_passed_over_is_read_when_it_is_asked_for() -> None:
+    """Braces in initialisers, comments, strings and debugging data end no body."""
+    head = (
+        ".version 8.0\n.target sm_90a\n.global .u8 t[2] = {1, 2};\n.section .debug_str { a: 1 }\n"
+    )
+    first = '.func f { .pragma "}"; // }\n { mov.v2.u32 {a, b}, c; } /* } */ ret; }\n'
+    text = head + first + ".func g { mov.u32 x, ¦`; }\n"
+    at = text.index("¦")
+    module = parse(text.replace("¦", ""), skim=True)
+    assert module.functions[0].body == parse(head + first).functions[0].body
+    broken = module.functions[1].body
+    assert broken is not None
+    with pytest.raises(PtxSyntaxError, match="unexpected character") as caught:
+        len(broken)
+    location = caught.value.location
+    assert location is not None
+    assert (location.line, location.column) == (7, at - text.rindex("\n", 0, at))
