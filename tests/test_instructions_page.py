@@ -97,7 +97,7 @@ def test_what_the_isa_has_not_is_neither_listed_nor_run(form: str) -> None:
     letter = "d" if form.endswith("64") else "r"
     operands = ", ".join(f"%{letter}{i}" for i in range({"sin": 2, "fma": 4}.get(form[:3], 3)))
     with pytest.raises(PtxlabError):
-        prepare(parse(PROGRAM.format(f"{form} {operands};")), TARGETS["sm_100a"])
+        prepare(parse(PROGRAM.format(f"{form} {operands};")), TARGETS["sm_100a"], "k")
 
 
 def test_boxes_cover_each_form_once() -> None:
@@ -115,4 +115,4 @@ def test_forms_are_written_in_the_order_of_the_grammar() -> None:
 
 def test_everything_listed_prepares() -> None:
     lines = "\n".join(certify_operations.line(form) for form in certify_operations.all_forms())
-    prepare(parse(PROGRAM.format(lines)), TARGETS["sm_100a"])
+    prepare(parse(PROGRAM.format(lines)), TARGETS["sm_100a"], "k")

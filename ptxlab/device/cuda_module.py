@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import weakref
 from collections.abc import Callable, Sequence
+from functools import partial
 from math import prod
 from typing import Any
 
@@ -152,11 +153,16 @@ class CudaModule(Module):
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)
         self._unload = weakref.finalize(self, device.release, "cuModuleUnload", self.handle)
         self._unload.atexit = False
+        makers: dict[str, Callable[[], Kernel]]
         if tree is None:
-            kernels = [CudaKernel(self, *found, None) for found in self._in_cubin(path)]
+            found = self._in_cubin(path)
+            makers = {name: partial(CudaKernel, self, name, given, None) for name, given in found}
         else:
-            kernels = [CudaKernel(self, f.name, parameters(f), f) for f in tree.entries]
-        super().__init__(path, kernels)
+            makers = {f.name: partial(self._made, f) for f in tree.entries}
+        super().__init__(path, makers)
+
+    def _made(self, function: ptx.Function) -> CudaKernel:
+        return CudaKernel(self, function.name, parameters(function), function)
 
     def _in_cubin(self, path: str) -> list[tuple[str, tuple[Parameter, ...]]]:
         """Ask the driver for the kernels of a cubin, whose parameters have sizes but no types."""

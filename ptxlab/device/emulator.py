@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from math import prod
 from time import perf_counter
 from typing import Any
@@ -15,10 +16,19 @@ from ptxlab.device.dump import Recorder, places_of
 from ptxlab.device.loading import Loadable, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters
-from ptxlab.emulator import GlobalMemory, Program, Watcher, launch, prepare, print_text
+from ptxlab.emulator import (
+    GlobalMemory,
+    Program,
+    Watcher,
+    launch,
+    place_variables,
+    prepare,
+    print_text,
+)
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
 
@@ -33,18 +43,19 @@ class EmulatorKernel(Kernel):
 
     def __init__(
         self,
-        device: EmulatorDevice,
+        module: EmulatorModule,
         program: Program,
         function: Function,
         watcher: Watcher | None = None,
     ) -> None:
-        super().__init__(device, function.name, parameters(function), function)
+        super().__init__(module.device, function.name, parameters(function), function)
+        self.module = module
         self.program = program
         self.watcher = watcher
 
     def watch(self, watcher: Watcher) -> EmulatorKernel:
         """Return this kernel, all of whose launches tell ``watcher`` what they do."""
-        return EmulatorKernel(self.device, self.program, self.function, watcher)
+        return EmulatorKernel(self.module, self.program, self.function, watcher)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         cluster = clusters(self.function, config)
@@ -55,12 +66,13 @@ class EmulatorKernel(Kernel):
                 hint="a GPU from sm_90 on has them: --device cuda",
             )
         began = perf_counter()
+        place_variables(self.program, self.device.memory, self.module.addresses)
         counters = launch(
             self.program,
-            self.name,
             config,
             parameters,
             self.device.memory,
+            self.module.addresses,
             self.device.progress,
             self.device.console,
             self.watcher,
@@ -72,6 +84,23 @@ class EmulatorKernel(Kernel):
         recorder = Recorder(dump, places, config.threads)
         result = self.watch(recorder).run(config, args)
         return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
+
+
+class EmulatorModule(Module):
+    """A program on the emulator: a kernel is prepared, with what it reaches, when it is asked for.
+
+    ``addresses`` are those of its variables, as far as a launch has needed them.
+    """
+
+    def __init__(self, device: EmulatorDevice, tree: ptx.Module) -> None:
+        self.device = device
+        self.tree = tree
+        self.addresses: dict[str, int] = {}
+        super().__init__(tree.source.path, {f.name: partial(self._made, f) for f in tree.entries})
+
+    def _made(self, function: Function) -> EmulatorKernel:
+        program = prepare(self.tree, self.device.target, function.name)
+        return EmulatorKernel(self, program, function)
 
 
 class EmulatorDevice(Device):
@@ -106,10 +135,7 @@ class EmulatorDevice(Device):
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         """Load a ``.ptx`` or ``.cu`` file, or PTX; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
-        tree = load_ptx(source, self.target, options)
-        program = prepare(tree, self.target)
-        kernels = [EmulatorKernel(self, program, entry) for entry in tree.entries]
-        return Module(tree.source.path, kernels)
+        return EmulatorModule(self, load_ptx(source, self.target, options))
 
     def allocate(self, nbytes: int, name: str) -> int:
         """Reserve memory and return its address; ``name`` is what errors call it."""

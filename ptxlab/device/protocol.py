@@ -6,7 +6,7 @@ Nothing above this room knows which device ran.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -170,12 +170,37 @@ class Kernel(ABC):
     def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult: ...
 
 
-class Module:
-    """A loaded program, its ``kernels`` by name; ``path`` is what errors call it."""
+class Kernels(Mapping[str, Kernel]):
+    """The kernels of a module by name, each made when it is first asked for."""
 
-    def __init__(self, path: str, kernels: Sequence[Kernel]) -> None:
+    def __init__(self, makers: Mapping[str, Callable[[], Kernel]]) -> None:
+        self._makers = makers
+        self._made: dict[str, Kernel] = {}
+
+    def __getitem__(self, name: str) -> Kernel:
+        if name not in self._made:
+            self._made[name] = self._makers[name]()
+        return self._made[name]
+
+    def __contains__(self, name: object) -> bool:
+        return name in self._makers
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._makers)
+
+    def __len__(self) -> int:
+        return len(self._makers)
+
+
+class Module:
+    """A loaded program, its ``kernels`` by name; ``path`` is what errors call it.
+
+    What is wrong with a kernel, or not modelled, is an error when this kernel is asked for.
+    """
+
+    def __init__(self, path: str, makers: Mapping[str, Callable[[], Kernel]]) -> None:
         self.path = path
-        self.kernels = {kernel.name: kernel for kernel in kernels}
+        self.kernels = Kernels(makers)
 
     def kernel(self, name: str | None = None) -> Kernel:
         """Return the kernel called ``name``; None means the only one."""

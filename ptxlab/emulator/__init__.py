@@ -4,7 +4,17 @@ from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.prepare.scope import Site
 from ptxlab.emulator.run.grid import launch, print_text
+from ptxlab.emulator.run.image import place_variables
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import Watcher
 
-__all__ = ["GlobalMemory", "Program", "Site", "Watcher", "launch", "prepare", "print_text"]
+__all__ = [
+    "GlobalMemory",
+    "Program",
+    "Site",
+    "Watcher",
+    "launch",
+    "place_variables",
+    "prepare",
+    "print_text",
+]

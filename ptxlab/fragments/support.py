@@ -42,8 +42,10 @@ def emulated(forms: Sequence[Form]) -> frozenset[str]:
             by_target.setdefault(form.targets[-1], []).append(form)
     for target, group in by_target.items():
 
-        def prepared(some: Sequence[Form], target: str = target) -> object:
-            return prepare(parse(collection(some, target), "<specimens>"), TARGETS[target])
+        def prepared(some: Sequence[Form], target: str = target) -> None:
+            module = parse(collection(some, target), "<specimens>")
+            for entry in module.entries:
+                prepare(module, TARGETS[target], entry.name)
 
         for some, made in in_parts(group, prepared):
             if not isinstance(made, PtxlabError):

@@ -10,7 +10,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.prepare.scope import Scope, Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.instrument.sites import sources
@@ -104,22 +103,11 @@ class Scene:
 
     def shared(self, granule: int) -> str:
         address = int(granule) * self.shadow.size % pitched(self.wave.shared_bytes)
-        variable = _at(address, self.wave, self.site.scope)
-        if variable is None:
+        found = self.wave.shared.at(address)
+        if found is None:
             return f"shared memory at {address:#x}"
-        start = self.wave.dynamic_base if variable.space == "dynamic" else variable.offset
-        return f"{variable.name}+{address - start:#x} in shared memory"
-
-
-def _at(address: int, wave: Wave, scope: Scope) -> Variable | None:
-    """Return the shared variable at an address, the innermost in ``scope`` first."""
-    known = [variable for outer in scope.outward() for variable in outer.variables.values()]
-    for variable in known:
-        if variable.space == "shared" and 0 <= address - variable.offset < variable.size:
-            return variable
-    if address >= wave.dynamic_base:
-        return next((variable for variable in known if variable.space == "dynamic"), None)
-    return None
+        variable, inside = found
+        return f"{variable.name}+{inside:#x} in shared memory"
 
 
 def entries(column: Array, count: int) -> Array:

@@ -40,7 +40,8 @@ class Overruns:
         variable = self._variables[site]
         if variable is None:
             return
-        offset = first % pitched(scene.wave.shared_bytes) - variable.offset
+        start = scene.wave.shared.starts[variable]
+        offset = first % pitched(scene.wave.shared_bytes) - start
         if offset.min() >= 0 and offset.max() + nbytes <= variable.size:
             return
         wrong = (offset < 0) | (offset + nbytes > variable.size)

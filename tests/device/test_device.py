@@ -282,7 +282,7 @@ def test_what_loading_refuses(device: Device, tmp_path: Path) -> None:
         (ADD.replace("sm_75", "sm_20a"), (), Unsupported, ".target sm_20a does not run on"),
     ):
         with pytest.raises(kind) as caught:
-            device.load(source, options=options)
+            device.load(source, options=options).kernel()
         assert words in str(caught.value)
 
 

@@ -330,7 +330,7 @@ def line(text: str) -> str:
 )
 def test_forms_that_ptx_does_not_have(text: str) -> None:
     with pytest.raises(Unsupported) as caught:
-        open_device("emulator", arch="sm_90").load(line(text))
+        open_device("emulator", arch="sm_90").load(line(text)).kernel()
     assert caught.value.location is not None
 
 
@@ -341,8 +341,8 @@ def test_newer_forms_need_their_target() -> None:
         "atom.global.add.v2.f32 {f0, f1}, [d1], {f2, f3};",
     ):
         with pytest.raises(Unsupported, match="sm_90"):
-            old.load(line(text))
-        open_device("emulator", arch="sm_90").load(line(text))
+            old.load(line(text)).kernel()
+        open_device("emulator", arch="sm_90").load(line(text)).kernel()
 
 
 def test_operands_are_counted() -> None:
@@ -353,8 +353,8 @@ def test_operands_are_counted() -> None:
         "atom.global.add.L2::cache_hint.u32 r0, [d1], r2;",
     ):
         with pytest.raises(PtxSyntaxError):
-            device.load(line(text))
-    device.load(line("atom.global.add.L2::cache_hint.u32 r0, [d1], r2, d3;"))
+            device.load(line(text)).kernel()
+    device.load(line("atom.global.add.L2::cache_hint.u32 r0, [d1], r2, d3;")).kernel()
 
 
 @pytest.mark.parametrize(

@@ -292,6 +292,6 @@ def test_a_special_register_nobody_knows_is_refused_by_name() -> None:
     text = ".version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k() {\n.reg .b32 r;\nmov.u32 r, %NAME;\n}"
     for name in ("reserved_smem_offset_begin", "ctaid.w"):
         with pytest.raises(Unsupported, match=name):
-            open_device("emulator").load(text.replace("NAME", name))
+            open_device("emulator").load(text.replace("NAME", name)).kernel()
     with pytest.raises((PtxSyntaxError, Unsupported), match="clok"):
-        open_device("emulator").load(text.replace("NAME", "clok"))
+        open_device("emulator").load(text.replace("NAME", "clok")).kernel()

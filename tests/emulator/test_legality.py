@@ -40,7 +40,7 @@ def counted(program: Program, kernel: str = "k") -> int:
 
 
 def attempt(instruction: str, target: str, version: str = "9.1") -> Program:
-    return prepare(parse(kernel(instruction, version)), TARGETS[target])
+    return prepare(parse(kernel(instruction, version)), TARGETS[target], "k")
 
 
 @pytest.mark.parametrize(
@@ -115,12 +115,14 @@ def test_a_version_older_than_a_matrix_form() -> None:
         if reason(entry.name) is not None:
             continue
         target = TARGETS[entry.targets[0]]
-        program = prepare(parse(collection([entry], target.name, entry.minimum_ptx)), target)
+        program = prepare(
+            parse(collection([entry], target.name, entry.minimum_ptx)), target, "specimen0"
+        )
         moves = "[" in statement(entry)  # the address it takes
         assert counted(program, "specimen0") == moves + 1
         for before in [v for v in VERSIONS if v < entry.minimum_ptx][-1:]:
             with pytest.raises(PtxSyntaxError, match="is newer than the module's") as caught:
-                prepare(parse(collection([entry], target.name, before)), target)
+                prepare(parse(collection([entry], target.name, before)), target, "specimen0")
             assert caught.value.message.startswith(entry.name)
             assert caught.value.hint == "write .version {}.{} or newer".format(*entry.minimum_ptx)
             assert caught.value.location is not None

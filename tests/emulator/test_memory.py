@@ -283,8 +283,8 @@ def test_a_program_that_nobody_holds_is_forgotten() -> None:
     with open_device("emulator") as device:
         kernel = cast(EmulatorKernel, device.load(text).kernel("k"))
         kernel.launch(1, 32, [])
-        program = weakref.ref(kernel.program)
-        assert program() is not None
+        module = weakref.ref(kernel.module)
+        assert module() is not None
         del kernel
         gc.collect()
-        assert program() is None
+        assert module() is None

@@ -237,6 +237,6 @@ def test_older_and_newer_forms_are_refused_by_name() -> None:
         device = open_device("emulator", arch=target)
         program = f"{HEAD}{text}\n}}"
         with pytest.raises(Unsupported) as caught:
-            device.load(program)
+            device.load(program).kernel()
         assert caught.value.location is not None
         assert caught.value.location.text == text

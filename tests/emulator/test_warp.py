@@ -279,7 +279,7 @@ def test_mma_needs_its_target() -> None:
   mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0,f1,f2,f3}, {r0,r1,r2,r3}, {r4,r5}, {f0,f1,f2,f3}; }
 """
     with pytest.raises(Unsupported, match="sm_75"):
-        turing.load(text)
+        turing.load(text).kernel()
 
 
 def test_mma_of_a_partial_warp_is_an_error(emulate: Any) -> None:

@@ -283,17 +283,17 @@ TWINS = (
     ),
     Twins(
         "past the end of a variable",
-        ".shared .align 16 .b8 more[256];\nmov.u32 y, tile;\nadd.u32 y, y, at;\nst.shared.u32 [y+768], i;",
+        ".shared .align 8 .b8 more[256];\nmov.u32 y, tile;\nadd.u32 y, y, at;\nst.shared.u32 [y+768], i;",
         "768", "772",
         [("error", "bounds overrun", "st.shared.u32 [y+772], i", None)],
     ),
     Twins(
-        "before a variable", ".shared .align 16 .b8 more[256];\nst.shared.u32 [more+252], 7;", "more+252", "more+-4",
+        "before a variable", ".shared .align 8 .b8 more[256];\nst.shared.u32 [more+252], 7;", "more+252", "more+-4",
         [("error", "bounds overrun", "st.shared.u32 [more+-4], 7", None)], 1,
     ),
     Twins(
         "one variable or another",
-        ".shared .align 16 .b8 more[256];\nmov.u32 y, tile;\n@odd mov.u32 y, more;\nst.shared.u32 [y+252], 7;",
+        ".shared .align 8 .b8 more[256];\nmov.u32 y, tile;\n@odd mov.u32 y, more;\nst.shared.u32 [y+252], 7;",
         "@odd mov.u32 y, more;\nst.shared.u32 [y+252]", "st.shared.u32 [y+1024]",
         [("error", "bounds overrun", "st.shared.u32 [y+1024], 7", None)], 1,
     ),

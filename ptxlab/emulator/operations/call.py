@@ -12,8 +12,16 @@ from functools import partial
 from ptxlab.emulator.operations.control import Leaving, by_value, end, jump
 from ptxlab.emulator.operations.memory import store_argument
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.names import function_address
-from ptxlab.emulator.prepare.program import Activation, Caller, Converged, Exit, Onward, Routine
+from ptxlab.emulator.prepare.program import (
+    Activation,
+    Caller,
+    Converged,
+    Exit,
+    Onward,
+    Program,
+    Routine,
+    function_addresses,
+)
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.scope import Variable, size_of
 from ptxlab.emulator.run import host
@@ -51,9 +59,9 @@ def go_back(group: Converged) -> Sequence[Onward]:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """Call one of ``functions``: ``arguments`` are registers of the caller, as ``results`` are."""
+    """Call a function of ``program``: ``arguments`` are registers of the caller, as ``results`` are."""
 
-    functions: Mapping[str, Routine]
+    program: Program
     arguments: tuple[int, ...]
     results: tuple[CallResult, ...]
     following: int
@@ -61,10 +69,10 @@ class Call:
 
     def enter(self, name: str, group: Converged) -> Sequence[Onward]:
         """Move the group into a new activation of the function. Raise LaunchError without a stack."""
-        function, frame, wave = self.functions[name], group.frame, group.frame.wave
+        function, frame, wave = self.program.routine(name), group.frame, group.frame.wave
         base = pitched(frame.local_base + frame.layout.local_bytes)
         top, depth = base + function.frame.local_bytes, group.activation.depth
-        if depth >= MOST_CALLS or top > _stack_bytes(self.functions):
+        if depth >= MOST_CALLS or top > _stack_bytes(self.program.functions):
             raise LaunchError(
                 f"stack overflow: {depth + 1} calls deep and {base} bytes of local memory in "
                 f"use, in {wave.thread(group.first)}",
@@ -77,25 +85,30 @@ class Call:
             inner.frame.registers[mine] = frame.registers[theirs]
         return (Converged(inner, 0, group.threads, group.ran),)
 
-    def enter_at(self, names: Mapping[int, str], address: Source) -> Exit:
+    def enter_at(self, address: Source) -> Exit:
         """Call the function whose address a register holds, which may differ from thread to thread.
 
-        ``names`` are those of all functions by address; another address is a LaunchError.
+        An address that is none of a function is a LaunchError.
         """
+        declared, taken = self.program.declared, len(self.arguments)
+        names = {
+            at: name
+            for name, at in function_addresses(declared).items()
+            if declared[name].body is not None and len(declared[name].parameters) == taken
+        }
 
         def leave(group: Converged) -> Sequence[Onward]:
             parts: list[Onward] = []
             wave = group.frame.wave
             for at, threads in by_value(group, address.read(group.frame.registers)):
-                function = self.functions.get(names.get(at, ""))
-                if function is None or len(function.frame.parameters) != len(self.arguments):
+                if at not in names:
                     raise LaunchError(
                         f"call of address {at:#x}, which is no function with these parameters, in "
                         f"{wave.thread(int(threads.index[0]))}",
                         location=wave.locate(self.line),
                         hint="the register must hold the address of a function of this module",
                     )
-                parts += self.enter(function.name, group.part(threads))
+                parts += self.enter(names[at], group.part(threads))
             return parts
 
         return leave
@@ -109,7 +122,7 @@ def call(context: Context, form: Form, following: int) -> Leaving:
     if not isinstance(callee, tree.Name):
         context.reject("the name of a function, or a register with its address, is needed")
     arguments = _group(operands)
-    function = context.functions.get(callee.text)
+    function = context.function(callee.text)
     if function is not None and function.is_entry:
         context.reject(f"'{callee.text}' is a kernel; a function (.func) is called", callee)
     signature = _signature(context, operands, callee) if function is None else function
@@ -129,11 +142,11 @@ def call(context: Context, form: Form, following: int) -> Leaving:
     if function is not None and function.body is None:
         context.prologue.append(_host_call(context, function, given, taken))
         return jump(following), (following,)
-    made = Call(context.prepared, given, taken, following, context.line)
+    made = Call(context.program, given, taken, following, context.line)
     if function is not None:
         return partial(made.enter, function.name), (following,)
-    names = {function_address(context.functions, name): name for name in context.functions}
-    return made.enter_at(names, context.source(callee, "u64")), (following,)
+    context.program.by_address = True
+    return made.enter_at(context.source(callee, "u64")), (following,)
 
 
 def _host_call(
@@ -164,8 +177,10 @@ def _signature(
     table = context.table(operands[0].text)
     if isinstance(table, tree.CallPrototype):
         return table
-    if isinstance(table, tree.CallTargets) and table.targets[0] in context.functions:
-        return context.functions[table.targets[0]]
+    if isinstance(table, tree.CallTargets):
+        targets = [context.function(name) for name in table.targets]
+        if targets[0] is not None:
+            return targets[0]
     return context.reject("a .callprototype or .calltargets is needed here", operands[0])
 
 

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator.prepare import special
-from ptxlab.emulator.prepare.names import Names, function_address
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.names import Names
+from ptxlab.emulator.prepare.program import Step, function_addresses
 from ptxlab.emulator.prepare.scope import Register, Variable
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
@@ -109,7 +109,7 @@ class Context(Names):
             if bits > kind.bits:
                 return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
             return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
-        if name.startswith("%") and name not in self.functions and self.variable(name) is None:
+        if name.startswith("%") and self.function(name) is None and self.variable(name) is None:
             self.refuse(f"special register {name}", operand)
         if kind.bits > 64:
             self.reject(f"the address of {name} has 64 bits, .{type_name} is needed", operand)
@@ -134,26 +134,38 @@ class Context(Names):
     def _symbol(self, name: str, offset: int, operand: Node) -> int:
         variable = self.variable(name)
         if variable is None:
-            if name in self.functions:
-                address = np.array([function_address(self.functions, name)], np.uint64)
-                return self.constant(address, ("function", name))
+            if self.function(name) is not None:
+                at = function_addresses(self.program.declared)[name]
+                return self.constant(address(at), ("function", name))
             self.reject(f"'{name}' is not declared", operand)
         return self.address_slot(variable, offset)
 
     def address_slot(self, variable: Variable, offset: int) -> int:
         """Return the slot holding the address of ``variable`` plus ``offset`` in its own space."""
         at = variable.offset + offset
-        key = (variable.space, variable.name, variable.offset, offset)
+        key = (variable, offset)
         if variable.space in ("global", "const"):
             name = variable.name
             return self.constant(InWave(lambda wave: address(wave.symbols[name] + offset)), key)
-        if variable.space == "dynamic":
-            return self.constant(InWave(lambda wave: address(wave.dynamic_base + offset)), key)
+        if variable.space in ("shared", "dynamic"):
+            self.needs_place(variable)
+            place = InWave(lambda wave: address(wave.shared.starts[variable] + offset))
+            return self.constant(place, key)
         if variable.space == "call":
             self.refuse(f"the address of call parameter '{variable.name}'")
         if variable.space == "local":
             return self.constant(InFrame(at), key)
         return self.constant(address(at), key)
+
+    def needs_place(self, variable: Variable) -> None:
+        """Have a place for a shared variable, or refuse it once they all have theirs."""
+        layout = self.program.shared
+        if layout is not None and variable not in layout.starts:
+            self.refuse(
+                f"shared variable '{variable.name}' of a function that is called by an address from "
+                f"elsewhere"
+            )
+        self.program.named[variable] = None
 
     def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
         kind = TYPES[type_name]

@@ -2,46 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import replace
 from typing import NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Participants, Routine, Step
+from ptxlab.emulator.prepare.program import Participants, Program, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
-from ptxlab.emulator.run.memory import FUNCTION_WINDOW
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
-from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
-from ptxlab.syntax.tree import Address, Element, Function, Instruction, Module, Name, Node, Symbol
+from ptxlab.syntax.tree import Address, Element, Function, Instruction, Name, Node, Symbol
 
 
 class Names:
     """The function being prepared, the instruction in hand, and what names stand for at it.
 
-    ``functions`` are those that the module declares, by name, as are those ``prepared`` in the end.
-    ``reads`` and ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
+    ``program`` is what it will be part of. ``reads`` and ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
     ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
     before the instruction, which stands after ``before`` others of its block, and ``participants``
     who must arrive at it together.
     """
 
-    def __init__(
-        self,
-        target: Target,
-        module: Module,
-        functions: Mapping[str, Function],
-        prepared: Mapping[str, Routine],
-    ) -> None:
-        self.target = target
-        self.module = module
-        self.functions = functions
-        self.prepared = prepared
+    def __init__(self, program: Program) -> None:
+        self.program = program
+        self.target = program.target
+        self.module = program.module
         self.initial: list[Array | InWave | InFrame] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
@@ -96,8 +85,19 @@ class Names:
 
     def variable(self, name: str) -> Variable | None:
         """Find a variable by its scope; None when ``name`` is not one."""
-        found = (scope.variables.get(name) for scope in self.scope.outward())
-        return next(filter(None, found), None)
+        for scope in self.scope.outward():
+            if name in scope.variables:
+                return scope.variables[name]
+            if name in scope.unmodelled:
+                self.refuse(scope.unmodelled[name])
+        return None
+
+    def function(self, name: str) -> Function | None:
+        """Find a function of the module, which is reached from now on; None when ``name`` is not one."""
+        function = self.program.declared.get(name)
+        if function is not None:
+            self.program.reached[name] = None
+        return function
 
     def plain(self, instruction: Instruction) -> Instruction:
         """Return an instruction with ``array[index]`` as the address that it is.
@@ -168,8 +168,3 @@ class Names:
     def reject(self, what: str, node: Node | None = None, hint: str | None = None) -> NoReturn:
         """Raise PtxSyntaxError: the instruction is not valid PTX."""
         raise PtxSyntaxError(what, location=self.location(node), hint=hint)
-
-
-def function_address(functions: Mapping[str, Function], name: str) -> int:
-    """Return the address that stands for a function, in a window that holds no data."""
-    return FUNCTION_WINDOW + 16 * list(functions).index(name)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
@@ -12,7 +13,6 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
-from ptxlab.emulator.prepare.names import function_address
 from ptxlab.emulator.prepare.program import (
     BasicBlock,
     Bound,
@@ -21,18 +21,20 @@ from ptxlab.emulator.prepare.program import (
     Program,
     Routine,
     Step,
+    declared_functions,
 )
 from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     MODULE_SPACES,
     Scope,
-    Segment,
     Site,
     Variable,
+    aligned,
+    alignment_of,
     declare_registers,
     declared_variable,
+    lay_out,
     module_scope,
-    module_variable,
     size_of,
 )
 from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn
@@ -43,55 +45,82 @@ from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
 
 
-def prepare(module: tree.Module, target: Target) -> Program:
-    """Prepare all functions of ``module`` to run as on ``target``.
+def prepare(module: tree.Module, target: Target, entry: str) -> Program:
+    """Prepare the kernel ``entry`` of ``module``, and what it can reach, to run as on ``target``.
 
+    It reaches what it calls by name and functions whose address it takes, and so do these; where one of
+    them calls an address, also those that the module's variables are initialised with.
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
     check_module(module)
-    shared = Segment()
-    scope = module_scope(module, shared)
-    bodies = {f.name: f for f in module.functions if f.body is not None}
-    declared = {f.name: f for f in module.functions} | bodies
-    functions: dict[str, Routine] = {}
-    variables = {
+    declared = declared_functions(module)
+    scope = module_scope(module)
+
+    def complete(program: Program, name: str) -> None:
+        """Prepare the function ``name`` and all that it leads to."""
+        missing = [name]
+        while missing:
+            for each in missing:
+                body = _Body(Context(program), declared[each], Scope(scope))
+                program.functions[each] = body.prepared()
+            if program.by_address:
+                program.reached |= dict.fromkeys(_in_initialisers(module))
+            missing = [each for each in program.reached if _is_missing(program, each)]
+
+    program = Program(module, target, entry, declared, complete)
+    program.variables |= {
         declarator.name: (item, declarator)
         for item in module.items
         if isinstance(item, tree.Declaration) and item.space in MODULE_SPACES
         for declarator in item.names
     }
-    for name, function in bodies.items():
-        context = Context(target, module, declared, functions)
-        body = _Body(context, function, Scope(scope), shared.size)
-        functions[name] = body.prepared()
-        variables |= body.variables
-    addresses = {name: function_address(declared, name) for name in declared}
-    return Program(module, target, functions, variables, addresses)
+    complete(program, entry)
+    program.shared = lay_out(program.named)
+    return program
+
+
+def _is_missing(program: Program, name: str) -> bool:
+    function = program.declared.get(name)
+    return function is not None and function.body is not None and name not in program.functions
+
+
+def _in_initialisers(module: tree.Module) -> Iterator[str]:
+    """Yield the names that the initialisers of a module's variables mention."""
+    pending = [
+        declarator.initializer
+        for item in module.items
+        if isinstance(item, tree.Declaration)
+        for declarator in item.names
+    ]
+    while pending:
+        match pending.pop():
+            case tree.Aggregate(elements=elements):
+                pending += elements
+            case tree.Symbol(name=name):
+                yield name
 
 
 class _Body:
     """A function on its way to blocks: its instructions in order, each with the scope it stands in.
 
-    ``scope`` has its parameters; ``labels`` are positions among the instructions, ``segments`` the
-    memory that its variables take, but for ``variables`` in global and constant memory. Nested ``{ }`` only matter for names: here they are gone.
+    ``scope`` has its parameters; ``labels`` are positions among the instructions, ``local_bytes`` the
+    memory that its local variables take. Nested ``{ }`` only matter for names: here they are gone.
     """
 
-    def __init__(
-        self, context: Context, function: tree.Function, scope: Scope, shared: int
-    ) -> None:
+    def __init__(self, context: Context, function: tree.Function, scope: Scope) -> None:
         self.context = context
         self.function = function
         self.scope = scope
-        self.segments = {"shared": Segment(shared), "local": Segment()}
+        self.local_bytes = 0
         self.instructions: list[tuple[tree.Instruction, Scope]] = []
         self.labels: list[tuple[Scope, str, int]] = []
-        self.variables: dict[str, tuple[tree.Declaration, tree.Declarator]] = {}
 
     def prepared(self) -> Routine:
         """Flatten the function, cut it into blocks, bind each instruction, and drop dead registers."""
         function, context = self.function, self.context
         check_function(context.module, function)
-        parameter_bytes = self._kernel_parameters() if function.is_entry else 0
+        if function.is_entry:
+            self._declare_parameters()
         given = () if function.is_entry else function.parameters
         arguments, results = (
             tuple(self._argument(declaration) for declaration in declarations)
@@ -114,21 +143,16 @@ class _Body:
         return Routine(
             name=function.name,
             blocks=blocks,
-            frame=FrameLayout(context.initial, arguments, results, self.segments["local"].size),
-            shared_bytes=self.segments["shared"].size,
-            parameter_bytes=parameter_bytes,
+            frame=FrameLayout(context.initial, arguments, results, self.local_bytes),
         )
 
     # ---- declarations ----
 
-    def _kernel_parameters(self) -> int:
-        """Declare the parameters of a kernel and return the size of its parameter block."""
-        end = 0
+    def _declare_parameters(self) -> None:
+        """Declare the parameters of a kernel, each at its place in the parameter block."""
         for found in parameters(self.function):
             variable = Variable("param", found.name, found.offset, found.size)
             self.scope.variables[found.name] = variable
-            end = found.offset + found.size
-        return end
 
     def _argument(self, declaration: tree.Declaration) -> int:
         """Declare a parameter or result of a device function and return its register."""
@@ -169,20 +193,34 @@ class _Body:
             declare_registers(scope, declaration, self.context.new_slot)
             return
         for declarator in declaration.names:
-            if declaration.space == "param":
-                self._call_variable(scope, declaration, declarator)
-                continue
-            if declaration.space in MODULE_SPACES:
-                scope.variables[declarator.name] = self._module_variable(declaration, declarator)
-                continue
-            if declarator.initializer is not None:
+            initialised = declarator.initializer is not None
+            if initialised and declaration.space not in MODULE_SPACES:
                 what = f".{declaration.space} variable '{declarator.name}' takes no initial value"
                 self.context.reject(what, declaration)
-            variable = declared_variable(declaration, declarator, self.segments)
-            if variable is None:
-                what = f".{declaration.space} variable '{declarator.name}' inside a function"
-                self.context.refuse(what, declaration)
-            scope.variables[declarator.name] = variable
+            match declaration.space:
+                case "global" | "const":
+                    variable = self._module_variable(declaration, declarator)
+                    scope.variables[declarator.name] = variable
+                case "param":
+                    self._call_variable(scope, declaration, declarator)
+                case "shared":
+                    variable = declared_variable(declaration, declarator)
+                    scope.variables[declarator.name] = variable
+                    self.context.needs_place(variable)  # even if nothing names it, as in ptxas
+                case "local":
+                    self._local_variable(scope, declaration, declarator)
+                case space:
+                    what = f".{space} variable '{declarator.name}' inside a function"
+                    self.context.refuse(what, declaration)
+
+    def _local_variable(
+        self, scope: Scope, declaration: tree.Declaration, declarator: tree.Declarator
+    ) -> None:
+        """Declare a ``.local`` variable behind those before it."""
+        offset = aligned(self.local_bytes, alignment_of(declaration))
+        variable = declared_variable(declaration, declarator, offset)
+        scope.variables[declarator.name] = variable
+        self.local_bytes = offset + variable.size
 
     def _module_variable(
         self, declaration: tree.Declaration, declarator: tree.Declarator
@@ -192,10 +230,14 @@ class _Body:
         if declaration.linkage:
             what = f".{declaration.linkage} is for variables outside of functions"
             self.context.reject(what, declaration)
-        if key in self.variables:
+        program = self.context.program
+        if key in program.variables:
             self.context.refuse(f"a second variable '{declarator.name}' in a function", declaration)
-        self.variables[key] = declaration, declarator
-        return module_variable(declaration, declarator, key)
+        if program.shared is not None:
+            what = f"variable '{declarator.name}' of a function called by an address from elsewhere"
+            self.context.refuse(what, declaration)
+        program.variables[key] = declaration, declarator
+        return replace(declared_variable(declaration, declarator), name=key)
 
     # ---- blocks ----
 

@@ -7,18 +7,19 @@ says what becomes of them.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Protocol
 
 import numpy as np
 
-from ptxlab.emulator.prepare.scope import Site
+from ptxlab.emulator.prepare.scope import SharedLayout, Site, Variable
+from ptxlab.emulator.run.memory import FUNCTION_WINDOW
 from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
-from ptxlab.syntax.tree import Declaration, Declarator, Module
+from ptxlab.syntax.tree import Declaration, Declarator, Function, Module
 
 Step = Callable[[Frame, Threads], None]
 """One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
@@ -83,28 +84,52 @@ class BasicBlock:
 
 @dataclass(slots=True, eq=False)
 class Routine:
-    """A prepared kernel or device function; ``shared_bytes`` is static shared memory."""
+    """A prepared kernel or device function."""
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
-    shared_bytes: int
-    parameter_bytes: int
 
 
-@dataclass(slots=True, eq=False, weakref_slot=True)
+@dataclass(slots=True, eq=False)
 class Program:
-    """All functions of a module for one target.
+    """What a launch of the kernel ``entry`` can reach of a module, for one target.
 
-    ``variables`` are those in global and constant memory; of one that a function declares the name is
+    ``declared`` are all functions of the module. Those ``reached`` by name are prepared, as ``functions``;
+    ``by_address`` says that any whose address is known may be called too. ``named`` are the variables in
+    shared memory that they declare or name, which have their places once there is a ``shared`` layout;
+    ``variables`` are those in global and constant memory, of one that a function declares the name is
     ``function.name``.
     """
 
     module: Module
     target: Target
-    functions: dict[str, Routine]
-    variables: dict[str, tuple[Declaration, Declarator]]
-    function_addresses: dict[str, int]
+    entry: str
+    declared: Mapping[str, Function]
+    prepare: Callable[[Program, str], None]
+    functions: dict[str, Routine] = field(default_factory=dict)
+    reached: dict[str, None] = field(default_factory=dict)
+    by_address: bool = False
+    variables: dict[str, tuple[Declaration, Declarator]] = field(default_factory=dict)
+    named: dict[Variable, None] = field(default_factory=dict)
+    shared: SharedLayout | None = None
+
+    def routine(self, name: str) -> Routine:
+        """Return a function, prepared now where only an address that another kernel left leads to it."""
+        if name not in self.functions:
+            self.prepare(self, name)
+        return self.functions[name]
+
+
+def declared_functions(module: Module) -> dict[str, Function]:
+    """Return the functions of a module by name; of several declarations of one, that with the body."""
+    bodies = {f.name: f for f in module.functions if f.body is not None}
+    return {f.name: f for f in module.functions} | bodies
+
+
+def function_addresses(declared: Iterable[str]) -> dict[str, int]:
+    """Return the addresses that stand for the functions of a module, in a window that holds no data."""
+    return {name: FUNCTION_WINDOW + 16 * index for index, name in enumerate(declared)}
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -6,12 +6,10 @@ that declares it; ``%r<5>`` declares %r0 to %r4.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
-from ptxlab.errors import Unsupported
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax import locate
 from ptxlab.syntax.tree import (
     BranchTargets,
     CallPrototype,
@@ -37,10 +35,12 @@ class Register:
     type: str
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class Variable:
-    """A declared variable in memory: state space, byte offset in that space (-1: a module symbol).
+    """A declared variable in memory: its state space, and its byte offset there.
 
+    Of one in ``shared`` memory the place depends on the launched kernel, see ``SharedLayout``; that of
+    ``dynamic`` shared memory too, and a module's global or const one is where the device put it.
     ``element`` is the size of an element of an array, of vectors that of their components; 0 for
     what is no array.
     """
@@ -49,17 +49,22 @@ class Variable:
     name: str
     offset: int
     size: int
+    alignment: int = 1
     element: int = 0
 
 
 @dataclass(slots=True)
 class Scope:
-    """One ``{ }``: ``ranges`` are counted register declarations, their members made when named."""
+    """One ``{ }``: ``ranges`` are counted register declarations, their members made when named.
+
+    ``unmodelled`` says by name what a variable is that no program can use here.
+    """
 
     parent: Scope | None = None
     registers: dict[str, Register] = field(default_factory=dict)
     ranges: list[tuple[str, int, str]] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
+    unmodelled: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
     tables: dict[str, Table] = field(default_factory=dict)
 
@@ -129,73 +134,85 @@ MODULE_SPACES = ("global", "const")
 """Where variables live as long as the module."""
 
 
-@dataclass(slots=True)
-class Segment:
-    """Memory that variables are given one after the other, ``size`` bytes of it so far."""
+@dataclass(frozen=True, slots=True)
+class SharedLayout:
+    """Where the shared variables that a kernel reaches begin: ``starts``.
 
-    size: int = 0
+    They take ``static_bytes``, and what a launch adds begins at ``dynamic_base``.
+    """
+
+    starts: Mapping[Variable, int]
+    static_bytes: int
+    dynamic_base: int
+
+    def at(self, address: int) -> tuple[Variable, int] | None:
+        """Return the variable that holds ``address``, and how far into it that is."""
+        for variable, start in self.starts.items():
+            size = variable.size if variable.space == "shared" else address + 1
+            if start <= address < start + size:
+                return variable, address - start
+        return None
+
+
+def lay_out(variables: Iterable[Variable]) -> SharedLayout:
+    """Place shared variables as ptxas does: the largest alignment first, of equal ones the smallest.
+
+    ptxas has no rule for those of one size and alignment; here they stay in order. All ``dynamic`` ones
+    begin at the same place behind them, at a multiple of 16 or what they ask for.
+    """
+    ordered = sorted(variables, key=lambda variable: (-variable.alignment, variable.size))
+    dynamic = [variable for variable in ordered if variable.space == "dynamic"]
+    starts: dict[Variable, int] = {}
+    end = 0
+    for variable in ordered:
+        if variable.space == "shared":
+            starts[variable] = aligned(end, variable.alignment)
+            end = starts[variable] + variable.size
+    base = aligned(end, max([16, *(variable.alignment for variable in dynamic)]))
+    return SharedLayout(starts | dict.fromkeys(dynamic, base), end, base)
+
+
+def aligned(offset: int, alignment: int) -> int:
+    """Return the next multiple of ``alignment``."""
+    return -(-offset // alignment) * alignment
 
 
 def declared_variable(
-    declaration: Declaration, declarator: Declarator, segments: Mapping[str, Segment]
-) -> Variable | None:
-    """Return a variable with its place in the segment of its space; None where that has none."""
-    space, size = declaration.space, size_of(declaration, declarator)
-    if space == "shared" and declaration.linkage == "extern":
-        return Variable("dynamic", declarator.name, 0, size, element_of(declaration, declarator))
-    if space not in segments:
-        return None
-    segment = segments[space]
-    alignment = declaration.alignment or TYPES[declaration.type].bytes * declaration.vector
-    offset = -(-segment.size // alignment) * alignment
-    segment.size = offset + size
-    return Variable(space, declarator.name, offset, size, element_of(declaration, declarator))
+    declaration: Declaration, declarator: Declarator, offset: int = 0
+) -> Variable:
+    """Return a variable; a shared one is ``dynamic`` where the launch says its size."""
+    dynamic = declaration.space == "shared" and declaration.linkage == "extern"
+    return Variable(
+        "dynamic" if dynamic else declaration.space,
+        declarator.name,
+        offset,
+        size_of(declaration, declarator),
+        alignment_of(declaration),
+        TYPES[declaration.type].bytes if declarator.dimensions else 0,
+    )
 
 
-def module_scope(module: Module, shared: Segment) -> Scope:
-    """Return the module's own variables, those in ``shared`` memory with their places.
-
-    Raises Unsupported for one of a kind that is not modelled.
-    """
+def module_scope(module: Module) -> Scope:
+    """Return the module's own variables."""
     scope = Scope()
-    for item in module.items:
-        if isinstance(item, Declaration):
-            for found in item.names:
-                scope.variables[found.name] = _module_variable(module, item, found, shared)
+    for declaration in module.items:
+        if not isinstance(declaration, Declaration):
+            continue
+        space, kind = declaration.space, declaration.type
+        for declarator in declaration.names:
+            name = declarator.name
+            if kind not in TYPES:
+                scope.unmodelled[name] = f"variable '{name}' of type .{kind}"
+            elif space in (*MODULE_SPACES, "shared"):
+                scope.variables[name] = declared_variable(declaration, declarator)
+            else:
+                scope.unmodelled[name] = f"module-level .{space} variable '{name}'"
     return scope
 
 
-def _module_variable(
-    module: Module, declaration: Declaration, declarator: Declarator, shared: Segment
-) -> Variable:
-    name, space, location = (
-        declarator.name,
-        declaration.space,
-        locate(module.source, declaration.position),
-    )
-    if declaration.type not in TYPES:
-        raise Unsupported(
-            f"variable '{name}' of type .{declaration.type} is not modelled", location=location
-        )
-    if space in MODULE_SPACES:
-        return module_variable(declaration, declarator, name)
-    found = declared_variable(declaration, declarator, {"shared": shared})
-    if found is None:
-        raise Unsupported(
-            f"module-level .{space} variable '{name}' is not modelled", location=location
-        )
-    return found
-
-
-def module_variable(declaration: Declaration, declarator: Declarator, name: str) -> Variable:
-    """Return a variable that the program has in global or constant memory under ``name``."""
-    size, element = size_of(declaration, declarator), element_of(declaration, declarator)
-    return Variable(declaration.space, name, -1, size, element)
-
-
-def element_of(declaration: Declaration, declarator: Declarator) -> int:
-    """Return the bytes between elements that an index counts, those of vectors one by one."""
-    return TYPES[declaration.type].bytes if declarator.dimensions else 0
+def alignment_of(declaration: Declaration) -> int:
+    """Return the alignment of a variable in bytes: that of its type, or what is asked for."""
+    return declaration.alignment or TYPES[declaration.type].bytes * declaration.vector
 
 
 def size_of(declaration: Declaration, declarator: Declarator) -> int:

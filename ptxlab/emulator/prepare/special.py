@@ -67,7 +67,7 @@ TABLE: dict[str, Callable[[Wave], Array]] = {
     "%lanemask_ge": partial(_lanemask, compare=np.greater_equal),
     "%total_smem_size": lambda wave: _u32(wave.shared_bytes),
     "%aggr_smem_size": lambda wave: _u32(wave.shared_bytes),
-    "%dynamic_smem_size": lambda wave: _u32(wave.shared_bytes - wave.dynamic_base),
+    "%dynamic_smem_size": lambda wave: _u32(wave.config.shared),
     "%cluster_ctarank": _constant(0),
     "%cluster_nctarank": _constant(1),
     "%is_explicit_cluster": lambda wave: np.zeros(1, bool),

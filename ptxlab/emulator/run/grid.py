@@ -11,8 +11,7 @@ import numpy as np
 
 from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
-from ptxlab.emulator.run.image import symbols
-from ptxlab.emulator.run.memory import GlobalMemory, pitched
+from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.scheduler import Scheduler
 from ptxlab.emulator.run.wave import Watcher, Wave
 from ptxlab.errors import LaunchError, PtxlabError
@@ -44,34 +43,31 @@ Progress = Callable[[int, int], None]
 
 def launch(
     program: Program,
-    kernel: str,
     config: LaunchConfig,
     parameters: bytes,
     memory: GlobalMemory,
+    variables: dict[str, int],
     progress: Progress | None = None,
     write: Callable[[str], None] = print_text,
     watcher: Watcher | None = None,
 ) -> dict[str, int]:
-    """Run ``kernel`` as ``config`` says, which is the caller's to check.
+    """Run the kernel of ``program`` as ``config`` says, which is the caller's to check.
 
-    ``parameters`` is the parameter block. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
+    ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
+    ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
     ``write`` gets what the program prints, ``watcher`` is told all that happens.
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
+    kernel, layout = program.entry, program.shared
+    assert layout is not None
     entry = program.functions[kernel]
-    dynamic_base = pitched(entry.shared_bytes)
-    shared_bytes = dynamic_base + config.shared if config.shared else entry.shared_bytes
+    shared_bytes = layout.dynamic_base + config.shared if config.shared else layout.static_bytes
     if shared_bytes > program.target.shared_bytes:
         raise PtxlabError(
             f"kernel {kernel} needs {shared_bytes} bytes of shared memory, "
             f"{program.target.name} has {program.target.shared_bytes} for a CTA",
             hint="launch it with less dynamic shared memory, or choose another --arch",
-        )
-    if len(parameters) != entry.parameter_bytes:
-        raise PtxlabError(
-            f"kernel {kernel} takes {entry.parameter_bytes} bytes of parameters, "
-            f"{len(parameters)} were given"
         )
     if entry.frame.local_bytes > MOST_LOCAL_BYTES:
         raise PtxlabError(
@@ -79,7 +75,6 @@ def launch(
             f"a thread has {MOST_LOCAL_BYTES}"
         )
     total, tell = config.ctas, progress or _nobody
-    addresses = symbols(program, memory)
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(config, shared_bytes, local)
     if config.cooperative and size < total:
@@ -91,8 +86,8 @@ def launch(
     def run(numbers: range, workspace: int) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
-            program.module, program.target, memory, addresses, config, numbers, parameters,
-            shared_bytes, dynamic_base, write, watcher or Watcher(), watcher is not None, workspace,
+            program.module, program.target, memory, variables, config, numbers, parameters,
+            layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, numbers.start, total))
         wave.watcher.begin(wave)

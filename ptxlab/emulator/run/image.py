@@ -1,4 +1,4 @@
-"""Module variables in memory: allocated once for a device, with their initial values."""
+"""Module variables in memory, with their initial values."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from math import prod
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Program
+from ptxlab.emulator.prepare.program import Program, function_addresses
 from ptxlab.emulator.prepare.scope import size_of
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
@@ -16,26 +16,24 @@ from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, Module, Symbol
 
 
-def symbols(program: Program, memory: GlobalMemory) -> dict[str, int]:
-    """Return the addresses of the program's .global and .const variables, allocating them once."""
-    known = memory.images.get(program)
-    if known is not None:
-        return known
-    variables = program.variables
-    addresses = {
+def place_variables(program: Program, memory: GlobalMemory, addresses: dict[str, int]) -> None:
+    """Put the program's .global and .const variables into memory, and their ``addresses`` to those known.
+
+    Those that have an address are there: other kernels of the module have the same.
+    """
+    variables = {name: one for name, one in program.variables.items() if name not in addresses}
+    addresses |= {
         name: memory.allocate(
             size_of(declaration, declarator), name, writable=declaration.space != "const"
         )
         for name, (declaration, declarator) in variables.items()
     }
-    image = _Image(program.module, program.function_addresses | addresses)
+    image = _Image(program.module, function_addresses(program.declared) | addresses)
     for name, (declaration, declarator) in variables.items():
         if declarator.initializer is not None:
             rows = (*declarator.dimensions[1:], declaration.vector)
             data = image.encoded(declarator.initializer, TYPES[declaration.type], rows)
             memory.write(addresses[name], data)
-    memory.images[program] = addresses
-    return addresses
 
 
 class _Image:

@@ -7,10 +7,9 @@ so that an access that runs out of its array meets nothing and can be reported.
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Hashable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 import numpy.typing as npt
@@ -106,15 +105,13 @@ class Part:
 class GlobalMemory:
     """The allocations of one emulated device.
 
-    ``images`` are the variables of the programs in it, none of which it keeps alive; ``heap`` the
-    sizes of what device code allocated.
+    ``heap`` are the sizes of what device code allocated.
     """
 
     def __init__(self) -> None:
         self._next = FIRST_ADDRESS
         self._allocations: list[Allocation] = []
         self._addresses: list[int] = []
-        self.images: WeakKeyDictionary[Hashable, dict[str, int]] = WeakKeyDictionary()
         self.heap: dict[int, int] = {}
 
     def allocate(self, nbytes: int, name: str = "allocation", *, writable: bool = True) -> int:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.emulator.fragments import FragmentCache
-from ptxlab.emulator.prepare.scope import Site
+from ptxlab.emulator.prepare.scope import SharedLayout, Site
 from ptxlab.emulator.run.copies import AsyncCopies
 from ptxlab.emulator.run.memory import Access, GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.registers import Array
@@ -31,9 +31,10 @@ class Wave:
     """The CTAs that have these ``numbers`` in the grid, and what they share.
 
     ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
-    has executed, each once for all threads it ran for. ``constants`` are the registers that all frames
-    of a layout begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other
-    with, 0 in another.
+    has executed, each once for all threads it ran for. ``shared`` says where shared variables are, of
+    the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
+    begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
+    another.
     """
 
     module: Module
@@ -43,8 +44,8 @@ class Wave:
     config: LaunchConfig
     numbers: Sequence[int]
     parameters: bytes
+    shared: SharedLayout
     shared_bytes: int
-    dynamic_base: int
     write: Callable[[str], None]
     watcher: Watcher
     watched: bool

@@ -185,7 +185,7 @@ def test_only_documented_selectors(
 ) -> None:
     form = next(f for f in MMA_BLOCK_SCALED if f"mxf4nvf4.block_scale.scale_vec::{vec}" in f.name)
     with pytest.raises(PtxSyntaxError, match=match):
-        devices("sm_120a").load(program(form, f", {text}").kernel("sm_120a"))
+        devices("sm_120a").load(program(form, f", {text}").kernel("sm_120a")).kernel()
 
 
 def test_a_selector_that_differs_between_threads_is_refused(devices: Any, program: Any) -> None:
@@ -206,7 +206,7 @@ def test_sparse_4_bit_is_for_two_targets_only(devices: Any, program: Any) -> Non
     for arch in ("sm_100a", "sm_120", "sm_90a"):
         text = program(sparse, ", e, 0, sa, {0, 0}, sb, {0, 0}").kernel(arch)
         with pytest.raises(Unsupported, match=arch) as caught:
-            devices(arch).load(text)
+            devices(arch).load(text).kernel()
         assert caught.value.hint == "it needs sm_120a or sm_121a"
 
 

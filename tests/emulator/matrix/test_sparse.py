@@ -208,7 +208,7 @@ def test_only_documented_selectors(devices: Any, program: Any, name: str, select
     """ptxas takes 2 and 3 for m16n8k32 of f16 into f32, which the ISA leaves undefined."""
     form = multiplication(name)
     with pytest.raises(PtxSyntaxError, match="sparsity selector"):
-        devices("sm_80").load(program(form, f", e, {selector}").kernel("sm_80"))
+        devices("sm_80").load(program(form, f", e, {selector}").kernel("sm_80")).kernel()
 
 
 def test_sparse_fp8_has_one_shape(devices: Any, program: Any) -> None:
@@ -216,7 +216,7 @@ def test_sparse_fp8_has_one_shape(devices: Any, program: Any) -> None:
     form = multiplication("mma.sp.sync.aligned.m16n8k64.row.col.f32.e4m3.e4m3.f32")
     text = program(form, ", e, 0", form.name.replace("k64", "k32")).kernel("sm_89")
     with pytest.raises(Unsupported, match="m16n8k32"):
-        devices("sm_89").load(text)
+        devices("sm_89").load(text).kernel()
 
 
 def test_refused_where_the_target_lacks_it(devices: Any, program: Any) -> None:
@@ -225,7 +225,7 @@ def test_refused_where_the_target_lacks_it(devices: Any, program: Any) -> None:
         for arch in ("sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120"):
             if not form.runs_on(TARGETS[arch]):
                 with pytest.raises(Unsupported, match=arch):
-                    devices(arch).load(program(form, ", e, 0").kernel(arch))
+                    devices(arch).load(program(form, ", e, 0").kernel(arch)).kernel()
                 refused += 1
     assert refused > 50
 

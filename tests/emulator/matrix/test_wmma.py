@@ -311,14 +311,14 @@ def test_nonsense_that_an_old_assembler_took_is_refused(devices: Any, program: A
     form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.s32.s8.s8.s32")
     body = program(form).kernel("sm_80").replace("s32.s8.s8.s32", "s32.s4.s4.s32")
     with pytest.raises(Unsupported, match=r"s4\.s4"):
-        devices("sm_80").load(body)
+        devices("sm_80").load(body).kernel()
 
 
 def test_targets_without_a_type_refuse_its_loads_too(devices: Any) -> None:
     form = multiplication("wmma.mma.sync.aligned.row.col.m16n16k16.f32.bf16.bf16.f32")
     program = text(form, ".global", (0, 0, 0, 0), ("row", "row")).replace("sm_90a", "sm_75")
     with pytest.raises(Unsupported, match=r"wmma.load.a.*on sm_75") as caught:
-        devices("sm_75").load(program)
+        devices("sm_75").load(program).kernel()
     assert "sm_80" in (caught.value.hint or "")
 
 
