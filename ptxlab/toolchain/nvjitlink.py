@@ -8,10 +8,9 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
-from functools import cache
-from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
+from ptxlab.toolchain.assembler import assemble
 from ptxlab.toolchain.cache import cached, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin, read_resources
 from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
@@ -45,55 +44,24 @@ def link_ptx(
     return Cubin(arch, image, log.decode())
 
 
-@cache
 def version() -> str:
-    """Return nvJitLink's version: the wheel's full one, or the library's own major.minor."""
-    return wheel_version(PACKAGE) or ".".join(map(str, _library().version()))
-
-
-@cache
-def _library() -> Any:
-    """Import the bindings and make sure that the library behind them loads."""
-    try:
-        from cuda.bindings import nvjitlink
-
-        nvjitlink.version()
-    except (ImportError, RuntimeError) as error:
-        raise ToolAbsent("nvJitLink", PACKAGE, error) from None
-    return nvjitlink
+    """Return nvJitLink's full version, "" where it is not from a wheel."""
+    return wheel_version(PACKAGE)
 
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
-    lib = _library()
-    try:
-        handle = lib.create(len(options), list(options))
-    except lib.nvJitLinkError as error:
+    made = assemble(texts, options, path)
+    if made is None:
         raise ToolchainError(
-            f"nvJitLink {version()} does not take {' '.join(options)}: {error}"
-        ) from None
-    text = ""
-    try:
-        for text in texts:
-            data = text.encode() + b"\0"
-            lib.add_data(handle, lib.InputType.PTX, data, len(data), path)
-        lib.complete(handle)
-        image = bytearray(lib.get_linked_cubin_size(handle))
-        lib.get_linked_cubin(handle, image)
-        log = _log(handle, lib.get_info_log_size, lib.get_info_log)
-    except lib.nvJitLinkError as error:
-        errors = _log(handle, lib.get_error_log_size, lib.get_error_log)
-        raise _rejected(errors or str(error), text, arch, path) from None
-    finally:
-        lib.destroy(handle)
-    _refuse_duplicates(log, path)
-    return bytes(image), log
-
-
-def _log(handle: int, size: Any, get: Any) -> str:
-    buffer = bytearray(size(handle))
-    if buffer:
-        get(handle, buffer)
-    return buffer.rstrip(b"\0").decode(errors="replace").strip()
+            f"{path}: nvJitLink {version()} itself ended while it assembled this for {arch}",
+            hint="mostly an instruction has the wrong operands: leave out half until it does not",
+        )
+    if made.absent:
+        raise ToolAbsent("nvJitLink", PACKAGE, made.absent)
+    if made.image is None:
+        raise _rejected(made.log, made.text, arch, path)
+    _refuse_duplicates(made.log, path)
+    return made.image, made.log
 
 
 def _rejected(log: str, text: str, arch: str, path: str) -> ToolchainError:

@@ -51,7 +51,7 @@ def run(module: str) -> None:
         (".param .b32 x; st.param.b32 [x+4], r1;", "bytes 4 to 8 are outside parameter 'x'"),
         ("@%tid.x ret;", "%tid.x is no predicate register"),
         ("neg.s32 r1, !q;", "'!' negates a predicate only"),
-        (".shared .b32 w; st.global.b128 [d1], w;", "the address of w has 64 bits, .b128 is needed"),
+        (".shared .b32 w; st.global.b128 [d1], w;", "st.global.b128 takes no address of 'w'"),
         ("t: .callprototype _ (.param .texref _);", "'_' of type .texref belongs outside"),
     ],
 )  # fmt: skip

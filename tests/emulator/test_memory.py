@@ -191,7 +191,7 @@ def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:
         ("ld.shared.u32 r4, [tile+128];", "outside shared memory, which has 128 bytes"),
         ("ld.shared.u32 r4, [tile+2];", "misaligned"),
         ("mov.u64 d2, mine; ld.local.u32 r4, [d2+64];", "outside local memory"),
-        ("st.global.u32 [fixed], r0;", "writes to constant memory 'fixed'"),
+        ("mov.u64 d2, fixed; st.global.u32 [d2], r0;", "writes to constant memory 'fixed'"),
         ("cvta.shared.u64 d2, 4096; ld.u32 r4, [d2];", "outside shared memory"),
     ],
 )

@@ -90,7 +90,7 @@ def test_operands_are_told_place_by_place() -> None:
     assert load.row.sources[0] == OperandClass("T", "address")
     assert load.row.results == (OperandClass("T", vector="vec"),)
     first, second = find("setp", ("lt", "f32")).row.results
-    assert (first.optional, second.optional) == (False, True)
+    assert (first.optional, second.optional) == (True, True)
     assert find("bra", ()).row.sources == (OperandClass("label", "name"),)
 
 

@@ -1,16 +1,17 @@
 import os
+import pickle
 import re
 import struct
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from ptxlab.errors import ToolchainError
-from ptxlab.toolchain import Cubin, compile_cuda, disassemble, link_ptx, nvrtc
+from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvrtc
+from ptxlab.toolchain.cache import bypassed
 from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent
 
@@ -296,26 +297,76 @@ def test_unwritable_cache_breaks_nothing(tmp_path: Path, monkeypatch: pytest.Mon
     assert "STG" in disassemble(cubin)
 
 
-ABSENT: dict[str, tuple[str, Callable[[], object]]] = {
-    "NVRTC": ("nvrtc", lambda: compile_cuda(SAXPY, path="k.cu", arch="sm_90a")),
-    "nvJitLink": ("nvjitlink", lambda: link_ptx(PTX, arch="sm_90a")),
-}
-
-
-@pytest.mark.parametrize("tool", ABSENT)
-def test_absent_library_says_what_to_install(tool: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    module, use = ABSENT[tool]
-    home: Any = sys.modules[f"ptxlab.toolchain.{module}"]
+def test_an_absent_nvrtc_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    home: Any = sys.modules["ptxlab.toolchain.nvrtc"]
     home._library.cache_clear()
-    monkeypatch.setitem(sys.modules, f"cuda.bindings.{module}", None)
-    monkeypatch.delattr(f"cuda.bindings.{module}")
+    monkeypatch.setitem(sys.modules, "cuda.bindings.nvrtc", None)
+    monkeypatch.delattr("cuda.bindings.nvrtc")
     try:
-        with pytest.raises(ToolAbsent, match=tool) as caught:
-            use()
+        with pytest.raises(ToolAbsent, match="NVRTC") as caught:
+            compile_cuda(SAXPY, path="k.cu", arch="sm_90a")
     finally:
         home._library.cache_clear()
     assert caught.value.exit_status == 3
     assert "pip install" in str(caught.value)
+
+
+@pytest.fixture
+def fresh_assembler(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(assembler, "_process", None)
+
+
+@pytest.mark.usefixtures("fresh_assembler")
+def test_an_absent_nvjitlink_says_what_to_install(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "cuda" / "bindings"
+    package.mkdir(parents=True)
+    (tmp_path / "cuda" / "__init__.py").write_text("")
+    (package / "__init__.py").write_text("")
+    (package / "nvjitlink.py").write_text("raise ImportError('no such library')")
+    monkeypatch.syspath_prepend(tmp_path)
+    with bypassed(), pytest.raises(ToolAbsent, match=r"nvJitLink .*no such library") as caught:
+        link_ptx(PTX, arch="sm_90a")
+    assert caught.value.exit_status == 3
+    assert "pip install nvidia-nvjitlink" in str(caught.value)
+
+
+CRASHES = """.version 9.0
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+    .reg .b32 r<2>;
+    st.param.b32 [r0], r1;
+    ret;
+}
+"""
+
+
+def test_what_ends_nvjitlink_ends_nothing_else() -> None:
+    """And the next text is assembled as if nothing had happened."""
+    for _ in range(2):
+        with pytest.raises(ToolchainError, match="itself ended while it assembled"):
+            link_ptx(CRASHES, arch="sm_90a")
+        with bypassed():
+            assert link_ptx(PTX, arch="sm_90a").image
+
+
+def test_an_interrupted_answer_is_no_answer_to_the_next_question(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    real = pickle.load
+
+    def interrupted(stream: Any) -> object:
+        monkeypatch.setattr(pickle, "load", real)
+        raise KeyboardInterrupt
+
+    with bypassed():
+        monkeypatch.setattr(pickle, "load", interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            link_ptx(PTX, arch="sm_90a")
+        with pytest.raises(ToolchainError, match="rejected"):
+            link_ptx("rubbish", arch="sm_90a")
 
 
 def test_no_driver_is_loaded() -> None:

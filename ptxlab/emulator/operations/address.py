@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
 
 from ptxlab.emulator.operations.memory import state_space
@@ -73,15 +75,9 @@ _NEEDS = {
     "param::entry": "sm_75 8.3",
 }
 _SPACES = "global shared shared::cta local const param param::entry"
-row(
-    "cvta{.to}.<space>.<T>",
-    "T -> T",
-    step=convert_address,
-    mix="conversion",
-    needs=_NEEDS,
-    space=_SPACES,
-    T="u32 u64",
-)
+_convert = partial(row, step=convert_address, mix="conversion", needs=_NEEDS, space=_SPACES)
+_convert("cvta.<space>.<T>", "$T -> T", T="u32 u64")
+_convert("cvta.to.<space>.<T>", "T -> T", T="u32 u64")
 row(
     "isspacep.<space>",
     "u64 -> pred",

@@ -222,17 +222,17 @@ for _op, _noftz, _types in (
 ):
     _end = f".<op>{_noftz}.<T>"
     _hinted = f".<op>{_noftz}{{.L2::cache_hint}}.<T>"
-    _atom("atom" + _SHARED + _end, "[T] T -> T", space=_SPACES, op=_op, T=_types)
-    _atom("atom" + _GLOBAL + _hinted, "[T] T b64? -> T", op=_op, T=_types)
+    _atom("atom" + _SHARED + _end, "[T] T -> T?", space=_SPACES, op=_op, T=_types)
+    _atom("atom" + _GLOBAL + _hinted, "[T] T b64? -> T?", op=_op, T=_types)
     _red("red" + _SHARED + _end, "[T] T", space=_SPACES, op=_op, T=_types)
     _red("red" + _GLOBAL + _hinted, "[T] T b64?", op=_op, T=_types)
 
 _exchange = partial(_atom, op="exch", T="b32 b64 b128")
-_exchange("atom" + _SHARED + ".<op>.<T>", "[T] T -> T", space=_SPACES)
-_exchange("atom" + _GLOBAL + ".<op>{.L2::cache_hint}.<T>", "[T] T b64? -> T")
+_exchange("atom" + _SHARED + ".<op>.<T>", "[T] T -> T?", space=_SPACES)
+_exchange("atom" + _GLOBAL + ".<op>{.L2::cache_hint}.<T>", "[T] T b64? -> T?")
 _atom(
     "atom{.<sem>}{.<scope>}{.<space>}.<op>.<T>",
-    "[T] T T -> T",
+    "[T] T T -> T?",
     space=f"global {_SPACES}",
     op="cas",
     T="b16 b32 b64 b128",
@@ -244,5 +244,5 @@ for _op, _noftz, _types, _vectors in (
     ("add min max", ".noftz", _PAIRS, "v2 v4"),
 ):
     _several = f"{_GLOBAL}.<op>{_noftz}{{.L2::cache_hint}}.<vec>.<T>"
-    _atom("atom" + _several, "[T] T*vec b64? -> T*vec", op=_op, vec=_vectors, T=_types)
+    _atom("atom" + _several, "[T] T*vec b64? -> T*vec?", op=_op, vec=_vectors, T=_types)
     _red("red" + _several, "[T] T*vec b64?", op=_op, vec=_vectors, T=_types)

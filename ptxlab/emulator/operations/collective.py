@@ -97,8 +97,8 @@ def vote(context: Context, form: Form) -> Step:
     return _together(context, form, _VOTES[form["mode"]])
 
 
-_row("vote.sync.<mode>.pred", "pred b32 -> pred", step=vote, mode="all any uni")
-_row("vote.sync.<mode>.b32", "pred b32 -> b32", step=vote, mode="ballot")
+_row("vote.sync.<mode>.pred", "pred u32 -> pred", step=vote, mode="all any uni")
+_row("vote.sync.<mode>.b32", "pred u32 -> b32", step=vote, mode="ballot")
 
 
 # ---- match ----------------------------------------------------------------------------------
@@ -122,8 +122,8 @@ def match(context: Context, form: Form) -> Step:
 
 
 _match = partial(_row, step=match, T="b32 b64")
-_match("match.<mode>.sync.<T>", "T b32 -> b32", mode="any")
-_match("match.<mode>.sync.<T>", "T b32 -> b32|pred", mode="all")
+_match("match.<mode>.sync.<T>", "T u32 -> u32", mode="any")
+_match("match.<mode>.sync.<T>", "T u32 -> u32|pred", mode="all")
 
 
 # ---- redux ----------------------------------------------------------------------------------
@@ -145,8 +145,8 @@ def redux(context: Context, form: Form) -> Step:
 
 
 _redux = partial(_row, step=redux, needs="sm_80 7.0")
-_redux("redux.sync.<op>.<T>", "T b32 -> T", op="add min max", T="u32 s32")
-_redux("redux.sync.<op>.<T>", "T b32 -> T", op="and or xor", T="b32")
+_redux("redux.sync.<op>.<T>", "T u32 -> T", op="add min max", T="u32 s32")
+_redux("redux.sync.<op>.<T>", "T u32 -> T", op="and or xor", T="b32")
 
 
 # ---- shfl -----------------------------------------------------------------------------------
@@ -192,7 +192,7 @@ def shuffle(context: Context, form: Form) -> Step:
     return run
 
 
-_row("shfl{.sync}.<mode>.b32", "b32 b32 b32 b32 -> b32|pred", step=shuffle, mode="up down bfly idx")
+_row("shfl{.sync}.<mode>.b32", "b32 u32 u32 u32 -> b32|pred", step=shuffle, mode="up down bfly idx")
 
 
 # ---- activemask, bar.warp.sync --------------------------------------------------------------
@@ -229,4 +229,4 @@ def warp_barrier(context: Context, form: Form) -> Step:
     return run
 
 
-row("bar.warp.sync", "b32", step=warp_barrier, mix="synchronization", collective=True)
+row("bar.warp.sync", "u32", step=warp_barrier, mix="synchronization", collective=True)

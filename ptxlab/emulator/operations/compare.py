@@ -84,15 +84,15 @@ _BF16 = "sm_90 7.8"
 
 # Types that compare alike: their operators, .ftz if they have it, the results of setp, what they need.
 _COMPARED = (
-    ("b16 b32 b64", _BITS, "", "pred|pred", ""),
-    ("s16 s32 s64", SIGNED, "", "pred|pred", ""),
-    ("u16 u32 u64", _UNSIGNED, "", "pred|pred", ""),
-    ("f32", _FLOAT, "{.ftz}", "pred|pred", ""),
-    ("f64", _FLOAT, "", "pred|pred", ""),
-    ("f16", _FLOAT, "{.ftz}", "pred", ""),
-    ("f16x2", _FLOAT, "{.ftz}", "pred|pred", ""),
-    ("bf16", _FLOAT, "", "pred", _BF16),
-    ("bf16x2", _FLOAT, "", "pred|pred", _BF16),
+    ("b16 b32 b64", _BITS, "", "pred?|pred", ""),
+    ("s16 s32 s64", SIGNED, "", "pred?|pred", ""),
+    ("u16 u32 u64", _UNSIGNED, "", "pred?|pred", ""),
+    ("f32", _FLOAT, "{.ftz}", "pred?|pred", ""),
+    ("f64", _FLOAT, "", "pred?|pred", ""),
+    ("f16", _FLOAT, "{.ftz}", "pred?", ""),
+    ("f16x2", _FLOAT, "{.ftz}", "pred?|pred", ""),
+    ("bf16", _FLOAT, "", "pred?", _BF16),
+    ("bf16x2", _FLOAT, "", "pred?|pred", _BF16),
 )
 
 

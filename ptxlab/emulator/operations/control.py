@@ -170,9 +170,9 @@ def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Re
 
 _meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_75 7.8"})
 for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
-    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32?", mode="sync")
-    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32 u32", mode="arrive")
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32?", mode="sync")
+    _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32", mode="arrive")
     _reduce = partial(_meet, mode="red")
     _start = _opcode + "{.cta}.<mode>.<op>"
-    _reduce(_start + _aligned + ".<T>", "u32 pred -> T", op="popc", T="u32")
-    _reduce(_start + _aligned + ".<T>", "u32 u32? pred -> T", op="and or", T="pred")
+    _reduce(_start + _aligned + ".<T>", "u32<16 u32/32? pred -> T", op="popc", T="u32")
+    _reduce(_start + _aligned + ".<T>", "u32<16 u32/32? pred -> T", op="and or", T="pred")

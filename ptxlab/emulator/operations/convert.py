@@ -119,10 +119,11 @@ def _rounded(D: str, S: str, rnd: str) -> Unary:
 
 _between = partial(conversion, operands="S -> D", make=_convert)
 
-_between("cvt.<D>.<S>", D=INTEGERS, S=INTEGERS)
+_integers = partial(conversion, operands="%S -> D", make=_convert)
+_integers("cvt.<D>.<S>", D=INTEGERS, S=INTEGERS)
 for _D in INTEGERS.split():  # .sat only where it can make a difference
     _beyond = [S for S in INTEGERS.split() if shared_limits(_D, S) != limits(S)]
-    _between("cvt.<sat>.<D>.<S>", sat="sat", D=_D, S=" ".join(_beyond))
+    _integers("cvt.<sat>.<D>.<S>", sat="sat", D=_D, S=" ".join(_beyond))
 
 _between("cvt.<rnd>{.sat}.<D>.<S>", rnd=RND, D="f16 f64", S=INTEGERS)
 _between("cvt.<rnd>{.ftz}{.sat}.<D>.<S>", rnd=RND, D="f32", S=INTEGERS)

@@ -216,10 +216,10 @@ def _pack_below(D: str) -> Callable[[Array, Array, Array], Array]:
 
 
 _NEEDS_PACK = "sm_75 6.5"
-conversion("cvt.pack.sat.<D>.s32", "s32 s32 -> b32", make=_pack, D="u16 s16", needs=_NEEDS_PACK)
+conversion("cvt.pack.sat.<D>.s32", "s32 s32 -> u32", make=_pack, D="u16 s16", needs=_NEEDS_PACK)
 conversion(
     "cvt.pack.sat.<D>.s32.b32",
-    "s32 s32 b32 -> b32",
+    "s32 s32 b32 -> u32",
     make=_pack_below,
     D="u8 s8 u4 s4 u2 s2",
     needs=_NEEDS_PACK,

@@ -149,7 +149,7 @@ def wait_group(context: Context, form: Form) -> Step:
 
 row(
     "cp.async.<cache>.<shared>.global{.L2::cache_hint}{.<prefetch>}",
-    "[b8] [b8] #u32 u32? b64?",
+    "[b8] [b8] #u32 ~u32? b64?",
     step=copy,
     mix="asynchronous copy",
     cache=" ".join(SIZES),

@@ -114,7 +114,7 @@ def _lop3_and_predicate(boolean: str) -> Callable[..., tuple[Array, Array]]:
 bits("lop3.b32", "b32 b32 b32 #u32 -> b32", _lop3)
 bits(
     "lop3.<boolean>.b32",
-    "b32 b32 b32 #u32 pred -> b32|pred",
+    "b32 b32 b32 #u32 pred -> b32?|pred",
     make=_lop3_and_predicate,
     needs="sm_75 8.2",
     boolean="and or",

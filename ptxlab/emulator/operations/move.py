@@ -76,7 +76,7 @@ def move_vector(context: Context, form: Form) -> Step:
 
 
 _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
-row("mov.<T>", "T -> T", lambda a: a, step=move, mix="move", T=_TYPES)
+row("mov.<T>", "$T -> $T", lambda a: a, step=move, mix="move", T=_TYPES)
 _ELEMENTS = _TYPES.removesuffix(" pred")
 row("mov.<vec>.<T>", "T*vec -> T*vec", step=move_vector, mix="move", vec="v2 v4", T=_ELEMENTS)
-row("mov.b128", "b128 -> b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")
+row("mov.b128", "$b128 -> $b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")

@@ -72,7 +72,8 @@ _order(
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")
 row("nanosleep.u32", "u32", step=sleep, mix="control", fidelity="ordering", needs="sm_75 6.3")
-row("pmevent{.mask}", "#u32", step=event, mix="control", fidelity="ordering")
+row("pmevent", "#u32<16", step=event, mix="control", fidelity="ordering")
+row("pmevent.mask", "#u32<65536", step=event, mix="control", fidelity="ordering")
 
 _hint = partial(row, operands="[b8]", step=prefetch, mix="cache", fidelity="ordering")
 _hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")

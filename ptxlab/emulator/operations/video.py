@@ -289,8 +289,8 @@ def _split(operands: Sequence[Operand]) -> tuple[tuple[Operand, ...], list[str]]
 
 _SIGNS, _OPS, _CMPS = "u32 s32", " ".join(_SECOND), "eq ne lt le gt ge"
 _video = partial(row, mix="integer", step=video_step, A=_SIGNS)
-_two = partial(_video, operands="b32 b32 -> b32")
-_three = partial(_video, operands="b32 b32 b32 -> b32")
+_two = partial(_video, operands="^b32 ^b32 ^b32? -> ^b32")
+_three = partial(_video, operands="^b32 ^b32 ^b32 -> ^b32")
 
 for _name, _primary in _PRIMARY.items():
     _columns = {"make": partial(_by_lane, _primary, 1), "D": _SIGNS, "B": _SIGNS}
@@ -305,7 +305,7 @@ _two("vset.<A>.<B>.<cmp>", **_columns)
 _three("vset.<A>.<B>.<cmp>.<op2>", **_columns, op2=_OPS)
 row(
     "vmad.<D>.<A>.<B>{.po}{.sat}{.<scale>}",
-    "b32 b32 b32 -> b32",
+    "^b32 ^b32 ^b32 -> ^b32",
     make=_multiply_add,
     step=_multiply_add_step,
     mix="integer",

@@ -128,6 +128,8 @@ class Context(Names):
     def _symbol_source(self, name: str, offset: int, operand: Node, kind: ScalarType) -> Source:
         """Return how to read the address of ``name`` plus ``offset``, or its low bits."""
         slot = self._symbol(name, offset, operand)
+        if kind.bits > 64:
+            self.refuse(f"an address of {kind.bits} bits", operand)
         narrower = None if kind.bits == 64 else _narrower(64, kind.bits, kind.dtype)
         return Source(slot, kind.dtype, narrower)
 

@@ -13,6 +13,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.operand_check import check_operands
 from ptxlab.emulator.prepare.program import (
     BasicBlock,
     Bound,
@@ -130,7 +131,9 @@ class _Body:
         forms = []
         for instruction, scope in self.instructions:
             context.begin(instruction, scope)
-            forms.append(legal_form(context))
+            form = legal_form(context)
+            check_operands(context, form)
+            forms.append(form)
         spans = self._spans(forms)
         flows = [Flow() for _ in spans]
         blocks = [self._block(forms, spans, number, flow) for number, flow in enumerate(flows)]

@@ -50,6 +50,7 @@ Compute = Callable[..., Any]
 
 Builder = Callable[..., Any]
 Fidelity = Literal["exact", "model", "ordering"]
+Kind = Literal["value", "constant", "address", "name", "special", "datum", "part", "or predicate"]
 
 ANY = "*"
 """The slot of a row whose instructions are those of a table."""
@@ -91,13 +92,24 @@ class OperandClass:
     ``T``    a register or a constant          ``#T``   a constant
     ``[T]``  the address of one in memory      ``T*v``  as many registers as slot ``v`` says
     ``@x``   a name: of a label, a function    ``a|p``  a pair, whose half ``p`` may be left out
-    ``T?``   what may be left out at the end   ``cc``   the carry flag, which is not written
+    ``T?``   what may be left out: at the      ``cc``   the carry flag, which is not written
+             end, or a result, written ``_``
+    ``%T``   a special register as well        ``$T``   that, an address, or the parts in braces
+    ``T<n``  if a constant, one below n        ``T/n``  if a constant, a multiple of n
+    ``~T``   or a predicate
+    ``^T``   a part of a register, as video instructions select it
     """
 
     type: str
-    kind: Literal["value", "constant", "address", "name"] = "value"
+    kind: Kind = "value"
     vector: str = ""
     optional: bool = False
+    below: int = 0
+    multiple: int = 1
+
+    def allows(self, value: int) -> bool:
+        """Say whether a constant is among those it may be."""
+        return value % self.multiple == 0 and (not self.below or 0 <= value < self.below)
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -307,11 +319,16 @@ def is_type(name: str) -> bool:
     return _TYPE.fullmatch(name) is not None
 
 
-_OPERAND = re.compile(r"(#|@|\[)?(\w*)\]?(?:\*(\w+))?(\?)?")
-_KINDS: dict[str, Literal["constant", "address", "name"]] = {
+_OPERAND = re.compile(r"([#@\[%$^~]?)(\w*)\]?(?:\*(\w+))?(?:<(\d+))?(?:/(\d+))?(\?)?")
+_KINDS: dict[str, Kind] = {
+    "": "value",
     "#": "constant",
     "[": "address",
     "@": "name",
+    "%": "special",
+    "$": "datum",
+    "^": "part",
+    "~": "or predicate",
 }
 
 
@@ -321,9 +338,14 @@ def _operands(text: str, syntax: str, sets: Mapping[str, str]) -> Iterator[Opera
             found = _OPERAND.fullmatch(name)
             if found is None:
                 raise ValueError(f"{syntax}: what is {word}?")
-            mark, kind, vector, optional = found.groups(default="")
+            mark, kind, vector, below, multiple, optional = found.groups(default="")
             if mark != "@" and kind not in (*sets, *TYPES, CARRY):
                 raise ValueError(f"{syntax}: {kind} is neither a type nor a slot")
             yield OperandClass(
-                kind, _KINDS[mark] if mark else "value", vector, bool(half or optional)
+                kind,
+                _KINDS[mark],
+                vector,
+                bool(half or optional),
+                int(below or 0),
+                int(multiple or 1),
             )

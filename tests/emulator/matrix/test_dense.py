@@ -263,7 +263,7 @@ def test_a_target_without_it_refuses(
     devices: Any, program: Any, shape: str, dtype: str, arch: str, needed: str
 ) -> None:
     with pytest.raises(Unsupported, match=f"does not exist on {arch}") as caught:
-        devices(arch).load(program(multiplication(shape, dtype)).kernel(arch))
+        devices(arch).load(program(multiplication(shape, dtype)).kernel(arch)).kernel()
     assert needed in (caught.value.hint or "")
     assert caught.value.location is not None
     assert "mma.sync" in caught.value.location.text
@@ -275,7 +275,7 @@ def test_every_form_is_refused_where_the_target_lacks_it(devices: Any, program: 
         for arch, target in TARGETS.items():
             if not form.runs_on(target):
                 with pytest.raises(Unsupported, match=arch):
-                    devices(arch).load(program(form).kernel(arch))
+                    devices(arch).load(program(form).kernel(arch)).kernel()
                 refused += 1
     assert refused > 100
 
@@ -293,8 +293,9 @@ def test_kind_may_stand_before_the_shape(execute: Any) -> None:
 
 def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:
     form = multiplication("m16n8k16", "f16")
+    unknown = program(form, name=form.name.replace("k16", "k24"))
     with pytest.raises(Unsupported, match=r"m16n8k24.*is not modelled") as caught:
-        devices("sm_90a").load(program(form, name=form.name.replace("k16", "k24")).kernel("sm_90a"))
+        devices("sm_90a").load(unknown.kernel("sm_90a")).kernel()
     assert "m16n8k16" in (caught.value.hint or "")
 
 

@@ -103,7 +103,7 @@ def test_every_form_is_the_same_alone_and_among_others(
     reference: Any, pool: Any, opcode: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     random = np.random.default_rng(len(opcode))
-    for form in forms(opcode):
+    for form in filter(lambda form: form.operands, forms(opcode)):
         inputs = draw(form, reference, pool, random)
         apart = alone(form, inputs)
         np.testing.assert_array_equal(run(form, inputs), apart, form.name)

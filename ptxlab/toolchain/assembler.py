@@ -1,0 +1,136 @@
+"""nvJitLink in a process of its own: some inputs end the process that assembles them.
+
+The process is started when it is first needed and kept for the next texts, so that it costs its start
+once. ``python -c "from ptxlab.toolchain.assembler import serve; serve()"`` is what runs in it: requests
+come and answers go as pickles.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from threading import Lock
+from typing import Any
+
+
+@dataclass(frozen=True, slots=True)
+class Assembled:
+    """What nvJitLink made of texts: an ``image``, None where it refused one; ``log`` is what it said.
+
+    ``text`` is the one refused. ``absent`` says why there is no nvJitLink.
+    """
+
+    image: bytes | None = None
+    log: str = ""
+    text: str = ""
+    absent: str = ""
+
+
+class _Process:
+    """The process, and whose child it is: a fork of that process must have its own."""
+
+    def __init__(self) -> None:
+        self.parent = os.getpid()
+        self._running = subprocess.Popen(
+            [sys.executable, "-c", "from ptxlab.toolchain.assembler import serve; serve()"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            env=os.environ | {"PYTHONPATH": os.pathsep.join(sys.path)},
+        )
+
+    def ask(self, request: object) -> Assembled | None:
+        """Return the answer; None if the process ended over it."""
+        assert self._running.stdin is not None
+        assert self._running.stdout is not None
+        try:
+            pickle.dump(request, self._running.stdin)
+            self._running.stdin.flush()
+            answer: Assembled = pickle.load(self._running.stdout)
+        except (EOFError, BrokenPipeError):
+            return None
+        return answer
+
+    def end(self) -> None:
+        """End the process, whatever it is doing."""
+        self._running.kill()
+        for pipe in (self._running.stdin, self._running.stdout):
+            with suppress(OSError):
+                assert pipe is not None
+                pipe.close()
+        self._running.wait()
+
+
+_lock = Lock()
+_process: _Process | None = None
+
+
+def assemble(texts: Sequence[str], options: Sequence[str], path: str) -> Assembled | None:
+    """Assemble and link PTX; ``path`` is what nvJitLink calls it by. None: it crashed."""
+    global _process
+    with _lock:
+        if _process is None or _process.parent != os.getpid():
+            _process = _Process()
+        answer = None
+        try:
+            answer = _process.ask((list(texts), list(options), path))
+        finally:
+            # What was interrupted would answer the next question.
+            if answer is None:
+                _process.end()
+                _process = None
+        return answer
+
+
+def serve() -> None:
+    """Answer requests until there are no more."""
+    import signal
+
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # What the library prints must not get between the answers.
+    answers = os.fdopen(os.dup(1), "wb")
+    os.dup2(2, 1)
+    with suppress(EOFError):
+        while True:
+            answer = _assembled(*pickle.load(sys.stdin.buffer))
+            pickle.dump(answer, answers)
+            answers.flush()
+
+
+def _assembled(texts: list[str], options: list[str], path: str) -> Assembled:
+    try:
+        from cuda.bindings import nvjitlink as lib
+
+        lib.version()
+    except (ImportError, RuntimeError) as error:
+        return Assembled(absent=str(error))
+    try:
+        handle = lib.create(len(options), options)
+    except lib.nvJitLinkError as error:
+        return Assembled(log=f"nvJitLink does not take {' '.join(options)}: {error}")
+    text = ""
+    try:
+        for text in texts:
+            data = text.encode() + b"\0"
+            lib.add_data(handle, lib.InputType.PTX, data, len(data), path)
+        lib.complete(handle)
+        image = bytearray(lib.get_linked_cubin_size(handle))
+        lib.get_linked_cubin(handle, image)
+        return Assembled(bytes(image), _log(handle, lib.get_info_log_size, lib.get_info_log))
+    except lib.nvJitLinkError as error:
+        errors = _log(handle, lib.get_error_log_size, lib.get_error_log)
+        return Assembled(log=errors or str(error), text=text)
+    finally:
+        lib.destroy(handle)
+
+
+def _log(handle: int, size: Any, get: Any) -> str:
+    buffer = bytearray(size(handle))
+    if buffer:
+        get(handle, buffer)
+    return buffer.rstrip(b"\0").decode(errors="replace").strip()
