@@ -41,7 +41,7 @@ again:
     @p bra again;
     call (y), twice, (x);
     ld.param.u64 o, [out];
-    mad.wide.u32 o, %tid.x, 4, o;
+    mov.u32 x, %tid.x; mad.wide.u32 o, x, 4, o;
     @p mad.lo.u32 y, y, 3, 7;
     st.global.u32 [o], y;
     ret;

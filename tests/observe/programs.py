@@ -30,7 +30,7 @@ PROBE = """\
     .local .align 16 .b8 mine[512];
     mov.u32 i, %ctaid.x;
     mov.u32 n, %ntid.x;
-    mad.lo.u32 i, i, n, %tid.x;
+    mov.u32 size, %tid.x; mad.lo.u32 i, i, n, size;
     ld.param.u64 p, [offsets];
     mad.wide.u32 p, i, 4, p;
     ld.global.u32 offset, [p];

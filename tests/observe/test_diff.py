@@ -50,7 +50,7 @@ again:
     cvt.rn.f32.u32 f, x;
     cvt.rn.f16.f32 h, f;
     mov.u32 a, tile;
-    mad.wide.u32 q, %tid.x, 4, o;
+    mov.u32 i, %tid.x; mad.wide.u32 q, i, 4, o;
     st.global.u32 [q], x;
     ret;
 }
@@ -94,7 +94,7 @@ def test_the_same() -> None:
     report = diff(launch(), EmulatorDevice(TARGETS["sm_80"]), EmulatorDevice(TARGETS["sm_90a"]))
     assert report.same
     # n, x, y, odd, i; five times i, x, p and in half of the threads x; f, h.
-    assert report.steps == 140 * (5 + 15 + 2) + 70 * 5
+    assert report.steps == 140 * (5 + 16 + 2) + 70 * 5
 
 
 @pytest.mark.parametrize("window", [1 << 27, 1 << 12])
