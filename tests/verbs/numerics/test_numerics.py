@@ -188,7 +188,10 @@ class Gpu(EmulatorDevice):
     def load(self, *words: Any, **options: Any) -> Module:
         said, self.target = self.target, self.really
         try:
-            return super().load(*words, **options)
+            module = super().load(*words, **options)
+            for name in module.kernels:
+                module.kernel(name)
+            return module
         finally:
             self.target = said
 
