@@ -32,6 +32,11 @@ class ScalarType:
     def bytes(self) -> int:
         return (self.bits + 7) // 8
 
+    @property
+    def is_integer(self) -> bool:
+        """Whether integers are written to it: it is signed, unsigned or plain bits."""
+        return self.kind in ("bits", "unsigned", "signed")
+
 
 def _of_format(fmt: Format) -> ScalarType:
     return ScalarType(fmt.name, fmt.word_bits, "float", fmt.dtype)

@@ -190,7 +190,7 @@ def _change(operation: str, kind: ScalarType, *, flushes: bool) -> Change:
     """Return what happens to a value; floats as the operation of that name computes them."""
     if operation in _CHANGES:
         return _CHANGES[operation]
-    if kind.kind in ("bits", "unsigned", "signed"):
+    if kind.is_integer:
         return _accumulated(REDUCTIONS[operation])
     modifiers = ("ftz", kind.name) if flushes else (kind.name,)
     return _in_turn(find(operation, modifiers).compute)

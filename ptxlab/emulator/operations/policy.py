@@ -53,14 +53,9 @@ _ALL = np.ones(1, np.float32)
 def _create_fractional(context: Context, form: Form) -> Step:
     operands = context.instruction.operands
     for fraction in operands[1:]:
-        if isinstance(fraction, Float) and not 0 < _number(fraction) <= 1:
+        if isinstance(fraction, Float) and not 0 < context.immediate(fraction, "f64")[0] <= 1:
             context.reject("a fraction is more than 0 and at most 1", fraction)
     return computation(context, form, operands)
-
-
-def _number(constant: Float) -> float:
-    raw = constant.bits.to_bytes(constant.width // 8, "little")
-    return float(np.frombuffer(raw, f"f{constant.width // 8}")[0])
 
 
 def _create_range(context: Context, form: Form) -> Step:

@@ -47,7 +47,7 @@ class Context(Names):
     def _source_of(self, operand: Operand, type_name: str, wider: bool = False) -> Source:
         kind = TYPES[type_name]
         if isinstance(operand, Integer | Float):
-            value = self._immediate(operand, type_name)
+            value = self.immediate(operand, type_name)
             return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
         if isinstance(operand, Not):
             if kind.kind != "predicate":
@@ -69,7 +69,7 @@ class Context(Names):
     def _sum(self, register: Register, operand: Symbol, type_name: str, wider: bool) -> Source:
         """Return how to read a register plus a constant, added in the register's own width."""
         declared = TYPES[register.type]
-        if declared.kind not in ("bits", "unsigned", "signed") or declared.bits > 64:
+        if not declared.is_integer or declared.bits > 64:
             self.reject(f"nothing can be added to a .{declared.name} register here", operand)
         name = Name(operand.name, position=operand.position)
         plain = self._register_source(register, type_name, name, wider)
@@ -97,12 +97,12 @@ class Context(Names):
 
     def _named_source(self, operand: Name, type_name: str) -> Source:
         name, kind = operand.text, TYPES[type_name]
-        if kind.kind == "predicate" and special.WIDTH.get(name) != kind.bits:
+        if kind.kind == "predicate" and special.bits(name) != kind.bits:
             self.reject(f"{name} is no predicate register", operand)
         if name in special.CLOCKS:
             return self._clock(name, kind)
-        if name in special.TABLE:
-            bits = special.WIDTH.get(name, 32)
+        bits = special.bits(name)
+        if bits is not None:
             slot = self.constant(InWave(special.TABLE[name]), ("special", name))
             if bits == kind.bits:
                 return Source(slot, kind.dtype)
@@ -111,8 +111,6 @@ class Context(Names):
             return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
         if name.startswith("%") and self.function(name) is None and self.variable(name) is None:
             self.refuse(f"special register {name}", operand)
-        if kind.bits > 64:
-            self.reject(f"the address of {name} has 64 bits, .{type_name} is needed", operand)
         return self._symbol_source(name, 0, operand, kind)
 
     def _clock(self, name: str, kind: ScalarType) -> Source:
@@ -169,7 +167,8 @@ class Context(Names):
             )
         self.program.named[variable] = None
 
-    def _immediate(self, operand: Integer | Float, type_name: str) -> Array:
+    def immediate(self, operand: Integer | Float, type_name: str) -> Array:
+        """Return a constant as the one number of ``type_name`` that it stands for."""
         kind = TYPES[type_name]
         if isinstance(operand, Integer):
             if kind.kind == "predicate":
@@ -234,17 +233,19 @@ class Context(Names):
 
         A register that is itself a vector (``.reg .v4 .f32``) stands for its components.
         """
-        items = getattr(operand, "elements", None)
-        if items is None and isinstance(operand, Name):
-            parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
-            items = [part for part in parts if self.register(part.text) is not None]
-        if not items:
-            items = (operand,)
+        items = getattr(operand, "elements", None) or self.components(operand) or (operand,)
         if len(items) != count:
             self.reject(
                 f"{self.instruction.name} takes {count} registers here, found {len(items)}", operand
             )
         return tuple(items)
+
+    def components(self, operand: Operand) -> list[Name]:
+        """Return the components of a register that is itself a vector; none of another operand."""
+        if not isinstance(operand, Name):
+            return []
+        parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
+        return [part for part in parts if self.register(part.text) is not None]
 
     def sources(
         self, operand: Operand, type_name: str, count: int, *, wider: bool = False

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from math import prod
 from typing import NoReturn
 
-from ptxlab.emulator.prepare.scope import size_of
+from ptxlab.emulator.prepare.scope import counts, size_of
 from ptxlab.errors import PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
@@ -41,7 +41,6 @@ MOST_PARAMETER_BYTES = 32764
 _VECTOR_BITS = 128
 _MOST_REGISTERS = 1 << 32
 _INITIALISED = ("global", "const")
-_INTEGERS = ("bits", "unsigned", "signed")
 _TABLES = (BranchTargets, CallTargets, CallPrototype)
 
 
@@ -225,7 +224,7 @@ class _Checker:
         kind = TYPES[declaration.type]
         fits = {
             Aggregate: False,
-            Integer: kind.kind in _INTEGERS,
+            Integer: kind.is_integer,
             Float: kind.name in ("f32", "f64") or (kind.kind == "bits" and kind.bits in (32, 64)),
             Symbol: kind.kind in ("unsigned", "signed"),
         }
@@ -244,10 +243,9 @@ class _Checker:
 
 def _counted(name: str, names: dict[str, Node], ranges: dict[str, int]) -> Node | None:
     """Return where ``a3`` is declared as one of ``a<5>``."""
-    prefix = name.rstrip("0123456789")
-    digits = name[len(prefix) :]
-    if digits and prefix in ranges and len(digits) < 11 and str(int(digits)) == digits:
-        return names[prefix + "<"] if int(digits) < ranges[prefix] else None
+    for prefix, count in ranges.items():
+        if counts(prefix, count, name):
+            return names[prefix + "<"]
     return None
 
 

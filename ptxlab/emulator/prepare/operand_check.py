@@ -123,7 +123,7 @@ class _Check:
             case Integer():
                 if self._raw:
                     context.reject("a register is needed here", operand)
-                if wanted.kind not in ("bits", "unsigned", "signed", "predicate"):
+                if not wanted.is_integer and wanted.kind != "predicate":
                     hint = "write 0f… or 0d…" if wanted.kind == "float" else None
                     context.reject(f"an integer where .{wanted.name} is needed", operand, hint)
             case Float():
@@ -150,23 +150,23 @@ class _Check:
 
     def _symbol(self, operand: Symbol, wanted: ScalarType) -> None:
         register = self._context.register(operand.name)
-        declared = TYPES[register.type] if register is not None else None
-        if declared is not None and declared.kind not in ("bits", "unsigned", "signed"):
-            what = f"nothing can be added to a .{declared.name} register"
+        if register is not None and not TYPES[register.type].is_integer:
+            what = f"nothing can be added to a .{register.type} register"
             self._context.reject(what, operand)
-        if self._raw or wanted.kind not in ("bits", "unsigned", "signed"):
+        if self._raw or not wanted.is_integer:
             self._context.reject(f"an address where .{wanted.name} is needed", operand)
         if register is not None:
-            self._agree(TYPES[register.type], wanted, operand, operand.name)
+            self._agree(register, wanted, operand, operand.name)
 
     def _name(self, operand: Name, wanted: ScalarType) -> None:
         context, name = self._context, operand.text
-        if self._declared(name) is not None:
-            self._register(operand, wanted)
-        elif name in special.CLOCKS or name in special.TABLE:
-            self._special(operand, wanted)
+        register, bits = self._declared(name), special.bits(name)
+        if register is not None:
+            self._agree(register, wanted, operand, name)
+        elif bits is not None:
+            self._special(operand, wanted, bits)
         elif name in context.program.declared or context.variable(name) is not None:
-            if self._kind.kind != "datum" or wanted.kind not in ("bits", "unsigned", "signed"):
+            if self._kind.kind != "datum" or not wanted.is_integer:
                 hint = "move it to a register first: mov.u64 %rd, " + name
                 context.reject(
                     f"{context.instruction.name} takes no address of '{name}'", operand, hint
@@ -176,12 +176,11 @@ class _Check:
         else:
             context.reject(f"'{name}' is not declared", operand)
 
-    def _special(self, operand: Name, wanted: ScalarType) -> None:
+    def _special(self, operand: Name, wanted: ScalarType, bits: int) -> None:
         context, name = self._context, operand.text
-        bits = special.CLOCKS[name][1] if name in special.CLOCKS else special.WIDTH.get(name, 32)
         is_flag = bits == 1 and wanted.kind == "predicate"
         fits = is_flag or (
-            wanted.kind in ("bits", "unsigned", "signed")
+            wanted.is_integer
             and (
                 bits == wanted.bits
                 or (self._kind.kind == "special" and bits > wanted.bits)
@@ -198,15 +197,15 @@ class _Check:
         register = self._declared(operand.text)
         if register is None:
             self._context.reject(f"'{operand.text}' is not a declared register", operand)
-        self._agree(TYPES[register.type], wanted, operand, operand.text)
+        self._agree(register, wanted, operand, operand.text)
 
     def _declared(self, name: str) -> Register | None:
         if self._kind.kind == "part":
             name = _PART.sub("", name)
         return self._context.register(name)
 
-    def _agree(self, declared: ScalarType, wanted: ScalarType, operand: Operand, name: str) -> None:
-        context = self._context
+    def _agree(self, register: Register, wanted: ScalarType, operand: Operand, name: str) -> None:
+        context, declared = self._context, TYPES[register.type]
         if declared.bits == 128 > wanted.bits:
             context.refuse(
                 f"a part of {name}, a .b128 register, in {context.instruction.name}", operand
@@ -222,7 +221,7 @@ class _Check:
             )
 
     def _vector(self, operand: Vector, *, is_result: bool) -> None:
-        """Check ``{a, b}``: its elements are of one type, that of the first, which is the one wanted."""
+        """Check ``{a, b}``, element by element."""
         context, count = self._context, len(operand.elements)
         wanted = self._type
         if self._kind.kind == "datum":
@@ -244,12 +243,11 @@ class _Check:
 
     def _whole(self, operand: Operand) -> None:
         """Check a register that is itself a vector (``.reg .v4 .f32``), for its components."""
-        names = [f"{operand.text}.{x}" for x in "xyzw"] if isinstance(operand, Name) else []
-        found = [self._context.register(name) for name in names]
-        parts = [register for register in found if register is not None]
+        parts = self._context.components(operand)
         if len(parts) != self._count:
             self._miscounted(operand, len(parts) or 1)
-        self._agree(TYPES[parts[0].type], self._type, operand, names[0][:-2])
+        for part in parts:
+            self._register(part, self._type)
 
     def _miscounted(self, operand: Operand, count: int) -> NoReturn:
         name = self._context.instruction.name
@@ -276,7 +274,7 @@ class _Check:
             self._same_space(operand.base)
             return
         declared = TYPES[register.type]
-        if declared.kind not in ("bits", "unsigned", "signed") or not 16 <= declared.bits <= 64:
+        if not declared.is_integer or not 16 <= declared.bits <= 64:
             context.reject(f"{operand.base.text} cannot hold an address", operand)
 
     def _same_space(self, base: Name) -> None:
@@ -291,7 +289,7 @@ class _Check:
             context.reject(f"'{base.text}' lies in .{space}, not in .{', .'.join(named)}", base)
 
 
-def agrees(declared: ScalarType, wanted: ScalarType, *, wider: bool, typed: bool = True) -> bool:
+def agrees(declared: ScalarType, wanted: ScalarType, *, wider: bool, typed: bool) -> bool:
     """Say whether a register ``declared`` so can hold a ``wanted`` value, in its low bits where ``wider``.
 
     An operand that is not ``typed`` by the instruction is an integer, whatever its bits are called.

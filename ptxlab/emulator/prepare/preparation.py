@@ -251,8 +251,9 @@ class _Body:
         starts |= {at for at, form in enumerate(forms) if form.row.collective}
         starts |= {at + 1 for at, form in enumerate(forms) if form.row.exit}
         ordered = sorted(starts)
+        number = {position: index for index, position in enumerate(ordered)}
         for scope, name, position in self.labels:
-            scope.labels[name] = ordered.index(position)
+            scope.labels[name] = number[position]
         return [range(a, b) for a, b in pairwise([*ordered, count])]
 
     def _block(

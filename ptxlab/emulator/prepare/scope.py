@@ -53,6 +53,19 @@ class Variable:
     element: int = 0
 
 
+def counts(prefix: str, count: int, name: str) -> bool:
+    """Say whether ``name`` is one of the registers that ``prefix<count>`` declares."""
+    number = name[len(prefix) :]
+    return (
+        name.startswith(prefix)
+        and number.isascii()
+        and number.isdigit()
+        and len(number) <= len(str(count))
+        and str(int(number)) == number
+        and int(number) < count
+    )
+
+
 @dataclass(slots=True)
 class Scope:
     """One ``{ }``: ``ranges`` are counted register declarations, their members made when named.
@@ -78,14 +91,7 @@ class Scope:
     def counted(self, name: str) -> str | None:
         """Return the type of ``name`` when a counted declaration of this scope holds it."""
         for prefix, count, type_name in self.ranges:
-            number = name[len(prefix) :]
-            if (
-                name.startswith(prefix)
-                and number.isascii()
-                and number.isdigit()
-                and str(int(number)) == number
-                and int(number) < count
-            ):
+            if counts(prefix, count, name):
                 return type_name
         return None
 

@@ -106,3 +106,10 @@ CLOCKS: dict[str, tuple[int, int]] = {
 
 A reading tells the order of events, and that time passes; it is no measure of a GPU's cycles.
 """
+
+
+def bits(name: str) -> int | None:
+    """Return how wide a special register is, None for another name."""
+    if name in CLOCKS:
+        return CLOCKS[name][1]
+    return WIDTH.get(name, 32) if name in TABLE else None
