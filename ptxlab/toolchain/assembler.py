@@ -22,13 +22,15 @@ from typing import Any
 class Assembled:
     """What nvJitLink made of texts: an ``image``, None where it refused one; ``log`` is what it said.
 
-    ``text`` is the one refused. ``absent`` says why there is no nvJitLink.
+    ``text`` is the one refused. ``absent`` says why there is no nvJitLink, ``options`` what is wrong
+    with the options.
     """
 
     image: bytes | None = None
     log: str = ""
     text: str = ""
     absent: str = ""
+    options: str = ""
 
 
 class _Process:
@@ -102,17 +104,23 @@ def serve() -> None:
             answers.flush()
 
 
+def library() -> Any:
+    """Return the bindings, once the library behind them is loaded. Raises ImportError or RuntimeError."""
+    from cuda.bindings import nvjitlink
+
+    nvjitlink.version()
+    return nvjitlink
+
+
 def _assembled(texts: list[str], options: list[str], path: str) -> Assembled:
     try:
-        from cuda.bindings import nvjitlink as lib
-
-        lib.version()
+        lib = library()
     except (ImportError, RuntimeError) as error:
         return Assembled(absent=str(error))
     try:
         handle = lib.create(len(options), options)
     except lib.nvJitLinkError as error:
-        return Assembled(log=f"nvJitLink does not take {' '.join(options)}: {error}")
+        return Assembled(options=str(error))
     text = ""
     try:
         for text in texts:

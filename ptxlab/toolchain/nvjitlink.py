@@ -8,9 +8,10 @@ from __future__ import annotations
 import re
 from collections import Counter
 from collections.abc import Sequence
+from functools import cache
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.toolchain.assembler import assemble
+from ptxlab.toolchain.assembler import assemble, library
 from ptxlab.toolchain.cache import cached, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin, read_resources
 from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
@@ -44,9 +45,13 @@ def link_ptx(
     return Cubin(arch, image, log.decode())
 
 
+@cache
 def version() -> str:
-    """Return nvJitLink's full version, "" where it is not from a wheel."""
-    return wheel_version(PACKAGE)
+    """Return nvJitLink's version: the wheel's full one, or the library's own major.minor."""
+    try:
+        return wheel_version(PACKAGE) or ".".join(map(str, library().version()))
+    except (ImportError, RuntimeError) as error:
+        raise ToolAbsent("nvJitLink", PACKAGE, error) from None
 
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:
@@ -58,6 +63,10 @@ def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) ->
         )
     if made.absent:
         raise ToolAbsent("nvJitLink", PACKAGE, made.absent)
+    if made.options:
+        raise ToolchainError(
+            f"nvJitLink {version()} does not take {' '.join(options)}: {made.options}"
+        )
     if made.image is None:
         raise _rejected(made.log, made.text, arch, path)
     _refuse_duplicates(made.log, path)

@@ -332,6 +332,12 @@ def test_an_absent_nvjitlink_says_what_to_install(
     assert "pip install nvidia-nvjitlink" in str(caught.value)
 
 
+def test_options_that_nvjitlink_lacks_are_named() -> None:
+    with bypassed(), pytest.raises(ToolchainError, match=r"does not take .*-frobnicate") as caught:
+        link_ptx(PTX, arch="sm_90a", options=("-frobnicate",))
+    assert caught.value.location is None
+
+
 CRASHES = """.version 9.0
 .target sm_90a
 .address_size 64
