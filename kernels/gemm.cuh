@@ -53,16 +53,27 @@ struct Place {
     int row, column;
 };
 
-// The first row and column of this CTA's HEIGHT x WIDTH tile of D, of which there are
-// ceil(m/HEIGHT) * ceil(n/WIDTH). The grid has one dimension: CTAs with neighbouring numbers run
-// together, and a group of them is GROUP tiles high, walked column by column, so that they share
-// rows of A and columns of B in the L2 cache.
+// How many HEIGHT x WIDTH tiles D has.
 template <int HEIGHT, int WIDTH>
-__device__ __forceinline__ Place tile_of_cta(int m, int n) {
+__device__ __forceinline__ u32 tiles_of(int m, int n) {
+    return ((m - 1) / HEIGHT + 1) * ((n - 1) / WIDTH + 1);
+}
+
+// The first row and column of a tile of D. Tiles are numbered in groups, which are GROUP tiles high
+// and walked column by column: neighbours run together, and share rows of A and columns of B in the
+// L2 cache.
+template <int HEIGHT, int WIDTH>
+__device__ __forceinline__ Place tile_at(u32 number, int m, int n) {
     const int down = (m - 1) / HEIGHT + 1, across = (n - 1) / WIDTH + 1;
-    const int group = blockIdx.x / (GROUP * across), member = blockIdx.x % (GROUP * across);
+    const int group = number / (GROUP * across), member = number % (GROUP * across);
     const int height = min(GROUP, down - GROUP * group);  // the last group may be lower
     return {(GROUP * group + member % height) * HEIGHT, member / height * WIDTH};
+}
+
+// The tile of this CTA, where each has one and the grid has one dimension.
+template <int HEIGHT, int WIDTH>
+__device__ __forceinline__ Place tile_of_cta(int m, int n) {
+    return tile_at<HEIGHT, WIDTH>(blockIdx.x, m, n);
 }
 
 // ---- memory -------------------------------------------------------------------------------------
@@ -154,6 +165,12 @@ struct Output {
         if (BIAS) value = __fadd_rn(value, bias[column]);
         if (RELU) value = value < 0 ? 0 : value;  // not max: a NaN shall be seen
         return from_f32<ACC>(value);
+    }
+
+    // The same of the element at (row, column), zero outside, where nothing is read.
+    __device__ __forceinline__ ACC finished(int row, int column, f32 sum) const {
+        if (row >= m || column >= n) return {};
+        return finish(sum, d[s64(row) * ldd + column], column);
     }
 
     // COUNT neighbours of a row from `to` and `column` on, aligned together, which all exist.

@@ -21,12 +21,14 @@ if TYPE_CHECKING:
     from ptxlab.launch_config import LaunchConfig
     from ptxlab.layouts.layout import Layout, Swizzle
     from ptxlab.matrix.catalog import find
+    from ptxlab.tensormap.tensor_map import Im2col
 
 __version__ = "0.1.0"
 
 __all__ = [
     "DeviceUnavailable",
     "Dump",
+    "Im2col",
     "LaunchConfig",
     "LaunchError",
     "Layout",
@@ -46,6 +48,7 @@ _HOMES = {
     "LaunchConfig": "ptxlab.launch_config",
     "open_device": "ptxlab.device.opening",
     "find": "ptxlab.matrix.catalog",
+    "Im2col": "ptxlab.tensormap.tensor_map",
     "Layout": "ptxlab.layouts.layout",
     "Swizzle": "ptxlab.layouts.layout",
     "DeviceUnavailable": "ptxlab.errors",

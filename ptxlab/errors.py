@@ -28,10 +28,11 @@ class PtxlabError(Exception):
     """Something a user can act on: ``message``, where (``location``), and what to do (``hint``).
 
     ``exit_status`` is what the command line returns: 1 a check or comparison failed, 2 usage,
-    3 something needed is absent, 4 the input was rejected.
+    3 something needed is absent, 4 the input was rejected. ``kind`` is the reason in one word.
     """
 
     exit_status = 2
+    kind = "usage"
 
     def __init__(
         self, message: str, *, location: Location | None = None, hint: str | None = None
@@ -55,12 +56,14 @@ class PtxSyntaxError(PtxlabError):
     """PTX text that does not parse."""
 
     exit_status = 4
+    kind = "syntax"
 
 
 class Unsupported(PtxlabError):
     """Valid input that ptxlab does not model, refused by name and line instead of guessed."""
 
     exit_status = 4
+    kind = "unsupported"
 
 
 class ToolchainError(PtxlabError):
@@ -70,6 +73,7 @@ class ToolchainError(PtxlabError):
     """
 
     exit_status = 4
+    kind = "toolchain"
 
     def __init__(
         self,
@@ -87,15 +91,17 @@ class DeviceUnavailable(PtxlabError):
     """No GPU, no driver, or a driver too old for what was asked."""
 
     exit_status = 3
+    kind = "absent"
 
 
 class LaunchError(PtxlabError):
     """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called.
 
-    ``kind`` names the rule it broke: "bounds", "alignment", "barrier" or "deadlock"; "" is another.
+    ``kind`` names the rule it broke: "bounds", "alignment", "barrier" or "deadlock"; "launch" is another.
     """
 
     exit_status = 4
+    kind = "launch"
 
     def __init__(
         self,
@@ -103,7 +109,7 @@ class LaunchError(PtxlabError):
         *,
         location: Location | None = None,
         hint: str | None = None,
-        kind: str = "",
+        kind: str = "launch",
     ) -> None:
         super().__init__(message, location=location, hint=hint)
         self.kind = kind

@@ -24,6 +24,9 @@ BLOCK_LIMIT = (1024, 1024, 64)
 CTA_THREADS = 1024
 """The most threads of a CTA."""
 
+CLUSTER_CTAS = 16
+"""The most CTAs of a cluster; above 8 a GPU is asked for a size that is not portable."""
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchConfig:
@@ -61,12 +64,34 @@ class LaunchConfig:
         cluster3 = None if cluster is None else _sizes("cluster", cluster, grid3)
         if any(size % part for size, part in zip(grid3, cluster3 or (), strict=False)):
             raise PtxlabError(f"grid {grid3} is not a multiple of cluster {cluster3}")
+        if prod(cluster3 or ()) > CLUSTER_CTAS:
+            raise PtxlabError(
+                f"cluster {cluster3} has {prod(cluster3 or ())} CTAs; the most is {CLUSTER_CTAS}"
+            )
         return cls(grid3, block3, size, cluster3, cooperative)
+
+    def __repr__(self) -> str:
+        """Return what ``of`` makes this one of, in as few words."""
+        given: list[tuple[str, Dim | None]] = [
+            ("grid", _short(self.grid)), ("block", _short(self.block)), ("shared", self.shared),
+            ("cluster", self.cluster and _short(self.cluster)), ("cooperative", self.cooperative),
+        ]  # fmt: skip
+        return f"LaunchConfig.of({', '.join(f'{name}={value}' for name, value in given if value)})"
 
     @property
     def ctas(self) -> int:
         """How many CTAs the grid has."""
         return prod(self.grid)
+
+    @property
+    def cluster_shape(self) -> Dim3:
+        """The CTAs of a cluster: a single one where the launch asks for none."""
+        return self.cluster or (1, 1, 1)
+
+    @property
+    def cluster_ctas(self) -> int:
+        """How many CTAs a cluster has."""
+        return prod(self.cluster_shape)
 
     @property
     def cta_threads(self) -> int:
@@ -83,6 +108,12 @@ def three(sizes: Sequence[int]) -> Dim3:
     """Return one to three sizes as three, those left out being 1."""
     x, y, z = (*sizes, 1, 1)[:3]
     return x, y, z
+
+
+def _short(sizes: Dim3) -> Dim:
+    """Return sizes as a user writes them, without the ones at the end."""
+    x, y, z = sizes
+    return sizes if z > 1 else (x, y) if y > 1 else x
 
 
 def integer(name: str, value: Any) -> int:

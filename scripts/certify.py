@@ -16,7 +16,7 @@ from itertools import accumulate
 
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.fragments.specimen import KERNEL, collection
-from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.isa.targets import TARGETS, Target, ptx_since
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form, Version
 from ptxlab.toolchain.nvjitlink import link_ptx
@@ -30,19 +30,8 @@ VERSIONS = (
     (9, 0),
     NEWEST,
 )
-FIRST_VERSION = {
-    "sm_75": (6, 3),
-    "sm_80": (7, 0),
-    "sm_89": (7, 8),
-    "sm_90": (7, 8),
-    "sm_90a": (8, 0),
-    "sm_100a": (8, 6),
-    "sm_103a": (8, 8),
-    "sm_120a": (8, 7),
-}
-"""The least targets of forms, and the PTX version that brought each, below which none can be tried."""
-LATER = {107: (9, 4)}
-"""The PTX version of targets that the newest ISA described here does not know."""
+LEAST = ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_103a", "sm_120a")
+"""The least targets of forms."""
 LINKED = {"sm_70": "sm_75", "sm_72": "sm_75"}
 """What nvJitLink has in place of the lowest target of a form."""
 EARLIER = re.compile(r"tcgen05\.mma.*\.block_scale(\.block\d+)?\.[st]s")
@@ -51,11 +40,18 @@ EARLIER = re.compile(r"tcgen05\.mma.*\.block_scale(\.block\d+)?\.[st]s")
 _REJECTED = re.compile(r"input, line (\d+); error")
 
 
+def since(target: str) -> Version:
+    """Return the PTX version that brought a target, below which none of its forms can be tried."""
+    first = ptx_since(target)
+    assert first is not None
+    return first
+
+
 def least(entry: Form) -> tuple[str, Version]:
     """Return the lowest target and version at which nvJitLink can try a form."""
     first = entry.minimum_targets[0]
     target = LINKED.get(first, f"{first[:-1]}a" if first.endswith("f") else first)
-    return target, max(entry.minimum_ptx, FIRST_VERSION[target])
+    return target, max(entry.minimum_ptx, since(target))
 
 
 def rejected(entries: Sequence[Form], target: str, version: Version = NEWEST) -> set[str]:
@@ -103,7 +99,7 @@ def _targets() -> list[Target]:
 
 
 def _version(number: int) -> Version:
-    return LATER.get(number, NEWEST)
+    return max(NEWEST, since(f"sm_{number}"))
 
 
 def _check_targets() -> list[str]:
@@ -120,7 +116,8 @@ def _check_targets() -> list[str]:
 
 def _check_versions() -> list[str]:
     wrong: list[str] = []
-    for target, first in FIRST_VERSION.items():
+    for target in LEAST:
+        first = since(target)
         entries = [entry for entry in forms() if least(entry)[0] == target]
         newest = max(entry.minimum_ptx for entry in entries)
         for version in VERSIONS:

@@ -45,7 +45,7 @@ _REGISTERS = (
 )
 _LETTERS = {1: "h", 2: "h", 4: "r", 8: "d", 16: "q"}
 _FIRST_LINE = 7
-_REJECTED = re.compile(r"line (\d+); error")
+_REJECTED = re.compile(r"line (\d+); (error|fatal)")
 
 
 # One or more for each need of memory and warps, and some that need nothing.
@@ -113,6 +113,74 @@ bar.cta.sync 0;
 barrier.cta.arrive 0, 64;
 bar.red.popc.u32 %r0, 0, %p1;
 bar.warp.sync %r0;
+ld.shared::cluster.u32 %r0, [%d8];
+atom.shared::cluster.add.u32 %r0, [%d8], %r0;
+cvta.shared::cluster.u64 %d0, %d1;
+discard.global.L2 [%d1], 128;
+discard.L2 [%d1], 128;
+cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5}], [%r2];
+cp.async.bulk.tensor.3d.shared::cta.global.im2col.mbarrier::complete_tx::bytes [%r1], [%d1, {%r4, %r5, %r6}], [%r2], {%h1};
+cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%d1, {%r4}], [%r1];
+tensormap.replace.tile.rank.global.b1024.b32 [%d1], %r1;
+tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [%d1], [%r1], 128;
+elect.sync %r0|%p1, %r1;
+barrier.cluster.arrive;
+barrier.cluster.arrive.release.aligned;
+barrier.cluster.arrive.relaxed;
+barrier.cluster.wait;
+barrier.cluster.wait.acquire;
+griddepcontrol.wait;
+setmaxnreg.inc.sync.aligned.u32 40;
+wgmma.wait_group.sync.aligned 0;
+prefetch.param.tensormap [%d1];
+membar.proxy.alias;
+membar.proxy.async;
+mbarrier.pending_count.b64 %r0, %d1;
+fence.proxy.alias;
+fence.proxy.async;
+fence.proxy.async.shared::cta;
+fence.mbarrier_init.release.cluster;
+fence.proxy.tensormap::generic.release.gpu;
+fence.proxy.tensormap::generic.acquire.gpu [%d1], 128;
+fence.acquire.sync_restrict::shared::cluster.cluster;
+fence.release.sync_restrict::shared::cta.cluster;
+fence.proxy.async::generic.acquire.sync_restrict::shared::cluster.cluster;
+fence.proxy.async::generic.release.sync_restrict::shared::cta.cluster;
+mbarrier.init.b64 [%d1], %r0;
+mbarrier.init.shared::cta.b64 [%r1], %r0;
+mbarrier.inval.shared.b64 [%r1];
+mbarrier.expect_tx.relaxed.cta.shared::cta.b64 [%r1], %r0;
+mbarrier.expect_tx.shared::cluster.b64 [%r1], %r0;
+mbarrier.complete_tx.relaxed.cluster.shared::cluster.b64 [%r1], %r0;
+mbarrier.arrive.shared.b64 %d0, [%r1];
+mbarrier.arrive.shared::cta.b64 %d0, [%r1];
+mbarrier.arrive.shared::cluster.b64 _, [%r1];
+mbarrier.arrive.release.cta.shared.b64 %d0, [%r1];
+mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%r1];
+mbarrier.arrive.relaxed.cluster.shared::cta.b64 %d0, [%r1];
+mbarrier.arrive_drop.relaxed.cta.shared.b64 %d0, [%r1];
+mbarrier.arrive.expect_tx.shared.b64 %d0, [%r1], %r0;
+mbarrier.arrive_drop.expect_tx.shared::cluster.b64 _, [%r1], %r0;
+mbarrier.arrive_drop.noComplete.shared.b64 %d0, [%r1], %r0;
+mbarrier.arrive.noComplete.release.cta.shared.b64 %d0, [%r1], %r0;
+mbarrier.test_wait.shared.b64 %p0, [%r1], %d0;
+mbarrier.test_wait.acquire.cta.shared.b64 %p0, [%r1], %d0;
+mbarrier.test_wait.relaxed.cluster.shared::cta.b64 %p0, [%r1], %d0;
+mbarrier.test_wait.parity.shared.b64 %p0, [%r1], %r0;
+mbarrier.try_wait.shared.b64 %p0, [%r1], %d0;
+mbarrier.try_wait.relaxed.cta.shared.b64 %p0, [%r1], %d0;
+mbarrier.try_wait.parity.acquire.cluster.shared::cta.b64 %p0, [%r1], %r0, %r2;
+cp.async.mbarrier.arrive.noinc.shared.b64 [%r1];
+cp.async.mbarrier.arrive.shared::cta.b64 [%r1];
+cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%r1], [%d1], %r0, [%r2];
+cp.async.bulk.shared::cta.global.mbarrier::complete_tx::bytes [%r1], [%d1], %r0, [%r2];
+cp.async.bulk.global.shared::cta.bulk_group.L2::cache_hint [%d1], [%r1], %r0, %d7;
+cp.async.bulk.commit_group;
+cp.async.bulk.wait_group.read 0;
+cp.async.bulk.prefetch.L2.global [%d1], %r0;
+cp.reduce.async.bulk.global.shared::cta.bulk_group.add.noftz.bf16 [%d1], [%r1], %r0;
+st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.b32 [%r1], {%r0, %r2, %r3, %r4}, [%r5];
+red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s64 [%r1], %d0, [%r5];
 """.strip().splitlines()
 
 
@@ -166,11 +234,25 @@ def rejected(lines: list[str], target: str, version: Version) -> set[int]:
     try:
         link_ptx(text, arch=target)
     except ToolchainError as error:
-        found = {int(number) - _FIRST_LINE for number in _REJECTED.findall(error.log)}
-        if not found:
+        said = [(int(n) - _FIRST_LINE, kind) for n, kind in _REJECTED.findall(error.log)]
+        found = {number for number, _ in said if number >= 0}
+        last = next((number for number, kind in said if kind == "fatal"), None)
+        if last is not None:  # it has not looked at what follows
+            return found | _behind(last + 1, lines, target, version)
+        if found:
+            return found
+        if len(lines) == 1:
             raise
-        return found
+        half = (
+            len(lines) // 2
+        )  # it ended: some instructions are too much for it in what they follow
+        return rejected(lines[:half], target, version) | _behind(half, lines, target, version)
     return set()
+
+
+def _behind(first: int, lines: list[str], target: str, version: Version) -> set[int]:
+    """Return which lines from ``first`` on ptxas rejects in a module of their own."""
+    return {first + number for number in rejected(lines[first:], target, version)}
 
 
 def differences(target: str, version: Version = NEWEST) -> Iterator[str]:

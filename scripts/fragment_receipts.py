@@ -65,7 +65,7 @@ class Recorder:
 
     def _receipt(self, family: str, device: Device, date: str, versions: dict[str, str]) -> Receipt:
         given, promised, left_open = (
-            {form.name: names for form, names in kept.items() if form.family == family}
+            {form.key: names for form, names in kept.items() if form.family == family}
             for kept in (self.given, self.promised, self.left_open)
         )
         named = (names for kept in (promised, left_open) for names in kept.values())

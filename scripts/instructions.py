@@ -13,12 +13,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ptxlab.emulator.prepare.forms import REFUSED, forms, opcodes
-from ptxlab.emulator.prepare.row import ANY, ROWS, Form, Row
+from ptxlab.emulator.prepare.row import ROWS, Form, Row
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.form import Form as MatrixForm
 from ptxlab.matrix.form import alternatives
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
+from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "instructions.md"
@@ -28,7 +29,14 @@ Box = tuple[frozenset[str], ...]
 """A set of forms as a product: what may stand in each slot."""
 
 
-_MATRIX: tuple[MatrixForm, ...] = (*MULTIPLICATIONS, *LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
+_MATRIX: tuple[MatrixForm, ...] = (
+    *MULTIPLICATIONS,
+    *WGMMA,
+    *LDMATRIX,
+    *STMATRIX,
+    MOVMATRIX,
+    *WMMA_MOVES,
+)
 
 _HEAD = """# Instructions of the emulator
 
@@ -38,7 +46,7 @@ is refused by name and line before a kernel starts, and so is one that the chose
 
 `.{a,b}` stands for either, `[.a]` for one that may be left out. "Needs" is the least target and
 PTX version; where it is empty, sm_75 and .version 6.3 are enough. `sm_100f` means the `a` targets of
-that family.
+that family. `m64nNk16` is of every n that `ptxlab ops` lists.
 
 - **exact**: the bits that the PTX ISA defines, or measurements of the hardware where it leaves them
   open (NaN patterns, the sums of tensor cores).
@@ -123,13 +131,13 @@ def _order(box: Box, members: Sequence[Form]) -> list[tuple[str, ...]]:
 def matrices() -> Iterator[str]:
     """Give the table of matrix instructions."""
     yield from _header("Forms", "Needs", "Fidelity")
-    groups: dict[tuple[str, str, Version], list[str]] = {}
+    groups: dict[tuple[str, str, Version], dict[str, None]] = {}
     for form in _MATRIX:
         opcode = form.name.partition(".")[0]
         target = alternatives(form.minimum_targets)
-        groups.setdefault((opcode, target, form.minimum_ptx), []).append(form.name)
-    for (opcode, target, ptx), names in groups.items():
-        split = [name.split(".")[1:] for name in names]
+        groups.setdefault((opcode, target, form.minimum_ptx), {})[form.line] = None
+    for (opcode, target, ptx), lines in groups.items():
+        split = [line.split(".")[1:] for line in lines]
         texts = []
         for box in boxes(split):
             columns = zip(*(slots for slots in split if len(slots) == len(box)), strict=True)
@@ -141,12 +149,8 @@ def _others() -> Iterator[Row]:
     """Give the rows of memory, warp and control instructions."""
     for rows in ROWS.values():
         for row in rows:
-            if (row.step or row.exit) and not (row.compute or row.make or _of_a_table(row)):
+            if (row.step or row.exit) and not (row.compute or row.make or row.tabled):
                 yield row
-
-
-def _of_a_table(row: Row) -> bool:
-    return any(slot.name == ANY for slot in row.slots)
 
 
 def others() -> Iterator[str]:

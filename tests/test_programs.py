@@ -15,10 +15,12 @@ import pytest
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device
+from ptxlab.isa.targets import TARGETS as KNOWN
 from ptxlab.syntax.header import Header, read_header
-from ptxlab.toolchain import compile_cuda, link_ptx
+from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
 from ptxlab.verbs.launching import values
 from ptxlab.verbs.launching.arrays import ArrayValue
+from ptxlab.verbs.launching.values import MapValue
 
 Array = npt.NDArray[Any]
 
@@ -26,6 +28,8 @@ NAMES = resources.names()
 PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]
 HANDWRITTEN = [name for name in NAMES if name.endswith(".ptx")]
 TARGETS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+OF_HOPPER = [name for name in PROGRAMS if name.startswith("kernels/wgmma")]
+ONLY_MAPPED = {"A", "B"}
 
 
 def text_of(name: str) -> str:
@@ -61,7 +65,8 @@ def test_header_says_how_to_run_it(name: str) -> None:
     runs = [run_of(words) for words in header.runs]
     assert [run.kernel for run in runs] == declared
     assert {run.file for run in runs} == {name}
-    assert set(header.parameters) == {argument for run in runs for argument, _ in run.args}
+    given = {argument for run in runs for argument, _ in run.args}
+    assert set(header.parameters) == given - ONLY_MAPPED
 
 
 @pytest.mark.parametrize("name", [n for n in PROGRAMS if n.endswith(".cu")])
@@ -79,13 +84,27 @@ def test_lines_fit_the_page(name: str) -> None:
 # ---- assembly -------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("arch", TARGETS)
-@pytest.mark.parametrize("name", PROGRAMS)
-def test_assembles_without_spills(name: str, arch: str) -> None:
-    text = text_of(name)
+def needed(name: str) -> str:
+    """The target a program is written for."""
     if name.endswith(".cu"):
-        text = compile_cuda(text, path=str(resources.path(name)), arch="sm_80")
-    kernels = link_ptx(text, arch=arch, path=name).kernels
+        return "sm_90a" if name in OF_HOPPER else "sm_80"
+    found = re.search(r"^\.target (\w+)", text_of(name), re.MULTILINE)
+    assert found
+    return found[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "arch"), [(n, a) for n in PROGRAMS for a in TARGETS if KNOWN[a].runs(needed(n))]
+)
+def test_assembles_without_spills(name: str, arch: str) -> None:
+    """Where setmaxnreg counts, as a whole."""
+    text, path = text_of(name), str(resources.path(name))
+    if name in OF_HOPPER:
+        kernels = assemble_cuda(text, path=path, arch=arch)[1].kernels
+    else:
+        if name.endswith(".cu"):
+            text = compile_cuda(text, path=path, arch="sm_80")
+        kernels = link_ptx(text, arch=arch, path=name).kernels
     for run in header_of(name).runs:
         used = kernels[run_of(run).kernel]
         assert used.spill_stores == used.spill_loads == 0
@@ -128,6 +147,7 @@ class Run:
     grid: tuple[int, ...]
     block: tuple[int, ...]
     shared: int
+    cluster: tuple[int, ...] | None
     args: tuple[tuple[str, str], ...]
 
 
@@ -144,9 +164,11 @@ def run_of(words: tuple[str, ...]) -> Run:
     parser.add_argument("--grid", type=_dim, required=True)
     parser.add_argument("--block", type=_dim, required=True)
     parser.add_argument("--shared", type=int, default=0)
+    parser.add_argument("--cluster", type=_dim)
     parser.add_argument("--arg", action="append", type=values.split)
     read = parser.parse_args(words[2:])
-    return Run(read.file, read.kernel, read.grid, read.block, read.shared, tuple(read.arg))
+    launch = read.file, read.kernel, read.grid, read.block, read.shared, read.cluster
+    return Run(*launch, tuple(read.arg))
 
 
 def execute(device: Device, run: Run, source: str | Path) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -158,10 +180,17 @@ def execute(device: Device, run: Run, source: str | Path) -> tuple[dict[str, Any
         if isinstance(value, ArrayValue):
             before[name] = value.array
             given.append(device.upload(value.array))
+        elif isinstance(value, MapValue):
+            before[name] = value
+            given.append(device.tensor_map(given[[*before].index(value.array)], **value.options))
         else:
             before[name] = value
             given.append(value)
-    device.load(source).kernel(run.kernel).launch(run.grid, run.block, given, run.shared)
+    if not device.target.runs(needed(run.file)):
+        pytest.skip(f"{run.file} needs {needed(run.file)}")
+    kernel = device.load(source).kernel(run.kernel)
+    passed = [one for name, one in zip(before, given, strict=True) if name not in ONLY_MAPPED]
+    kernel.launch(run.grid, run.block, passed, run.shared, cluster=run.cluster)
     after = {
         name: buffer.numpy() if isinstance(before[name], np.ndarray) else before[name]
         for name, buffer in zip(before, given, strict=True)
@@ -253,6 +282,40 @@ def check_product(before: dict[str, Any], after: dict[str, Any]) -> None:
     assert (abs(d - (a @ b + c)) <= bound).all()
 
 
+def check_wgmma(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """B of the one from shared memory comes transposed, and what d held is not added."""
+    given = dict(before)
+    if before["b"].shape == (8, 16):
+        given |= {"b": before["b"].T, "d": np.zeros_like(before["d"])}
+    check_product(given, after)
+
+
+def check_mbarrier(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(after["out"], before["in"][:, ::-1])
+    assert (after["out"][2, 0], after["out"][2, 31]) == (95, 64)
+
+
+def check_exchange(before: dict[str, Any], after: dict[str, Any]) -> None:
+    np.testing.assert_array_equal(after["out"], before["in"][[3, 0, 1, 2, 7, 4, 5, 6]])
+
+
+def check_swizzle(before: dict[str, Any], after: dict[str, Any]) -> None:
+    tile = np.zeros((16, 64), before["a"].dtype)
+    tile[:10] = before["a"][30:40, 32:96]
+    np.testing.assert_array_equal(after["tile"], tile)
+    row, unit = np.indices((16, 8))
+    units = tile.reshape(16, 8, 8)[row, unit ^ row % 8]
+    np.testing.assert_array_equal(after["raw"], units.reshape(16, 64))
+    assert after["raw"][1].tolist()[:8] == tile[1, 8:16].tolist()
+
+
+def check_mapped_product(before: dict[str, Any], after: dict[str, Any]) -> None:
+    """D = A * B of matrices that have tensor maps, in Hopper's steps of 16 products."""
+    a, b = before["A"].astype(np.float64), before["B"].astype(np.float64)
+    bound = -(-a.shape[1] // 16) * (2.0**-23 + 17 * 2.0**-25) * (abs(a) @ abs(b))
+    assert (abs(after["d"] - a @ b) <= bound).all()
+
+
 CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "fragment_a": check_fragment_a,
     "fragment_b": check_fragment_b,
@@ -261,6 +324,10 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     **{f"ldmatrix_x{count}": check_ldmatrix for count in (1, 2, 4)},
     **{f"ldmatrix_x{count}_trans": check_ldmatrix_trans for count in (1, 2, 4)},
     **{f"mma_m16n8k16_{types}": check_product for types in ("bf16_f32", "f16_f32", "f16_f16")},
+    **dict.fromkeys(("wgmma_m64n8k16_ss", "wgmma_m64n8k16_rs"), check_wgmma),
+    "mbarrier": check_mbarrier,
+    "cluster_exchange": check_exchange,
+    "tma_load_swizzle": check_swizzle,
     "gemm_m16n8k16_bf16_f32": check_product,
     **dict.fromkeys(("naive", "coalescing", "tiled", "tiled_register"), check_product),
     "thread_tiled": check_product,
@@ -268,6 +335,7 @@ CHECKS: dict[str, Callable[[dict[str, Any], dict[str, Any]], None]] = {
     "block_tiled": check_product,
     "block_tiled_vectorized": check_product,
     "tensor_core": check_product,
+    **dict.fromkeys((Path(name).stem for name in OF_HOPPER), check_mapped_product),
 }
 
 RUNS = {run.kernel: run for name in PROGRAMS for run in map(run_of, header_of(name).runs)}
@@ -287,7 +355,9 @@ def test_run_line_does_what_it_says(device: Device, kernel: str) -> None:
         for name, value in before.items()
         if isinstance(value, np.ndarray) and value.tobytes() != after[name].tobytes()
     }
-    assert changed == ({"matrix"} if kernel == "fragment_d" else changed & {"out", "d"})
+    assert changed == (
+        {"matrix"} if kernel == "fragment_d" else changed & {"out", "d", "tile", "raw"}
+    )
     assert changed
 
 
@@ -313,6 +383,12 @@ SLIPS = [
     ("ptx/mma_m16n8k16_bf16_f32.ptx", "add.u32         step, step, 1", "add.u32         step, step, 2", ["mma_m16n8k16_bf16_f32"]),
     ("ptx/mma_m16n8k16_f16_f32.ptx", "{b0, b1}, {d0", "{b1, b0}, {d0", ["mma_m16n8k16_f16_f32"]),
     ("ptx/mma_m16n8k16_f16_f16.ptx", "st.global.b32   [lower], d1", "st.global.b32   [lower], d0", ["mma_m16n8k16_f16_f16"]),
+    ("ptx/wgmma_m64n8k16_ss.ptx", "address, unit, 1024", "address, unit, 512", None),
+    ("ptx/wgmma_m64n8k16_ss.ptx", "0x0000000800400000", "0x0000000800200000", None),
+    ("ptx/wgmma_m64n8k16_rs.ptx", "matrix_b, adds, 1, 1, 1;", "matrix_b, adds, 1, 1, 0;", None),
+    ("ptx/wgmma_m64n8k16_rs.ptx", "[pa + 272]", "[pa + 16]", None),
+    ("ptx/tma_load_swizzle.ptx", "and.b32         unit, unit, 0x70", "and.b32         unit, unit, 0x30", None),
+    ("ptx/cluster_exchange.ptx", "add.u32         rank, rank, 1", "add.u32         rank, rank, 2", None),
     ("ptx/gemm_m16n8k16_bf16_f32.ptx", "add.u32         row1, row0, 8", "add.u32         row1, row0, 0", ["gemm_m16n8k16_bf16_f32"]),
 ]  # fmt: skip
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -78,7 +79,8 @@ def open_device(args: argparse.Namespace) -> Device:
     # Stdout belongs to the result where a program is to read it.
     console = print_text if args.format == "text" else print_to_stderr
     progress = Progress(getattr(args, "timeout", 0.0))
-    device = open_by_name(args.device, arch=args.arch, progress=progress, console=console)
+    more = {"schedule": args.schedule} if getattr(args, "schedule", None) else {}
+    device = open_by_name(args.device, arch=args.arch, progress=progress, console=console, **more)
     if args.device == "auto":
         why = getattr(device, "note", "")
         print(f"ptxlab: on {device.name}" + (f", because {why}" if why else ""), file=sys.stderr)
@@ -105,6 +107,11 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
     if not body.endswith("\n"):
         body += "\n"
     if args.output is None:
+        columns = terminal_width(args)
+        if args.format == "text" and columns is not None:
+            from ptxlab.view.width import folded
+
+            body = folded(body, columns)
         encoding = sys.stdout.encoding or "utf-8"
         if args.format in ("svg", "html"):  # markup can name what the terminal's encoding has not
             body = body.encode(encoding, "xmlcharrefreplace").decode(encoding)
@@ -131,6 +138,13 @@ def write_whole(path: str, content: bytes) -> None:
     finally:
         if not in_place and os.path.exists(draft):
             os.unlink(draft)
+
+
+def terminal_width(args: argparse.Namespace) -> int | None:
+    """Return how many columns the result has on its terminal, None where it goes to a pipe or a file."""
+    if args.output is not None or not sys.stdout.isatty():
+        return None
+    return shutil.get_terminal_size().columns
 
 
 def wants_colour(args: argparse.Namespace) -> bool:

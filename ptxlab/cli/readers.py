@@ -95,6 +95,16 @@ element = several(count, "ROW,COL, such as 3,9", counts=(2,))
 """Reads the place of an element in its matrix."""
 
 
+def element_of(text: str) -> tuple[str | None, tuple[int, int]]:
+    """Read ``D[5,6]``, or ``5,6`` of any operand."""
+    named = re.fullmatch(r"([A-Za-z])\[(.*)\]", text.strip())
+    try:
+        row, col = element(named[2] if named else text)
+    except ValueError:
+        raise ValueError(f"{text!r} is not D[ROW,COL] or ROW,COL, such as D[3,9]") from None
+    return named and named[1].upper(), (row, col)
+
+
 def words(text: str) -> tuple[str, ...]:
     found = tuple(part.strip() for part in text.split(","))
     if all(found):

@@ -13,10 +13,12 @@ import ml_dtypes
 import numpy as np
 
 from ptxlab.device.memory import Buffer
+from ptxlab.device.tensor_maps import DeviceTensorMap
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.rounding import wide_f32_to_bf16
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.functions import Parameter
+from ptxlab.tensormap.encoding import MAP_BYTES
 
 
 class _Mismatch(Exception):
@@ -32,33 +34,59 @@ def pack(kernel_name: str, parameters: Sequence[Parameter], args: Sequence[Any])
 
     Integers and bools bind to integer and untyped parameters, in range; floats to floating-point
     ones, rounded, and to ``.b32`` and ``.b64`` by their bits; numpy and ml_dtypes scalars likewise,
-    where nothing is lost; buffers to 64-bit integer ones, by address; arrays, structured scalars
-    and bytes to a struct or array passed by value, of exactly its size.
+    where nothing is lost; buffers to 64-bit integer ones, by address; arrays, structured scalars,
+    bytes and tensor maps to a struct or array passed by value, of exactly its size.
 
     Raises PtxlabError naming the kernel and the parameter.
     """
     if len(args) != len(parameters):
-        listed = ", ".join(f"{_type(p)} {p.name}" for p in parameters) or "none"
+        listed = ", ".join(f"{spelled(p)} {p.name}" for p in parameters) or "none"
         raise PtxlabError(
             f"kernel {kernel_name} takes {len(parameters)} arguments, not {len(args)}",
             hint=f"its parameters are: {listed}",
         )
-    end = max((p.offset + p.size for p in parameters), default=0)
-    block = bytearray(end)
+    block = bytearray(_block_bytes(parameters))
     for parameter, value in zip(parameters, args, strict=True):
-        try:
-            data = _bind(parameter, value)
-        except _Mismatch as mismatch:
-            raise PtxlabError(
-                f"kernel {kernel_name}: parameter {parameter.index} ({parameter.name}) is "
-                f"{_type(parameter)}, which does not take {mismatch}",
-                hint=mismatch.hint,
-            ) from None
+        what = f"kernel {kernel_name}: parameter {parameter.index} ({parameter.name})"
+        data = encoded(what, parameter, value)
         block[parameter.offset : parameter.offset + parameter.size] = data
     return bytes(block)
 
 
-def _type(parameter: Parameter) -> str:
+def encoded(what: str, parameter: Parameter, value: Any) -> bytes:
+    """Return the bytes of ``value`` for ``parameter``, or a variable that is like it; see ``pack``.
+
+    Raises PtxlabError, in which it is called ``what``.
+    """
+    try:
+        return _bind(parameter, value)
+    except _Mismatch as mismatch:
+        raise PtxlabError(
+            f"{what} is {spelled(parameter)}, which does not take {mismatch}", hint=mismatch.hint
+        ) from None
+
+
+def require_packed(kernel_name: str, parameters: Sequence[Parameter], packed: Any) -> bytes:
+    """Return a parameter block that is packed already. Raises PtxlabError for one of another size."""
+    end = _block_bytes(parameters)
+    if not isinstance(packed, bytes | bytearray | memoryview):
+        given = f"the {type(packed).__name__} {packed!r:.60}"
+    elif len(data := bytes(packed)) != end:
+        given = f"{len(data)} bytes"
+    else:
+        return data
+    listed = ", ".join(f"{spelled(p)} {p.name} at {p.offset}" for p in parameters) or "none"
+    raise PtxlabError(
+        f"kernel {kernel_name} takes {end} bytes of parameters, not {given}",
+        hint=f"its parameters are: {listed}",
+    )
+
+
+def _block_bytes(parameters: Sequence[Parameter]) -> int:
+    return max((p.offset + p.size for p in parameters), default=0)
+
+
+def spelled(parameter: Parameter) -> str:
     """Spell a parameter's type: ``.f32``, ``.u64 pointer``, ``.b8[24]``."""
     count = f"[{parameter.count}]" if parameter.count != 1 else ""
     return f".{parameter.type}{count}{' pointer' if parameter.is_pointer else ''}"
@@ -70,6 +98,14 @@ def _bind(parameter: Parameter, value: Any) -> bytes:
         if scalar.bits != 64 or scalar.kind == "float" or parameter.count != 1:
             raise _Mismatch("a buffer, whose address is a 64-bit integer")
         return value.address.to_bytes(8, "little")
+    if isinstance(value, DeviceTensorMap):
+        if parameter.size != MAP_BYTES:
+            raise _Mismatch(
+                f"a tensor map, which is {MAP_BYTES} bytes by value",
+                "a pointer to one in memory takes device.upload(numpy.frombuffer(map.data, 'u1'))",
+            )
+        value.buffer.require_open()
+        return value.data
     if isinstance(value, np.ndarray) and value.ndim == 0:
         value = value[()]
     # A struct of one byte is declared as .b8 [1].
@@ -90,13 +126,13 @@ def _bind(parameter: Parameter, value: Any) -> bytes:
 
 
 def _integer(scalar: ScalarType, value: int) -> bytes:
-    """Bind an integer: in range for integers, of either sign for bits, if exact for floats."""
+    """Bind an integer: in range for signed types, of either sign for others, if exact for floats."""
     if scalar.kind == "float":
         exact = _rounded(scalar, float(value)) if abs(value) < 2**1023 else None
         if exact is None or float(exact) != value:  # Python compares these exactly
             raise _Mismatch(f"{value}, which is not exact in .{scalar.name}", "give a float")
         return exact.tobytes()
-    low = -(1 << scalar.bits - 1) if scalar.kind in ("signed", "bits") else 0
+    low = -(1 << scalar.bits - 1)  # of unsigned types too: compilers declare an int as .u32
     high = (1 << scalar.bits - (scalar.kind == "signed")) - 1
     if not low <= value <= high:
         raise _Mismatch(f"{value}: its range is {low} to {high}")

@@ -21,6 +21,14 @@ from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaModule
 from ptxlab.device.loading import Loadable, is_cubin, load_assembled, locate
 from ptxlab.errors import PtxlabError
+from ptxlab.tensormap.tensor_map import (
+    FILLS,
+    INTERLEAVES,
+    L2_PROMOTIONS,
+    SWIZZLES,
+    Im2col,
+    TensorMap,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,6 +123,34 @@ class CudaDevice(CudaContext):
         """Copy GPU memory to a contiguous array."""
         doing = f"copy {data.nbytes} bytes from the GPU"
         self._copy(doing, "cuMemcpyDtoHAsync", data.ctypes.data, address, data.nbytes)
+
+    def encode_tensor_map(self, tensor_map: TensorMap) -> bytes:
+        """Return the 128 bytes of a tensor map as the driver makes them."""
+        api, box, doing = self.driver.api, tensor_map.box, "encode a tensor map"
+
+        def sizes(values: tuple[int, ...]) -> list[Any]:
+            return [api.cuuint32_t(value) for value in values]
+
+        tensor = (
+            api.CUtensorMapDataType(tensor_map.element.driver),
+            tensor_map.rank,
+            tensor_map.address,
+            [api.cuuint64_t(size) for size in tensor_map.dims],
+            [api.cuuint64_t(stride) for stride in tensor_map.strides or (0,)],
+        )
+        modes = (
+            sizes(tensor_map.element_strides),
+            api.CUtensorMapInterleave(INTERLEAVES.index(tensor_map.interleave)),
+            api.CUtensorMapSwizzle(SWIZZLES.index(tensor_map.swizzle)),
+            api.CUtensorMapL2promotion(L2_PROMOTIONS.index(tensor_map.l2_promotion)),
+            api.CUtensorMapFloatOOBfill(FILLS.index(tensor_map.fill)),
+        )
+        if isinstance(box, Im2col):
+            window = (list(box.lower), list(box.upper), box.channels, box.pixels)
+            made = self.call(doing, "cuTensorMapEncodeIm2col", *tensor, *window, *modes)
+        else:
+            made = self.call(doing, "cuTensorMapEncodeTiled", *tensor, sizes(box), *modes)
+        return b"".join(int(word).to_bytes(8, "little") for word in made.opaque)
 
     def _copy(self, doing: str, function: str, *args: Any) -> None:
         self.call(doing, function, *args, self.stream)

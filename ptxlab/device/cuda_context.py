@@ -24,7 +24,7 @@ _WORDS: dict[int, tuple[str, str | None]] = {
     2: ("the GPU has not that much memory left", "close buffers, or use a smaller problem"),
     200: ("it is no machine code this driver knows", "update the driver"),
     209: ("it is machine code for another GPU", "build it for this one: ptxlab loads .ptx and .cu"),
-    500: ("there is no such kernel to call", "declare it .visible .entry"),
+    500: ("it has nothing of this name that can be seen from outside", "declare it .visible"),
     701: ("its block needs more registers or memory than one SM has", "launch a smaller block"),
     702: ("it ran longer than the driver allows on a GPU with a display", None),
     710: ("an assertion in it failed", None),
@@ -136,6 +136,10 @@ class CudaContext(Device):
         self.call(doing, "cuStreamSynchronize", self.stream)
         milliseconds = self.call(doing, "cuEventElapsedTime", self._began, self._ended)
         return LaunchResult(float(milliseconds) / 1e3)
+
+    @property
+    def _called(self) -> str:
+        return f"{self.kind}:{self.ordinal} {self._name}"
 
     def close(self) -> None:
         """Release the stream, the events and the context. Closing twice is fine."""

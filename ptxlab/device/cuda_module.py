@@ -59,7 +59,8 @@ class CudaKernel(Kernel):
 
     def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return what puts one launch on the GPU's stream; see ``ptxlab.device.protocol.Kernel``."""
-        return self._queueing(config, self.bound(config, args))
+        self._require_launchable(config)
+        return self._queueing(config, self.packed(args))
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         return self.device.timed(self.doing, self._queueing(config, parameters))
@@ -132,24 +133,24 @@ class CudaKernel(Kernel):
         most = self.device.attribute("MAX_SHARED_MEMORY_PER_BLOCK_OPTIN")
         return f"a CTA on this GPU has {most} bytes of shared memory, static and dynamic together"
 
-    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult:
-        tree = self.module.tree
-        if tree is None or self.function is None:
+    def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult:
+        if self.function is None:
             raise Unsupported(
                 f"kernel {self.name} is machine code, whose registers cannot be dumped",
                 hint="load its .ptx or .cu",
             )
-        return launch_rewritten(self.device, tree, self.function, dump, config, args)
+        return launch_rewritten(self.module, self.function, dump, config, parameters)
 
 
 class CudaModule(Module):
     """A cubin loaded by the driver, unloaded when neither it nor a kernel of it is reachable."""
 
+    device: CudaContext
+
     def __init__(
         self, device: CudaContext, path: str, image: bytes, tree: ptx.Module | None
     ) -> None:
         self.device = device
-        self.tree = tree
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)
         self._unload = weakref.finalize(self, device.release, "cuModuleUnload", self.handle)
         self._unload.atexit = False
@@ -159,10 +160,15 @@ class CudaModule(Module):
             makers = {name: partial(CudaKernel, self, name, given, None) for name, given in found}
         else:
             makers = {f.name: partial(self._made, f) for f in tree.entries}
-        super().__init__(path, makers)
+        super().__init__(device, path, tree, makers)
 
     def _made(self, function: ptx.Function) -> CudaKernel:
         return CudaKernel(self, function.name, parameters(function), function)
+
+    def _located(self, name: str) -> tuple[int, int]:
+        doing = f"find the variable {name} of {self.path}"
+        address, nbytes = self.device.call(doing, "cuModuleGetGlobal", self.handle, name.encode())
+        return int(address), int(nbytes)
 
     def _in_cubin(self, path: str) -> list[tuple[str, tuple[Parameter, ...]]]:
         """Ask the driver for the kernels of a cubin, whose parameters have sizes but no types."""

@@ -12,8 +12,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Device, Dump, Dumped, LaunchResult
+from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Module
+from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.prepare.scope import names_in
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Mask, Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError, Unsupported
@@ -21,7 +24,8 @@ from ptxlab.instrument.places import DumpPlace, find_places
 from ptxlab.instrument.rewrite import Probe, dump_nth
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import locate
-from ptxlab.syntax.tree import Function, Module
+from ptxlab.syntax import tree as ptx
+from ptxlab.syntax.tree import Function
 
 Words = npt.NDArray[np.uint64]
 
@@ -35,14 +39,15 @@ _GOING_AWAY = {
 }
 
 
-def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
+def places_of(module: ptx.Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
     """Return the places that ``dump`` asks about.
 
     Raises PtxlabError for what is not there, and for one that nobody is behind after it.
     """
     if dump.nth < 1:
         raise PtxlabError(f"a place is passed for the first time, not for time {dump.nth}")
-    places = find_places(module, kernel, dump.at, dump.registers)
+    bare = dump.thread is not None
+    places = find_places(module, kernel, dump.at, dump.registers, dump.of, needs_registers=not bare)
     for place in places:
         instruction = place.instruction
         reason = _GOING_AWAY.get(instruction.opcode)
@@ -51,6 +56,12 @@ def places_of(module: Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, 
                 f"no registers can be looked at after {instruction.name}: {reason}",
                 location=locate(module.source, instruction.position),
                 hint="look before it: --before",
+            )
+        if instruction.name.startswith("wgmma.mma_async") and not dump.before:
+            raise PtxlabError(
+                f"no registers can be looked at after {instruction.name}: nobody has waited for it",
+                location=locate(module.source, instruction.position),
+                hint="look at wgmma.wait_group, or before it: --before",
             )
     return places
 
@@ -68,6 +79,7 @@ class Recorder(Watcher):
         self._due: list[tuple[Site, Frame, Mask]] = []
         self.words: Words = np.zeros((threads, len(places[0].registers)), np.uint64)
         self.passes: Words = np.zeros(threads, np.uint64)
+        self.shared: SharedSnapshot | None = None
 
     def begin(self, wave: Wave) -> None:
         """Note the wave, whose CTAs the threads are numbered by."""
@@ -110,12 +122,36 @@ class Recorder(Watcher):
         self.passes[threads] += np.uint64(1)
         now = self.passes[threads] == self._dump.nth
         if now.any():
+            mine = np.flatnonzero(now & (threads == self._dump.thread))
+            if mine.size:
+                self.shared = _snapshot(self._wave, int(cta[mine[0]]), site)
             for column, name in enumerate(registers):
                 register = site.register(name)
                 if register is not None:  # else no instruction uses it: it is what it was, 0
                     value = _words(frame.registers[register.slot])
                     everyone = np.broadcast_to(value, (self._wave.width,))
                     self.words[threads[now], column] = everyone[standing][now]
+
+
+def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
+    """Return the shared memory of a CTA of the wave, with the variables that have a name at the site."""
+    variables: dict[str, int] = {}
+    for scope in site.scope.outward():
+        for name, variable in scope.variables.items():
+            if variable in wave.shared.starts:
+                variables.setdefault(name, wave.shared.starts[variable])
+    region, first = wave.regions["shared"], cta * wave.shared_pitch
+    end = first + wave.shared_bytes
+    data = region.data[first:end].copy()
+    words = slice(first // OBJECT_BYTES, end // OBJECT_BYTES)
+    found, state = wave.mbarriers.among(words)
+    fields = zip(
+        *(each.tolist() for each in (state.phase, state.pending, state.expected, state.tx)),
+        strict=True,
+    )
+    places = (found * OBJECT_BYTES).tolist()
+    mbarriers = {at: Mbarrier(*each) for at, each in zip(places, fields, strict=True)}
+    return SharedSnapshot(data, variables, mbarriers)
 
 
 def _words(value: npt.NDArray[Any]) -> Words:
@@ -126,28 +162,43 @@ def _words(value: npt.NDArray[Any]) -> Words:
 
 
 def launch_rewritten(
-    device: Device,
-    module: Module,
-    kernel: Function,
-    dump: Dump,
-    config: LaunchConfig,
-    args: Sequence[Any],
+    module: Module, kernel: Function, dump: Dump, config: LaunchConfig, parameters: bytes
 ) -> LaunchResult:
     """Launch ``kernel`` of ``module`` rewritten to store what ``dump`` asks for.
 
     Raises Unsupported for a place in a device function, which knows no buffer to store to.
     """
-    places = places_of(module, kernel, dump)
+    if dump.thread is not None:
+        raise Unsupported(
+            "shared memory cannot be looked at on a GPU", hint="--device emulator can"
+        )
+    device, tree = module.device, module.tree
+    assert tree is not None
+    places = places_of(tree, kernel, dump)
     for place in places:
         if place.function != kernel.name:
             raise Unsupported(
                 f"cannot dump registers of the device function {place.function} on a GPU",
-                location=locate(module.source, place.instruction.position),
+                location=locate(tree.source, place.instruction.position),
                 hint="--device emulator can",
             )
     probes = [Probe(p.instruction.position, p.registers, not dump.before) for p in places]
-    rewritten = dump_nth(module, kernel.name, probes, dump.nth)
+    rewritten = device.load(dump_nth(tree, kernel.name, probes, dump.nth))
+    _copy_variables(module, rewritten)
     with device.zeros((config.threads, 1 + len(places[0].registers)), "u64") as buffer:
-        result = device.load(rewritten).kernel(kernel.name).run(config, [*args, buffer])
+        stored = rewritten.kernel(kernel.name)
+        given = parameters.ljust(stored.parameters[-1].offset, b"\0")
+        result = stored.launch_packed(config, given + buffer.address.to_bytes(8, "little"))
         words = buffer.numpy()
+    _copy_variables(rewritten, module)
     return replace(result, dump=Dumped(dump, places, words[:, 1:], words[:, 0]))
+
+
+def _copy_variables(module: Module, to: Module) -> None:
+    """Give the variables of one module to a copy of it, except those that began with addresses in it."""
+    device = module.device
+    for name, (_, declarator) in module.variables.items():
+        if not any(names_in(declarator.initializer)):
+            here, there = module.variable(name), to.variable(name)
+            if here.nbytes:
+                device.write(there.address, device.read(here.address, here.nbytes))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from math import prod
@@ -13,24 +13,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.dump import Recorder, places_of
+from ptxlab.device.host_memory import address_of, host_memory
 from ptxlab.device.loading import Loadable, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
-from ptxlab.device.shapes import clusters
+from ptxlab.device.shapes import clusters, counts_clusters
 from ptxlab.emulator import (
     GlobalMemory,
     Program,
+    Schedule,
     Watcher,
     launch,
     place_variables,
     prepare,
     print_text,
 )
+from ptxlab.emulator.prepare.scope import Declared, size_of
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.tree import Function
+from ptxlab.tensormap.encoding import encode
+from ptxlab.tensormap.tensor_map import TensorMap
 
 Progress = Callable[[int, int], None]
 
@@ -59,44 +64,61 @@ class EmulatorKernel(Kernel):
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         cluster = clusters(self.function, config)
-        if cluster is not None and prod(cluster) > 1:
+        if cluster is not None and prod(cluster) > 1 and not self.device.target.runs("sm_90"):
             raise Unsupported(
-                f"kernel {self.name}: thread block clusters are not emulated, and it is to run in "
-                f"clusters of {cluster}",
-                hint="a GPU from sm_90 on has them: --device cuda",
+                f"kernel {self.name} is to run in clusters of {cluster}, and "
+                f"{self.device.target.name} has none",
+                hint="GPUs from sm_90 on have them: --arch sm_90a",
             )
+        grid = config.grid
+        if cluster is not None and counts_clusters(self.function):
+            x, y, z = (size * part for size, part in zip(grid, cluster, strict=True))
+            grid = x, y, z
         began = perf_counter()
-        place_variables(self.program, self.device.memory, self.module.addresses)
+        self.module.place(self.program.variables)
         counters = launch(
             self.program,
-            config,
+            replace(config, grid=grid, cluster=cluster),
             parameters,
             self.device.memory,
             self.module.addresses,
             self.device.progress,
             self.device.console,
             self.watcher,
+            self.device.schedule,
         )
         return LaunchResult(perf_counter() - began, counters)
 
-    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult:
+    def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         places = places_of(self.program.module, self.function, dump)
         recorder = Recorder(dump, places, config.threads)
-        result = self.watch(recorder).run(config, args)
-        return replace(result, dump=Dumped(dump, places, recorder.words, recorder.passes))
+        result = self.watch(recorder).launch_packed(config, parameters)
+        return replace(
+            result, dump=Dumped(dump, places, recorder.words, recorder.passes, recorder.shared)
+        )
 
 
 class EmulatorModule(Module):
     """A program on the emulator: a kernel is prepared, with what it reaches, when it is asked for.
 
-    ``addresses`` are those of its variables, as far as a launch has needed them.
+    ``addresses`` are those of its variables that have a place in memory.
     """
 
+    device: EmulatorDevice
+    tree: ptx.Module
+
     def __init__(self, device: EmulatorDevice, tree: ptx.Module) -> None:
-        self.device = device
-        self.tree = tree
         self.addresses: dict[str, int] = {}
-        super().__init__(tree.source.path, {f.name: partial(self._made, f) for f in tree.entries})
+        makers = {f.name: partial(self._made, f) for f in tree.entries}
+        super().__init__(device, tree.source.path, tree, makers)
+
+    def place(self, variables: Mapping[str, Declared]) -> None:
+        """Put those of ``variables`` into memory that have no place yet."""
+        place_variables(self.tree, variables, self.device.memory, self.addresses)
+
+    def _located(self, name: str) -> tuple[int, int]:
+        self.place(self.variables)
+        return self.addresses[name], size_of(*self.variables[name])
 
     def _made(self, function: Function) -> EmulatorKernel:
         program = prepare(self.tree, self.device.target, function.name)
@@ -108,7 +130,7 @@ class EmulatorDevice(Device):
 
     ``progress`` is called during a launch with the CTAs done and their total, ``console`` with what
     programs print. ``note`` says why ``auto`` chose the emulator, "" when it was
-    asked for.
+    asked for, ``schedule`` when asynchronous work lands (``late``, ``early``, ``random:SEED``).
     """
 
     kind = "emulator"
@@ -120,7 +142,10 @@ class EmulatorDevice(Device):
         progress: Progress | None = None,
         console: Callable[[str], None] = print_text,
         note: str = "",
+        schedule: str = "late",
     ) -> None:
+        Schedule(schedule)
+        self.schedule = schedule
         self.target = target
         self.progress = progress
         self.console = console
@@ -136,6 +161,18 @@ class EmulatorDevice(Device):
         """Load a ``.ptx`` or ``.cu`` file, or PTX; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
         return EmulatorModule(self, load_ptx(source, self.target, options))
+
+    def map(self, memory: npt.NDArray[Any] | int, nbytes: int | None = None) -> int:
+        """Have kernels use memory of this process in place; see ``ptxlab.device.protocol.Device``."""
+        self.require_open()
+        held = host_memory(memory, nbytes)
+        self.memory.map(held.address, held.nbytes, held.name, memory, writable=held.writable)
+        return held.address
+
+    def unmap(self, memory: npt.NDArray[Any] | int) -> None:
+        """Take back what ``map`` did, by its array or address."""
+        self.require_open()
+        self.memory.unmap(address_of(memory))
 
     def allocate(self, nbytes: int, name: str) -> int:
         """Reserve memory and return its address; ``name`` is what errors call it."""
@@ -157,6 +194,10 @@ class EmulatorDevice(Device):
     def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
         """Copy emulated memory to a new array of bytes."""
         return np.asarray(self.memory.read(address, nbytes), np.uint8)
+
+    def encode_tensor_map(self, tensor_map: TensorMap) -> bytes:
+        """Return the 128 bytes of a tensor map as the emulator's copy engine reads them."""
+        return encode(tensor_map)
 
     def close(self) -> None:
         """Forget all memory."""

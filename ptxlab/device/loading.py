@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, TypeGuard, TypeVar
+from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
 from ptxlab import resources
 from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported, did_you_mean
@@ -13,7 +13,9 @@ from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Module
-from ptxlab.toolchain import Cubin, assemble_cuda, compile_cuda, link_ptx
+
+if TYPE_CHECKING:
+    from ptxlab.toolchain import Cubin
 
 Loadable = str | os.PathLike[str] | Module
 """A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
@@ -34,6 +36,8 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
         _refuse_other_targets(source, target)
         return source
     if is_cuda(source):
+        from ptxlab.toolchain import compile_cuda  # here: PTX can spare it
+
         return _parsed(compile_cuda(**_compilation(source, target, options)), source, target)
     name = "<ptx>" if is_text(source) else os.fspath(source)
     if is_cubin(source):
@@ -53,6 +57,8 @@ def load_assembled(
     source: Loadable, target: Target, options: Sequence[str] = ()
 ) -> tuple[Module, Cubin]:
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
+    from ptxlab.toolchain import assemble_cuda, link_ptx
+
     if is_cuda(source):
         ptx, cubin = assemble_cuda(**_compilation(source, target, options))
         return _parsed(ptx, source, target), cubin
@@ -136,13 +142,16 @@ def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
             f"{path} has {len(kernels)} kernels" if kernels else f"{path} has no kernel (.entry)",
             hint=f"name one of {', '.join(kernels)}" if kernels else None,
         )
-    if name not in kernels:
-        known = list(kernels)
-        hint = did_you_mean(name, known, most=3) or (
-            f"it has {', '.join(known)}" if known else None
-        )
-        raise PtxlabError(f"{path} has no kernel {name}", hint=hint)
-    return kernels[name]
+    return named(kernels, name, "kernel", path)
+
+
+def named(things: Mapping[str, _T], name: str, what: str, path: str) -> _T:
+    """Return the kernel or variable, ``what`` says which, of that name."""
+    if name in things:
+        return things[name]
+    known = list(things)
+    hint = did_you_mean(name, known, most=3) or (f"it has {', '.join(known)}" if known else None)
+    raise PtxlabError(f"{path} has no {what} {name}", hint=hint)
 
 
 def _read(file: Path, name: str) -> str:
@@ -155,21 +164,25 @@ def _read(file: Path, name: str) -> str:
 
 
 def _refuse_other_targets(module: Module, target: Target) -> None:
-    """Refuse PTX whose ``.target`` the device cannot run."""
+    """Refuse PTX whose ``.target`` or ``.address_size`` the device cannot run."""
     for needed in module.targets:
-        if not needed.startswith("sm_") or target.runs(needed):
-            continue
-        line = next(
-            (
-                number
-                for number, text in enumerate(module.source.text.splitlines(), 1)
-                if text.lstrip().startswith(".target")
-            ),
-            1,
-        )
-        text = module.source.line(line)
+        if needed.startswith("sm_") and not target.runs(needed):
+            raise Unsupported(
+                f".target {needed} does not run on {target.name}",
+                location=_place(module, ".target", needed),
+                hint=f"the emulator can be one: --device emulator --arch {needed}",
+            )
+    if module.address_size == 32 and target.runs("sm_90"):
         raise Unsupported(
-            f".target {needed} does not run on {target.name}",
-            location=Location(module.source.path, line, max(text.find(needed), 0) + 1, text),
-            hint=f"the emulator can be one: --device emulator --arch {needed}",
+            f"addresses of 32 bits are not for {target.name}",
+            location=_place(module, ".address_size", "32"),
+            hint="write .address_size 64",
         )
+
+
+def _place(module: Module, directive: str, word: str) -> Location:
+    """Return where the head of a module has ``word`` in the line of a directive."""
+    lines = enumerate(module.source.text.splitlines(), 1)
+    line = next((number for number, text in lines if text.lstrip().startswith(directive)), 1)
+    text = module.source.line(line)
+    return Location(module.source.path, line, max(text.find(word), 0) + 1, text)

@@ -60,9 +60,13 @@ class Buffer(Closing):
     @property
     def address(self) -> int:
         """Where it begins, in the device's address space."""
+        self.require_open()
+        return self._address
+
+    def require_open(self) -> None:
+        """Raise PtxlabError once the buffer is closed."""
         if not self._release.alive:
             raise PtxlabError("this buffer is closed")
-        return self._address
 
     def numpy(self) -> npt.NDArray[Any]:
         """Return a copy of the contents on the host, after all work on the device is done."""

@@ -17,21 +17,30 @@ def open_device(
     arch: str | None = None,
     progress: Progress | None = None,
     console: Callable[[str], None] = print_text,
+    schedule: str = "late",
 ) -> Device:
     """Open a device.
 
     ``auto`` is the first GPU that can be used and has ``arch``, or else the emulator, whose
     ``note`` then says why. ``arch`` (``sm_90a``) is what the emulator is; a GPU must be it.
     ``progress`` is called on the emulator with CTAs done and their total, ``console`` with what
-    programs print; what they print on a GPU, the driver writes to stdout.
+    programs print; what they print on a GPU, the driver writes to stdout. When asynchronous work lands
+    on the emulator ``schedule`` says: ``late`` as it may, ``early`` or ``random:SEED``.
 
     Raises DeviceUnavailable when ``cuda`` is asked for and cannot be used, PtxlabError for an
     unknown name.
     """
     target = None if arch is None else _target(arch)
     name, _, number = spec.partition(":")
+
+    def emulator(note: str = "") -> Device:
+        played = target or TARGETS[DEFAULT_TARGET]
+        return EmulatorDevice(
+            played, progress=progress, console=console, note=note, schedule=schedule
+        )
+
     if spec == "emulator":
-        return EmulatorDevice(target or TARGETS[DEFAULT_TARGET], progress=progress, console=console)
+        return emulator()
     if name == "cuda" and (number.isdecimal() or spec == "cuda"):
         return _open_cuda(int(number or 0), target)
     if spec != "auto":
@@ -41,12 +50,7 @@ def open_device(
     try:
         return _open_cuda(0, target)
     except DeviceUnavailable as error:
-        return EmulatorDevice(
-            target or TARGETS[DEFAULT_TARGET],
-            progress=progress,
-            console=console,
-            note=error.message,
-        )
+        return emulator(error.message)
 
 
 def _target(arch: str) -> Target:

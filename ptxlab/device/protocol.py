@@ -8,22 +8,27 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.arguments import pack
-from ptxlab.device.loading import Loadable, pick
-from ptxlab.device.memory import Buffer, Memory
+from ptxlab.device.arguments import pack, require_packed, spelled
+from ptxlab.device.loading import Loadable, named, pick
+from ptxlab.device.memory import Buffer
 from ptxlab.device.shapes import check_directives
-from ptxlab.emulator import Watcher
-from ptxlab.errors import PtxlabError
+from ptxlab.device.snapshot import SharedSnapshot
+from ptxlab.device.tensor_maps import DeviceTensorMap, TensorMaps
+from ptxlab.device.variable import ModuleVariable, bytes_of, described
+from ptxlab.emulator import Watcher, module_variables
+from ptxlab.emulator.prepare.scope import Declared
+from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import DumpPlace
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
+from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter
-from ptxlab.syntax.tree import Function
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,13 +38,17 @@ class Dump:
     ``at`` and ``registers`` are those of ``ptxlab.instrument.places.find_places``: a line, a label or an
     instruction (``"mma.sync"``), and registers (``"%f1"``) or operands (``"D"``), none for all that the
     instruction names. A thread is looked at ``before`` the instruction or after it, the ``nth`` time
-    (from 1) it is at one of the places; a guarded instruction is one for all its threads.
+    (from 1) it is at one of the places; a guarded instruction is one for all its threads. D, A, B and C
+    are operands of ``of``, if that is given, and not of the instruction there. When ``thread``, by its
+    number in the grid, is looked at, the shared memory of its CTA is kept.
     """
 
     at: str | int
     registers: tuple[str, ...] = ()
     before: bool = False
     nth: int = 1
+    of: str | int | None = None
+    thread: int | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -48,13 +57,15 @@ class Dumped:
 
     ``words`` [thread, register] are the bits, zero-extended; threads are numbered CTA by CTA, x
     fastest, over the whole grid. ``passes`` [thread] is how often a thread was at one of the
-    ``places``; where it is less than ``dump.nth`` the thread's words are 0.
+    ``places``; where it is less than ``dump.nth`` the thread's words are 0. ``shared`` is what
+    ``dump.thread`` had before it, None if it was not there.
     """
 
     dump: Dump
     places: tuple[DumpPlace, ...]
     words: npt.NDArray[np.uint64]
     passes: npt.NDArray[np.uint64]
+    shared: SharedSnapshot | None = None
 
     @property
     def registers(self) -> tuple[str, ...]:
@@ -71,6 +82,11 @@ class Dumped:
         """Which threads were looked at."""
         return self.passes >= self.dump.nth
 
+    def __repr__(self) -> str:
+        where = f"{'before' if self.dump.before else 'after'} {self.dump.at}"
+        seen = f"{np.count_nonzero(self.reached)} of {self.passes.size} threads"
+        return f"<dump of {', '.join(self.registers)} {where}: {seen}>"
+
 
 @dataclass(frozen=True, slots=True)
 class LaunchResult:
@@ -80,6 +96,13 @@ class LaunchResult:
     seconds: float
     counters: dict[str, int] = field(default_factory=dict)
     dump: Dumped | None = None
+
+    def __repr__(self) -> str:
+        told = [
+            f"{self.seconds:.3g} s",
+            *(f"{count} {name}" for name, count in self.counters.items()),
+        ]
+        return f"<launch: {', '.join(told)}{f', {self.dump!r}' if self.dump else ''}>"
 
 
 class Kernel(ABC):
@@ -93,12 +116,16 @@ class Kernel(ABC):
         device: Device,
         name: str,
         parameters: tuple[Parameter, ...],
-        function: Function | None,
+        function: ptx.Function | None,
     ) -> None:
         self.device = device
         self.name = name
         self.parameters = parameters
         self.function = function
+
+    def __repr__(self) -> str:
+        takes = _few([f"{spelled(p)} {p.name}" for p in self.parameters])
+        return f"<{self.device.kind} kernel {self.name}({takes})>"
 
     def launch(
         self,
@@ -124,18 +151,33 @@ class Kernel(ABC):
         self, config: LaunchConfig, args: Sequence[Any] = (), dump: Dump | None = None
     ) -> LaunchResult:
         """Run the kernel to its end, as ``launch`` does."""
-        parameters = self.bound(config, args)
-        if dump is None:
-            return self._run(config, parameters)
-        return self._dumped(dump, config, args)
+        return self.launch_packed(config, self.packed(args), dump)
 
-    def bound(self, config: LaunchConfig, args: Sequence[Any]) -> bytes:
-        """Return the arguments of a launch as a parameter block, and check that it can be made."""
+    def launch_packed(
+        self,
+        config: LaunchConfig,
+        parameters: bytes | bytearray | memoryview,
+        dump: Dump | None = None,
+    ) -> LaunchResult:
+        """Run the kernel to its end, as ``launch`` does, with its parameter block as it is.
+
+        ``parameters`` has each value at the offset of its parameter, in the byte order of the GPU, and
+        ends with the last of them.
+        """
+        self._require_launchable(config)
+        packed = require_packed(self.name, self.parameters, parameters)
+        return self._run(config, packed) if dump is None else self._dumped(dump, config, packed)
+
+    def _require_launchable(self, config: LaunchConfig) -> None:
         self.device.require_open()
         if self.function is not None:
             check_directives(self.function, config)
+
+    def packed(self, args: Sequence[Any]) -> bytes:
+        """Return the arguments of a launch as ``launch_packed`` takes them."""
         for index, value in enumerate(args):
-            if isinstance(value, Buffer) and value.device is not self.device:
+            held = value.buffer if isinstance(value, DeviceTensorMap) else value
+            if isinstance(held, Buffer) and held.device is not self.device:
                 raise PtxlabError(
                     f"kernel {self.name}: argument {index} lies on another device",
                     hint="upload it to the device that runs the kernel",
@@ -167,7 +209,7 @@ class Kernel(ABC):
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult: ...
 
     @abstractmethod
-    def _dumped(self, dump: Dump, config: LaunchConfig, args: Sequence[Any]) -> LaunchResult: ...
+    def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult: ...
 
 
 class Kernels(Mapping[str, Kernel]):
@@ -191,23 +233,59 @@ class Kernels(Mapping[str, Kernel]):
     def __len__(self) -> int:
         return len(self._makers)
 
+    def __repr__(self) -> str:
+        return f"<kernels {_few(list(self)) or 'none'}>"
 
-class Module:
-    """A loaded program, its ``kernels`` by name; ``path`` is what errors call it.
 
-    What is wrong with a kernel, or not modelled, is an error when this kernel is asked for.
+class Module(ABC):
+    """A program on ``device``, its ``kernels`` by name; ``path`` is what errors call it.
+
+    ``tree`` is its PTX, None for a cubin. What is wrong with a kernel, or not modelled, is an error when
+    this kernel is asked for.
     """
 
-    def __init__(self, path: str, makers: Mapping[str, Callable[[], Kernel]]) -> None:
+    def __init__(
+        self,
+        device: Device,
+        path: str,
+        tree: ptx.Module | None,
+        makers: Mapping[str, Callable[[], Kernel]],
+    ) -> None:
+        self.device = device
         self.path = path
+        self.tree = tree
         self.kernels = Kernels(makers)
+
+    def __repr__(self) -> str:
+        kernels = _few(list(self.kernels)) or "none"
+        return f"<{self.device.kind} module {self.path}: kernels {kernels}>"
 
     def kernel(self, name: str | None = None) -> Kernel:
         """Return the kernel called ``name``; None means the only one."""
         return pick(self.kernels, name, self.path)
 
+    def variable(self, name: str) -> ModuleVariable:
+        """Return the ``.global`` or ``.const`` variable called ``name``, as it is in this module.
 
-class Device(Memory):
+        That of a cubin is known by its size alone, in bytes.
+        """
+        self.device.require_open()
+        found = None if self.tree is None else named(self.variables, name, "variable", self.path)
+        address, nbytes = self._located(name)
+        what = bytes_of(name, nbytes) if found is None else described(found)
+        return ModuleVariable(self.device, self, self.path, what, address)
+
+    @cached_property
+    def variables(self) -> Mapping[str, Declared]:
+        """The variables that the PTX declares."""
+        return {} if self.tree is None else module_variables(self.tree)
+
+    @abstractmethod
+    def _located(self, name: str) -> tuple[int, int]:
+        """Return the address of a variable and its size in bytes."""
+
+
+class Device(TensorMaps):
     """A place where programs run, to be closed, or used in ``with``.
 
     ``target`` is what it is: the ``.target`` whose code runs here. ``note`` says why ``auto`` chose
@@ -217,6 +295,39 @@ class Device(Memory):
     target: Target
     note = ""
 
+    def __repr__(self) -> str:
+        return f"<{self._called}, {self.target.name}{'' if self.is_open else ', closed'}>"
+
+    @property
+    def _called(self) -> str:
+        return self.kind
+
     @abstractmethod
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``)."""
+
+    def map(self, memory: npt.NDArray[Any] | int, nbytes: int | None = None) -> int:
+        """Have kernels use memory of this process in place, and return its address for them.
+
+        ``memory`` is a contiguous array, or the address of ``nbytes`` that have to stay until ``unmap``.
+        An array stays by itself; a store to a read-only one is a fault. Raises PtxlabError for what is no
+        such memory, or overlaps what is mapped, and Unsupported on a GPU.
+        """
+        raise Unsupported(
+            f"memory of this process is not mapped on {self.name}: its driver would pin whole pages, in "
+            "which other things lie",
+            hint="device.upload(array) copies it; --device emulator maps it",
+        )
+
+    def unmap(self, memory: npt.NDArray[Any] | int) -> None:
+        """Take back what ``map`` did, by its array or address."""
+        raise PtxlabError(f"nothing of this process is mapped on {self.name}")
+
+
+_SHOWN = 5
+"""How many names a representation lists."""
+
+
+def _few(names: Sequence[str]) -> str:
+    more = [f"{len(names) - _SHOWN} more"] if len(names) > _SHOWN else []
+    return ", ".join([*names[:_SHOWN], *more])

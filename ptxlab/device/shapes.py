@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from math import prod
 from typing import Any
 
@@ -21,8 +22,11 @@ _DTYPES: dict[str, np.dtype[Any]] = {
 
 
 def declared(function: Function, directive: str) -> Dim3 | None:
-    """Return the sizes a kernel declares with ``directive``, those left out being 1, or None."""
-    for found in function.directives:
+    """Return the sizes a kernel declares with ``directive``, those left out being 1, or None.
+
+    Of several the last one counts, as for ptxas.
+    """
+    for found in reversed(function.directives):
         if isinstance(found, Directive) and found.name == directive:
             return three(found.values)
     return None
@@ -32,7 +36,18 @@ def clusters(function: Function | None, config: LaunchConfig) -> Dim3 | None:
     """Return the clusters of a launch: those it asks for, or else its kernel declares."""
     if config.cluster is not None or function is None:
         return config.cluster
-    return declared(function, "reqnctapercluster")
+    cluster = declared(function, "reqnctapercluster")
+    return None if cluster is None or 0 in cluster else cluster  # 0 is none, as for ptxas
+
+
+def has(function: Function, directive: str) -> bool:
+    """Say whether a kernel has a directive."""
+    return any(isinstance(one, Directive) and one.name == directive for one in function.directives)
+
+
+def counts_clusters(function: Function) -> bool:
+    """Say whether the grid of a kernel counts clusters in place of CTAs (``.blocksareclusters``)."""
+    return has(function, "blocksareclusters")
 
 
 def check_directives(function: Function, config: LaunchConfig) -> None:
@@ -40,7 +55,8 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
 
     PTX ISA, "Performance-Tuning Directives" and "Cluster Dimension Directives": ``.reqntid`` is
     exact, ``.maxntid`` bounds the number of threads, ``.reqnctapercluster`` divides the grid and
-    is exact where the launch has asked for clusters too.
+    is exact where the launch has asked for clusters too, ``.explicitcluster`` asks for one of both and
+    ``.maxclusterrank`` bounds the number of CTAs of a cluster.
     """
     required = declared(function, "reqntid")
     if required not in (None, config.block):
@@ -53,10 +69,22 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
             f"kernel {function.name} takes at most {prod(most)} threads, not {config.cta_threads} "
             "(.maxntid)"
         )
-    cluster = declared(function, "reqnctapercluster")
-    if cluster is None or not prod(cluster):  # 0 is none, as for ptxas
+    cluster = clusters(function, replace(config, cluster=None))
+    if has(function, "explicitcluster") and cluster is None and config.cluster is None:
+        raise PtxlabError(
+            f"kernel {function.name} runs in clusters of a launch's choice (.explicitcluster)",
+            hint="give the launch a cluster",
+        )
+    bound = declared(function, "maxclusterrank")
+    if bound is not None and config.cluster_ctas > bound[0]:
+        raise PtxlabError(
+            f"kernel {function.name} has clusters of at most {bound[0]} CTAs (.maxclusterrank), not "
+            f"of {config.cluster}"
+        )
+    if cluster is None:
         return
-    if any(size % part for size, part in zip(config.grid, cluster, strict=True)):
+    uneven = any(size % part for size, part in zip(config.grid, cluster, strict=True))
+    if uneven and not counts_clusters(function):
         raise PtxlabError(
             f"kernel {function.name} runs in clusters of {cluster} (.reqnctapercluster), "
             f"and grid {config.grid} is not a multiple of that"

@@ -1,12 +1,13 @@
 """Fragments between their two forms: registers of lanes, and matrices with the warps last.
 
-The matrix form, [rows, cols, warps], is what tensor-core arithmetic works on; the layout between
-the two is ``ptxlab.matrix``'s.
+Where a warpgroup holds a matrix, [warpgroups, 128] stands for [warps, 32]. The matrix form,
+[rows, cols, warps], is what tensor-core arithmetic works on; the layout between the two is
+``ptxlab.matrix``'s.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from functools import cache
 from typing import Any
 
@@ -22,40 +23,52 @@ class FragmentCache:
     """Matrices recently made from registers, or that registers were made from.
 
     A fragment is used by several instructions and an accumulator by the next one; register values
-    are immutable, so the same arrays always stand for the same matrix.
+    are immutable, so the same arrays always stand for the same matrix of the same threads.
     """
 
-    CAPACITY = 96
+    CAPACITY = 1 << 26
+    """Bytes of matrices, and of the registers that they keep alive."""
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str | int, ...], tuple[list[Array], Array]] = {}
+        self._known: dict[Hashable, tuple[list[Array], Array]] = {}
+        self._bytes = 0
 
     def matrix(
         self,
         layout: FragmentLayout,
         values: list[Array],
         split: Callable[[Array], Array],
-        whole: bool,
+        threads: Hashable,
     ) -> Array:
-        """Return the operand as [rows, cols, warps] of raw words from its registers' values."""
-        key = _key(layout, values)
-        known = self._known.get(key) if whole else None
+        """Return the operand as [rows, cols, warps] of raw words from its registers' values.
+
+        ``threads`` tells apart the threads that ``split`` picks.
+        """
+        known = self._known.get(_key(layout, values, threads))
         if known is not None:
             return known[1]
         matrix = from_registers(layout, [split(value) for value in values])
-        if whole:
-            self.remember(layout, values, matrix)
+        self.remember(layout, values, threads, matrix)
         return matrix
 
-    def remember(self, layout: FragmentLayout, values: list[Array], matrix: Array) -> None:
-        """Keep ``matrix`` as what the arrays ``values`` stand for."""
-        if len(self._known) >= self.CAPACITY:
-            del self._known[next(iter(self._known))]
-        self._known[_key(layout, values)] = (values, matrix)
+    def remember(
+        self, layout: FragmentLayout, values: list[Array], threads: Hashable, matrix: Array
+    ) -> None:
+        """Keep ``matrix`` as what the arrays ``values`` of ``threads`` stand for."""
+        key = _key(layout, values, threads)
+        if key not in self._known:
+            self._known[key] = (values, matrix)
+            self._bytes += _size(values, matrix)
+        while self._bytes > self.CAPACITY:
+            self._bytes -= _size(*self._known.pop(next(iter(self._known))))
 
 
-def _key(layout: FragmentLayout, values: list[Array]) -> tuple[str | int, ...]:
-    return (layout.kind, layout.rows, layout.cols, layout.bits, *map(id, values))
+def _key(layout: FragmentLayout, values: list[Array], threads: Hashable) -> Hashable:
+    return (layout.kind, layout.rows, layout.cols, layout.bits, threads, *map(id, values))
+
+
+def _size(values: list[Array], matrix: Array) -> int:
+    return matrix.nbytes + sum(value.nbytes for value in values)
 
 
 def from_registers(layout: FragmentLayout, registers: list[Array]) -> Array:

@@ -1,7 +1,8 @@
 """Every instruction verified by running it: the trials of all of them, a module for many at a time.
 
 What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
-each of its targets, by ptxas in another thread.
+each of its targets, by ptxas in another thread. So is a warpgroup's multiplication of most n: of each
+line of the table a few are run.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from ptxlab.fragments.trials import Trial, trials, tried
 from ptxlab.fragments.trials.trial import launch
 from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
+from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
@@ -35,6 +37,8 @@ Item = TypeVar("Item")
 
 NAMED = 4
 """Mismatches of an operand that are kept; a layout that is wrong has hundreds."""
+SAMPLED = (8, 24)
+"""The n of a warpgroup's multiplication that are run of each line of the table: one group of columns, and several."""
 _RUN_TOGETHER, _ASSEMBLED_TOGETHER = 24, 256
 """Instructions a module."""
 
@@ -44,7 +48,7 @@ class Outcome:
     """What came of one instruction on ``targets``.
 
     "hardware" and "emulator": ``probes`` gave what was predicted, also on the GPU ``hardware``, just now
-    or as a receipt says, or on the emulator alone. "assembled": nothing here can run it, and ptxas takes
+    or as a receipt says, or on the emulator alone. "assembled": nothing here runs it, and ptxas takes
     it. "absent": no target that was asked for has it. "failed": ``wrong`` words differ, in
     ``mismatches`` first of all, or else ``note`` says what is the matter.
     """
@@ -64,18 +68,20 @@ def campaign(
     forms: Sequence[Form],
     *,
     everywhere: bool,
+    every_n: bool = False,
     progress: Progress = lambda done, total: None,
     keep: Keep = lambda trial, found: None,
 ) -> tuple[Outcome, ...]:
     """Verify ``forms`` and return what came of each, in their order.
 
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
-    target that has each. ``progress`` is called with instructions done and their total, ``keep`` with
+    target that has each. ``every_n`` runs a warpgroup's multiplications of all n, not of a few of each
+    line. ``progress`` is called with instructions done and their total, ``keep`` with
     what each trial gave. Raises ToolAbsent without nvJitLink.
     """
     found: dict[str, Outcome] = {}
     assembler = ThreadPoolExecutor(1)
-    work = _Campaign(device, everywhere, keep, assembler)
+    work = _Campaign(device, everywhere, every_n, keep, assembler)
     try:
         for outcome in work.outcomes(forms):
             found[outcome.form.key] = outcome
@@ -91,10 +97,16 @@ class _Campaign:
     """One round of verification. ``jobs`` give, by key, why ptxas rejects an instruction."""
 
     def __init__(
-        self, device: Device, everywhere: bool, keep: Keep, assembler: ThreadPoolExecutor
+        self,
+        device: Device,
+        everywhere: bool,
+        every_n: bool,
+        keep: Keep,
+        assembler: ThreadPoolExecutor,
     ) -> None:
         self.device = device
         self.everywhere = everywhere
+        self.every_n = every_n
         self.keep = keep
         self.assembler = assembler
         self.jobs: list[Future[dict[str, str]]] = []
@@ -133,8 +145,8 @@ class _Campaign:
             yield from job.result().items()
 
     def _able(self, forms: Sequence[Form]) -> set[str]:
-        """Return the keys of what the device, or one of its kind, can run."""
-        some = [form for form in forms if tried(form)]
+        """Return the keys of what the device, or one of its kind, can run, and is to."""
+        some = [form for form in forms if tried(form) and (self.every_n or _sampled(form))]
         if self.device.kind == "emulator":
             names = emulated(some)
             some = [form for form in some if form.name in names]
@@ -174,7 +186,7 @@ class _Campaign:
     def _tried(
         self, runner: Device, form: Form, own: Sequence[Trial], kernels: Sequence[Kernel]
     ) -> Outcome:
-        gpu = self.proven.get(form.name) if runner.kind == "emulator" else runner.name
+        gpu = self.proven.get(form.key) if runner.kind == "emulator" else runner.name
         status: Status = "hardware" if gpu else "emulator"
         probes = sum(trial.count for trial in own)
         outcome = Outcome(form, status, (runner.target.name,), probes, hardware=gpu)
@@ -200,6 +212,11 @@ class _Campaign:
     ) -> Future[dict[str, str]]:
         self.jobs.append(self.assembler.submit(_rejected, forms, target, text))
         return self.jobs[-1]
+
+
+def _sampled(form: Form) -> bool:
+    """Say whether a form is run: the n of a line, which one layout and one formula serve, are many."""
+    return not (isinstance(form, MatrixInstruction) and form.shared) or form.n in SAMPLED
 
 
 def _rejected(

@@ -60,7 +60,7 @@ def _cuda(name: str, fields: BitFields, what: str) -> str:
     results = [f"unsigned &{_c(o.variable.name)}" for o in fields.outputs]
     lines = [f"// {what}", "__device__ __forceinline__", f"void {name}({', '.join(sources)},"]
     lines.append(f"{'':{len(name) + 6}}{', '.join(results)})")
-    body = [f"    {_c(o.variable.name)} = {_c_expression(o)};" for o in fields.outputs]
+    body = [f"    {_c(o.variable.name)} = {c_expression(o)};" for o in fields.outputs]
     return "\n".join([*lines, "{", *body, "}"])
 
 
@@ -68,7 +68,8 @@ def _c(name: str) -> str:
     return _RENAMED.get(name, name)
 
 
-def _c_expression(output: Assignment) -> str:
+def c_expression(output: Assignment) -> str:
+    """Return the formula of a number out in C++."""
     text = output.expression
     for name, other in _RENAMED.items():
         text = text.replace(name, other)

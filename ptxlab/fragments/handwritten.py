@@ -18,6 +18,7 @@ from ptxlab.fragments.report import Mismatch, Run, differences
 from ptxlab.fragments.trials.multiply import patterns
 from ptxlab.fragments.trials.one_hot import filled_probe
 from ptxlab.instrument.sites import instructions
+from ptxlab.matrix.catalog import named
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA, program
@@ -69,7 +70,7 @@ def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, 
         count = "no mma instruction" if not found else f"{len(found)} mma instructions"
         raise PtxlabError(f"{path} has {count} in its kernels", hint="it must have exactly one")
     kernel, statement = found[0]
-    if statement.name != instruction.name:
+    if named(statement.name) != instruction:
         raise PtxlabError(
             f"this is {statement.name}, not {instruction.name}",
             location=locate(module.source, statement.position),
@@ -79,7 +80,8 @@ def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, 
         raise PtxlabError(
             f"kernel {kernel.name} has {len(kernel.parameters)} parameters",
             location=locate(module.source, kernel.position),
-            hint=f"it must have {', '.join(PARAMETERS)}, as ptxlab's own programs have",
+            hint=f"it must have {', '.join(PARAMETERS)}, as ptxlab's own programs have; of any other, "
+            f"ptxlab dump {path} --at mma.sync --regs A --expect A=NAME compares operands",
         )
     return kernel, statement
 

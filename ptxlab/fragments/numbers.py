@@ -21,12 +21,15 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.matrix.fragment import FragmentLayout, slots
+from ptxlab.matrix.form import SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout, number_bits
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
 Fill = Literal["numbered", "ones", "addressing"]
+Matrix = FragmentLayout | SharedOperand
+"""An operand, in registers or in shared memory."""
 
 _SMALL_FLOATS = {name: fmt for name, fmt in FORMATS.items() if fmt.word_bits == 8}
 _SMALL_INTEGERS = {"s8": 8, "u8": 8, "s4": 4, "u4": 4, "b1": 1}
@@ -56,17 +59,19 @@ class Numbers:
         return np.asarray(self.counting[integers % len(self.counting)])
 
 
-def numbers(layout: FragmentLayout) -> Numbers:
+def numbers(layout: Matrix) -> Numbers:
     """Return the numbers of an operand's type, in its containers."""
-    return _numbers(layout.dtype, layout.bits, slots(layout)[0].data_low)
+    return _numbers(layout.dtype, layout.bits, number_bits(layout.dtype, layout.bits)[0])
 
 
-def decode(layout: FragmentLayout, patterns: Array) -> Array:
+def decode(layout: Matrix, patterns: Array) -> Array:
     """Return what containers hold, bit patterns of an operand, as values of NumPy's nearest type."""
     patterns = np.asarray(patterns, np.uint64)
     if layout.dtype in _SMALL_FLOATS:
         fmt = _SMALL_FLOATS[layout.dtype]
-        kept = patterns >> np.uint64(slots(layout)[0].data_low) & np.uint64((1 << fmt.bits) - 1)
+        kept = patterns >> np.uint64(number_bits(layout.dtype, layout.bits)[0]) & np.uint64(
+            (1 << fmt.bits) - 1
+        )
         return kept.astype(fmt.word).view(fmt.dtype)
     if layout.dtype in _SMALL_INTEGERS:
         return _integers(layout.dtype, patterns)
@@ -74,7 +79,7 @@ def decode(layout: FragmentLayout, patterns: Array) -> Array:
     return patterns.astype(f"u{dtype.itemsize}").view(dtype)
 
 
-def filled(layout: FragmentLayout, fill: Fill) -> Array:
+def filled(layout: Matrix, fill: Fill) -> Array:
     """Return an operand's elements as integers, [rows, cols], of several matrices [matrices, ...].
 
     Numbered is row * columns + column, of several matrices one after the other.
@@ -82,7 +87,7 @@ def filled(layout: FragmentLayout, fill: Fill) -> Array:
     several = (layout.matrices,) if layout.matrices > 1 else ()
     shape = (*several, layout.rows, layout.cols)
     count = np.arange(np.prod(shape)).reshape(shape)
-    if layout.operand == "C":
+    if layout.operand in "CD":
         return count if fill == "addressing" else np.zeros_like(count)
     if fill == "numbered":
         return count

@@ -53,11 +53,11 @@ class Receipt:
 
     def proves(self, form: Form) -> bool:
         """Say whether by the layouts of today the same was given, and the dumps are as predicted."""
-        if form.name not in self.promised:
+        if form.key not in self.promised:
             return False
         own = list(trials(form))
-        return self.given[form.name] == [digest(trial.given) for trial in own] and self.promised[
-            form.name
+        return self.given[form.key] == [digest(trial.given) for trial in own] and self.promised[
+            form.key
         ] == [digest(trial.expected[..., trial.unspecified :]) for trial in own]
 
 
@@ -86,7 +86,7 @@ def hardware(instruction: Form, folder: Path | None = None) -> str | None:
 
 
 def proven(folder: Path | None = None) -> dict[str, str]:
-    """Return the GPU that proves an instruction's layouts by the instruction's name, for all.
+    """Return the GPU that proves an instruction's layouts by the instruction's key, for all.
 
     That takes seconds, so the answer is kept on disk until a receipt or a line of the tables changes.
     """
@@ -102,8 +102,8 @@ def _proven(receipts: Iterable[Receipt]) -> bytes:
     found: dict[str, str] = {}
     for receipt in receipts:
         for form in forms():
-            if form.name in receipt.promised and receipt.proves(form):
-                found.setdefault(form.name, receipt.gpu)
+            if form.key in receipt.promised and receipt.proves(form):
+                found.setdefault(form.key, receipt.gpu)
     return json.dumps(found).encode()
 
 

@@ -16,9 +16,9 @@ Where = Literal["register", "memory", "product"]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Run:
-    """One launch of one warp on what ``fill`` means.
+    """One launch of one warp or warpgroup on what ``fill`` means.
 
-    ``registers`` holds the words each lane had of every operand, [32, registers]: of those in ``after``
+    ``registers`` holds the words each thread had of every operand, [threads, registers]: of those in ``after``
     after the instruction, of others before it. ``result`` is D as the program left it in memory, bit
     patterns, [rows, cols] (of several matrices [matrices, rows, cols]); None where there is none.
     """
@@ -37,15 +37,15 @@ class Mismatch:
     program stored; then lane, register and element name the place that should have stored it. It is
     "product" for what D showed of the element that a one-hot probe looks at; then the bit patterns are
     those of D. ``operand`` is that of the element: A, B, C, D or R, E for metadata, scale-A or scale-B.
-    Elements are ``bits`` wide.
+    Elements are ``bits`` wide, and those in shared memory have no lane, register and element.
     """
 
     fill: str
     where: Where
     operand: str
-    lane: int
-    register: int
-    element: int
+    lane: int | None
+    register: int | None
+    element: int | None
     row: int
     col: int
     expected: int
@@ -68,7 +68,7 @@ class Mismatch:
 
     @property
     def low_bit(self) -> int:
-        return self.element * self.bits
+        return (self.element or 0) * self.bits
 
     @property
     def high_bit(self) -> int:

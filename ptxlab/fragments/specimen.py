@@ -1,8 +1,8 @@
 """Kernels around a matrix instruction, generated from its operands: to look at, assemble, run.
 
-Each warp is a CTA. It reads a record, does what the kernel is about, and writes a record. Records are
-64-bit words, [warps, 32 lanes, words]: of every lane one word a register, then, where the kernel uses
-shared memory, the lane's equal share of it, before and after.
+Each warp, or warpgroup, is a CTA. It reads a record, does what the kernel is about, and writes a record. Records are
+64-bit words, [CTAs, threads, words]: of every thread one word a register, then, where the kernel uses
+shared memory, the thread's equal share of it, before and after.
 """
 
 from __future__ import annotations
@@ -20,12 +20,14 @@ OLDEST_PTX = (9, 0)
 """A ``.version`` that knows every target; an instruction may need a later one."""
 WORD_BYTES = 8
 VECTOR_BYTES = 16
+ALIGNMENT = 1024
+"""Shared memory starts at a multiple of this, after which all swizzles repeat."""
 SHARE_BYTES = WARP * VECTOR_BYTES
 """Shared memory comes in multiples of this: every lane copies whole vectors."""
 
-_BEFORE = {"wgmma": ("wgmma.fence.sync.aligned;",), "wgmma.sp": ("wgmma.fence.sync.aligned;",)}
+BEFORE = {"wgmma": ("wgmma.fence.sync.aligned;",), "wgmma.sp": ("wgmma.fence.sync.aligned;",)}
 _COMPLETED = ("wgmma.commit_group.sync.aligned;", "wgmma.wait_group.sync.aligned 0;")
-_AFTER = {
+AFTER = {
     "wgmma": _COMPLETED,
     "wgmma.sp": _COMPLETED,
     "tcgen05.ld": ("tcgen05.wait::ld.sync.aligned;",),
@@ -51,8 +53,8 @@ class Body:
     """What a kernel does between its records.
 
     ``registers`` are all it uses, ``sources`` those that come from the record. With ``shared_bytes``
-    it has as much shared memory, which begins at the address in register ``base``. ``alone`` says that
-    there is one warp.
+    it has as much shared memory, which begins at the address in register ``base``, and unless it is only
+    ``read`` is in the record that is written. ``alone`` says that there is one warp.
     """
 
     registers: tuple[Register, ...]
@@ -60,6 +62,8 @@ class Body:
     steps: tuple[KernelStep, ...]
     shared_bytes: int = 0
     alone: bool = False
+    threads: int = WARP
+    read: bool = False
 
     @property
     def results(self) -> tuple[Register, ...]:
@@ -68,15 +72,16 @@ class Body:
 
     def kernel(self, name: str) -> str:
         """Return the kernel, which takes the addresses of the records it reads and writes."""
-        share = self.shared_bytes // WARP
-        given, wanted = (WORD_BYTES * len(r) + share for r in (self.sources, self.results))
+        share = self.shared_bytes // self.threads
+        given = WORD_BYTES * len(self.sources) + share
+        wanted = WORD_BYTES * len(self.results) + (0 if self.read else share)
         lines = [
             *(f".reg .{kind} {register};" for register, kind in self.registers),
             ".reg .b32 lane, thread, truth;",
             ".reg .b64 from, to;",
             "mov.u32 lane, %tid.x;",
             "mov.u32 thread, 0;" if self.alone else "mov.u32 thread, %ctaid.x;",
-            f"mad.lo.u32 thread, thread, {WARP}, lane;",
+            f"mad.lo.u32 thread, thread, {self.threads}, lane;",
             "ld.param.u64 from, [in];",
             "ld.param.u64 to, [out];",
             f"mad.wide.u32 from, thread, {given}, from;",
@@ -84,7 +89,7 @@ class Body:
             *self._load(),
             *(self._fill() if share else ()),
             *self._work(),
-            *(self._drain() if share else ()),
+            *(self._drain() if share and not self.read else ()),
             "ret;",
         ]
         head = f".visible .entry {name}(.param .u64 in, .param .u64 out)"
@@ -105,8 +110,8 @@ class Body:
                 yield f"st.global.{kind} [to+{WORD_BYTES * next(slots)}], {register};"
 
     def _fill(self) -> Iterator[str]:
-        share = self.shared_bytes // WARP
-        yield f".shared .align 128 .b8 tile[{self.shared_bytes}];"
+        share = self.shared_bytes // self.threads
+        yield f".shared .align {ALIGNMENT} .b8 tile[{self.shared_bytes}];"
         yield ".reg .b32 base, own, v0, v1, v2, v3;"
         yield "mov.u32 base, tile;"
         yield f"mad.lo.u32 own, lane, {share}, base;"
@@ -119,7 +124,7 @@ class Body:
 
     def _drain(self) -> Iterator[str]:
         yield "bar.sync 0;"
-        for at in range(0, self.shared_bytes // WARP, VECTOR_BYTES):
+        for at in range(0, self.shared_bytes // self.threads, VECTOR_BYTES):
             first = WORD_BYTES * len(self.results) + at
             yield f"ld.shared.v4.b32 {{v0, v1, v2, v3}}, [own+{at}];"
             for i in range(4):
@@ -161,7 +166,7 @@ def program(form: Form, target: str) -> str:
     """Return the PTX of a kernel for one warp that holds the instruction once."""
     sources = registers(form, "source", "tensor memory")
     results = registers(form, "result")
-    around = _BEFORE.get(form.family, ()), _AFTER.get(form.family, ())
+    around = BEFORE.get(form.family, ()), AFTER.get(form.family, ())
     step = KernelStep((*_tile(form), *around[0], statement(form), *around[1]), results)
     return module([(form, Body((*sources, *results), sources, (step,), alone=True))], target)
 

@@ -33,13 +33,16 @@ _OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 def emulated(forms: Sequence[Form]) -> frozenset[str]:
     """Return the names of those the emulator runs, by preparing a program of each.
 
-    Each is asked about on the newest known target that has it.
+    The first of each line of a table is asked about, on the newest known target that has it.
     """
     names: set[str] = set()
-    by_target: dict[str, list[Form]] = {}
+    lines: dict[tuple[str, str], list[Form]] = {}
     for form in forms:
-        if form.targets and not reason(form.name):
-            by_target.setdefault(form.targets[-1], []).append(form)
+        lines.setdefault((form.line, form.variant), []).append(form)
+    by_target: dict[str, list[Form]] = {}
+    for first, *_ in lines.values():
+        if first.targets and not reason(first.name):
+            by_target.setdefault(first.targets[-1], []).append(first)
     for target, group in by_target.items():
 
         def prepared(some: Sequence[Form], target: str = target) -> None:
@@ -49,7 +52,7 @@ def emulated(forms: Sequence[Form]) -> frozenset[str]:
 
         for some, made in in_parts(group, prepared):
             if not isinstance(made, PtxlabError):
-                names.update(form.name for form in some)
+                names.update(form.name for one in some for form in lines[one.line, one.variant])
     return frozenset(names)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import dropwhile
 from os import PathLike
 
 from ptxlab.device.loading import load_ptx
@@ -29,7 +30,7 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
 from ptxlab.syntax.tree import Function, Instruction, Module
@@ -116,7 +117,7 @@ def _handwritten(
     entry, statement = find_mma(program, instruction)
     names = registers(program, statement, instruction)
     watched = [Watched(o, names[o.operand], o.operand == "D") for o in instruction.operands]
-    kernel = _dumping(device, program, entry, statement, watched)
+    kernel = _dumping(device, program, entry, (statement, statement), watched)
 
     def run(fill: Fill) -> Run:
         given = matrices(instruction, fill)
@@ -138,28 +139,31 @@ def _handwritten(
 
 
 def _generated(device: Device, form: Form, fill: Fill) -> Run:
-    """Launch one warp of a generated program on what ``fill`` means, and dump its registers."""
+    """Launch a warp or warpgroup of a generated program on what ``fill`` means, and dump its registers."""
     trial = filled(form, fill)
     program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
     (entry,) = program.entries
     every = (site.instruction for site in instructions(entry))
-    statement = next(one for one in every if one.name == form.name)
+    statement, *after = dropwhile(lambda one: one.name != form.name, every)
+    done = next((one for one in after if one.name.startswith("wgmma.wait_group")), statement)
     watched = list(_watched(form))
-    kernel = _dumping(device, program, entry, statement, watched)
-    return _run(
-        device, watched, fill, lambda dump: trial.result(launch(device, kernel, trial, dump))
-    )
+    kernel = _dumping(device, program, entry, (statement, done), watched)
+
+    def result(dump: Buffer) -> Array | None:
+        return trial.result(launch(device, kernel, trial, dump))
+
+    return _run(device, watched, fill, result, trial.body.threads)
 
 
 def _dumping(
     device: Device,
     program: Module,
     entry: Function,
-    statement: Instruction,
+    around: tuple[Instruction, Instruction],
     watched: Sequence[Watched],
 ) -> Kernel:
-    """Return a kernel of the program that dumps operands around the statement into a last buffer."""
-    probes = [Probe(statement.position, each.registers, each.after) for each in watched]
+    """Return a kernel of the program that dumps operands before one statement and after another."""
+    probes = [Probe(around[each.after].position, each.registers, each.after) for each in watched]
     text = to_text(dump_registers(program, entry.name, probes))
     return device.load(text).kernel(entry.name)
 
@@ -169,10 +173,11 @@ def _run(
     watched: Sequence[Watched],
     fill: Fill,
     launch: Callable[[Buffer], Array | None],
+    threads: int = WARP,
 ) -> Run:
     """Return what ``launch``, which is given the buffer, leaves in the registers, and its result."""
     slots = sum(len(each.registers) for each in watched)
-    with device.zeros((WARP, slots), "u64") as dump:
+    with device.zeros((threads, slots), "u64") as dump:
         result = launch(dump)
         words = dump.numpy()
     held: dict[str, Array] = {}

@@ -17,13 +17,14 @@ from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import LaunchConfig, three
 
-Method = Literal["fma", "mma", "any"]
-"""How a kernel adds up: a chain of fma in f32, or a tensor core's steps, both in increasing k; or in
+Method = Literal["fma", "mma", "wgmma", "any"]
+"""How a kernel adds up: a chain of fma in f32, or a tensor core's steps, all in increasing k; or in
 an order that nobody knows, on a tensor core or not. ``ptxlab.gemm.reference`` has the bounds."""
 
 Types = tuple[tuple[str, str], ...]
 
 F32: Types = (("f32", "f32"),)
+HALF: Types = (("bf16", "f32"), ("f16", "f32"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,6 +94,11 @@ class Algorithm(Rung):
     follow each line of a tile, against bank conflicts. ``larger`` are tiles for larger problems, the
     largest first, each with how many of them D must be made of, lest parts of the chip stay idle.
     ``follows`` is the rung that this one improves on.
+
+    What only some chips have: ``target`` is the first of PTX that has it, ``maps`` the matrices that are
+    copied by tensor maps, ``producers`` the threads beside those with results, ``beside`` the bytes of
+    shared memory beside the stages, and ``resident`` the most CTAs of a launch, which then take tile
+    after tile.
     """
 
     file: str
@@ -101,6 +107,11 @@ class Algorithm(Rung):
     larger: tuple[tuple[int, Tile], ...] = ()
     block: tuple[str, ...] = ("threads",)
     padding: int = 0
+    target: str = "sm_75"
+    maps: str = ""
+    producers: int = 0
+    beside: int = 0
+    resident: int = 0
 
     @property
     def entry(self) -> str:
@@ -137,11 +148,14 @@ class Algorithm(Rung):
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
         """Return the grid, the CTAs, and room for the tiles of A and B in each of the stages."""
-        block = three([getattr(tile, sizes) for sizes in self.block])
+        x, y, z = three([getattr(tile, sizes) for sizes in self.block])
         lines = tile.bm + tile.bn + 2 * self.padding
         stage = memory_type(problem.dtype).itemsize * tile.bk * lines
         ctas = tile.count(problem.m, problem.n)
-        return LaunchConfig((ctas, 1, 1), block, max(tile.stages, 1) * stage)
+        if self.resident:
+            ctas = min(ctas, self.resident)
+        shared = max(tile.stages, 1) * stage + self.beside
+        return LaunchConfig((ctas, 1, 1), (x + self.producers, y, z), shared)
 
 
 def kernel_of(rung: Rung, otherwise: str) -> Algorithm:
@@ -156,6 +170,11 @@ def recipe(gflops: int) -> Figure:
     (a100,) = gpus_of(TARGETS["sm_80"])
     of_peak = gflops / 1e3 / a100.tflops(a100.fp32)
     return Figure("MAX recipe, A100, 4096", f"{gflops} GFLOP/s", of_peak)
+
+
+def fast(tflops: int) -> Figure:
+    """Return a figure of fast.cu, which climbs by the same steps."""
+    return Figure("fast.cu, H100 SXM", f"{tflops} TFLOP/s")
 
 
 def metal(gflops: int) -> Figure:
@@ -267,6 +286,76 @@ ALGORITHMS: dict[str, Algorithm] = {
                 (128, Tile(bm=256, bn=128, bk=32, wm=64, wn=64, stages=4, group=8)),
             ),
             reference=Figure("best public mma.sync, H100", "375 to 396 TFLOP/s"),
+        ),
+        Algorithm(
+            name="wgmma",
+            idea="one warpgroup multiplies what the copy engine brings",
+            file="kernels/wgmma.cu",
+            types=HALF,
+            method="wgmma",
+            follows="tensor_core",
+            tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=1, group=8),
+            target="sm_90a",
+            maps="ab",
+            beside=1024,
+            reference=fast(423),
+        ),
+        Algorithm(
+            name="wgmma_pipelined",
+            idea="a producer warp, and a ring of stages with mbarriers",
+            file="kernels/wgmma_pipelined.cu",
+            types=HALF,
+            method="wgmma",
+            follows="wgmma",
+            tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=4, group=8),
+            target="sm_90a",
+            maps="ab",
+            producers=32,
+            beside=1024,
+            reference=fast(498),
+        ),
+        Algorithm(
+            name="wgmma_specialised",
+            idea="128 x 256 for two warpgroups, with a third one's registers",
+            file="kernels/wgmma_specialised.cu",
+            types=HALF,
+            method="wgmma",
+            follows="wgmma_pipelined",
+            tile=Tile(bm=128, bn=256, bk=64, wm=16, wn=256, stages=4, group=8),
+            target="sm_90a",
+            maps="ab",
+            producers=128,
+            beside=1024,
+            reference=fast(631),
+        ),
+        Algorithm(
+            name="wgmma_cluster",
+            idea="two CTAs fetch the columns of B once for both",
+            file="kernels/wgmma_cluster.cu",
+            types=HALF,
+            method="wgmma",
+            follows="wgmma_specialised",
+            tile=Tile(bm=128, bn=256, bk=64, wm=16, wn=256, stages=4, group=8, cluster=2),
+            target="sm_90a",
+            maps="ab",
+            producers=128,
+            beside=1024,
+            reference=fast(734),
+        ),
+        Algorithm(
+            name="wgmma_persistent",
+            idea="CTAs that stay, and store a tile during the next one",
+            file="kernels/wgmma_persistent.cu",
+            types=HALF,
+            method="wgmma",
+            follows="wgmma_cluster",
+            tile=Tile(bm=128, bn=256, bk=64, wm=16, wn=256, stages=4, group=8, cluster=2),
+            target="sm_90a",
+            maps="abd",
+            producers=128,
+            beside=1024 + 32768,
+            resident=132,
+            reference=fast(758),
         ),
     )
 }

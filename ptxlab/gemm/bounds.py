@@ -63,22 +63,22 @@ class Bounds:
 def bounds(facts: KernelFacts, gpu: Gpu) -> Bounds:
     """Return the bounds of a rung on ``gpu``. Raises PtxlabError where its tensor cores lack the types."""
     problem, flops = facts.problem, facts.problem.flops
-    on_tensor_cores = facts.opcode == "HMMA"
+    on_tensor_cores = facts.opcode != "FFMA"
     peak = gpu.tensor.get((problem.dtype, problem.acc)) if on_tensor_cores else gpu.fp32
     if peak is None:
         raise PtxlabError(f"the tensor cores of an {gpu.name} do not compute {problem.types}")
     room = l1_bytes(facts)
-    reached = gpu.mma_sync if on_tensor_cores else 1.0
+    reached = gpu.mma_sync if facts.opcode == "HMMA" else 1.0
     limits = {ARITHMETIC: peak * reached * flops / facts.counts.flops}
     if facts.share is not None:
         limits[ISSUE] = ISSUED * facts.share * flops / facts.products
     limits[L1] = gpu.l1 * flops / room
     intensity = {
-        "global": flops / (SECTOR_BYTES * facts.counts.sectors),
+        "global": flops / (SECTOR_BYTES * facts.sectors),
         "L1": flops / room,
         "problem": problem.flops / least_bytes(problem),
     }
-    outside = global_wavefronts(facts) > facts.counts.shared_wavefronts
+    outside = global_wavefronts(facts) > facts.shared_wavefronts
     return Bounds(gpu, peak, limits, GLOBAL if outside else SHARED, intensity)
 
 
@@ -95,7 +95,7 @@ def l1_bytes(facts: KernelFacts) -> float:
     A request of global memory takes one too, or as many as its sectors fill. Asynchronous copies
     take those of what they write to shared memory only.
     """
-    return PASS_BYTES * (facts.counts.shared_wavefronts + global_wavefronts(facts))
+    return PASS_BYTES * (facts.shared_wavefronts + global_wavefronts(facts))
 
 
 def global_wavefronts(facts: KernelFacts) -> float:

@@ -15,20 +15,22 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import cutting
+from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 from ptxlab.isa.occupancy import Occupancy, occupancy
+from ptxlab.layouts.shared_memory import PASS_BYTES
 from ptxlab.observe import count
 from ptxlab.observe.counters import Counts, total
+from ptxlab.observe.counting import COPY
+from ptxlab.observe.traffic import SECTOR_BYTES
+from ptxlab.syntax.tree import Instruction
 from ptxlab.toolchain import Resources
 from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
-ARITHMETIC = {"fma": "FFMA", "mma": "HMMA"}
+ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""
-
-COPY = "asynchronous copy"
-"""The class of cp.async in the instruction mix."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -74,8 +76,33 @@ class KernelFacts:
 
     @property
     def asked_bytes(self) -> int:
-        """The bytes that threads ask of global memory or give it."""
-        return self.counts.global_read + self.counts.global_written
+        """The bytes that threads or the copy engine ask of global memory or give it."""
+        counts = self.counts
+        return counts.global_read + counts.global_written + counts.engine_global
+
+    @property
+    def requests(self) -> int:
+        """The requests of global memory by warps, and copies by the copy engine, which ask for a box."""
+        return self.counts.requests + self.counts.engine_copies
+
+    @property
+    def sectors(self) -> int:
+        """The sectors of global memory, of which the copy engine moves no more than it must."""
+        return self.counts.sectors + self.counts.engine_global // SECTOR_BYTES
+
+    @property
+    def sectors_ideal(self) -> int:
+        return self.sectors - self.counts.sectors + self.counts.sectors_ideal
+
+    @property
+    def shared_wavefronts(self) -> int:
+        """The passes over shared memory: the copy engine's and the tensor cores' have no conflicts."""
+        moved = self.counts.engine_shared + self.counts.tensor_shared
+        return self.counts.shared_wavefronts + moved // PASS_BYTES
+
+    @property
+    def shared_ideal(self) -> int:
+        return self.shared_wavefronts - self.conflicts
 
     @property
     def results(self) -> float:
@@ -89,11 +116,11 @@ class KernelFacts:
 
     @property
     def sectors_of_a_request(self) -> float:
-        return self.counts.sectors / self.counts.requests
+        return self.sectors / self.requests
 
     @property
     def bytes_of_a_request(self) -> float:
-        return self.asked_bytes / self.counts.requests
+        return self.asked_bytes / self.requests
 
     @property
     def bytes_of_a_shared_request(self) -> float:
@@ -104,7 +131,7 @@ class KernelFacts:
     @property
     def wavefronts_of_a_product(self) -> float:
         """The wavefronts of shared memory for an fma or mma of a warp."""
-        return self.counts.shared_wavefronts / self.products
+        return self.shared_wavefronts / self.products
 
     @property
     def conflicts(self) -> int:
@@ -138,7 +165,7 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
     inputs = problem.inputs()
     with uploaded(device, problem, inputs) as operands:
         kernel = device.load(tree).kernel(algorithm.entry)
-        profile = count(kernel, config, operands.arguments())
+        profile = count(kernel, config, arguments(device, operands, algorithm))
         d, strays = operands.result()
     verification = Verification(problem, inputs)
     used, opcode = cubin.kernels[algorithm.entry], ARITHMETIC[algorithm.method]
@@ -157,7 +184,7 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         products=sum(
             one.counts.executed
             for one in profile.instructions
-            if one.instruction.opcode == algorithm.method
+            if _multiplies(one.instruction, algorithm.method)
         ),
         barriers=profile.barriers,
         bytes_per_flop=profile.bytes_per_flop or {},
@@ -172,6 +199,12 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         opcode=opcode,
         share=None if loop is None else loop.share(opcode),
     )
+
+
+def _multiplies(instruction: Instruction, method: str) -> bool:
+    """Say whether it is of this method, and no fence of it."""
+    waits = method == "wgmma" and "mma_async" not in instruction.modifiers
+    return instruction.opcode == method and not waits
 
 
 # ---- the loops of its machine code --------------------------------------------------------------

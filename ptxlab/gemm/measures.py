@@ -98,7 +98,7 @@ def several(value: float, noun: str) -> str:
 def _why_sectors(before: KernelFacts, after: KernelFacts) -> str:
     """Say which of two it is: the pattern of addresses, or how much is done with what is read."""
     asked = [facts.asked_bytes / facts.problem.flops for facts in (before, after)]
-    sectors = [facts.counts.sectors / facts.asked_bytes for facts in (before, after)]
+    sectors = [facts.sectors / facts.asked_bytes for facts in (before, after)]
     reuse, pattern = math.log(asked[0] / asked[1]), math.log(sectors[0] / sectors[1])
     if abs(pattern) > abs(reuse):
         old, new = before.sectors_of_a_request, after.sectors_of_a_request
@@ -126,8 +126,8 @@ def _sources(before: KernelFacts, after: KernelFacts, *, better: bool) -> str:
 def _why_wavefronts(before: KernelFacts, after: KernelFacts) -> str:
     """Say how many there are now, and if it is for how much a thread keeps in registers."""
     text = f"{brief(after.wavefronts_of_a_product)} for an {after.opcode} of a warp"
-    if not before.counts.shared_wavefronts:
-        lost = after.conflicts / after.counts.shared_wavefronts
+    if not before.shared_wavefronts:
+        lost = after.conflicts / after.shared_wavefronts
         return f"{text}, {percent(lost) if lost else 'none'} of them for bank conflicts"
     if before.opcode == after.opcode:
         text += f", not {brief(before.wavefronts_of_a_product)}"
@@ -177,7 +177,7 @@ def _why_warps(before: KernelFacts, after: KernelFacts) -> str:
 MEASURES: tuple[Measure, ...] = (
     Measure(
         "sectors of global memory",
-        lambda facts: facts.counts.sectors / facts.problem.flops,
+        lambda facts: facts.sectors / facts.problem.flops,
         (GLOBAL,),
         _why_sectors,
         "touches {times} {fewer} sectors of global memory, because {reason}",
@@ -202,7 +202,7 @@ MEASURES: tuple[Measure, ...] = (
     ),
     Measure(
         "wavefronts of shared memory",
-        lambda facts: facts.counts.shared_wavefronts / facts.problem.flops,
+        lambda facts: facts.shared_wavefronts / facts.problem.flops,
         (SHARED,),
         _why_wavefronts,
         "takes {times} {fewer} wavefronts of shared memory, {reason}",

@@ -14,10 +14,11 @@ from typing import Any
 from ptxlab import resources
 from ptxlab.device.protocol import Device, Kernel, LaunchResult
 from ptxlab.device.stopwatch import Work
-from ptxlab.errors import PtxlabError, ToolchainError
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import Baseline, HostBaseline
 from ptxlab.gemm.problem import Array, Inputs, Operands, Problem, uploaded
+from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
@@ -128,14 +129,19 @@ def launch(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile)
     """Compile the algorithm for its operands and run it once; an empty D needs no launch."""
     if operands.problem.m == 0 or operands.problem.n == 0:
         return LaunchResult(0.0)
-    kernel, config, arguments = prepare(device, operands, algorithm, tile)
-    return kernel.run(config, arguments)
+    kernel, config, args = prepare(device, operands, algorithm, tile)
+    return kernel.run(config, args)
 
 
 def queue(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) -> Work:
-    """Return what puts one launch on a GPU's stream."""
-    kernel, config, arguments = prepare(device, operands, algorithm, tile)
-    return kernel.prepare(config, arguments)
+    """Return what puts one launch on a GPU's stream, and keeps what its tensor maps are of."""
+    kernel, config, args = prepare(device, operands, algorithm, tile)
+    work = kernel.prepare(config, args)
+
+    def queued(_kept: list[Any] = args) -> None:
+        work()
+
+    return queued
 
 
 def prepare(
@@ -144,7 +150,7 @@ def prepare(
     """Compile the algorithm for a problem whose D is not empty; return also how it is launched."""
     with cutting(algorithm, operands.problem, tile, device.target) as (file, options, config):
         kernel = device.load(file, options=options).kernel(algorithm.entry)
-    return kernel, config, operands.arguments()
+    return kernel, config, arguments(device, operands, algorithm)
 
 
 @contextmanager
@@ -155,6 +161,8 @@ def cutting(
 
     What a kernel's own static_assert refuses becomes a user's error.
     """
+    if not target.runs(algorithm.target):
+        raise Unsupported(f"{algorithm.name} is for {algorithm.target}, and this is {target.name}")
     config = algorithm.launch(problem, tile)
     require(config, target)
     try:

@@ -32,7 +32,8 @@ def require(config: LaunchConfig, target: Target) -> None:
 class Tile:
     """How the work is cut: a CTA owns bm x bn of D, a warp wm x wn of that, a thread tm x tn;
     ``stages`` tiles of depth ``bk`` are in shared memory. What a kernel does not cut is 0.
-    ``group`` is the order of CTAs: how many tile rows are walked together.
+    ``group`` is the order of CTAs: how many tile rows are walked together. ``cluster`` CTAs, one below
+    the other, share the columns of B.
     """
 
     bm: int
@@ -44,6 +45,7 @@ class Tile:
     wn: int = 0
     stages: int = 0
     group: int = 1
+    cluster: int = 0
 
     @property
     def macros(self) -> dict[str, int]:
@@ -58,7 +60,9 @@ class Tile:
         return self.bm * self.bn // (max(self.tm, 1) * max(self.tn, 1))
 
     def count(self, m: int, n: int) -> int:
-        return -(-m // self.bm) * -(-n // self.bn)
+        """Return how many CTAs have D, the clusters being whole."""
+        together = max(self.cluster, 1)
+        return -(-m // (self.bm * together)) * together * -(-n // self.bn)
 
     def changed(self, sizes: Sizes) -> Tile:
         """Return this tile with other sizes, by macro.

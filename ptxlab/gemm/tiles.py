@@ -54,8 +54,7 @@ class Candidate:
             return (self.timing.median,)
         if self.facts is None:
             return ()
-        counts = self.facts.counts
-        return counts.sectors, counts.shared_wavefronts, counts.executed
+        return self.facts.sectors, self.facts.shared_wavefronts, self.facts.counts.executed
 
 
 @dataclass(frozen=True, slots=True)

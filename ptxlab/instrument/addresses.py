@@ -2,7 +2,8 @@
 
 Found by following names through the text: whatever is computed from the address of a buffer or a
 variable, or from a special register that a device fills in its own way, is one too, and so is a
-64-bit number that a function makes of one. What is loaded from memory is not. A name stands for all registers of that name in the function.
+64-bit number that a function makes of one. What is loaded from memory is not, but for parameters and
+variables that are known to hold one. A name stands for all registers of that name in the function.
 """
 
 from __future__ import annotations
@@ -23,14 +24,14 @@ _LOADS = ("ld", "ldu", "ldmatrix", "atom", "wmma")
 def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[str]:
     """Return the registers whose bits may differ between devices though nothing is wrong.
 
-    ``buffers`` are the kernel parameters that are addresses of buffers.
+    ``buffers`` are the kernel parameters and the variables that are addresses of buffers.
     """
     sites = list(instructions(function))
     found: set[str] = set()
     before = -1
     while before < len(found):
         before = len(found)
-        held = set(buffers)  # parameters, of the kernel and of the call at hand, that are addresses
+        held = set(buffers)  # also parameters of the call at hand that are addresses
         for site in sites:
             depends = _depends(site, found, held)
             for name in _handed(site):
@@ -47,10 +48,8 @@ def _depends(site: Scoped, known: Collection[str], held: Collection[str]) -> boo
         given = [name for operand in sources[1:] for name in _names(operand)]
         return any(name in known or name in held for name in given)
     if instruction.opcode in _LOADS:
-        return "param" in instruction.modifiers and any(
-            isinstance(operand, Address) and operand.base is not None and operand.base.text in held
-            for operand in sources
-        )
+        bases = [x.base.text for x in sources if isinstance(x, Address) and x.base is not None]
+        return any(base in held and not site.type_of(base) for base in bases)
     return any(
         _is_address(site, operand) or any(name in known for name in site.registers(operand))
         for operand in sources

@@ -13,6 +13,8 @@ from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import Function, Instruction, Label, Module
 
+_WAIT = "wgmma.wait_group"
+
 OPERANDS = "DABC"
 """What the PTX ISA calls the operands of an instruction that has a result, in order."""
 
@@ -21,7 +23,8 @@ OPERANDS = "DABC"
 class DumpPlace:
     """An instruction in ``function`` and the registers to look at there, with their PTX types.
 
-    ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text.
+    ``asked`` is what each of them was asked for as: ``D[0]``, its name, or its number in the text. D, A,
+    B and C are operands of the instruction ``of``, which may be another one.
     """
 
     function: str
@@ -29,10 +32,17 @@ class DumpPlace:
     registers: tuple[str, ...]
     types: tuple[str, ...]
     asked: tuple[str, ...]
+    of: Instruction
 
 
 def find_places(
-    module: Module, kernel: Function, at: str | int, registers: Sequence[str] = ()
+    module: Module,
+    kernel: Function,
+    at: str | int,
+    registers: Sequence[str] = (),
+    of: str | int | None = None,
+    *,
+    needs_registers: bool = True,
 ) -> tuple[DumpPlace, ...]:
     """Return the places that ``at`` names, in text order.
 
@@ -40,8 +50,33 @@ def find_places(
     (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Lines are looked
     for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
     ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
-    all that the instruction names. Raises PtxlabError for what is not there, with what is near.
+    all that the instruction names, which ``needs_registers`` unless told otherwise. The operands are
+    those of the instruction ``of``, named in the same way; at wgmma.wait_group, of wgmma.mma_async.
+    Raises PtxlabError for what is not there, with what is near.
     """
+    found = _found(module, kernel, at)
+    places = []
+    for function, site in found:
+        name = site.instruction.name
+        other = "wgmma.mma_async" if of is None and name.startswith(_WAIT) and registers else of
+        sources = [site] if other is None else [one for _, one in _found(module, kernel, other)]
+        places.append(_place(module, function, site, registers, sources))
+        if needs_registers and not places[-1].registers:
+            raise PtxlabError(
+                f"{name} names no register",
+                location=locate(module.source, site.instruction.position),
+                hint="say which ones to look at",
+            )
+    if len({place.types for place in places}) > 1:
+        raise PtxlabError(
+            f"{at} means {len(places)} instructions, "
+            "and not all of them have registers of the same types",
+            hint="name the registers, or one line",
+        )
+    return tuple(places)
+
+
+def _found(module: Module, kernel: Function, at: str | int) -> Found:
     others = [f for f in module.functions if f is not kernel and f.body is not None]
     if str(at).isdecimal():
         found = _on_line(module, [kernel, *others], int(at))
@@ -53,14 +88,7 @@ def find_places(
         raise PtxlabError(
             f"{kernel.name} has no label or instruction {at}", hint=_near(kernel, str(at))
         )
-    places = tuple(_place(module, function, site, registers) for function, site in found)
-    if len({place.types for place in places}) > 1:
-        raise PtxlabError(
-            f"{at} means {len(places)} instructions, "
-            "and not all of them have registers of the same types",
-            hint="name the registers, or one line",
-        )
-    return places
+    return found
 
 
 Found = list[tuple[Function, Scoped]]
@@ -106,22 +134,24 @@ def _near(kernel: Function, at: str) -> str | None:
 # ---- registers ------------------------------------------------------------------------------
 
 
-def _place(module: Module, function: Function, site: Scoped, wanted: Sequence[str]) -> DumpPlace:
+def _place(
+    module: Module,
+    function: Function,
+    site: Scoped,
+    wanted: Sequence[str],
+    sources: Sequence[Scoped],
+) -> DumpPlace:
     names = [] if wanted else _all(site)
     asked = [f"register {number}" for number in range(len(names))]
     for name in wanted:
         is_operand = name in tuple(OPERANDS) and site.type_of(name) is None
-        found = _operand(module, site, name) if is_operand else [name]
+        found = _operand_of(module, sources, name) if is_operand else [name]
         names += found
         asked += [f"{name}[{number}]" for number in range(len(found))] if found != [name] else found
-    if not names:
-        raise PtxlabError(
-            f"{site.instruction.name} names no register",
-            location=locate(module.source, site.instruction.position),
-            hint="say which ones to look at",
-        )
     types = tuple(dumped_type(module, site, name) for name in names)
-    return DumpPlace(function.name, site.instruction, tuple(names), types, tuple(asked))
+    return DumpPlace(
+        function.name, site.instruction, tuple(names), types, tuple(asked), sources[0].instruction
+    )
 
 
 def _all(site: Scoped) -> list[str]:
@@ -131,6 +161,18 @@ def _all(site: Scoped) -> list[str]:
     for operand in site.instruction.operands:
         named += site.registers(operand)
     return list(dict.fromkeys(named))
+
+
+def _operand_of(module: Module, sources: Sequence[Scoped], letter: str) -> list[str]:
+    """Return the registers of an operand, which are the same in all of the instructions."""
+    found, *others = (_operand(module, source, letter) for source in sources)
+    if any(other != found for other in others):
+        raise PtxlabError(
+            f"operand {letter} of {sources[0].instruction.name} is not the same at each of "
+            f"{len(sources)} places",
+            hint="name the line of one of them",
+        )
+    return found
 
 
 def _operand(module: Module, site: Scoped, letter: str) -> list[str]:

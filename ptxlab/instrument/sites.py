@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import NamedTuple
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
@@ -93,10 +93,10 @@ def instructions(function: Function) -> Iterator[Scoped]:
     yield from _sites(function.body or (), function.results + function.parameters)
 
 
-def sources(module: Module) -> dict[int, SourceLine]:
-    """Return where each line of PTX with an instruction comes from, as its ``.loc`` say."""
+def sources(module: Module, functions: Iterable[Function]) -> dict[int, SourceLine]:
+    """Return where each line of PTX with an instruction of ``functions`` comes from, as its ``.loc`` say."""
     found: dict[int, SourceLine] = {}
-    for function in module.functions:
+    for function in functions:
         origins = source_lines(module, function)
         for site, origin in zip(instructions(function), origins, strict=True):
             if origin is not None:

@@ -21,8 +21,10 @@ REGISTER_UNIT = 256
 class Multiprocessor:
     """What one SM has: ``ctas`` and ``warps`` at once, ``shared`` KiB, and ``barriers`` for bar.sync.
 
-    ``reserved`` bytes of shared memory go to the system in every CTA, and shared memory comes in
-    units of ``shared_unit`` bytes. ``barriers`` is None where their number limits nothing.
+    ``reserved`` bytes of shared memory go to the system in every CTA, behind its own or where they are
+    ``first`` before it, and shared memory comes in units of ``shared_unit`` bytes. ``barriers`` is
+    None where their number limits nothing. ``reserved_0`` is the place among those reserved that
+    %reserved_smem_offset_0 names. Source of these two: what ptxas makes of the special registers.
     """
 
     ctas: int
@@ -31,6 +33,13 @@ class Multiprocessor:
     barriers: int | None = None
     reserved: int = 1024
     shared_unit: int = 128
+    first: bool = False
+    reserved_0: int = 0
+
+    @property
+    def shared_base(self) -> int:
+        """The address in shared memory where a CTA's own begins."""
+        return self.reserved if self.first else 0
 
 
 MULTIPROCESSORS: dict[int, Multiprocessor] = {
@@ -39,10 +48,10 @@ MULTIPROCESSORS: dict[int, Multiprocessor] = {
     86: Multiprocessor(16, 48, 100),
     87: Multiprocessor(16, 48, 164),
     89: Multiprocessor(24, 48, 100),
-    90: Multiprocessor(32, 64, 228, barriers=64),
-    100: Multiprocessor(32, 64, 228, barriers=64),
-    103: Multiprocessor(32, 64, 228, barriers=32),
-    120: Multiprocessor(24, 48, 100, barriers=24),
+    90: Multiprocessor(32, 64, 228, barriers=64, first=True),
+    100: Multiprocessor(32, 64, 228, barriers=64, first=True, reserved_0=64),
+    103: Multiprocessor(32, 64, 228, barriers=32, first=True, reserved_0=64),
+    120: Multiprocessor(24, 48, 100, barriers=24, first=True, reserved_0=64),
 }
 """By compute capability, as major*10+minor."""
 

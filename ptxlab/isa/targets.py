@@ -7,10 +7,14 @@ See ``ptxlab.numbers.tensor_core`` for what the numbers mean.
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from functools import cache
 
 WARP = 32
 """The threads of a warp, on every target: its lanes."""
+
+WARPGROUP = 4 * WARP
+"""The threads of a warpgroup."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +95,7 @@ class Target:
     name: str
     capability: int
     shared_bytes: int
-    arithmetic: Arithmetic
+    arithmetic: Arithmetic = field(repr=False)
     suffix: str = ""
 
     @property
@@ -166,3 +170,38 @@ TARGETS: dict[str, Target] = {
 }
 
 DEFAULT_TARGET = "sm_90a"
+
+_SINCE: dict[int, tuple[int, int]] = {
+    **dict.fromkeys((10, 11, 12, 13, 20, 21, 30, 32, 35, 37, 50, 52, 53, 60, 61, 62, 70), (6, 0)),
+    72: (6, 1), 75: (6, 3), 80: (7, 0), 82: (6, 2), 86: (7, 1), 87: (7, 4), 88: (9, 0), 89: (7, 8),
+    90: (7, 8), 100: (8, 6), 101: (8, 6), 103: (8, 8), 107: (9, 4), 110: (9, 0), 120: (8, 7), 121: (8, 8),
+}  # fmt: skip
+"""The first ``.version`` that has a ``.target``, as ptxas has it, or 6.0, the oldest that is read here."""
+
+_OF_ITS_OWN = {"": (0, (6, 0)), "a": (90, (8, 0)), "f": (100, (8, 8))}
+"""By the end of a name, the first capability and ``.version`` with such targets."""
+
+
+@cache
+def target_named(name: str) -> Target:
+    """Return a target by its name; of one outside of the table only the name is known."""
+    if name in TARGETS:
+        return TARGETS[name]
+    digits = name.removeprefix("sm_")
+    number, suffix = int(digits.rstrip("af")), digits[-1] if digits[-1] in "af" else ""
+    older = [one for one in TARGETS.values() if one.capability <= number] or [*TARGETS.values()]
+    nearest = max(older, key=lambda one: one.capability)
+    return replace(nearest, name=name, capability=number, suffix=suffix)
+
+
+def ptx_since(target: str) -> tuple[int, int] | None:
+    """Return the first ``.version`` that has a ``.target``, None where no version has.
+
+    Of one that is newer than all known here it is that of its kind.
+    """
+    digits = target.removeprefix("sm_")
+    number, suffix = int(digits.rstrip("af")), digits[-1] if digits[-1] in "af" else ""
+    first, since = _OF_ITS_OWN[suffix]
+    if number < first or (number not in _SINCE and number < max(_SINCE)):
+        return None
+    return max(since, _SINCE.get(number, since))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from functools import cache
 
 from ptxlab.errors import PtxlabError, nearest
@@ -15,6 +16,7 @@ from ptxlab.matrix.mma import (
 )
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
+from ptxlab.numbers.types import is_type
 
 MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
     *MMA,
@@ -24,6 +26,11 @@ MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
     *WMMA,
 )
 """Every warp-level instruction that multiplies matrices."""
+
+_OPCODE = re.compile(r"wmma\.mma|wmma\.\w+\.\w|\w+")
+_SPACES = ("shared", "shared::cta", "global")
+_IN_ORDER = {"row": "layout", "col": "layout", "and": "bits", "xor": "bits", "popc": "bits"}
+"""Modifiers that keep their order among each other, beside types."""
 
 _SUGGESTED = 4
 _SUGGESTED_NAMES = 3
@@ -48,9 +55,46 @@ def forms() -> tuple[Form, ...]:
     from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
     from ptxlab.matrix.wgmma import WGMMA_ORDER
 
-    moves = (*WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
-    asynchronous = (*_warpgroup(), *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES)
-    return (*MULTIPLICATIONS, *moves, *asynchronous)
+    return (*warp_level(), *_warpgroup(), *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES)
+
+
+def warp_level() -> tuple[Form, ...]:
+    """Return the forms that a warp executes, family by family."""
+    return (*MULTIPLICATIONS, *WMMA_MOVES, *LDMATRIX, *STMATRIX, MOVMATRIX)
+
+
+@cache
+def spelling(name: str) -> tuple[str, ...]:
+    """Return the parts of a name in an order that all spellings of an instruction have in common.
+
+    ptxas takes the modifiers behind an opcode in any order: only types keep theirs among each other,
+    and so do the layouts of A and B, and a bit operation and ``popc``. A state space is left out.
+    """
+    found = _OPCODE.match(name)
+    opcode = found[0] if found else ""
+    modifiers = (part for part in name[len(opcode) :].split(".") if part not in _SPACES)
+    return opcode, *sorted(modifiers, key=_group)
+
+
+def _group(modifier: str) -> str:
+    return "type" if is_type(modifier) else _IN_ORDER.get(modifier, modifier)
+
+
+@cache
+def _spelled(warpgroup: bool) -> dict[tuple[str, ...], Form]:
+    found: dict[tuple[str, ...], Form] = {}
+    for form in _warpgroup() if warpgroup else warp_level():
+        for name in (form.key, form.name):
+            found.setdefault(spelling(name), form)
+    return found
+
+
+def named(name: str) -> Form | None:
+    """Return the form that an instruction of a warp or warpgroup is, with its modifiers in any order.
+
+    Of several variants it is the first, unless the variant is one of the modifiers.
+    """
+    return _spelled(name.startswith("wgmma")).get(spelling(name))
 
 
 def families() -> tuple[str, ...]:
@@ -98,20 +142,22 @@ def multiplication(op: str, dtype: str | None = None, acc: str | None = None) ->
 def matching(name: str) -> tuple[Form, ...]:
     """Return the form ``name``, of any family, or those that have every part of it, ``ldmatrix.x4.trans``.
 
-    The nearest comes first: with the parts in this order, as whole parts, and the fewest more; else as
-    in the table. Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared
+    The nearest comes first: which has no other parts, in whatever order; with the parts in this order, as
+    whole parts, and the fewest more; else as in the table. Of a part with a prefix (``kind::mxf4``) the end is enough, and a state space of shared
     memory counts as ``shared``; the parts ``rs``, ``ss`` and ``ts`` say where A lies. Raises
     UnknownInstruction for none.
     """
-    wanted = _plain(name)
+    wanted, same = _plain(name), spelling(name)
     parts = [part for part in wanted.split(".") if part]
     found = [
         (not in_order(plain, wanted), _shortened(plain, parts), form.name.count("."), number)
         for number, (form, plain, words) in enumerate(_described())
         if parts and words.issuperset(parts) and _holds(plain.split("."), parts)
     ]
-    if found:
-        return tuple(forms()[number] for *_, number in sorted(found))
+    exact = [form for form in forms() if spelling(form.key) == same]
+    others = (forms()[number] for *_, number in sorted(found))
+    if exact or found:
+        return tuple(dict.fromkeys((*exact, *others)))
     raise UnknownInstruction(f"no matrix instruction is {name}", _nearest(parts))
 
 
@@ -120,7 +166,8 @@ def _first(
 ) -> MatrixInstruction | None:
     """Return the first that fits, one that ``op`` names as a whole before one of which it has parts."""
     fitting = [i for i in instructions if _takes(i, dtype) and acc in (None, i.d_type)]
-    whole = (i for i in fitting if op in (i.shape, i.name, i.key))
+    same = spelling(op)
+    whole = (i for i in fitting if op in (i.shape, i.name) or spelling(i.key) == same)
     partly = (i for i in fitting if "." in op and in_order(i.key, op))
     return next(whole, None) or next(partly, None)
 
@@ -149,7 +196,7 @@ def _suggestions(op: str, dtype: str | None, acc: str | None) -> tuple[str, ...]
     parts = op.split(".")
     near = [instruction for instruction in known if instruction.shape in parts]
     if not near:
-        names = {spelling for i in known for spelling in (i.shape, i.name)}
+        names = {name for i in known for name in (i.shape, i.name)}
         alike = nearest(op, sorted(names), most=3)
         near = [i for i in known if i.name in alike or i.shape in alike]
     ranked = sorted(

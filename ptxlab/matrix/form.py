@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Literal
 
 from ptxlab.isa.targets import TARGETS, Target
@@ -39,15 +39,21 @@ class SharedOperand:
     bits: int
     majors: tuple[str, ...] = ("k",)
 
+    @property
+    def matrices(self) -> int:
+        """How many independent matrices it is."""
+        return 1
+
 
 @dataclass(frozen=True, slots=True)
 class SignatureOperand:
     """One operand: what the ISA calls it, and what it takes.
 
-    Of registers, ``count`` of ``type`` each, a predicate among them; of constants, so many in braces if
-    more than one, for which ``value`` stands in an example. An address is of shared memory, or lies in
-    a register and is one of Tensor Memory. ``layout`` says which lane holds which element, None where
-    an operand is no matrix or several.
+    Of registers, ``count`` of ``type`` each, a predicate among them, or any that can hold a value of the
+    type ``holds`` where it says one (``UNTYPED``: those of plain bits); of constants, so many in braces if more than one, each among
+    its ``allowed`` ones or a register, and ``value`` stands for it in an example. An address is of shared
+    memory, or lies in a register and is one of Tensor Memory. ``layout`` says which lane holds which
+    element, None where an operand is no matrix or several.
     """
 
     name: str
@@ -58,6 +64,8 @@ class SignatureOperand:
     layout: FragmentLayout | None = None
     braces: bool = True
     value: str = "0"
+    holds: str = ""
+    allowed: tuple[range, ...] = ()
 
     @property
     def registers(self) -> tuple[str, ...]:
@@ -69,14 +77,26 @@ class SignatureOperand:
 
 
 _OWN_REGISTER_TYPES = ("f32", "f64", "s32")
+UNTYPED = "untyped"
+"""What only registers of plain bits hold."""
+
+_HELD = {"f16": "f16x2", "bf16": UNTYPED, "tf32": UNTYPED}
 
 
-def fragment(name: str, role: Role, layout: FragmentLayout) -> SignatureOperand:
+def fragment(name: str, role: Role, layout: FragmentLayout, holds: str = "") -> SignatureOperand:
     """Return the operand that is the registers of a fragment."""
     size = f"{layout.rows} x {layout.cols} of {layout.dtype}"
     several = f"{layout.matrices} matrices of " if layout.matrices > 1 else ""
     kind = layout.dtype if layout.dtype in _OWN_REGISTER_TYPES else f"b{layout.register_bits}"
-    return SignatureOperand(name, role, several + size, layout.registers_per_lane, kind, layout)
+    return SignatureOperand(
+        name,
+        role,
+        several + size,
+        layout.registers_per_lane,
+        kind,
+        layout,
+        holds=holds or _HELD.get(layout.dtype, ""),
+    )
 
 
 def register(name: str, meaning: str, kind: str = "b32") -> SignatureOperand:
@@ -86,12 +106,21 @@ def register(name: str, meaning: str, kind: str = "b32") -> SignatureOperand:
 
 def descriptor(name: str, meaning: str) -> SignatureOperand:
     """Return the operand that is a matrix descriptor."""
-    return register(f"{name}-desc", f"matrix descriptor of {meaning}", "b64")
+    return SignatureOperand(
+        f"{name}-desc",
+        "source",
+        f"matrix descriptor of {meaning}",
+        type="b64",
+        braces=False,
+        holds="u64",
+    )
 
 
-def constant(name: str, meaning: str, value: str = "0") -> SignatureOperand:
+def constant(
+    name: str, meaning: str, value: str = "0", allowed: tuple[range, ...] = ()
+) -> SignatureOperand:
     """Return the operand that is a number, for which ``value`` stands in an example."""
-    return SignatureOperand(name, "constant", meaning, value=value)
+    return SignatureOperand(name, "constant", meaning, value=value, allowed=allowed)
 
 
 def address(meaning: str) -> SignatureOperand:
@@ -119,9 +148,9 @@ class Form(Pictured, ABC):
     name: str
     minimum_targets: tuple[str, ...]
     minimum_ptx: Version
-    section: str
-    operands: tuple[FragmentLayout, ...] = ()
-    shared: tuple[SharedOperand, ...] = ()
+    section: str = field(repr=False)
+    operands: tuple[FragmentLayout, ...] = field(default=(), repr=False)
+    shared: tuple[SharedOperand, ...] = field(default=(), repr=False)
     variant: str = ""
 
     @property
@@ -133,6 +162,11 @@ class Form(Pictured, ABC):
     def key(self) -> str:
         """The name, and the variant where one name has several: what tells it from all others."""
         return f"{self.name}.{self.variant}" if self.variant else self.name
+
+    @property
+    def line(self) -> str:
+        """The name, with N for what alone sets it apart from others of its line of a table."""
+        return self.name
 
     @property
     def flops(self) -> int | None:

@@ -179,6 +179,14 @@ def container_bits(dtype: str, *, packed: bool = False) -> int:
     return fmt.bits if packed and fmt.word_bits == 8 else fmt.word_bits
 
 
+def number_bits(dtype: str, bits: int) -> tuple[int, int]:
+    """Return the lowest bit of the number in a container of ``bits``, and how many it has."""
+    fmt = CONTAINED.get(dtype)
+    if fmt is None or fmt.word_bits != bits:
+        return 0, bits
+    return fmt.low_bit, fmt.bits
+
+
 @dataclass(frozen=True, slots=True)
 class Slot:
     """One element of a register: its container is ``bits`` bits from ``low`` on.
@@ -194,11 +202,7 @@ class Slot:
 
 def slots(layout: FragmentLayout) -> tuple[Slot, ...]:
     """Return the slots of a register, low bits first."""
-    fmt = CONTAINED.get(layout.dtype)
-    if fmt is None or fmt.word_bits != layout.bits:
-        inside, count = 0, layout.bits
-    else:
-        inside, count = fmt.low_bit, fmt.bits
+    inside, count = number_bits(layout.dtype, layout.bits)
     return tuple(
         Slot(low, layout.bits, low + inside, count)
         for low in range(0, layout.elements_per_register * layout.bits, layout.bits)

@@ -8,10 +8,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from typing import cast
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import (
+    UNTYPED,
     Form,
+    Role,
     SharedOperand,
     SignatureOperand,
     constant,
@@ -94,9 +97,12 @@ class MatrixInstruction(Form):
     bit_operation: str = ""
 
     def held(self, name: str) -> FragmentLayout | SharedOperand:
-        """Return operand A, B, C or D, in registers or in shared memory. Raises KeyError for none."""
+        """Return operand A, B, C or D, in registers or in shared memory; D for a C that is none.
+
+        Raises KeyError for another name.
+        """
         shared = (operand for operand in self.shared if operand.operand == name)
-        return next(shared, None) or self.operand(name)
+        return next(shared, None) or self.operand("D" if self.shared and name == "C" else name)
 
     @property
     def threads(self) -> int:
@@ -107,6 +113,11 @@ class MatrixInstruction(Form):
     def shape(self) -> str:
         """The shape as the instruction spells it, ``m16n8k16``."""
         return f"m{self.m}n{self.n}k{self.k}"
+
+    @property
+    def line(self) -> str:
+        """The name, with N for n where the n are in steps."""
+        return self.name.replace(self.shape, f"m{self.m}nNk{self.k}") if self.shared else self.name
 
     @property
     def flops(self) -> int:
@@ -128,17 +139,36 @@ class MatrixInstruction(Form):
 
 def _warp(form: MatrixInstruction) -> Iterator[SignatureOperand]:
     for name in "DABC":
-        yield fragment(name.lower(), "result" if name == "D" else "source", form.operand(name))
+        layout, role = form.operand(name), "result" if name == "D" else "source"
+        yield fragment(name.lower(), cast(Role, role), layout, _held(form, layout))
     yield from _sparsity(form, "e", "f")
     for scale in form.scales:
         name = f"scale-{scale.operand.lower()}"
         line = "row" if scale.operand == "A" else "column"
         plural = "scale" if scale.blocks == 1 else "scales"
         meaning = f"{scale.blocks} {plural} of {scale.dtype} a {line} of {scale.operand}"
-        yield SignatureOperand(f"{name}-data", "source", meaning)
-        bytes_, threads = (", ".join(map(str, ids)) for ids in (scale.byte_ids, scale.thread_ids))
+        yield register(f"{name}-data", meaning)
+        allowed = scale.byte_ids, scale.thread_ids
+        bytes_, threads = (", ".join(map(str, ids)) for ids in allowed)
         ids = f"byte-id in {{{bytes_}}} and thread-id in {{{threads}}}"
-        yield SignatureOperand(f"{name}-ids", "constant", ids, 2)
+        yield SignatureOperand(f"{name}-ids", "constant", ids, 2, "u16", allowed=allowed)
+
+
+def _held(form: MatrixInstruction, layout: FragmentLayout) -> str:
+    """Return the type that decides which registers an operand takes, "" where its own one does.
+
+    Here and there ptxas takes others (measured form by form).
+    """
+    dtype, is_factor = layout.dtype, layout.operand in ("A", "B")
+    if form.scales and is_factor:
+        return UNTYPED
+    if dtype == "f64" and not (form.family == "wmma" and is_factor):
+        return "b64"
+    if form.metadata and form.a_type in ("f16", "bf16", "tf32") and dtype != "f16":
+        return "b32"
+    if form.d_type == "s32" and (form.family == "wmma" or form.shape == "m8n8k16"):
+        return "s32"
+    return ""
 
 
 def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> Iterator[SignatureOperand]:
@@ -147,23 +177,25 @@ def _sparsity(form: MatrixInstruction, metadata: str, selector: str) -> Iterator
         kept, of = form.metadata.granularity
         last = form.metadata.selectors[-1]
         yield register(metadata, f"metadata: which {kept} of {of} elements A keeps")
-        yield constant(selector, f"sparsity selector, {f'0 to {last}' if last else '0'}")
+        meaning = f"sparsity selector, {f'0 to {last}' if last else '0'}"
+        yield constant(selector, meaning, allowed=(form.metadata.selectors,))
 
 
 def _warpgroup(form: MatrixInstruction) -> Iterator[SignatureOperand]:
     """Yield the operands of ``wgmma``: D, A and B, and how they are taken."""
     yield fragment("d", "result", form.operand("D"))
     if form.variant == "rs":
-        yield fragment("a", "source", form.operand("A"))
+        yield fragment("a", "source", form.operand("A"), "" if form.d_type == "s32" else "f16x2")
     for o in form.shared:
         yield descriptor(o.operand.lower(), f"{o.operand}, {o.rows} x {o.cols} of {o.dtype}")
     yield from _sparsity(form, "sp-meta", "sp-sel")
     yield register("scale-d", "whether D is added, or taken as zero", "pred")
     if form.d_type != "s32":
         for name in "ab":
-            yield constant(f"imm-scale-{name}", f"1, or -1 to negate {name.upper()}", "1")
+            meaning = f"1, or -1 to negate {name.upper()}"
+            yield constant(f"imm-scale-{name}", meaning, "1", (range(-1, 2, 2),))
     for o in form.shared:
         if "mn" in o.majors:
             along = "m" if o.operand == "A" else "n"
             meaning = f"whether {o.operand} is contiguous along {along}, not k"
-            yield constant(f"imm-trans-{o.operand.lower()}", meaning)
+            yield constant(f"imm-trans-{o.operand.lower()}", meaning, allowed=(range(2),))

@@ -19,8 +19,8 @@ Array = npt.NDArray[Any]
 
 QUAD = 4
 LINES = {"A": 16, "B": 8}
-BYTE_IDS = {1: (0, 1, 2, 3), 2: (0, 2), 4: (0,)}
-THREAD_IDS = {"A": (0, 1), "B": (0, 1, 2, 3)}
+BYTES = 4
+THREAD_IDS = {"A": range(2), "B": range(QUAD)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,12 +40,12 @@ class Scale:
         return LINES[self.operand]
 
     @property
-    def byte_ids(self) -> tuple[int, ...]:
+    def byte_ids(self) -> range:
         """The byte-ids the ISA allows for this many blocks."""
-        return BYTE_IDS[self.blocks]
+        return range(0, BYTES, self.blocks)
 
     @property
-    def thread_ids(self) -> tuple[int, ...]:
+    def thread_ids(self) -> range:
         """The thread-ids the ISA allows."""
         return THREAD_IDS[self.operand]
 
@@ -56,8 +56,8 @@ class Scale:
         """
         if byte_id not in self.byte_ids or thread_id not in self.thread_ids:
             raise ValueError(
-                f"scale {self.operand} with {self.blocks} blocks takes byte-id in {self.byte_ids} "
-                f"and thread-id in {self.thread_ids}, not {byte_id} and {thread_id}"
+                f"scale {self.operand} with {self.blocks} blocks takes byte-id in {[*self.byte_ids]} "
+                f"and thread-id in {[*self.thread_ids]}, not {byte_id} and {thread_id}"
             )
         if self.operand == "A":
             return QUAD * (line % 8) + 2 * thread_id + line // 8, byte_id + block

@@ -87,9 +87,9 @@ class Metadata:
         return ROWS * self.chunks * _CHUNK_BITS // 32 // 8
 
     @property
-    def selectors(self) -> tuple[int, ...]:
+    def selectors(self) -> range:
         """The sparsity selectors: each names other lanes of the quad."""
-        return tuple(range(QUAD // self.lanes_per_quad))
+        return range(QUAD // self.lanes_per_quad)
 
     @property
     def allowed(self) -> tuple[int, ...]:

@@ -14,8 +14,7 @@ from typing import Any, Literal
 
 import numpy as np
 
-from ptxlab.errors import Unsupported
-from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
+from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.exact import Number, encode, odd
 from ptxlab.numbers.formats import F16, Array, Format
 from ptxlab.numbers.fused_step import (
@@ -75,22 +74,21 @@ def explain(
     *,
     dtype: str,
     acc: str,
-    target: Target,
+    rules: DotProduct | UnpackedDotProduct,
     b_dtype: str | None = None,
 ) -> tuple[Step, ...]:
     """Return the steps of C + A*B, of which the last one ends in the result.
 
-    ``a`` and ``b`` are one row and column of one mma.sync, and ``c`` is one number, all raw words.
+    ``a`` and ``b`` are one row and column of one instruction, and ``c`` is one number, all raw words.
 
-    ``dtype`` is the PTX type of A, and of B unless ``b_dtype`` is given; ``acc`` that of C and D.
-    Raises ``Unsupported`` for types that the target's mma.sync does not take, ``ValueError`` if there
-    is nothing to multiply or the lengths differ.
+    ``dtype`` is the PTX type of A, and of B unless ``b_dtype`` is given; ``acc`` that of C and D;
+    ``rules`` is the chip's arithmetic of these types. Raises ``Unsupported`` for types that no tensor
+    core takes together, ``ValueError`` if there is nothing to multiply or the lengths differ.
     """
     b_type = b_dtype or dtype
     a_form, b_form = operand_formats(dtype, b_type, acc)
     if len(a) != len(b) or not a:
         raise ValueError(f"{len(a)} numbers of A and {len(b)} of B are no dot product")
-    rules = _rules(target, dtype, b_type, a_form)
     addend, result = _decode([c], ACCUMULATORS[acc])[0][0], ACCUMULATORS[acc]
     if isinstance(rules, UnpackedDotProduct):
         halves = (unpack(np.array(x, np.uint8), y) for x, y in ((a, dtype), (b, b_type)))
@@ -99,21 +97,6 @@ def explain(
     chunk = rules.chunk * 16 // a_form.word_bits
     products = _products(_decode(a, a_form), _decode(b, b_form))
     return tuple(_fused(products, (c, addend), result, rules, chunk))
-
-
-def _rules(
-    target: Target, a_type: str, b_type: str, form: Format
-) -> DotProduct | UnpackedDotProduct:
-    """Return the arithmetic of mma.sync on these types."""
-    arithmetic = target.arithmetic
-    rules = arithmetic.dot8 if form.word_bits == 8 else arithmetic.dot16
-    foreign = [name for name in (a_type, b_type) if name not in arithmetic.types]
-    if foreign or rules is None:
-        raise Unsupported(
-            f"mma.sync of .{(foreign or [a_type])[0]} on {target.name}",
-            hint=f"{target.name} multiplies {', '.join(arithmetic.types)}",
-        )
-    return rules
 
 
 Product = tuple[int, Number, int]

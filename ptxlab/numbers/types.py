@@ -5,6 +5,7 @@ Source: PTX ISA, "Types" and "Alternate Floating-Point Data Formats".
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Literal
@@ -58,8 +59,19 @@ def _types() -> Iterator[ScalarType]:
 
 TYPES: dict[str, ScalarType] = {kind.name: kind for kind in _types()}
 
+INSTRUCTION_TYPES = frozenset({"bf16", "tf32", "bf16x2", "u16x2", "s16x2", "f32x2"})
+"""The types that instructions have, and nothing is declared with."""
+
 STORED: dict[str, ScalarType] = {fmt.name: _of_format(fmt) for fmt in (E4M3, E5M2)}
 """The formats that are no fundamental type, but whose numbers lie one to a byte in memory."""
+
+
+_TYPE = re.compile(r"pred|tf32|[busf]\d+(x\d+(_p\d+)?)?|bf16(x2)?|e\dm\d(x\d)?|ue\dm\d(x\d)?")
+
+
+def is_type(name: str) -> bool:
+    """Say whether a modifier is a type, of numbers in registers or of those packed into them."""
+    return _TYPE.fullmatch(name) is not None
 
 
 def parts(T: str, *words: Array) -> list[Array]:

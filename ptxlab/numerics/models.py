@@ -25,16 +25,21 @@ from ptxlab.numerics.products import DotProducts
 
 Rules = DotProduct | UnpackedDotProduct
 
+MMA_SYNC = "mma.sync"
+INSTRUCTIONS = {MMA_SYNC: "sm_75", "wgmma": "sm_90a"}
+"""What adds up, and the target that it needs."""
+
 BYTES_AT_ONCE = 32
-"""The k of an mma.sync of 8-bit numbers: longer dot products are several of them."""
+"""The k of an instruction on 8-bit numbers: longer dot products are several of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Model:
-    """Targets whose mma.sync gives the same bits for some types, and the arithmetic they share."""
+    """Targets whose ``instruction`` gives the same bits for some types, and the arithmetic they share."""
 
     targets: tuple[str, ...]
     rules: Rules
+    instruction: str = MMA_SYNC
 
     def compute(self, products: DotProducts) -> Array:
         """Return the result of every dot product as words, [count]."""
@@ -59,7 +64,7 @@ class Model:
                 steps[-1].word if steps else int(products.c[0]),
                 dtype=products.dtype,
                 acc=products.acc,
-                target=TARGETS[self.targets[0]],
+                rules=self.rules,
             )
             for step in found:  # which counts the products of its instruction from 0
                 terms = [
@@ -77,32 +82,40 @@ def _instructions(products: DotProducts) -> Iterator[slice]:
         yield slice(start, min(start + once, products.k))
 
 
-def models(dtype: str, acc: str, targets: Sequence[str] = ()) -> tuple[Model, ...]:
+def models(
+    dtype: str, acc: str, targets: Sequence[str] = (), instruction: str = MMA_SYNC
+) -> tuple[Model, ...]:
     """Return the different arithmetics of ``dtype`` into ``acc``, of ``targets`` or of all.
 
-    Raises PtxlabError for types that do not go together, and for a target named that has no
-    mma.sync of them.
+    Raises PtxlabError for types that do not go together, where no target has the ``instruction`` on
+    them, and for a target named that has not.
     """
     try:
         operand_formats(dtype, dtype, acc)
     except Unsupported as error:
         raise PtxlabError(error.message, hint=error.hint) from None
     groups: dict[Rules, list[str]] = {}
-    for name in dict.fromkeys(targets) or TARGETS:
-        rules = _rules(TARGETS[name], dtype)
+    having = [name for name in TARGETS if TARGETS[name].runs(INSTRUCTIONS[instruction])]
+    for name in dict.fromkeys(targets) or having:
+        rules = _rules(TARGETS[name], dtype, instruction) if name in having else None
         if rules is not None:
             groups.setdefault(rules, []).append(name)
         elif targets:
             types = ", ".join(TARGETS[name].arithmetic.types)
-            raise PtxlabError(f"{name} has no mma.sync of {dtype}", hint=f"it multiplies {types}")
-    return tuple(Model(tuple(names), rules) for rules, names in groups.items())
+            hint = f"it multiplies {types}" if name in having else f"{', '.join(having)} has it"
+            raise PtxlabError(f"{name} has no {instruction} of {dtype}", hint=hint)
+    if not groups:
+        raise PtxlabError(f"no target has {instruction} of {dtype}")
+    return tuple(Model(tuple(names), rules, instruction) for rules, names in groups.items())
 
 
-def _rules(target: Target, dtype: str) -> Rules | None:
-    if dtype not in target.arithmetic.types:
+def _rules(target: Target, dtype: str, instruction: str) -> Rules | None:
+    known = target.arithmetic
+    if dtype not in known.types:
         return None
-    is_byte = OPERANDS[dtype].word_bits == 8
-    return target.arithmetic.dot8 if is_byte else target.arithmetic.dot16
+    if OPERANDS[dtype].word_bits != 8:
+        return known.dot16
+    return known.dot8 if instruction == MMA_SYNC else known.dot8_async
 
 
 @dataclass(frozen=True, slots=True)

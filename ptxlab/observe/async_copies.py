@@ -15,10 +15,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.copies import AsyncCopies
+from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.check_scene import Scene, Words, entries
-from ptxlab.observe.ordering import Touch
+from ptxlab.observe.ordering import Kind, Touch
 from ptxlab.observe.races import Races
 from ptxlab.syntax.tree import Integer
 
@@ -52,11 +52,11 @@ class Copies:
     def __init__(self, scene: Scene, races: Races) -> None:
         self._scene = scene
         self._races = races
-        self._flights = AsyncCopies(scene.wave.width)
+        self._flights = Groups(scene.wave.width, Schedule())
         self._copies: dict[int, _Copy] = {}
         self._started = 0
         self._pending = scene.shadow.table(np.int64)
-        self._write = (True, False)
+        self._write = Kind(writes=True)
 
     # ---- what copying instructions do ----
 
@@ -99,11 +99,14 @@ class Copies:
                     copy.committed |= threads.mask[copy.threads]
             self._flights.commit(threads)
         elif "wait_all" in modifiers:
-            self._flights.wait_all(threads)
+            self.wait_all(threads)
         elif "wait_group" in modifiers:
             [allowed] = site.instruction.operands
             assert isinstance(allowed, Integer)
             self._flights.wait(threads, allowed.value)
+
+    def wait_all(self, threads: Threads) -> None:
+        self._flights.wait_all(threads)
 
     def _land(self, copy: _Copy, chosen: Array | None) -> None:
         """Make of a copy that was waited for, all or some of its threads', a write just now."""
@@ -134,7 +137,7 @@ class Copies:
             copy = self._copies[int(number)]
             here = np.flatnonzero(numbers == number)
             thread, other = int(threads[here[0]]), int(others[here[0]])
-            did = "overwrites" if touch.kind[0] else "reads"
+            did = "overwrites" if touch.kind.writes else "reads"
             where = self._scene.shared(int(touch.granules[at[here[0]]]))
             words = _early(self._scene, copy, f"{did} {where}", "to", thread, other)
             count = here.size * self._scene.shadow.size
@@ -144,7 +147,7 @@ class Copies:
         """See writes of ``nbytes`` each to global memory: none may be to what a copy still reads."""
         for copy in self._copies.values():
             for source, length, readers in copy.sources:
-                found = _overlap(start, nbytes, source, length)
+                found = overlap(start, nbytes, source, length)
                 if found is None:
                     continue
                 mine, theirs = found
@@ -192,15 +195,14 @@ def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: in
     return f"{scene.thread(thread)} {did}, {who}: a copy {state}", hint
 
 
-def _overlap(start: Array, nbytes: int, others: Array, length: int) -> tuple[Array, Array] | None:
+def overlap(start: Array, nbytes: int, others: Array, length: int) -> tuple[Array, Array] | None:
     """Return which intervals meet one of ``others`` of ``length`` bytes, and which one of them."""
-    if start.min() >= others.max() + np.uint64(length) or others.min() >= start.max() + np.uint64(
-        nbytes
-    ):
+    size, others_size = start.dtype.type(nbytes), others.dtype.type(length)
+    if start.min() >= others.max() + others_size or others.min() >= start.max() + size:
         return None
     order = np.argsort(others, kind="stable")
-    below = np.searchsorted(others[order], start + np.uint64(nbytes)) - 1
-    met = (below >= 0) & (others[order[below]] + np.uint64(length) > start)
+    below = np.searchsorted(others[order], start + size) - 1
+    met = (below >= 0) & (others[order[below]] + others_size > start)
     if not met.any():
         return None
     return np.flatnonzero(met), order[below[met]]

@@ -122,7 +122,9 @@ class BarrierUse:
 
 
 def is_barrier(instruction: Instruction) -> bool:
-    return instruction.opcode in ("bar", "barrier") and "warp" not in instruction.modifiers
+    """Say whether ``instruction`` is about a barrier of its CTA."""
+    others = {"warp", "cluster"}
+    return instruction.opcode in ("bar", "barrier") and others.isdisjoint(instruction.modifiers)
 
 
 def counts_threads(instruction: Instruction) -> bool:

@@ -17,23 +17,32 @@ from ptxlab.device.protocol import Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.instrument.sites import instructions
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.async_copies import Copies
-from ptxlab.observe.barrier_use import BarrierUse, counts_threads, is_barrier
+from ptxlab.observe.asynchronous import (
+    Asynchronous,
+    has_asynchronous,
+    is_asynchronous,
+)
+from ptxlab.observe.barrier_use import BarrierUse, is_barrier
+from ptxlab.observe.box_use import BoxUse
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
 from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.global_races import GlobalRaces
+from ptxlab.observe.grid_order import CAVEAT, GridOrder
 from ptxlab.observe.history import History
-from ptxlab.observe.ordering import Epochs, Touch
+from ptxlab.observe.ordering import Kind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.registers import Registers
 from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
 from ptxlab.observe.unwritten import Reads
-from ptxlab.syntax.tree import Instruction, Integer, Module, Source
+from ptxlab.syntax.tree import Instruction, Module, Source
+from ptxlab.tensormap.tensor_map import TensorMap
 
 Array = npt.NDArray[Any]
 
@@ -79,6 +88,7 @@ class Checker(Watcher):
         self._reads = Reads(self._scene)
         self._global = GlobalRaces(self._scene)
         self._overruns = Overruns(self._scene)
+        self._boxes = BoxUse(self._scene)
 
     # ---- what the launch does ----
 
@@ -88,11 +98,17 @@ class Checker(Watcher):
         scene = self._scene
         scene.begin(wave)
         self._global.begin(wave)
-        self._order = _order(wave, scene)
-        self._races = Races(scene, self._order)
-        self._copies = Copies(scene, self._races)
-        self._barriers = BarrierUse(scene)
         self._shared = SharedMemory(scene, self._reads)
+        asynchronous = has_asynchronous(wave.functions) or wave.config.cluster_ctas > 1
+        clocks = Clocks(wave, scene.agents, layers=1 + asynchronous)
+        self._order = History(wave, scene.shadow, clocks)
+        self._races = Races(scene, self._order)
+        self._async: Asynchronous | None = None
+        if asynchronous:
+            self._async = Asynchronous(scene, clocks, self._races, self._shared, self._global)
+        self._copies = Copies(scene, self._races)
+        self._grids = GridOrder(scene)
+        self._barriers = BarrierUse(scene)
         self._local = LocalMemory(scene)
         self._registers = Registers(scene, self._local, self._reads)
 
@@ -102,11 +118,15 @@ class Checker(Watcher):
         if passing is None:
             return
         instruction = site.instruction
+        if self._async is not None:
+            self._async.before(site, frame, passing)
         self._copying = instruction.opcode == "cp" and is_async_copy(instruction)
-        if instruction.opcode == "cp" and not self._copying:
+        if instruction.opcode == "cp" and not self._copying and not is_asynchronous(instruction):
             self._copies.control(site, passing)
         elif is_barrier(instruction):
             self._barriers.arrive(site, passing)
+        elif instruction.opcode == "griddepcontrol":
+            self._grids.control(instruction, passing)
         else:
             self._global.execute(instruction, passing)
             if self._fence is None and _orders_memory(instruction):
@@ -145,6 +165,11 @@ class Checker(Watcher):
         first: Array,
         items: Array | None,
     ) -> None:
+        if self._async is not None:
+            self._async.stores.touch(memory, threads, first, access.nbytes, writes=access.writes)
+            if self._scene.site.instruction.opcode == "cp" and "tensor" in access.verb:
+                self._async.maps.use(memory, threads, first, access.nbytes)
+        self._grids.touch(memory, threads, first, writes=access.writes)
         if memory.writable:
             self._global.touch(memory, threads, first, access.nbytes, access.writes, items)
         if not self._copying and not (access.writes and self._copies.in_flight):
@@ -161,11 +186,15 @@ class Checker(Watcher):
         scene, instruction = self._scene, self._scene.site.instruction
         self._overruns.touch(threads, first, access.nbytes)
         granules, count = scene.shadow.cover(first, access.nbytes)
+        if self._async is not None and access.writes:
+            self._async.layouts.written(granules)
         if self._copying:
             self._copies.start(threads, first, access.nbytes)
             self._shared.write(granules)
             return
-        kind = (access.writes, is_strong(instruction))
+        if self._async is not None:
+            self._async.touch(threads, first, access.nbytes, writes=access.writes)
+        kind = Kind(access.writes, is_strong(instruction))
         touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
         if not access.writes or instruction.opcode in ("atom", "red"):
             found = self._shared.read(touch)
@@ -194,8 +223,51 @@ class Checker(Watcher):
     def synchronize_warps(self, together: Array) -> None:
         self._order.synchronize_warps(together)
 
+    def arrive(self, threads: Threads, words: Array) -> None:
+        if self._async is not None:
+            self._async.arrive(self._scene.site, threads, words)
+            self._global.release(threads)
+
+    def done(self, words: Array, threads: Threads | None) -> None:
+        if threads is not None:
+            self._copies.wait_all(threads)
+            self._global.release(threads)
+        if self._async is not None:
+            self._async.done(words, threads)
+
+    def complete(self, words: Array) -> None:
+        if self._async is not None:
+            self._async.complete(words)
+
+    def waited(self, threads: Threads, words: Array) -> None:
+        if self._async is not None:
+            self._async.handovers.waited(threads, words)
+            self._global.acquire(threads)
+
+    def clusters_met(self, arrived: Array) -> None:
+        if self._async is not None:
+            self._async.handovers.clusters_met(arrived)
+
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        if self._async is not None:
+            self._async.begun(threads, moved, told)
+        for one in moved:
+            if isinstance(one.memory, Allocation):
+                owners = threads.index[one.owner]
+                self._grids.touch(one.memory, owners, one.first, writes=one.writes)
+                if one.writes:
+                    self._global.touch(one.memory, owners, one.first, one.size, True, None)
+
+    def box(
+        self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool
+    ) -> None:
+        self._boxes.see(thread, tensor_map, coordinates, outside=outside)
+
     def ended(self, threads: Threads) -> None:
-        self._order.ended(threads)
+        self._scene.ended |= threads.mask
+        over = self._order.ended(threads)
+        if self._async is not None:
+            self._async.ended(over)
 
     def end(self, wave: Wave) -> None:
         self._copies.end()
@@ -208,6 +280,9 @@ class Checker(Watcher):
         if module is None:
             return CheckReport(kernel, self._checks, (), (str(fault),), Source("", ""))
         self._reads.tell()
+        self._boxes.tell()
+        if isinstance(fault, LaunchError) and fault.kind == "deadlock" and self._async is not None:
+            self._async.stuck()
         found = [self._hedged(finding) for finding in self._scene.findings]
         unchecked = []
         if isinstance(fault, LaunchError) and fault.kind in self._checks:
@@ -216,7 +291,8 @@ class Checker(Watcher):
         elif fault is not None:
             unchecked.append(f"what follows where the launch stopped: {fault}")
         chosen = ordered(finding for finding in found if finding.kind in self._checks)
-        return CheckReport(kernel, self._checks, chosen, tuple(unchecked), module.source)
+        caveats = (CAVEAT,) if "race" in self._checks and self._grids.controls else ()
+        return CheckReport(kernel, self._checks, chosen, tuple(unchecked), module.source, caveats)
 
     def _of_fault(self, fault: LaunchError) -> Finding:
         assert fault.location is not None
@@ -254,23 +330,9 @@ def _rows(items: Array | None, part: Part) -> Array | None:
     return items[part.where]
 
 
-def _order(wave: Wave, scene: Scene) -> Epochs | History:
-    whole, of_warps = True, False
-    for function in wave.module.functions:
-        for site in instructions(function):
-            instruction = site.instruction
-            if is_barrier(instruction):
-                whole &= "arrive" not in instruction.modifiers
-                whole &= not counts_threads(instruction)
-            elif instruction.opcode in ("bar", "barrier"):
-                of_warps = True
-                mask = instruction.operands[0]
-                whole &= isinstance(mask, Integer) and mask.value & _WHOLE_WARP == _WHOLE_WARP
-    if whole:
-        return Epochs(wave, scene.shadow, of_warps=of_warps)
-    return History(wave, scene.shadow)
-
-
 def _orders_memory(instruction: Instruction) -> bool:
+    """Say whether an instruction orders memory by a flag, which races in shared memory do not follow."""
+    if is_asynchronous(instruction) or "proxy" in instruction.modifiers:
+        return False
     fence = instruction.opcode in ("membar", "fence")
     return fence or not _ORDERING.isdisjoint(instruction.modifiers)

@@ -5,15 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
+from ptxlab.observe.check_rules import RULES
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import Source
 
-CHECKS = ("race", "async", "barrier", "deadlock", "bounds", "alignment", "uninitialized")
+CHECKS = tuple(RULES)
 """Every kind of finding, which is also what can be chosen to check."""
 
 _BEYOND = {
     "race": "races in global memory inside a warp, and between CTAs where there are fences and flags "
     "but not those that order them",
+    "async": "copies from global memory of what threads wrote there, the scopes of waits, and arrivals at "
+    "mbarriers of other CTAs that name no scope",
     "bounds": "overruns of a shared variable whose address is loaded, or made of several variables",
 }
 """What checks do not see, by their names."""
@@ -43,13 +46,16 @@ class Finding:
     source: SourceLine | None = None
     other_source: SourceLine | None = None
 
+    def __repr__(self) -> str:
+        return f"<{self.severity}: {self.kind} in line {self.line}, {self.message}>"
+
 
 @dataclass(frozen=True, slots=True)
 class CheckReport:
     """A launch checked for ``checks``; ``kernel`` is None where none could be loaded.
 
     ``findings`` are sorted, the worst first. ``unchecked`` says what of the launch the checks could not
-    see, and why. ``source`` is the PTX.
+    see, and why, ``caveats`` what they do not look at in this program. ``source`` is the PTX.
     """
 
     kernel: str | None
@@ -57,6 +63,12 @@ class CheckReport:
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
     source: Source
+    caveats: tuple[str, ...] = ()
+
+    def __repr__(self) -> str:
+        found = {"errors": self.errors, "warnings": self.warnings}
+        told = "".join(f", {count} {what}" for what, count in found.items() if count)
+        return f"<check of {self.kernel}: {self.verdict}{told}>"
 
     @property
     def verdict(self) -> str:
@@ -67,8 +79,9 @@ class CheckReport:
 
     @property
     def not_looked_at(self) -> tuple[str, ...]:
-        """What the checks do not look at, in any launch."""
-        return tuple(words for name, words in _BEYOND.items() if name in self.checks)
+        """What the checks do not look at, in any launch or one of this program."""
+        always = (words for name, words in _BEYOND.items() if name in self.checks)
+        return (*always, *self.caveats)
 
     @property
     def errors(self) -> int:

@@ -10,11 +10,13 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.memory import pitched
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.instrument.sites import sources
+from ptxlab.observe.agents import Agents
 from ptxlab.observe.check_report import Finding
+from ptxlab.observe.check_rules import rules
 from ptxlab.observe.shadow import Shadow
+from ptxlab.observe.value_flow import Names
 from ptxlab.syntax.functions import SourceLine
 
 Array = npt.NDArray[Any]
@@ -22,18 +24,29 @@ Array = npt.NDArray[Any]
 Words = tuple[str, str]
 """A message and a hint."""
 
+_ENGINES = {
+    "mbarrier": "a copy that an mbarrier hears of",
+    "copies": "a bulk copy",
+    "products": "a wgmma",
+}
+
 
 class Scene:
     """The wave that runs, the instruction it is at, and all findings of the launch so far.
 
-    ``site`` is the instruction at hand. ``shadow`` is that of the wave's shared memory.
+    ``site`` is the instruction at hand. ``shadow`` is that of the wave's shared memory. ``agents`` are
+    its threads and engines. ``ended`` is the mask of threads that are no more,
+    ``names`` has the names of registers.
     """
 
     wave: Wave
     site: Site
     shadow: Shadow
+    agents: Agents
+    ended: Array
 
     def __init__(self) -> None:
+        self.names = Names()
         self._numbers: dict[Site, int] = {}
         self._sites: list[Site] = []
         self._findings: dict[tuple[str, str, str, Site, Site | None], Finding] = {}
@@ -41,7 +54,9 @@ class Scene:
     def begin(self, wave: Wave) -> None:
         """Begin a wave: nothing is known of its memory."""
         self.wave = wave
-        self.shadow = Shadow(wave.ctas * pitched(wave.shared_bytes))
+        self.shadow = Shadow(wave.ctas * wave.shared_pitch)
+        self.agents = Agents(wave)
+        self.ended = np.zeros(wave.width, bool)
 
     # ---- instructions by number ----
 
@@ -72,6 +87,7 @@ class Scene:
 
         Findings that are alike are one, in the words of the first.
         """
+        assert kind == "uninitialized" or rule in rules(kind), rule
         site = site or self.site
         key = (kind, severity, rule, site, other)
         found = self._findings.get(key)
@@ -91,7 +107,7 @@ class Scene:
 
     @cached_property
     def _sources(self) -> dict[int, SourceLine]:
-        return sources(self.wave.module)
+        return sources(self.wave.module, self.wave.functions)
 
     # ---- names ----
 
@@ -101,13 +117,26 @@ class Scene:
     def cta(self, thread: int) -> str:
         return self.thread(thread).partition(" of ")[2]
 
+    def agent(self, number: int) -> str:
+        """Name a thread or an engine."""
+        engine = self.engine(number)
+        return self.thread(number) if engine is None else _ENGINES[engine[0]]
+
+    def engine(self, number: int) -> tuple[str, int] | None:
+        return self.agents.engine(number)
+
     def shared(self, granule: int) -> str:
-        address = int(granule) * self.shadow.size % pitched(self.wave.shared_bytes)
+        return self.shared_at(int(granule) * self.shadow.size)
+
+    def shared_at(self, place: int) -> str:
+        """Name a byte of the shared memory of the wave, and its CTA where it may be another one's."""
+        cta, address = divmod(place, self.wave.shared_pitch)
         found = self.wave.shared.at(address)
+        of = f" of {self.wave.cta(cta)}" if self.wave.config.cluster_ctas > 1 else ""
         if found is None:
-            return f"shared memory at {address:#x}"
+            return f"shared memory{of} at {address:#x}"
         variable, inside = found
-        return f"{variable.name}+{inside:#x} in shared memory"
+        return f"{variable.name}+{inside:#x} in shared memory{of}"
 
 
 def entries(column: Array, count: int) -> Array:

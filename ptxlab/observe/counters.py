@@ -2,7 +2,8 @@
 
 Names of metrics: Nsight Compute, "Metrics Reference: Source Metrics". A GPU counts machine
 instructions, of which one of PTX may become several or none; what is said here of addresses holds on
-both. Bytes that several lanes ask for count once in an ideal, so that none exceeds what was counted.
+both. Bytes that several lanes ask for count once in an ideal, so that none exceeds what was counted. That
+tensor cores read a core matrix in one pass is an assumption: NVIDIA does not say.
 """
 
 from __future__ import annotations
@@ -85,6 +86,21 @@ class Counts:
     collisions: int = _counted(
         "atomic updates of an address that a lane before it in the same warp updates too"
     )
+    engine_copies: int = _counted(
+        "copies that the copy engine was asked for, tiles and rows of bytes"
+    )
+    engine_global: int = _counted("bytes of global memory that the copy engine read or wrote")
+    engine_shared: int = _counted(
+        "bytes of shared memory that the copy engine read or wrote, of a multicast in each CTA"
+    )
+    tensor_shared: int = _counted(
+        "bytes of shared memory that tensor cores read as factors of warpgroups"
+    )
+    tensor_wavefronts: int = _counted(
+        "passes over the banks in which they read these, a core matrix of 8 times 16 bytes at a time",
+        ideal="tensor_ideal",
+    )
+    tensor_ideal: int = _counted("these passes without a conflict, one a core matrix")
     flops: int = _counted(
         "floating-point additions and multiplications, both of an fma, 2 m n k of a matrix product",
         "smsp__sass_thread_inst_executed_op_fadd_pred_on, _fmul_, 2 * _ffma_",

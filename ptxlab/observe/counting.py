@@ -15,8 +15,9 @@ import numpy as np
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.memory import WINDOW_SIZE, Access
+from ptxlab.emulator.run.memory import WINDOW_SIZE, Access, Allocation
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import SPACES, Counts
@@ -35,7 +36,10 @@ from ptxlab.observe.traffic import (
 from ptxlab.observe.work import Work, work
 
 ATOMIC = "atomic"
+COPY = "asynchronous copy"
 _REMEMBERED = 64
+_OWNER_AT = 45
+"""Bits of a position in memory, above which the thread's is."""
 
 Costs = dict[str, Traffic]
 """What one instruction asks of each space, in all threads of a wave."""
@@ -123,6 +127,27 @@ class Counting(Watcher):
             address = access.base.read(frame.registers)
             self._requests.append(_Request(access, threads, register, address))
 
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        """Count what the copy engine and the tensor cores read and write on their own."""
+        tally = self._current
+        if tally is None:
+            return
+        copies = tally.work.kind == COPY
+        if copies:
+            tally.counts.engine_copies += threads.size
+        for one in moved:
+            space = "global" if isinstance(one.memory, Allocation) else "shared"
+            first = one.first
+            if not copies:
+                traffic = of_shared(Items(first.reshape(1, -1), one.size))
+                tally.counts.add("tensor_shared", first.size * one.size)
+                tally.counts.add("tensor_wavefronts", traffic.units)
+                tally.counts.add("tensor_ideal", traffic.ideal)
+                continue
+            if not one.writes:  # once for all CTAs that it is for
+                first = np.unique(first + (one.owner.astype(np.int64) << _OWNER_AT))
+            tally.counts.add(f"engine_{space}", first.size * one.size)
+
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         tally, requests = self._current, self._requests
         self._current, self._requests = None, []
@@ -192,7 +217,7 @@ class Counting(Watcher):
         table = np.broadcast_to(address, (threads.width,)).reshape(-1, WARP)
         asked = None if threads.everyone else threads.mask.reshape(-1, WARP)
         if access.space != "generic":
-            yield access.space, Items(table, access.nbytes, asked)
+            yield access.space.removesuffix("::cluster"), Items(table, access.nbytes, asked)
             return
         left = threads.mask.reshape(-1, WARP)
         for space, base in WINDOWS.items():

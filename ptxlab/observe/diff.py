@@ -7,9 +7,9 @@ are left out, since they differ between devices for good reasons.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -36,19 +36,27 @@ WINDOW_BYTES = 1 << 27
 MOST_STEPS = 1 << 14
 
 
+class Bound(NamedTuple):
+    """A launch on one device: its kernel, arguments, and what ``variables`` of the module hold before it."""
+
+    kernel: Kernel
+    args: Sequence[Any]
+    variables: Mapping[str, Any]
+
+
 @dataclass(frozen=True, slots=True)
 class Repeatable:
     """A launch that can be made anew on any device.
 
-    ``bound`` puts fresh arguments on a device, and returns the kernel there with them in the order of
-    the parameters; ``names`` are what they are called.
+    ``bound`` puts fresh arguments on a device, and gives the variables of its module their values;
+    ``names`` are what the arguments are called.
     """
 
     module: Module
     kernel: str
     config: LaunchConfig
     names: tuple[str, ...]
-    bound: Callable[[Device], tuple[Kernel, Sequence[Any]]]
+    bound: Callable[[Device], Bound]
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +103,10 @@ class DiffReport:
     first: FirstDifference | None
     steps: int
 
+    def __repr__(self) -> str:
+        verdict = "the same" if self.same else "they differ"
+        return f"<diff of {self.launch.kernel} on {' and '.join(self.devices)}: {verdict}>"
+
     @property
     def same(self) -> bool:
         return self.first is None and not any(output.differing for output in self.outputs)
@@ -105,24 +117,24 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
 
     Raises PtxlabError where the launch fails on one of them.
     """
-    left, right = _arrays(launch, a), _arrays(launch, b)
+    bound = launch.bound(a)
+    left, right = _arrays(launch, bound), _arrays(launch, launch.bound(b))
     outputs = tuple(
         _compare(name, one, other)
         for name, one, other in zip(launch.names, left, right, strict=True)
         if one is not None and other is not None
     )
-    sites = _sites(launch, [array is not None for array in left])
+    sites = _sites(launch, bound)
     parting, steps = _first_parting(launch, sites, a, b) if sites else (None, 0)
     first = None if parting is None else _look(launch, sites, parting, a, b)
     devices = (f"{a.kind}:{a.target.name}", f"{b.kind}:{b.target.name}")
     return DiffReport(launch, devices, outputs, first, steps)
 
 
-def _arrays(launch: Repeatable, device: Device) -> list[Array | None]:
+def _arrays(launch: Repeatable, bound: Bound) -> list[Array | None]:
     """Launch the program as it is and return what is in every array after it, None for scalars."""
-    kernel, args = launch.bound(device)
-    kernel.run(launch.config, args)
-    return [arg.numpy() if isinstance(arg, Buffer) else None for arg in args]
+    bound.kernel.run(launch.config, bound.args)
+    return [arg.numpy() if isinstance(arg, Buffer) else None for arg in bound.args]
 
 
 def _compare(name: str, one: Array, other: Array) -> Output:
@@ -154,12 +166,12 @@ class _Parting:
     before: int
 
 
-def _sites(launch: Repeatable, is_buffer: Sequence[bool]) -> list[Traced]:
+def _sites(launch: Repeatable, bound: Bound) -> list[Traced]:
     """Return the instructions to follow: those that write registers which hold results."""
     function = definition(launch.module, launch.kernel)
     names = [declaration.names[0].name for declaration in function.parameters]
-    buffers = [name for name, one in zip(names, is_buffer, strict=True) if one]
-    skipped = device_dependent(function, buffers)
+    given = [*zip(names, bound.args, strict=True), *bound.variables.items()]
+    skipped = device_dependent(function, [name for name, one in given if isinstance(one, Buffer)])
     found = []
     for site in instructions(function):
         kept = _typed(site, [name for name in site.results() if name not in skipped])
@@ -198,8 +210,10 @@ def _first_parting(
 
 def _rows(launch: Repeatable, device: Device, module: Module, slots: int) -> Words:
     with device.zeros((launch.config.threads, slots), "u64") as buffer:
-        _, args = launch.bound(device)
-        device.load(module).kernel(launch.kernel).run(launch.config, [*args, buffer])
+        bound, traced = launch.bound(device), device.load(module)
+        for name, value in bound.variables.items():
+            traced.variable(name).upload(value)
+        traced.kernel(launch.kernel).run(launch.config, [*bound.args, buffer])
         return np.asarray(buffer.numpy(), np.uint64)
 
 

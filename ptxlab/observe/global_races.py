@@ -1,9 +1,10 @@
 """Races in global memory: between CTAs, which nothing orders by itself, and between warps of a CTA.
 
 Followed are barriers of a CTA, and fences with flags, both leniently: what a CTA did before a fence of
-any of its threads is ordered before what another one does after a strong read that comes later. So what
-is found is a race, and a race can be missed, as can one inside a warp. Source: PTX ISA, "Memory
-Consistency Model: Release and Acquire Patterns".
+any of its threads is ordered before what another one does after a strong read that comes later, and so
+is a strong write without a fence, as the flag itself. So what is found is a race, and a race can be
+missed, as can one inside a warp. Source: PTX ISA, "Memory Consistency Model: Release and Acquire
+Patterns" and "Causality order".
 """
 
 from __future__ import annotations
@@ -116,19 +117,44 @@ class GlobalRaces:
         """See ``threads`` execute what may be a fence, or read a flag."""
         opcode = instruction.opcode
         if opcode in ("fence", "membar") or not _RELEASES.isdisjoint(instruction.modifiers):
-            self._order(self._fenced, threads.mask)
+            self.order(self._fenced, threads.mask)
         if opcode in ("atom", "ld") and is_strong(instruction):
-            self._order(self._heard, threads.mask)
+            self.order(self._heard, threads.mask)
+
+    def release(self, threads: Threads) -> None:
+        """See ``threads`` tell others what their CTA did."""
+        self.order(self._fenced, threads.mask)
+
+    def acquire(self, threads: Threads) -> None:
+        """See ``threads`` hear of what others told."""
+        for times in (self._heard, self._met):
+            self.order(times, threads.mask)
 
     def synchronize(self, arrived: Array) -> None:
-        self._order(self._met, arrived)
+        self.order(self._met, arrived)
 
-    def _order(self, times: Array, threads: Array) -> None:
+    def order(self, times: Array, threads: Array) -> None:
+        """Enter a new time for the CTAs of a mask of threads."""
         self._now += 1
         ctas = threads.reshape(self._numbers.size, -1).any(axis=1)
         times[self._numbers[ctas]] = self._now
 
     # ---- accesses ----
+
+    def last_write(
+        self, memory: Allocation, first: Array, nbytes: int
+    ) -> tuple[Array, Array, Array]:
+        """Return the last write to each ``nbytes``: when (0 for never), by which thread, and where."""
+        known = self._known.get(memory)
+        if known is None:
+            return (np.zeros_like(first),) * 3
+        granules, count = known.shadow.cover(first, nbytes)
+        keys = known.write.keys.data.take(granules).reshape(-1, count)
+        last = keys.argmax(axis=1)[:, None]
+        places = known.write.places.data.take(granules).reshape(-1, count)
+        place = np.take_along_axis(places, last, axis=1)[:, 0] // 2
+        keys = np.take_along_axis(keys, last, axis=1)[:, 0]
+        return keys >> _THREAD_BITS, keys & _THREADS, place
 
     def touch(
         self,
@@ -181,7 +207,8 @@ class GlobalRaces:
         at = np.flatnonzero(raced)
         other, time, mine = other[at], time[at], me[at]
         theirs, ours = other // width, mine // width
-        flagged = (self._fenced[theirs] > time) & (self._heard[ours] > time)
+        told = (self._fenced[theirs] > time) | (places[at] % 2 == 1) & (entries is known.write)
+        flagged = told & (self._heard[ours] > time)
         met = (theirs == ours) & (self._met[ours] > time)
         at = at[~flagged & ~met]
         if not at.size:

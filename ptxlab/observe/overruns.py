@@ -74,11 +74,7 @@ class Overruns:
         """Return the variables that each register of a function is computed from."""
         found = self._bases.get(name)
         if found is None:
-            [function] = [
-                one
-                for one in self._scene.wave.module.functions
-                if one.name == name and one.body is not None
-            ]
+            [function] = [one for one in self._scene.wave.functions if one.name == name]
             found = self._bases[name] = _bases(function)
         return found
 

@@ -67,6 +67,10 @@ class Profile:
     barriers: int
     loops: tuple[tuple[Counted, ...], ...]
 
+    def __repr__(self) -> str:
+        executed = f"{self.totals.executed} instructions of warps"
+        return f"<profile of {self.kernel} on {self.target}: {executed}, {self.config!r}>"
+
     @property
     def ctas(self) -> int:
         return self.config.ctas
@@ -116,16 +120,17 @@ class Profile:
     def bytes_per_flop(self) -> dict[str, float] | None:
         """Bytes moved for each FLOP, by where; None when nothing was computed.
 
-        ``global`` and ``shared`` are the bytes that threads asked for; ``sectors`` those that caches
-        fetch for the former, 32 for each sector.
+        ``global`` and ``shared`` are the bytes that threads, the copy engine and tensor cores asked for;
+        ``sectors`` those that caches fetch for the former, 32 for each sector of a thread's.
         """
         counts = self.totals
         if not counts.flops:
             return None
+        of_units = counts.engine_shared + counts.tensor_shared
         moved = {
-            "global": counts.global_read + counts.global_written,
-            "sectors": SECTOR_BYTES * counts.sectors,
-            "shared": counts.shared_read + counts.shared_written,
+            "global": counts.global_read + counts.global_written + counts.engine_global,
+            "sectors": SECTOR_BYTES * counts.sectors + counts.engine_global,
+            "shared": counts.shared_read + counts.shared_written + of_units,
         }
         return {name: nbytes / counts.flops for name, nbytes in moved.items()}
 
@@ -148,7 +153,7 @@ def _profile(counting: Counting, kernel: str, config: LaunchConfig) -> Profile:
     tallies = {(site.function, site.number): tally for site, tally in counting.tallies.items()}
     entered = {function for function, _ in tallies}
     functions = [f for f in module.functions if f.name in entered and f.body is not None]
-    places = sources(module)
+    places = sources(module, functions)
     bodies = [_counted(function, places, tallies) for function in functions]
     return Profile(
         kernel,

@@ -15,25 +15,29 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.isa.targets import WARP
+from ptxlab.observe.async_words import race, unfenced, unready
 from ptxlab.observe.check_report import SEVERITIES
 from ptxlab.observe.check_scene import Scene, Words
 from ptxlab.observe.history import History
-from ptxlab.observe.ordering import Earlier, Epochs, Kind, Touch
+from ptxlab.observe.ordering import Earlier, Kind, Touch
 from ptxlab.syntax.tree import Instruction
 
 Array = npt.NDArray[Any]
 
 _ERROR, _WARNING, _INFO = range(len(SEVERITIES))
+_NAMES = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}
 _STRONG = frozenset({"volatile", "relaxed", "acquire", "release", "mmio"})
 
 
 def is_strong(instruction: Instruction) -> bool:
-    return instruction.opcode in ("atom", "red") or not _STRONG.isdisjoint(instruction.modifiers)
+    reduces = instruction.opcode in ("atom", "red") or "reduce" in instruction.modifiers
+    return reduces or not _STRONG.isdisjoint(instruction.modifiers)
 
 
 def is_async_copy(instruction: Instruction) -> bool:
-    """Say whether ``instruction`` is a cp.async that copies, not one about groups of them."""
-    return instruction.opcode == "cp" and "shared" in instruction.name
+    """Say whether ``instruction`` is a cp.async that copies, not one about groups of them, or a bulk copy."""
+    name = instruction.name
+    return name.startswith("cp.async.c") and "shared" in name and "mbarrier" not in name
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +55,7 @@ class Stored:
 class Races:
     """Reports what ``order`` does not order."""
 
-    def __init__(self, scene: Scene, order: Epochs | History) -> None:
+    def __init__(self, scene: Scene, order: History) -> None:
         self._scene = scene
         self._order = order
 
@@ -75,7 +79,7 @@ class Races:
             if earlier is None:
                 continue
             same = np.zeros(earlier.at.size, bool)
-            if stored is not None and kind[0]:
+            if stored is not None and kind.writes:
                 now = np.full(touch.granules.size, kind == touch.kind)
                 if past is not None:
                     now[past.at] = False
@@ -84,35 +88,46 @@ class Races:
 
     def _report(self, touch: Touch, kind: Kind, earlier: Earlier, same: Array) -> None:
         """Report races, of which some are between stores of the ``same`` value."""
-        writes, wrote = touch.kind[0], kind[0]
+        what = _NAMES[touch.kind.writes, kind.writes]
         threads = touch.threads[earlier.at]
-        severities = np.where(threads // WARP == earlier.threads // WARP, _WARNING, _ERROR)
+        engines = touch.kind.engine or kind.engine
+        in_warp = (threads // WARP == earlier.threads // WARP) & (not engines)
+        severities = np.where(in_warp, _WARNING, _ERROR)
         severities[same] = _INFO
-        what = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
-        groups = earlier.places * len(SEVERITIES) + severities
+        groups = (earlier.places * 2 + earlier.unfenced) * len(SEVERITIES) + severities
         for first, count in zip(
             *np.unique(groups, return_index=True, return_counts=True)[1:], strict=True
         ):
-            scene, other = self._scene, self._scene.numbered(int(earlier.places[first]))
-            severity, granule = int(severities[first]), int(touch.granules[earlier.at[first]])
+            scene, site = self._scene, self._scene.numbered(touch.place)
+            other = scene.numbered(int(earlier.places[first]))
+            granule = int(touch.granules[earlier.at[first]])
             pair = int(threads[first]), int(earlier.threads[first])
-            check, words = "race", _raced(scene, what, severity, granule, *pair)
-            if what == "RAW" and is_async_copy(other.instruction):
-                check, words = "async", _copied(scene, granule, *pair)
-            amount, site = int(count) * scene.shadow.size, scene.numbered(touch.place)
-            scene.find(check, SEVERITIES[severity], what, amount, words, other, site)
+            kinds = touch.kind, kind
+            check, rule, severity = "async", what, SEVERITIES[severities[first]]
+            if earlier.unfenced[first]:
+                severity, rule, words = unfenced(scene, kinds, granule, pair[1], other)
+            elif engines:
+                severity, rule, words = race(scene, what, kinds, granule, pair, other)
+            elif other.instruction.opcode == "mbarrier" and not kind.strong:
+                severity, rule, words = unready(scene, granule, pair[0], other)
+            elif what == "RAW" and is_async_copy(other.instruction):
+                words = _copied(scene, granule, *pair)
+            else:
+                check, words = "race", _raced(scene, what, severity, granule, *pair)
+            amount = int(count) * scene.shadow.size
+            scene.find(check, severity, rule, amount, words, other, site)
 
 
-def _raced(scene: Scene, what: str, severity: int, granule: int, thread: int, other: int) -> Words:
+def _raced(scene: Scene, what: str, severity: str, granule: int, thread: int, other: int) -> Words:
     did = "reads" if what == "RAW" else "overwrites"
     had = "read" if what == "WAR" else "wrote"
     message = (
         f"{what}: {scene.thread(thread)} {did} {scene.shared(granule)}, which "
         f"{scene.thread(other)} {had}, and nothing orders the two"
     )
-    if severity == _INFO:
+    if severity == "info":
         return f"{message}; both write the same value", "one of the threads is enough"
-    if severity == _WARNING:
+    if severity == "warning":
         return message, (
             "threads of a warp do not run in step: a bar.warp.sync, __syncwarp(), between the "
             "two orders them"
@@ -128,7 +143,7 @@ def _copied(scene: Scene, granule: int, thread: int, other: int) -> Words:
 
 
 def _conflict(one: Kind, other: Kind) -> bool:
-    return (one[0] or other[0]) and not (one[1] and other[1])
+    return (one.writes or other.writes) and not (one.strong and other.strong)
 
 
 def _same_value(touch: Touch, earlier: Earlier, stored: Stored, now: Array) -> Array:

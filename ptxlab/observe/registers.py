@@ -19,15 +19,21 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.choices import CHOOSING, taken
 from ptxlab.observe.uninitialized import LocalMemory
 from ptxlab.observe.unwritten import UNREAD, Reads, State
-from ptxlab.observe.value_flow import Flow, Register, flow_of, loaded_rows, multiplied, names_in
-from ptxlab.syntax.tree import Name, Not
+from ptxlab.observe.value_flow import (
+    Flow,
+    Register,
+    flow_of,
+    loaded_rows,
+    multiplied,
+)
 
 Array = npt.NDArray[Any]
 
 _HINT = "a register or local variable has no initial value: write it first on every path"
-_BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "movmatrix"})
+_BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "wgmma", "movmatrix"})
 
 
 class Registers:
@@ -47,7 +53,9 @@ class Registers:
     def see(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         flow = self._flows.get(site)
         if flow is None:
-            flow = self._flows[site] = flow_of(site, frame.layout, names_in(site.scope))
+            flow = self._flows[site] = flow_of(
+                site, frame.layout, self._scene.names.seen_from(site.scope)
+            )
         states = self._states.get(frame)
         if states is None:
             states = self._states[frame] = [self._new] * len(frame.registers)
@@ -121,19 +129,19 @@ class Registers:
         threads: Threads,
     ) -> dict[int, Array]:
         """Return the states of the results where some sources are not written all over."""
-        chosen = self._chosen(site, frame) if site.instruction.opcode == "selp" else {}
+        opcode = site.instruction.opcode
+        reads = taken(site, frame, states)
         found: dict[int, Array] = {}
         for slot, name in tainted:
             state = states[slot]
-            here = threads.mask & chosen.get(slot, np.True_)
+            here = threads.mask & reads.get(slot, np.True_)
             if state is None or not (here & (state != 0)).any():
                 continue
             state = np.where(here, state, 0)
-            moved = flow.moves or slot in chosen
+            moved = flow.moves or (opcode in CHOOSING and slot in reads)
             found[slot] = state if moved else self._read(name, state)
         if not found:
             return {}
-        opcode = site.instruction.opcode
         apart = multiplied(site, found) if opcode in ("mma", "wmma") else None
         if apart is not None:
             return apart
@@ -141,22 +149,6 @@ class Registers:
         if opcode in _BY_WARP:
             worst = np.repeat(worst.reshape(-1, WARP).max(axis=1), WARP)
         return dict.fromkeys(flow.writes, worst)
-
-    def _chosen(self, site: Site, frame: Frame) -> dict[int, Array]:
-        """Return for the registers that selp chooses from in which threads it takes them."""
-        *_, first, second, predicate = site.instruction.operands
-        negated = isinstance(predicate, Not)
-        name = predicate.operand if isinstance(predicate, Not) else predicate
-        register = site.register(name.text) if isinstance(name, Name) else None
-        found: dict[int, Array] = {}
-        if register is None:
-            return found
-        holds = frame.registers[register.slot] ^ negated
-        for operand, taken in ((first, holds), (second, ~holds)):
-            choice = site.register(operand.text) if isinstance(operand, Name) else None
-            if choice is not None and choice.slot != register.slot:
-                found[choice.slot] = found.get(choice.slot, np.False_) | taken
-        return found
 
     def exchange(self, frame: Frame, threads: Threads, source: Array, taking_part: Array) -> None:
         """See ``threads`` read a register of the thread ``source``, which is not ``taking_part`` in all."""

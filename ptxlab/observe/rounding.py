@@ -14,7 +14,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.matrix.catalog import UnknownInstruction, matching
+from ptxlab.matrix.catalog import named
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.formats import FORMATS
@@ -116,11 +116,8 @@ def _scalar(instruction: Instruction, kind: str, size: float) -> tuple[float, st
 
 
 def _matrix(instruction: Instruction) -> MatrixInstruction | None:
-    try:
-        form = matching(instruction.name)[0]
-    except UnknownInstruction:
-        return None
-    return form if isinstance(form, MatrixInstruction) and form.name == instruction.name else None
+    form = named(instruction.name)
+    return form if isinstance(form, MatrixInstruction) else None
 
 
 def _product(

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections import ChainMap
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -10,10 +11,10 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.scope import Scope
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.tree import Address, Name, Operand, Pair, Vector
@@ -47,7 +48,7 @@ class Flow:
     exchanged: int | None
 
 
-def flow_of(site: Site, layout: FrameLayout, names: dict[int, str]) -> Flow:
+def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> Flow:
     """Return the flow of an instruction in a function whose registers have these ``names``."""
     instruction = site.instruction
     opcode, operands, guard = instruction.opcode, instruction.operands, instruction.guard
@@ -82,7 +83,7 @@ def flow_of(site: Site, layout: FrameLayout, names: dict[int, str]) -> Flow:
     )
 
 
-def _named(found: Iterable[int], names: dict[int, str]) -> tuple[Register, ...]:
+def _named(found: Iterable[int], names: Mapping[int, str]) -> tuple[Register, ...]:
     """Return the registers among numbers, which may be those of constants and addresses too."""
     return tuple((slot, names[slot]) for slot in sorted(found) if slot in names)
 
@@ -91,13 +92,22 @@ def _addresses(operands: Iterable[Operand]) -> Iterator[Address]:
     return (operand for operand in operands if isinstance(operand, Address))
 
 
-def names_in(scope: Scope) -> dict[int, str]:
-    """Return the names of the registers that ``scope`` sees, by number."""
-    return {
-        register.slot: name
-        for outer in [*scope.outward()][::-1]
-        for name, register in outer.registers.items()
-    }
+class Names:
+    """The names of registers by number, put together once for each scope."""
+
+    def __init__(self) -> None:
+        self._known: dict[int, tuple[Scope, dict[int, str]]] = {}
+
+    def seen_from(self, scope: Scope) -> Mapping[int, str]:
+        """Return the names of the registers that ``scope`` sees."""
+        return ChainMap(*map(self._own, scope.outward()))
+
+    def _own(self, scope: Scope) -> dict[int, str]:
+        known = self._known.get(id(scope))
+        if known is None:
+            names = {register.slot: name for name, register in scope.registers.items()}
+            known = self._known[id(scope)] = scope, names
+        return known[1]
 
 
 def slots(site: Site, operand: Operand) -> tuple[int | None, ...]:
@@ -119,7 +129,7 @@ def multiplied(site: Site, states: dict[int, Array]) -> dict[int, Array] | None:
     ``states`` are those of the registers that are not written all over. None where the operands have
     other layouts, and any element may depend on any other.
     """
-    form = matching(site.instruction.name)[0]
+    form = form_of(site.instruction).matrix
     d, *factors = site.instruction.operands[:4]
     rest = {slot for operand in site.instruction.operands[4:] for slot in slots(site, operand)}
     if not isinstance(form, MatrixInstruction) or rest & states.keys():
@@ -155,7 +165,9 @@ def loaded_rows(site: Site, states: Array) -> Array:
 
     ``states`` has that of the row whose address each thread gives.
     """
-    [layout] = matching(site.instruction.name)[0].operands
+    form = form_of(site.instruction).matrix
+    assert form is not None
+    [layout] = form.operands
     rows = layout.table()[..., 0]  # as many as threads that give an address
     found: Array = states.reshape(-1, WARP)[:, rows].max(axis=3)
     return found.reshape(states.size, -1)

@@ -9,14 +9,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.emulator.operations.matrix import canonical
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.forms import form_of
-from ptxlab.emulator.prepare.row import is_type
-from ptxlab.matrix.catalog import MULTIPLICATIONS
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.numbers.types import is_type
 from ptxlab.syntax.tree import Instruction
-
-_FORMS = {form.name: form for form in MULTIPLICATIONS}
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,8 +33,11 @@ class Work:
 def work(instruction: Instruction) -> Work:
     form = form_of(instruction)
     row, kind = form.row, form.row.mix
-    if row.opcode in ("mma", "wmma"):
-        return _matrix(instruction)
+    if isinstance(form.matrix, MatrixInstruction):
+        operations = form.matrix.flops * WARP // form.matrix.threads
+        if form.matrix.d_type == "s32":
+            return Work(kind, integer_ops=operations, by_warp=True)
+        return Work(kind, flops=operations, by_warp=True)
     if kind in ("load", "store"):
         return Work(f"{state_space(form.modifiers)} {kind}")
     name = next((name for name in form.modifiers if is_type(name)), "")
@@ -44,12 +45,3 @@ def work(instruction: Instruction) -> Work:
     if kind == "integer":
         return Work(kind, integer_ops=operations)
     return Work(kind, flops=operations)
-
-
-def _matrix(instruction: Instruction) -> Work:
-    form = _FORMS.get(canonical(instruction))
-    if form is None:
-        return Work("matrix move")
-    if form.d_type == "s32":
-        return Work("matrix multiply", integer_ops=form.flops, by_warp=True)
-    return Work("matrix multiply", flops=form.flops, by_warp=True)

@@ -11,6 +11,8 @@ from ptxlab.syntax.tree import Position, Source
 
 T = TypeVar("T")
 
+_TAKEN = ("_", "WARP_SZ")
+
 
 class Cursor:
     """Walks over the tokens of ``source``; ``token`` is the one not yet taken.
@@ -68,6 +70,12 @@ class Cursor:
         if "." in token.text:
             self.fail(f"expected {what}, found {self.found()}", hint="a name has no '.' in it")
         return self.advance()
+
+    def name(self, what: str) -> Token:
+        """Take a word that something may be called."""
+        if self.token.text in _TAKEN:
+            self.fail(f"{self.found()} is no name", hint="it has a meaning of its own")
+        return self.word(what)
 
     def string(self, what: str) -> str:
         """Take a string and return what stands between its quotes."""

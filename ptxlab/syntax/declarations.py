@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import expressions
 from ptxlab.syntax.cursor import Cursor
@@ -20,7 +21,11 @@ LINKAGES = frozenset((".extern", ".visible", ".weak", ".common"))
 SPACES = frozenset((".reg", ".global", ".shared", ".const", ".local", ".param", ".tex"))
 _TYPES = frozenset(f".{name}" for name in (*TYPES, "texref", "samplerref", "surfref"))
 _VECTORS = {".v2": 2, ".v4": 4, ".v8": 8}
-_QUALIFIERS = LINKAGES | SPACES | _TYPES | {*_VECTORS, ".align", ".attribute", ".ptr"}
+STARTS = SPACES | {".align", ".attribute"}
+"""What a declaration without linkage begins with."""
+
+_ORDER = (LINKAGES, STARTS, frozenset(_VECTORS), _TYPES, frozenset((".ptr",)))
+_QUALIFIERS = frozenset[str]().union(*_ORDER)
 
 
 class _Qualifiers:
@@ -34,9 +39,12 @@ class _Qualifiers:
         self.alignment: int | None = None
         self.attributes: tuple[str, ...] = ()
         self.pointer: tuple[str, int | None] | None = None
+        self._place = 0
 
     def read(self, c: Cursor) -> None:
         text = c.token.text
+        if not self.pointer and text in _QUALIFIERS:
+            self._in_order(c, text)
         if text in _TYPES:
             self._once(c, self.type, "type")
             self.type = text[1:]
@@ -51,6 +59,7 @@ class _Qualifiers:
             self._once(c, self.linkage, "linkage")
             self.linkage = text[1:]
         elif text in _VECTORS:
+            self._once(c, f"v{self.vector}" if self.vector > 1 else "", "vector")
             self.vector = _VECTORS[text]
         elif text == ".ptr":
             self.pointer = self.pointer or ("", None)
@@ -63,6 +72,14 @@ class _Qualifiers:
         else:
             c.fail_unknown("qualifier", _QUALIFIERS)
         c.advance()
+
+    def _in_order(self, c: Cursor, text: str) -> None:
+        """Hold the qualifiers to the order of the PTX ISA, which ptxas insists on."""
+        place = next(at for at, group in enumerate(_ORDER) if text in group)
+        if place < self._place:
+            hint = "the order is: linkage, state space and alignment, vector, type"
+            c.fail(f"{text} comes too late here", hint=hint)
+        self._place = place
 
     def _align(self, c: Cursor) -> None:
         c.advance()
@@ -144,7 +161,7 @@ def _parameter(c: Cursor) -> Declaration:
     qualifiers = _qualifiers(c, "")
     if qualifiers.space not in ("param", "reg"):
         c.fail("a parameter is .param or .reg", position)
-    return qualifiers.declaration((_declarator(c),), position)
+    return qualifiers.declaration((_declarator(c, named=c.token.text != "_"),), position)
 
 
 def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
@@ -160,9 +177,9 @@ def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
     return found
 
 
-def _declarator(c: Cursor) -> Declarator:
+def _declarator(c: Cursor, *, named: bool = True) -> Declarator:
     """declarator : name [ "<" count ">" ] { "[" [ size ] "]" } [ "=" initializer ]"""
-    token = c.word("a name to declare")
+    token = c.name("a name to declare") if named else c.word("a name to declare")
     count = None
     if c.accept("<"):
         count = c.integer("how many registers")
@@ -170,17 +187,14 @@ def _declarator(c: Cursor) -> Declarator:
     dimensions: list[int | None] = []
     while c.accept("["):
         dimensions.append(None if c.token.text == "]" else _dimension(c))
-        c.expect("]", "the array's size")
+        c.expect("]", "the array's size, one number")
     initializer = _initializer(c) if c.accept("=") else None
     return Declarator(token.text, count, tuple(dimensions), initializer, position=token.position)
 
 
 def _dimension(c: Cursor) -> int:
-    position = c.token.position
-    size = expressions.integer(c, "an array's size")
-    if size < 0:
-        c.fail("an array's size is not negative", position)
-    return size
+    """size : integer | WARP_SZ"""
+    return WARP if c.accept(expressions.WARP_SIZE) else c.integer("an array's size, a number")
 
 
 def _initializer(c: Cursor) -> Initializer:
@@ -191,6 +205,10 @@ def _initializer(c: Cursor) -> Initializer:
         elements = () if c.token.text == "}" else c.listed(lambda: _initializer(c))
         c.expect("}", "the initialiser")
         return Aggregate(elements, position=token.position)
+    if token.kind is Kind.TABLE:
+        numbers = c.advance().text[1:-1].split(",")
+        integers = [Integer(int(number, 0), position=token.position) for number in numbers]
+        return Aggregate(tuple(integers), position=token.position)
     if token.kind is Kind.WORD and token.text != expressions.WARP_SIZE:
         return _symbol(c)
     following = c.peek().text

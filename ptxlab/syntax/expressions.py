@@ -22,7 +22,6 @@ WARP_SIZE = "WARP_SZ"
 """The one word that is a constant."""
 
 _MASK = (1 << 64) - 1
-_ADDITIVE = 9
 _PRECEDENCE = {
     text: level
     for level, texts in enumerate(
@@ -81,14 +80,10 @@ def integer(c: Cursor, what: str) -> int:
 
 
 def offset(c: Cursor) -> int:
-    """offset : [ ("+" | "-") expression ]"""
-    if c.token.text not in ("+", "-"):
-        return 0
-    first = c.peek()
-    if first.kind in (Kind.FLOAT, Kind.HEX_FLOAT):
-        c.fail("an offset must be an integer", first.position)
-    # Read as 0 + ..., so that an integer is all that comes back.
-    return int(_binary(c, _ADDITIVE, Constant(0)).value)
+    """offset : [ "+" expression ]"""
+    if c.token.text == "-":
+        c.fail("an offset is added to an address", hint="write +-4 for 4 bytes before it")
+    return integer(c, "an offset") if c.accept("+") else 0
 
 
 def expression(c: Cursor) -> Constant:

@@ -24,6 +24,7 @@ class Kind(Enum):
     FLOAT = auto()
     STRING = auto()
     SIGN = auto()
+    TABLE = auto()
     BODY = auto()
     END = auto()
 
@@ -31,7 +32,8 @@ class Kind(Enum):
 class Token(NamedTuple):
     """One token: its kind, its text as written and where it starts.
 
-    The text of a BODY is all of a function's body, from its brace to the one that closes it.
+    The text of a BODY is all of a function's body, from its brace to the one that closes it, and that
+    of a TABLE the same of a long list of integers.
     """
 
     kind: Kind
@@ -58,7 +60,7 @@ _GROUPS: tuple[tuple[Kind | str, str], ...] = (
     ("open string", r'"'),
     ("character", r"."),
 )
-_BLANKS = r"(?>(?:[ \t\r\f\v]+|//[^\n]*)*)"
+_BLANKS = r"(?>(?:[ \t\r\f]+|//[^\n]*)*)"
 _TOKEN = re.compile(
     _BLANKS + "(?:" + "|".join(f"({pattern})" for _, pattern in _GROUPS) + ")?", re.ASCII
 )
@@ -81,13 +83,17 @@ def locate(source: Source, position: Position) -> Location:
     return Location(source.path, line, max(column, 1), source.line(line))
 
 
+_NUMBER = r"\s*(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,18})\s*"
+_TABLE = re.compile(rf"\{{(?:{_NUMBER},){{64,}}{_NUMBER}\}}", re.ASCII)
+_HIDDEN = re.compile(r"//[^\n]*[{}]"), re.compile(r'"[^\n]*[{}]')
 _BRACES = re.compile(r'[{}]|//[^\n]*|/\*(?s:.*?)\*/|"[^"\n]*"')
 
 
 def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -> list[Token]:
     """Split ``source``, or one ``body`` in it, into tokens, ending in one of kind END.
 
-    To ``skim`` is to make one BODY of every function's body and not to look inside: much faster.
+    To ``skim`` is to make one BODY of every function's body, one TABLE of every long list of integers,
+    and not to look inside: much faster.
     Raises PtxSyntaxError at a character, number, string or comment that is none.
     """
     _, text, start = body or Token(Kind.BODY, source.text, Position(1, 1))
@@ -112,8 +118,9 @@ def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -
                 message += f" {match[group]!r}"
             position = Position(line, begin - line_start + 1)
             raise PtxSyntaxError(message, location=locate(source, position), hint=hint)
-        elif skim and text[begin] == "{" and _opens_body(tokens) and (end := _closed(text, begin)):
-            append(Token(Kind.BODY, text[begin:end], Position(line, begin - line_start + 1)))
+        elif skim and text[begin] == "{" and (passed_over := _unread(text, begin, tokens)):
+            kind, end = passed_over
+            append(Token(kind, text[begin:end], Position(line, begin - line_start + 1)))
             line, line_start = _moved(text, begin, end, line, line_start)
             matches = _TOKEN.finditer(text, end)
         else:
@@ -128,6 +135,15 @@ def _moved(text: str, begin: int, end: int, line: int, line_start: int) -> tuple
     return (line + lines, text.rindex("\n", begin, end) + 1) if lines else (line, line_start)
 
 
+def _unread(text: str, begin: int, before: list[Token]) -> tuple[Kind, int] | None:
+    """Return the kind and the end of what is not looked into from a brace on; None where there is nothing."""
+    if _opens_body(before):
+        end = _closed(text, begin)
+        return (Kind.BODY, end) if end else None
+    table = _TABLE.match(text, begin)
+    return (Kind.TABLE, table.end()) if table else None
+
+
 def _opens_body(before: list[Token]) -> bool:
     """Say whether a brace behind these tokens opens a function: not an initialiser, not debugging data."""
     texts = [token.text for token in before[-2:]]
@@ -136,6 +152,12 @@ def _opens_body(before: list[Token]) -> bool:
 
 def _closed(text: str, begin: int) -> int:
     """Return where the brace at ``begin`` is closed, behind its partner; 0 if it is not."""
+    # Compilers close a body at the beginning of a line. To look for braces alone is much faster.
+    end = text.find("\n}", begin) + 2
+    if end > 1 and _is_plain(text, begin, end):
+        closed = _partner(text, begin, end)
+        if closed:
+            return closed
     depth = 0
     for match in _BRACES.finditer(text, begin):
         sign = match[0]
@@ -146,3 +168,25 @@ def _closed(text: str, begin: int) -> int:
             if not depth:
                 return match.end()
     return 0
+
+
+def _partner(text: str, begin: int, end: int) -> int:
+    """Return the same of text up to ``end`` in which every brace counts."""
+    depth, opens, closes = 0, begin, text.find("}", begin, end)
+    while closes >= 0:
+        if 0 <= opens < closes:
+            depth += 1
+            opens = text.find("{", opens + 1, end)
+        else:
+            depth -= 1
+            if not depth:
+                return closes + 1
+            closes = text.find("}", closes + 1, end)
+    return 0
+
+
+def _is_plain(text: str, begin: int, end: int) -> bool:
+    """Say whether no brace from ``begin`` to ``end`` can be part of a comment or a string."""
+    if text.find("/*", begin, end) >= 0:
+        return False
+    return not any(hidden.search(text, begin, end) for hidden in _HIDDEN)

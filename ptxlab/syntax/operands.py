@@ -93,12 +93,14 @@ def _named(c: Cursor) -> Operand:
 
 
 def _element(c: Cursor, array: Name) -> Element:
-    """element : name "[" (name | expression) "]" """
+    """element : name "[" (name [offset] | expression) "]" """
     c.advance()
     token = c.token
-    index: Integer | Name
+    index: Integer | Name | Symbol
     if token.kind is Kind.WORD and token.text != WARP_SIZE:
         index = _name(c)
+        if c.token.text != "]":
+            index = Symbol(index.text, expressions.offset(c), position=index.position)
     else:
         index = Integer(expressions.integer(c, "an index"), position=token.position)
     c.expect("]", "the index")

@@ -10,8 +10,17 @@ import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar, overload
 
+from ptxlab.errors import did_you_mean, shortened
+from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.declarations import LINKAGES, SPACES, attributes, declaration, parameter_list
+from ptxlab.syntax.declarations import (
+    LINKAGES,
+    SPACES,
+    STARTS,
+    attributes,
+    declaration,
+    parameter_list,
+)
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.statements import body, directives, pragma
 from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source, Statement
@@ -19,6 +28,8 @@ from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Sou
 T = TypeVar("T")
 
 _OLDEST_MAJOR, _NEWEST_MAJOR = 6, 19
+_LAST_MINOR = {6: 5, 7: 8, 8: 8}
+_TARGET_OPTIONS = ("debug", "texmode_unified", "texmode_independent")
 _TARGET = re.compile(r"sm_\d{2,4}[af]?")
 _HEADER = (".version", ".target", ".address_size")
 _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
@@ -79,7 +90,7 @@ class Unread(Sequence[Statement]):
 def _module(c: Cursor) -> Module:
     """module : version target [ address_size ] { item }"""
     version = _version(c)
-    targets = _targets(c)
+    targets = _targets(c, version)
     address_size = _address_size(c)
     items: list[Item] = []
     while not c.at_end():
@@ -97,13 +108,14 @@ def _version(c: Cursor) -> tuple[int, int]:
     if number.kind is not Kind.FLOAT or not (major.isdecimal() and minor.isdecimal()):
         c.fail(f"expected a version such as 8.0, found {c.found()}")
     c.advance()
-    if len(minor) > 2 or not _OLDEST_MAJOR <= int(major[:4]) <= _NEWEST_MAJOR:
+    known = _OLDEST_MAJOR <= int(major[:4]) <= _NEWEST_MAJOR
+    if len(minor) > 2 or not known or int(minor) > _LAST_MINOR.get(int(major), 99):
         c.fail(f"PTX version {number.text} is not supported", number.position, "6.0 and later are")
     return int(major), int(minor)
 
 
-def _targets(c: Cursor) -> tuple[str, ...]:
-    """target : ".target" name { "," name }"""
+def _targets(c: Cursor, version: tuple[int, int]) -> tuple[str, ...]:
+    """target : ".target" architecture { "," (architecture | option) }"""
     if c.token.text != ".target":
         c.fail(f".version is followed by .target, found {c.found()}", hint="add .target sm_90a")
     c.advance()
@@ -111,10 +123,24 @@ def _targets(c: Cursor) -> tuple[str, ...]:
     names = [c.word("a target such as sm_90a").text]
     while c.accept(","):
         names.append(c.word("a target option such as debug").text)
-    if not all(_TARGET.fullmatch(name) for name in names if name.startswith("sm_")):
-        c.fail("a target is sm_ and a number, such as sm_90a", first.position)
-    if not any(name.startswith("sm_") for name in names):
-        c.fail("a .target names an architecture such as sm_90a", first.position)
+    if not names[0].startswith("sm_"):
+        c.fail("a .target names an architecture such as sm_90a, first of all", first.position)
+    for name in names:
+        if not name.startswith("sm_"):
+            if name not in _TARGET_OPTIONS:
+                hint = did_you_mean(name, _TARGET_OPTIONS)
+                c.fail(f"'{shortened(name)}' is no option of a target", first.position, hint)
+            continue
+        if not _TARGET.fullmatch(name):
+            c.fail("a target is sm_ and a number, such as sm_90a", first.position)
+        since = ptx_since(name)
+        if since is None:
+            c.fail(f"there is no target {name}", first.position, did_you_mean(name, TARGETS))
+        if version < since:
+            hint = f"write .version {since[0]}.{since[1]} or later"
+            c.fail(f"PTX {version[0]}.{version[1]} has no target {name}", first.position, hint)
+    if {"texmode_unified", "texmode_independent"} <= {*names}:
+        c.fail("a target has one texmode", first.position)
     return tuple(names)
 
 
@@ -141,7 +167,7 @@ def _item(c: Cursor) -> Item:
         return declaration(c)
     if text in (".entry", ".func"):
         return _function(c, "", token)
-    if text in SPACES:
+    if text in STARTS:
         return declaration(c)
     if text == ".file":
         return _file(c)
@@ -164,9 +190,9 @@ def _item(c: Cursor) -> Item:
 def _function(c: Cursor, linkage: str, first: Token) -> Function:
     """function : (".entry" | ".func" [ attributes ] [ parameter_list ]) name [ parameter_list ] directives (body | ";")"""
     is_entry = c.advance().text == ".entry"
-    attached = attributes(c) if c.token.text == ".attribute" else ()
+    attached = attributes(c) if c.token.text == ".attribute" and not is_entry else ()
     results = () if is_entry else parameter_list(c)
-    name = c.word("the name of a kernel" if is_entry else "the name of a function").text
+    name = c.name("the name of a kernel" if is_entry else "the name of a function").text
     accepted = parameter_list(c)
     found = directives(c)
     statements: Sequence[Statement] | None = None

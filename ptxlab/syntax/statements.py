@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.declarations import LINKAGES, SPACES, declaration, parameter_list
+from ptxlab.syntax.declarations import LINKAGES, SPACES, STARTS, declaration, parameter_list
 from ptxlab.syntax.lexer import Kind, Token
 from ptxlab.syntax.operands import operands
 from ptxlab.syntax.tree import (
@@ -25,7 +25,6 @@ _VALUES = {
     ".reqntid": 3,
     ".reqnctapercluster": 3,
     ".minnctapersm": 1,
-    ".maxnctapersm": 1,
     ".maxnreg": 1,
     ".maxclusterrank": 1,
     ".explicitcluster": 0,
@@ -94,7 +93,7 @@ def _statement(c: Cursor) -> Statement:
         return _guarded(c)
     if text == "{":
         return Block(body(c), position=token.position)
-    if text in SPACES or text in LINKAGES:
+    if text in STARTS or text in LINKAGES:
         return declaration(c)
     if text == ".loc":
         return _loc(c)
@@ -111,7 +110,7 @@ def _statement(c: Cursor) -> Statement:
 def _label(c: Cursor) -> Label | BranchTargets | CallTargets | CallPrototype:
     """label : name ":" [ branchtargets | calltargets | callprototype ]"""
     position = c.token.position
-    name = c.word("a label").text
+    name = c.name("a label").text
     c.advance()
     text = c.token.text
     if text == ".branchtargets":

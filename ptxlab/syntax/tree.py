@@ -121,10 +121,13 @@ class Symbol(Node):
 
 @dataclass(frozen=True, slots=True)
 class Element(Node):
-    """An element of an array, ``name[index]``: its place in memory, counted in elements."""
+    """An element of an array, ``name[index]``: its place in memory, counted in elements.
+
+    The index is a constant, a register, or a register plus a constant.
+    """
 
     name: str
-    index: Integer | Name
+    index: Integer | Name | Symbol
 
 
 @dataclass(frozen=True, slots=True)

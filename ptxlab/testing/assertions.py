@@ -12,6 +12,7 @@ import numpy.typing as npt
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Dumped, Kernel
 from ptxlab.errors import PtxlabError
+from ptxlab.fragments.misplaced import Held
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.fragment import FragmentLayout
@@ -104,7 +105,8 @@ def assert_fragment(
             for place in layout.registers(row, col)[:1]
         )
         head = f"operand {operand} of {instruction.name}: {len(wrong)} elements are wrong"
-        raise AssertionError(_message(head, lines, len(wrong)))
+        explained = Held(layout, words, raw).explained()
+        raise AssertionError("\n  ".join((_message(head, lines, len(wrong)), *explained)))
 
 
 def _words(dump: Dumped | npt.ArrayLike | None, layout: FragmentLayout, warp: int) -> Array:

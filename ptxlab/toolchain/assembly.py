@@ -40,7 +40,7 @@ class Assembly:
 
     @cached_property
     def sources(self) -> dict[int, SourceLine]:
-        return sources(self.module)
+        return sources(self.module, self.module.functions)
 
     def lines(self, name: str) -> list[PtxLine]:
         """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.

@@ -48,8 +48,12 @@ def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> 
 
 
 def prune(most: int) -> None:
-    """Remove entries, those first that were not used for the longest, if all are above ``most`` bytes."""
-    entries = sorted(_entries())
+    """Remove entries, those first that were not used for the longest, if all are above ``most`` bytes.
+
+    What else a tool keeps here, a folder of headers, belongs together and stays.
+    """
+    found = [one for one in _entries() if len(os.path.basename(one[2])) == 2 * _DIGEST]
+    entries = sorted(found)
     total = sum(size for _, size, _ in entries)
     if total <= most:
         return

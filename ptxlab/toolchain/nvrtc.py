@@ -147,9 +147,11 @@ def _cuda_headers(kept: Path) -> tuple[str, ...]:
 def _unpack(folder: Path) -> bool:
     """Unpack NVRTC's bundled headers unless they are there, and say whether they are now."""
     nvrtc = _library()
+    complete = (folder / "cuda_fp16.h").is_file()  # a folder alone is enough for NVRTC to skip it
+    how = "SKIP_IF_EXISTS" if complete else "FORCE_OVERWRITE"
     try:
         status, *_ = nvrtc.nvrtcInstallBundledHeaders(
-            os.fsencode(folder), nvrtc.NVRTC_INSTALL_HEADERS_SKIP_IF_EXISTS
+            os.fsencode(folder), getattr(nvrtc, f"NVRTC_INSTALL_HEADERS_{how}")
         )
     except (AttributeError, RuntimeError):  # an older binding, or an older library
         return False

@@ -26,6 +26,7 @@ class ToolAbsent(ToolchainError):
     """A tool is not installed, or its library does not load; none of its input was rejected."""
 
     exit_status = 3
+    kind = "absent"
 
     def __init__(self, tool: str, package: str, reason: object) -> None:
         super().__init__(

@@ -35,22 +35,35 @@ def grid(
     lanes: Mapping[tuple[int, int], int],
     paint: Paint,
     keep: Callable[[int, int, int], bool] = lambda lane, row, col: True,
+    *,
+    heads: tuple[Sequence[str], Sequence[str]] | None = None,
+    width: int | None = None,
 ) -> list[str]:
     """Return a matrix with its indices, each cell painted as its lane.
 
     What ``keep`` does not want, by lane, row and column, is a dot, and a row of dots is left out.
+    ``heads`` say what stands before rows and over columns. What is wider than ``width`` goes on below.
     """
-    width = max(len(cell) for line in cells for cell in line)
-    edge = len(str(len(cells) - 1))
-    lines = [" " * edge + "".join(f"  {col:>{width}}" for col in range(len(cells[0])))]
-    for row, line in enumerate(cells):
-        kept = [keep(lanes[row, col], row, col) for col in range(len(line))]
-        painted = [
-            paint(f"{cell:>{width}}", lanes[row, col]) if kept[col] else f"{'.':>{width}}"
-            for col, cell in enumerate(line)
-        ]
-        if any(kept):
-            lines.append("  ".join([f"{row:>{edge}}", *painted]))
+    down, across = heads or ([*map(str, range(len(cells)))], [*map(str, range(len(cells[0])))])
+    size = max(len(cell) for line in (across, *cells) for cell in line)
+    edge = max(map(len, down))
+    most = len(across) if width is None else max(1, (width - edge) // (size + 2))
+    kept = [
+        [keep(lanes[row, col], row, col) for col in range(len(across))] for row in range(len(down))
+    ]
+    lines: list[str] = []
+    for begin in range(0, len(across), most):
+        part = range(begin, min(begin + most, len(across)))
+        lines.append(" " * edge + "".join(f"  {across[col]:>{size}}" for col in part))
+        for row, line in enumerate(cells):
+            painted = [
+                paint(f"{line[col]:>{size}}", lanes[row, col])
+                if kept[row][col]
+                else f"{'.':>{size}}"
+                for col in part
+            ]
+            if any(kept[row]):
+                lines.append("  ".join([f"{down[row]:>{edge}}", *painted]))
     return lines
 
 

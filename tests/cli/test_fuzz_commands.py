@@ -5,18 +5,16 @@ from __future__ import annotations
 import argparse
 import importlib
 import random
-import signal
 import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
-from types import FrameType
 
 import pytest
 
 from ptxlab.cli.parser import Parser
-from ptxlab.main import VERBS, main
+from ptxlab.cli.verbs import VERBS
+from ptxlab.main import main
+from tests.time_limit import at_most
 
 COMMANDS = 40
 SECONDS = 20
@@ -45,6 +43,8 @@ LONG = {
 SOUND = {
     "ACCESS,...": "ldmatrix st128 ld8.across ldmatrix.trans,stmatrix",
     "BM=64,...": "BM=64 BM=32,WM=16 BK=8",
+    "D[ROW,COL]": "D[5,6] A[0,15] 3,9 B[15,7] E[1,1]",
+    "OPERAND=WHAT": "A=a A=a[:,0:16] B=b[0:16] D=d C=c",
     "B,M,S": "3,3,3 2,1,2 128B 0,0,0",
     "FILE": "ptx/ldmatrix.ptx ptx/mma_m16n8k16_bf16_f32.ptx ptx/fragment_mappers.ptx",
     "FORM": "ldmatrix.x4 stmatrix.x2.trans ldmatrix",
@@ -108,24 +108,8 @@ def command(seed: int, verb: str) -> list[str]:
     return [verb, *SMALL.get(verb, ()), *words[1:]]
 
 
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Interrupt what takes longer."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise KeyboardInterrupt
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def status_of(arguments: list[str]) -> int:
-    with warnings.catch_warnings(), at_most(SECONDS):
+    with warnings.catch_warnings(), at_most(SECONDS, KeyboardInterrupt):
         warnings.simplefilter("error")
         return main(arguments)
 

@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import json
 import os
 import re
 import shlex
@@ -13,11 +14,15 @@ import pytest
 
 import ptxlab
 from ptxlab import main as cli
+from ptxlab.cli import failures
+from ptxlab.cli.verbs import VERBS
 from ptxlab.errors import DeviceUnavailable, Location, PtxSyntaxError
 from ptxlab.matrix.catalog import UnknownInstruction
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numpy", "ml_dtypes", "rich", "cuda", "ptxlab.isa", "ptxlab.emulator", "ptxlab.device")
+SPARED = ("ptxlab.matrix.mma", "ptxlab.matrix.wmma", "ptxlab.matrix.wgmma", "ptxlab.toolchain")
+"""What a plain run of PTX on the emulator starts without."""
 
 
 def imported_by(*arguments: str) -> set[str]:
@@ -36,28 +41,35 @@ def imported_by(*arguments: str) -> set[str]:
 def test_help_imports_no_verb_and_nothing_heavy() -> None:
     modules = imported_by("--help")
     assert not modules.intersection(HEAVY)
-    assert not modules.intersection(f"ptxlab.verbs.{name}" for name, _ in cli.VERBS)
+    assert not modules.intersection(f"ptxlab.verbs.{name}" for name, _ in VERBS)
 
 
-@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+@pytest.mark.parametrize("verb", [name for name, _ in VERBS])
 def test_help_of_a_verb_imports_only_it_and_nothing_heavy(verb: str) -> None:
     modules = imported_by(verb, "--help")
     assert f"ptxlab.verbs.{verb}.verb" in modules
     assert not modules.intersection(HEAVY)
-    others = {f"ptxlab.verbs.{name}" for name, _ in cli.VERBS if name != verb}
+    others = {f"ptxlab.verbs.{name}" for name, _ in VERBS if name != verb}
     assert not modules.intersection(others)
 
 
-def test_the_counter_of_imports_would_see_numpy() -> None:
-    assert "numpy" in imported_by("run", "ptx/mma_m16n8k16_bf16_f32.ptx")
+def test_a_program_without_matrices_needs_no_table_of_them_and_no_toolchain() -> None:
+    modules = imported_by("run", "ptx/mbarrier.ptx", "--device", "emulator")
+    assert not modules.intersection(SPARED)
+
+
+def test_the_counter_of_imports_would_see_what_is_heavy() -> None:
+    modules = imported_by("run", "ptx/mma_m16n8k16_bf16_f32.ptx")
+    assert {"numpy", "ptxlab.matrix.mma"} < modules
+    assert "ptxlab.toolchain" in imported_by("sass", "ptx/mbarrier.ptx", "--arch", "sm_90a")
 
 
 def test_the_table_of_verbs_has_every_folder_with_a_verb() -> None:
     folders = {path.parent.name for path in (ROOT / "ptxlab" / "verbs").glob("*/verb.py")}
-    assert {name for name, _ in cli.VERBS} == folders
+    assert {name for name, _ in VERBS} == folders
 
 
-@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+@pytest.mark.parametrize("verb", [name for name, _ in VERBS])
 def test_help_of_a_verb_opens_with_an_example(
     verb: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -70,7 +82,7 @@ def test_help_of_a_verb_opens_with_an_example(
         assert option in out
 
 
-@pytest.mark.parametrize("verb", [name for name, _ in cli.VERBS])
+@pytest.mark.parametrize("verb", [name for name, _ in VERBS])
 def test_the_first_example_of_the_help_runs(
     verb: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -169,6 +181,55 @@ def test_every_failure_is_a_message_and_a_status(
     assert capsys.readouterr() == ("", message)
 
 
+@pytest.mark.parametrize("asked", [["--json"], ["--format", "json"], ["--format=json"]])
+def test_a_failure_is_an_object_for_programs(
+    asked: list[str], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = Location("x.ptx", 3, 5, "    ret")
+    error = PtxSyntaxError("no semicolon", location=place, hint="add")
+    monkeypatch.setattr(cli, "dispatch", raising(error))
+    assert cli.main(["run", *asked]) == 4
+    out, err = capsys.readouterr()
+    assert json.loads(out) == {
+        "schema": "ptxlab.error/1",
+        "kind": "syntax",
+        "message": "no semicolon",
+        "file": "x.ptx",
+        "line": 3,
+        "column": 5,
+        "hint": "add",
+        "status": 4,
+    }
+    assert err.startswith("x.ptx:3:5: no semicolon\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "kind", "status"),
+    [
+        (["gemm", "--nothing", "--json"], "usage", 2),
+        (["run", "absent.ptx", "--json"], "usage", 2),
+        (["explain", "mma.m1n1k1", "--json"], "usage", 2),
+    ],
+)
+def test_command_lines_that_fail_answer_a_program(
+    words: list[str], kind: str, status: int, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(words) == status
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["status"], found["file"]) == (kind, status, None)
+    assert found["message"]
+
+
+def test_a_bug_is_an_object_too(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.delenv("PTXLAB_DEBUG", raising=False)
+    monkeypatch.setattr(cli, "dispatch", raising(KeyError("x")))
+    assert cli.main(["--json"]) == 70
+    found = json.loads(capsys.readouterr().out)
+    assert (found["kind"], found["line"]) == ("bug", None)
+
+
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no /dev/full here")
 @pytest.mark.parametrize("asked", ["ops", "--version", "--help"])
 @pytest.mark.parametrize("unbuffered", ["", "1"])
@@ -233,7 +294,7 @@ def test_on_a_terminal_a_message_replaces_the_progress(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    cli.say("ptxlab: interrupted")
+    failures.say("ptxlab: interrupted")
     assert capsys.readouterr().err == "\r\x1b[Kptxlab: interrupted\n"
 
 
@@ -254,4 +315,4 @@ def test_a_reader_that_leaves_is_no_error() -> None:
         cwd=ROOT,
     )
     os.close(writing)
-    assert (done.returncode, done.stderr) == (cli.BROKEN_PIPE, b"")
+    assert (done.returncode, done.stderr) == (failures.BROKEN_PIPE, b"")

@@ -45,7 +45,7 @@ class FakeDriver:
     ``fail`` makes a function return an error code; ``on_launch`` plays the kernel and is given the
     pointers of ``kernelParams``. Launches in a stream that is being captured are played when the graph
     is launched; ``graphs`` holds the (kernel, pointers) of each. A kernel in ``unnamed`` has no
-    function in a graph's nodes, as one that a library loaded.
+    function in a graph's nodes, as one that a library loaded. ``variables`` are (address, size).
     """
 
     CUdevice_attribute = real.CUdevice_attribute
@@ -55,6 +55,13 @@ class FakeDriver:
     CUlaunchAttribute = real.CUlaunchAttribute
     CUlaunchAttributeID = real.CUlaunchAttributeID
     CUlaunchConfig = LaunchConfig
+    CUtensorMapDataType = real.CUtensorMapDataType
+    CUtensorMapInterleave = real.CUtensorMapInterleave
+    CUtensorMapSwizzle = real.CUtensorMapSwizzle
+    CUtensorMapL2promotion = real.CUtensorMapL2promotion
+    CUtensorMapFloatOOBfill = real.CUtensorMapFloatOOBfill
+    cuuint32_t = real.cuuint32_t
+    cuuint64_t = real.cuuint64_t
 
     def __init__(
         self, capability: tuple[int, int] = (9, 0), version: int = 13000, count: int = 1
@@ -67,6 +74,7 @@ class FakeDriver:
         self.on_launch: Callable[[int], None] = lambda pointers: None
         self.memory: dict[int, Any] = {}
         self.images: list[bytes] = []
+        self.variables: dict[str, tuple[int, int]] = {}
         self.kernels_in_cubin: dict[str, list[tuple[int, int]]] = {}
         self.capturing: list[tuple[str, Any]] | None = None
         self.graphs: dict[str, list[tuple[str, Any]]] = {}
@@ -181,6 +189,9 @@ class FakeDriver:
     def _cuModuleGetFunction(self, module: str, name: bytes) -> str:
         return f"{module} {name.decode()}"
 
+    def _cuModuleGetGlobal(self, module: str, name: bytes) -> tuple[int, int]:
+        return self.variables[name.decode()]
+
     def _cuModuleGetFunctionCount(self, module: str) -> int:
         return len(self.kernels_in_cubin)
 
@@ -209,6 +220,14 @@ class FakeDriver:
             self.on_launch(pointers)
         else:
             self.capturing.append((function, pointers))
+
+    def _cuTensorMapEncodeTiled(self, *args: Any) -> Any:
+        """Make a map whose words are 1 to 16."""
+        made = real.CUtensorMap()
+        made.opaque = [real.cuuint64_t(word) for word in range(1, 17)]
+        return made
+
+    _cuTensorMapEncodeIm2col = _cuTensorMapEncodeTiled
 
     def _cuStreamBeginCapture(self, stream: Any, mode: Any) -> tuple[()]:
         assert isinstance(mode, real.CUstreamCaptureMode)

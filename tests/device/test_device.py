@@ -217,6 +217,14 @@ def test_declared_block_size_is_held(device: Device) -> None:
         device.load(most).kernel().launch(1, 33, [out, 0])
 
 
+def test_the_last_directive_of_a_kind_counts(device: Device) -> None:
+    text = ADD.replace("n)\n{", "n)\n.reqntid 64, 1, 1\n.reqntid 32\n{")
+    out = device.zeros(64, "u32")
+    device.load(text).kernel().launch(1, 32, [out, 0])
+    with pytest.raises(PtxlabError, match=r"needs block \(32, 1, 1\)"):
+        device.load(text).kernel().launch(1, 64, [out, 0])
+
+
 # ---- loading --------------------------------------------------------------------------------
 
 
@@ -279,7 +287,8 @@ def test_what_loading_refuses(device: Device, tmp_path: Path) -> None:
         (ADD, ["-DX"], PtxlabError, "is PTX already"),
         (ADD.replace("ret;", "ret"), (), PtxSyntaxError, ""),
         (tmp_path / "bad.cu", (), ToolchainError, "nothing"),
-        (ADD.replace("sm_75", "sm_20a"), (), Unsupported, ".target sm_20a does not run on"),
+        (ADD.replace("sm_75", "sm_20a"), (), PtxSyntaxError, "there is no target sm_20a"),
+        (ADD.replace("sm_75", "sm_199a"), (), Unsupported, ".target sm_199a does not run on"),
     ):
         with pytest.raises(kind) as caught:
             device.load(source, options=options).kernel()

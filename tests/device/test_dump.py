@@ -11,7 +11,6 @@ from ptxlab.device.protocol import Device, Dump, Dumped
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.syntax import parse
 
 TEXT = """\
 .version 8.0
@@ -117,13 +116,13 @@ def test_a_device_function() -> None:
 )
 def test_both_ways_find_the_same(asked: Dump) -> None:
     device = EmulatorDevice(TARGETS["sm_90a"])
-    module = parse(TEXT)
-    out = device.zeros(80, "u32")
-    args = [out, 3]
-    config = LaunchConfig.of((2, 2), (5, 3, 2))
-    direct = device.load(TEXT).kernel("k").run(config, args, asked).dump
-    [kernel] = module.entries
-    stored = launch_rewritten(device, module, kernel, asked, config, args).dump
+    module = device.load(TEXT)
+    kernel = module.kernel()
+    assert kernel.function is not None
+    out, config = device.zeros(80, "u32"), LaunchConfig.of((2, 2), (5, 3, 2))
+    packed = kernel.packed([out, 3])
+    direct = kernel.launch_packed(config, packed, asked).dump
+    stored = launch_rewritten(module, kernel.function, asked, config, packed).dump
     assert direct is not None
     assert stored is not None
     assert direct.words.shape == (120, len(direct.registers))
@@ -155,8 +154,8 @@ def test_what_is_not_there(device: Device, asked: Dump, message: str, hint: str 
 
 def test_no_device_function_on_a_gpu() -> None:
     device = EmulatorDevice(TARGETS["sm_90a"])
-    module = parse(TEXT)
+    module = device.load(TEXT)
+    function = module.kernel().function
+    assert function is not None
     with pytest.raises(Unsupported, match="device function twice on a GPU"):
-        launch_rewritten(
-            device, module, module.entries[0], Dump(line("add.u32 y")), LaunchConfig.of(1, 32), []
-        )
+        launch_rewritten(module, function, Dump(line("add.u32 y")), LaunchConfig.of(1, 32), b"")

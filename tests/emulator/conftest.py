@@ -22,11 +22,11 @@ REGISTERS = """
 """
 
 
-def kernel_text(body: str, before: str = "", parameters: str = "") -> str:
+def kernel_text(body: str, before: str = "", parameters: str = "", target: str = "sm_80") -> str:
     """Return a module whose kernel ``k`` is ``body`` with ``d0`` the address of its output."""
     return f"""
 .version 8.3
-.target sm_80
+.target {target}
 .address_size 64
 {before}
 .visible .entry k(.param .u64 out{parameters})
@@ -78,6 +78,7 @@ def runner(device: Device) -> Run:
         shared: int = 0,
         before: str = "",
         parameters: str = "",
+        target: str = "sm_80",
     ) -> npt.NDArray[Any]:
         threads = int(np.prod(grid)) * int(np.prod(block))
         index = f"""
@@ -87,7 +88,7 @@ def runner(device: Device) -> Run:
     mad.lo.u32 r1, r1, r2, r0;
     mad.wide.u32 d1, r1, {4 * words}, d0;
 """
-        module = device.load(kernel_text(index + body, before, parameters))
+        module = device.load(kernel_text(index + body, before, parameters, target))
         with device.zeros((threads, words), "u32") as out:
             module.kernel("k").launch(grid, block, [out, *args], shared=shared)
             return out.numpy()

@@ -301,10 +301,10 @@ def test_generic_addresses_of_both_spaces_in_one_instruction(emulator: Device) -
         assert out.numpy().tolist() == [0, 3 * 32]
 
 
-def line(text: str) -> str:
+def line(text: str, target: str = "sm_80") -> str:
     return f"""
 .version 8.6
-.target sm_80
+.target {target}
 .address_size 64
 .visible .entry k() {{
     .reg .b16 h<9>; .reg .b32 r<9>; .reg .b64 d<9>; .reg .f32 f<9>; .local .b32 mine;
@@ -342,7 +342,10 @@ def test_newer_forms_need_their_target() -> None:
     ):
         with pytest.raises(Unsupported, match="sm_90"):
             old.load(line(text)).kernel()
-        open_device("emulator", arch="sm_90").load(line(text)).kernel()
+        new = open_device("emulator", arch="sm_90")
+        with pytest.raises(PtxSyntaxError, match=r"is not in the module's \.target sm_80"):
+            new.load(line(text)).kernel()
+        new.load(line(text, "sm_90")).kernel()
 
 
 def test_operands_are_counted() -> None:

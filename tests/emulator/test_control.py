@@ -320,9 +320,9 @@ done:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("wgmma.fence.sync.aligned;", "wgmma.fence"),
+        ("tcgen05.wait::ld.sync.aligned;", "tcgen05.wait"),
         ("add.u32.bogus r3, r3, 1;", "bogus"),
-        ("mov.u32 r3, %reserved_smem_offset_end;", "%reserved_smem_offset_end"),
+        ("mov.u32 r3, %reserved_smem_offset_2;", "%reserved_smem_offset_2"),
     ],
 )
 def test_what_is_not_modelled_is_refused_before_the_launch(

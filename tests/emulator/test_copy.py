@@ -69,6 +69,35 @@ def test_a_missing_wait_is_visible(
         assert np.array_equal(found[:, copy], expected)
 
 
+HINTED = "cp.async.cg.shared.global.L2::cache_hint [r3], [d2], 16{}; cp.async.wait_all;"
+POLICY = "createpolicy.fractional.L2::evict_first.b64 d3; setp.ge.u32 p1, r0, 4; mov.u32 r2, 8; "
+
+
+@pytest.mark.parametrize(
+    ("last", "words"),
+    [
+        (", d3", [4] * 32),
+        (", r2, d3", [2] * 32),
+        (", p1, d3", [4] * 4 + [0] * 28),
+        (", 8", [4] * 32),
+    ],
+)
+def test_a_cache_policy_is_the_last_operand(
+    run: Any, device: Device, last: str, words: list[int]
+) -> None:
+    """Alone, or behind how much is read; ptxas takes a constant for a policy too."""
+    found = copied(run, device, POLICY + HINTED.format(last))[:, 0]
+    assert np.array_equal(found, np.where(np.arange(4) < np.array(words)[:, None], DATA, 0))
+
+
+@pytest.mark.parametrize("last", ["", ", r2", ", p1"])
+def test_a_cache_hint_needs_its_policy(emulate: Any, emulator: Device, last: str) -> None:
+    with pytest.raises(PtxSyntaxError, match="cache_hint takes"):
+        copied(emulate, emulator, POLICY + HINTED.format(last))
+    with pytest.raises(PtxSyntaxError, match="takes"):
+        copied(emulate, emulator, FIRST.replace("16", "16, d2"))
+
+
 def test_a_copy_in_no_group_is_waited_for_by_wait_all_only(emulate: Any, emulator: Device) -> None:
     assert np.array_equal(copied(emulate, emulator, FIRST + "cp.async.wait_all;")[:, 0], DATA)
     assert (copied(emulate, emulator, FIRST + "cp.async.wait_group 0;")[:, 0] == 7).all()

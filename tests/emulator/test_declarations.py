@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from ptxlab.device.opening import open_device
-from ptxlab.errors import PtxlabError, PtxSyntaxError, Unsupported
+from ptxlab.errors import PtxlabError, PtxSyntaxError
 
 
 def text(body: str = "", before: str = "", parameters: str = ".param .u64 p") -> str:
@@ -49,7 +49,7 @@ def run(module: str) -> None:
         ("call k, (d0);", "'k' is a kernel; a function (.func) is called"),
         ("st.param.b32 [d0], r1;", "st.param.b32 names the parameter it writes"),
         (".param .b32 x; st.param.b32 [x+4], r1;", "bytes 4 to 8 are outside parameter 'x'"),
-        ("@%tid.x ret;", "%tid.x is no predicate register"),
+        ("@%tid.x ret;", "%tid.x has 32 bits, .pred is needed"),
         ("neg.s32 r1, !q;", "'!' negates a predicate only"),
         (".shared .b32 w; st.global.b128 [d1], w;", "st.global.b128 takes no address of 'w'"),
         ("t: .callprototype _ (.param .texref _);", "'_' of type .texref belongs outside"),
@@ -140,8 +140,8 @@ def test_parameters_of_a_kernel() -> None:
         run(text(parameters=".param .u64 p, .param .u64 p"))
     with pytest.raises(PtxSyntaxError, match="parameters of 40000 bytes, 32764 at most"):
         run(text(parameters=".param .b8 p[40000]"))
-    with pytest.raises(Unsupported, match="a vector as a parameter or result of a function"):
-        run(text("mov.u64 d0, g;", ".func g(.reg .v4 .b32 x) { ret; }"))
+    with pytest.raises(PtxSyntaxError, match=r"no \.param is a vector, as 'x' is"):
+        run(text("mov.u64 d0, g;", ".func g(.param .v4 .b32 x) { ret; }"))
 
 
 @pytest.mark.parametrize("name", ["sm_", "sm_9x", "sm_a", "debug", "sm_80, sm_x"])
@@ -150,6 +150,29 @@ def test_a_target_that_is_none(name: str) -> None:
         run(text().replace("sm_90a", name))
     assert caught.value.location is not None
     assert caught.value.location.line == 2
+
+
+def test_a_name_is_known_from_its_declaration_on() -> None:
+    """Before that it is what it was outside of the block; a label is known in all of its block."""
+    body = """
+    mov.b32 r0, 7;
+    {
+        mov.b32 r1, r0;
+        bra over;
+        .reg .b32 r0, r3;
+        mov.b32 r1, 9;
+    over:
+        mov.b32 r0, 5;
+        add.u32 r1, r1, r0;
+    }
+    mad.lo.u32 r1, r0, 100, r1;
+    ld.param.u64 d0, [p];
+    st.global.u32 [d0], r1;
+    """
+    device = open_device("emulator", arch="sm_90a")
+    with device.zeros(1, "u32") as found:
+        device.load(text(body)).kernel("k").launch(1, 1, [found])
+        assert found.numpy().tolist() == [712]
 
 
 def test_a_kernel_without_clusters() -> None:

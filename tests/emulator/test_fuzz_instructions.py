@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import random
-import signal
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
-from types import FrameType
 
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.device.opening import open_device
-from ptxlab.emulator.prepare.row import ANY, ROWS, Form, OperandClass, Row
+from ptxlab.emulator.prepare.row import ROWS, Form, OperandClass, Row
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.numbers.types import TYPES
+from tests.time_limit import at_most
 
 PROGRAMS = 40
 IN_A_PROGRAM = 40
@@ -61,7 +59,7 @@ def instruction(draw: random.Random) -> str:
     """Return an instruction: a form of any row, with what it takes, or with something odd among it."""
     row = draw.choice(ROWS_IN_ORDER)
     guard = draw.choice(GUARDS) if draw.random() < 0.3 else ""
-    if row.slots and row.slots[0].name == ANY:
+    if row.tabled:
         name = draw.choice(MATRIX)
         operands = [_vector(draw, draw.choice("rfhd"), draw.choice((1, 2, 4, 8))) for _ in range(4)]
         return f"{guard}{name} {', '.join(operands[: draw.randint(2, 4)])};"
@@ -95,7 +93,7 @@ def _operand(draw: random.Random, kind: OperandClass, name: str, form: Form) -> 
         return str(draw.choice((0, 1, 3, 16)))
     letter = BY_TYPE.get(name) or BITS.get(TYPES[name].bits, "r")
     if kind.vector:
-        return _vector(draw, letter, int(form[kind.vector][1:] or 1))
+        return _vector(draw, letter, form.count(kind))
     return f"{letter}{draw.randrange(3)}"
 
 
@@ -112,25 +110,9 @@ def program(instructions: list[str], target: str) -> str:
     )
 
 
-@contextmanager
-def at_most(seconds: int) -> Iterator[None]:
-    """Interrupt what takes longer."""
-
-    def interrupt(signum: int, frame: FrameType | None) -> None:
-        raise TimeoutError
-
-    before = signal.signal(signal.SIGALRM, interrupt)
-    signal.alarm(seconds)
-    try:
-        yield
-    finally:
-        signal.alarm(0)
-        signal.signal(signal.SIGALRM, before)
-
-
 def outcome(text: str, target: str) -> PtxlabError | None:
     """Load and run; anything but a PtxlabError, a warning too, leaves as it is."""
-    with warnings.catch_warnings(), at_most(SECONDS):
+    with warnings.catch_warnings(), at_most(SECONDS, TimeoutError):
         warnings.simplefilter("error")
         device = open_device("emulator", arch=target, console=lambda text: None)
         try:

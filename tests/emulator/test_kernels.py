@@ -316,6 +316,12 @@ def test_counting_barriers(launch: Launch, block: int) -> None:
 # ---- numbers.cu -----------------------------------------------------------------------------
 
 
+@pytest.mark.parametrize("values", [(-1, -1, -1, -1), (-128, -3, -(2**31), -5), (127, 9, 8, 7)])
+def test_signed_arguments_of_every_size(launch: Launch, values: tuple[int, ...]) -> None:
+    [found] = launch("numbers.cu", "widen", 1, 1, *values, np.zeros(4, np.int64))
+    assert found.tolist() == list(values)
+
+
 def test_64_bit_division(launch: Launch) -> None:
     random = np.random.default_rng(3)
     a = random.integers(-(1 << 63), (1 << 63) - 1, 300) >> random.integers(0, 63, 300)

@@ -176,14 +176,14 @@ def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:
     st.global.u32 [d1], r5;
 """
     found = emulate(body, shared=128, before=before)[:, 0]
-    assert found.tolist() == [16 << 16 | lane for lane in range(32)]
+    assert found.tolist() == [(1024 + 16) << 16 | lane for lane in range(32)]
 
 
 @pytest.mark.parametrize(
     ("body", "said"),
     [
         ("st.global.u32 [d1+128], r0;", "bytes past the end of the nearest allocation"),
-        ("st.global.u32 [d0-4], r0;", "4 bytes before the nearest allocation"),
+        ("st.global.u32 [d0+-4], r0;", "4 bytes before the nearest allocation"),
         ("ld.global.u32 r3, [d1+2];", "misaligned"),
         ("ld.global.v4.u32 {r3, r4, r5, r6}, [d1];", "misaligned"),
         ("mov.u64 d2, 0; ld.global.u32 r3, [d2];", "out of bounds"),

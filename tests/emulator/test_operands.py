@@ -13,16 +13,24 @@ from typing import NamedTuple
 
 import pytest
 
-from ptxlab.emulator.prepare.row import ANY, CARRY, ROWS, Form, OperandClass, Row
-from ptxlab.errors import PtxlabError, ToolchainError
+from ptxlab.emulator.prepare.order import leads
+from ptxlab.emulator.prepare.preparation import prepare
+from ptxlab.emulator.prepare.row import CARRY, ROWS, Form, OperandClass, Row
+from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError
 from ptxlab.isa.targets import TARGETS
+from ptxlab.matrix.catalog import warp_level
+from ptxlab.matrix.form import Form as MatrixForm
+from ptxlab.matrix.form import SignatureOperand
+from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.numbers.types import is_type
+from ptxlab.syntax import parse
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 DECLARED = re.findall(
     r"\S+", "b8 u8 s8 b16 u16 s16 f16 b32 u32 s32 f32 f16x2 b64 u64 s64 f64 pred b128"
 )
 HELD_AS = {
-    **dict.fromkeys(("bf16",), "b16"),
+    "bf16": "b16",
     **dict.fromkeys(("bf16x2", "tf32", "u16x2", "s16x2"), "b32"),
     "f32x2": "b64",
 }
@@ -42,12 +50,13 @@ OTHERS = [f"%x{name}_1" for name in DECLARED] + re.findall(
     3 -3 300 5000000000 1.5 0f3F800000 0d3FF0000000000000 WARP_SZ 0x80000000
     !%xpred_1 -%xs32_1 %tid.x %ntid.y %clock64 %lanemask_lt %laneid sm gl sm+4 callee _
     {%xb32_0,%xb32_1} {%xb32_0,%xf32_1} {%xb16_0,%xb16_1} {%xb32_0,_} %xb32_0|%xpred_1
+    {%xf32_0,%xu32_1} {%xu32_0,%xs32_1} {%xu32_0,3} {%xf32_0,3} {%xf32_0,1.5} {%tid.x,%xf32_1}
     [%xu64_1] [%xb32_1] [%xf64_1] [%xpred_1] [sm+4] [gl] [5] undeclared
     """,
 )
 
-Exception_ = tuple[str, Callable[[str, str], bool]]
-EXCEPTIONS: tuple[Exception_, ...] = (
+Exceptional = tuple[str, Callable[[str, str], bool]]
+EXCEPTIONS: tuple[Exceptional, ...] = (
     (
         "ptxas takes an .f16x2 register for an integer or a predicate; the PTX ISA's table does not",
         lambda line, other: other == "%xf16x2_1",
@@ -81,6 +90,25 @@ EXCEPTIONS: tuple[Exception_, ...] = (
         ),
     ),
     (
+        "where the copy engine moves data is written in brackets, for ptxas it may be anything",
+        lambda line, other: (
+            re.search(r"mbarrier::complete_tx|bulk_group", line) is not None
+            and other in re.sub(r"\{.*?\}" if "{" not in other else "$", "", line)
+        ),
+    ),
+    (
+        "a count of arrivals is one number, for ptxas also a vector",
+        lambda line, other: line.startswith("mbarrier.arrive") and other.startswith("{"),
+    ),
+    (
+        "the offset of fns is a number, for ptxas any 32 bits",
+        lambda line, other: line.startswith("fns."),
+    ),
+    (
+        "the elements of a vector of pairs of halves are no floats, for ptxas any 32 bits",
+        lambda line, other: re.match(r"(red|atom)\..*\.v\d\.b?f16x2", line) is not None,
+    ),
+    (
         "a cache policy is no address and no number with a fraction",
         lambda line, other: "L2::cache_hint" in line and line.endswith(f", {other};"),
     ),
@@ -105,6 +133,14 @@ EXCEPTIONS: tuple[Exception_, ...] = (
         lambda line, other: re.match(r"cvta\..*32 ", line) is not None,
     ),
     (
+        "the address that mapa maps may be a special register's value, or in global memory",
+        lambda line, other: line.startswith("mapa"),
+    ),
+    (
+        "redux of bits takes a number with a fraction for its bits",
+        lambda line, other: line.startswith("redux.") and other.startswith("0f"),
+    ),
+    (
         "atom without a result is red, which has the vectors",
         lambda line, other: other == "_" and re.match(r"atom\..*\.v\d", line) is not None,
     ),
@@ -114,6 +150,37 @@ EXCEPTIONS: tuple[Exception_, ...] = (
             re.match(r"cvta|cvt\.rna|div|rem|rcp|sqrt|abs\.s16", line) is not None
             and not other.startswith("%x")
         ),
+    ),
+)
+
+
+MATRIX_EXCEPTIONS: tuple[Exceptional, ...] = (
+    (
+        "a special register is no part of a fragment, which ptxas reads, and writes, in some",
+        lambda line, other: other.startswith(("%tid", "%clock")),
+    ),
+    (
+        "ptxas takes an .f16x2 register for an integer, and predicates for 32 bits in some fragments",
+        lambda line, other: re.search(r"%x(f16x2|pred)_", other) is not None,
+    ),
+    (
+        "ptxas takes constants beside a register of plain bits, and cuts them; alone it does not",
+        lambda line, other: re.match(r"\{?[-\dW]", other) is not None,
+    ),
+    (
+        "ptxas looks at the first of several registers for metadata or scales, and at the first id",
+        lambda line, other: (
+            re.search(r"\.sp|block_scale", line) is not None
+            and (other.startswith("{") or re.search(r"\{0, ?%x", line) is not None)
+        ),
+    ),
+    (
+        "the metadata of products of bytes into f32 is no f32 here",
+        lambda line, other: other == "%xf32_1" and ".sp" in line,
+    ),
+    (
+        "of what ptxas makes several instructions no part of D can be dropped",
+        lambda line, other: other == "_",
     ),
 )
 
@@ -130,9 +197,11 @@ def written(form: Form) -> list[str]:
             return "[%xu64_3]"
         if kind.kind == "constant":
             return "4"
-        count = int(form[kind.vector][1:] or 1) if kind.vector else 1
+        count = form.count(kind)
         listed = ",".join(held(name, i % 4) for i in range(count))
-        return f"{{{listed}}}" if count > 1 else held(name, number)
+        if kind.kind == "tensor":
+            return f"[%xu64_3, {{{listed}}}]"
+        return f"{{{listed}}}" if count > 1 or kind.fewer else held(name, number)
 
     results = [x for x in zip(form.row.results, form.results, strict=True) if x[1] != CARRY]
     sources = [x for x in zip(form.row.sources, form.operands, strict=True) if x[1] != CARRY]
@@ -143,27 +212,56 @@ def written(form: Form) -> list[str]:
 def sampled(rows: Iterator[Row], dice: random.Random) -> Iterator[Form]:
     for row in rows:
         named = any(kind.kind == "name" for kind in row.sources)
-        if not named and not (row.slots and row.slots[0].name == ANY):
+        if not named and not row.tabled:
             yield Form(row, tuple(dice.choice(slot.choices) for slot in row.slots))
+
+
+def of_a_table(form: MatrixForm) -> list[str]:
+    """Return the operands of a matrix instruction as its table has them, each of its own type."""
+
+    def one(operand: SignatureOperand) -> str:
+        if operand.role == "address":
+            return "[%xu64_3]"
+        listed = [held(operand.type, i % 4) for i in range(operand.count)]
+        if operand.role == "constant":
+            listed = [operand.value] * operand.count
+        braces = operand.braces and (operand.role != "constant" or operand.count > 1)
+        return f"{{{','.join(listed)}}}" if braces else listed[0]
+
+    return [one(operand) for operand in form.signature]
+
+
+def reordered(name: str, dice: random.Random) -> str:
+    """Return the name with two neighbouring modifiers exchanged."""
+    opcode, *modifiers = re.findall(r"wmma\.mma|wmma\.\w+\.\w|[\w:]+", name)
+    at = dice.randrange(len(modifiers) - 1)
+    modifiers[at : at + 2] = modifiers[at + 1], modifiers[at]
+    return ".".join([opcode, *modifiers])
 
 
 NO_ANSWER = "ptxas ends over this line, or finds fault with its own library"
 
 
-def refusals(lines: list[str], target: str) -> dict[int, str]:
-    """Return what ptxas says of each of the ``lines`` that it refuses, by its index."""
+def refusals(lines: list[str], target: str, *, twice: bool = False) -> dict[int, str]:
+    """Return what ptxas says of each of the ``lines`` that it refuses, by its index.
+
+    What it makes several instructions of it looks at ``twice``, and later only if it has found no fault.
+    """
     found: dict[int, str] = {}
-    waiting = [list(range(first, len(lines), 50)) for first in range(50)]
+    waiting = [list(range(len(lines))[first : first + 10]) for first in range(0, len(lines), 10)]
     while waiting:
         left = waiting.pop()
         said = errors([lines[number] for number in left], target)
         found |= {left[error.line]: error.message for error in said or () if error.belongs}
+        rest = [number for number in left if number not in found]
         if said is None or any(not error.belongs for error in said):
             # It ended, or found fault with its own library or a line near by: which one is it?
             if len(left) == 1:
                 found[left[0]] = NO_ANSWER
-            rest = [number for number in left if number not in found]
+                continue
             waiting += [part for part in (rest[::2], rest[1::2]) if part]
+        elif twice and said and rest:
+            waiting.append(rest)
     return found
 
 
@@ -196,7 +294,7 @@ def test_what_ptxas_takes_is_taken_and_nothing_else(accepts: Callable[[str, str]
     dice = random.Random(21)
     target = "sm_100a"
     rows = [row for rows in ROWS.values() for row in rows]
-    forms = [form for _ in range(3) for form in sampled(iter(rows), dice)]
+    forms = [form for _ in range(2) for form in sampled(iter(rows), dice)]
     plain = [f"{form.name} {', '.join(written(form))};" for form in forms]
     wrong = refusals(plain, target)
     sound = [form for number, form in enumerate(forms) if number not in wrong]
@@ -223,11 +321,176 @@ def test_what_ptxas_takes_is_taken_and_nothing_else(accepts: Callable[[str, str]
     assert list(refused.values()).count(NO_ANSWER) < len(cases) // 20
 
 
+ORDER_EXCEPTIONS: tuple[Exceptional, ...] = (
+    (
+        "the types of tensormap.replace, of which one is always the same, may be exchanged for ptxas",
+        lambda line, other: line.startswith("tensormap.replace"),
+    ),
+)
+
+
+def test_modifiers_stand_where_ptxas_has_them(accepts: Callable[[str, str], bool]) -> None:
+    """Forms with their modifiers shuffled, but for types, which in another order are other forms."""
+    dice = random.Random(8)
+    target = "sm_100a"
+    rows = [row for rows in ROWS.values() for row in rows]
+    forms = [form for form in sampled(iter(rows), dice) if len(form.modifiers) > 1]
+    leading = [form for form in forms if any(leads(form.opcode, x) for x in form.modifiers)]
+    forms = dice.sample(forms, 120) + dice.sample(leading, 120)
+    plain = [f"{form.name} {', '.join(written(form))};" for form in forms]
+    wrong = refusals(plain, target)
+    lines = []
+    for form in (form for number, form in enumerate(forms) if number not in wrong):
+        shuffled = dice.sample(form.modifiers, len(form.modifiers))
+        types = iter([name for name in form.modifiers if is_type(name)])
+        name = ".".join([form.opcode, *(next(types) if is_type(x) else x for x in shuffled)])
+        lines.append(f"{name} {', '.join(written(form))};")
+    refused = refusals(lines, target)
+    different = [
+        f"{line} ptxas: {refused.get(number, 'taken')}"
+        for number, line in enumerate(lines)
+        if accepts(line, target) == (number in refused)
+        and refused.get(number) != NO_ANSWER
+        and not any(applies(line, "") for _, applies in ORDER_EXCEPTIONS)
+    ]
+    assert not different, "\n".join(different)
+    assert len(refused) > 60
+    assert len(lines) - len(refused) > 60
+
+
+MATRIX_OTHERS = re.findall(
+    r"\S+",
+    """
+    3 -1 300 1.5 0f3F800000 0d3FF0000000000000 %tid.x %clock64 sm gl callee undeclared
+    [%xu64_1] [%xb32_1] [%xf64_1] [%xpred_1] [sm+4] [gl] [5]
+    {%xb32_0} {%xu32_0} {%xf64_0} {0} {0,0} {0f00000000,0f00000000,0f00000000,0f00000000}
+    {%xb32_0,%xb32_1} {%xb32_0,%xf32_1} {%xf32_0,%xu32_1} {%xb16_0,%xb16_1} {%xb32_0,_}
+    {%xu32_0,%xs32_1,%xu32_2,%xb32_3} {%xf32_0,%xf32_1,%xb32_2,%xf32_3} {_,_,_,_} {_}
+    """,
+)
+ELEMENTS = [f"%x{name}_1" for name in DECLARED] + re.findall(
+    r"\S+", "3 300 1.5 0f3F800000 0d3FF0000000000000 %tid.x _ sm undeclared"
+)
+
+
+def varied(operands: list[str], dice: random.Random) -> tuple[list[str], str]:
+    """Exchange an operand or an element of one: return the operands, and what was put there."""
+    changed = list(operands)
+    place = dice.randrange(len(changed))
+    elements = changed[place].strip("{}").split(",")
+    if changed[place].startswith("{") and dice.random() < 0.6:
+        other = dice.choice(ELEMENTS)
+        elements[dice.randrange(len(elements))] = other
+        changed[place] = f"{{{','.join(elements)}}}"
+    else:
+        other = changed[place] = dice.choice([*MATRIX_OTHERS, *OTHERS[: len(DECLARED)]])
+    return changed, other
+
+
+@pytest.mark.parametrize(
+    ("target", "tables", "count"), [("sm_120a", warp_level(), 160), ("sm_90a", WGMMA, 50)]
+)
+def test_matrix_instructions_take_what_ptxas_takes(
+    accepts: Callable[[str, str], bool], target: str, tables: tuple[MatrixForm, ...], count: int
+) -> None:
+    """Each form as it is, with modifiers in another order, and with another operand."""
+    dice = random.Random(3)
+    forms = [form for form in tables if target in form.targets]
+    cases = []
+    for form in dice.sample(forms, count):
+        operands = of_a_table(form)
+        cases.append((f"{reordered(form.name, dice)} {', '.join(operands)};", ""))
+        for _ in range(3):
+            changed, other = varied(operands, dice)
+            cases.append((f"{form.name} {', '.join(changed)};", other))
+    refused = refusals([line for line, _ in cases], target, twice=True)
+    taken = {number: accepts(line, target) for number, (line, _) in enumerate(cases)}
+    different = [
+        (line, refused.get(number, "taken"))
+        for number, (line, other) in enumerate(cases)
+        if taken[number] == (number in refused)
+        and refused.get(number) != NO_ANSWER
+        and not (other and any(applies(line, other) for _, applies in MATRIX_EXCEPTIONS))
+    ]
+    assert not different, "\n".join(f"{line} ptxas: {said}" for line, said in different)
+    assert sum(taken.values()) > count
+    assert len(refused) > 2 * count
+    assert list(refused.values()).count(NO_ANSWER) < len(cases) // 20
+
+
+MMA = "mma.sync.aligned.m16n8k4.row.col.f32.tf32.tf32.f32 "
+SPARSE = "mma.sp.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 "
+D, C = "{%xf32_0,%xf32_1,%xf32_2,%xf32_3}, ", ", {%xf32_0,%xf32_1,%xf32_2,%xf32_3}"
+A = "{%xb32_0,%xb32_1,%xb32_2,%xb32_3}, {%xb32_0,%xb32_1,%xb32_2,%xb32_3}"
+
+
+@pytest.mark.parametrize(
+    ("line", "at", "what", "hint"),
+    [
+        (
+            f"{MMA}{D}{{%xb32_0,%xf32_1}}, {{%xu32_0}}{C};",
+            "%xu32_0",
+            "%xu32_0 is a .u32 register, {name} takes .b32",
+            "b is 4 x 8 of tf32",
+        ),
+        (
+            f"{MMA}{D}{{%xf32_0,%xf32_1}}, {{%xb32_0}}{C};",
+            "%xf32_0,%xf32_1}, {%xb",
+            "%xf32_0 is a .f32 register, {name} takes .b32",
+            "a is 16 x 4 of tf32",
+        ),
+        (
+            f"{MMA}{D}{{%xb32_0,%xb32_1}}, %xb32_0{C};",
+            "%xb32_0, {%xf",
+            "{name} takes 1 register in braces here, found none",
+            "b is 4 x 8 of tf32",
+        ),
+        (
+            f"{MMA}{D}{{%xb32_0}}, {{%xb32_0}}{C};",
+            "{%xb32_0}, {%xb",
+            "{name} takes 2 registers in braces here, found 1",
+            "a is 16 x 4 of tf32",
+        ),
+        (
+            f"{SPARSE}{D}{A}{C}, %xb32_0, 2;",
+            "2;",
+            "{name} takes 0 or 1 here, not 2",
+            "f is sparsity selector, 0 to 1",
+        ),
+        (
+            f"{SPARSE}{D}{A}{C}, %xpred_0, 0;",
+            "%xpred_0",
+            "%xpred_0 is a .pred register, {name} takes .b32, .u32, .s32, .f32 or .f16x2",
+            "e is metadata: which 1 of 2 elements A keeps",
+        ),
+        (
+            f"{SPARSE}{D}{A}{C}, %xb32_0;",
+            "mma",
+            "{name} takes 6 operands, found 5",
+            None,
+        ),
+        (
+            "st.global.v2.b32 [%xu64_0], {%xf32_0,%xu32_0};",
+            "{%xf32_0",
+            "the elements of a vector are of different types",
+            None,
+        ),
+    ],
+)
+def test_a_refusal_says_what_is_taken(line: str, at: str, what: str, hint: str | None) -> None:
+    text = "\n".join([*HEAD, line, "ret;", "}"]).replace("{target}", "sm_100a")
+    with pytest.raises(PtxSyntaxError) as caught:
+        prepare(parse(text), TARGETS["sm_100a"], "k")
+    location = caught.value.location
+    assert location is not None
+    assert (location.line, location.column) == (len(HEAD) + 1, line.index(at) + 1)
+    assert caught.value.message == what.replace("{name}", line.split()[0])
+    assert caught.value.hint == hint
+
+
 @pytest.fixture
 def accepts() -> Callable[[str, str], bool]:
     """Say whether the emulator prepares an instruction for a target."""
-    from ptxlab.emulator.prepare.preparation import prepare
-    from ptxlab.syntax import parse
 
     def accept(line: str, target: str) -> bool:
         text = "\n".join([*HEAD, line, "ret;", "}"]).replace("{target}", target)

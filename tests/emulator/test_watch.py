@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 REVERSE = """\
 .version 8.0
-.target sm_90a
+.target sm_80
 .address_size 64
 .visible .entry reverse(.param .u64 data)
 {
@@ -76,7 +76,7 @@ class Log(Watcher):
 
 
 def test_a_watcher_is_told_everything() -> None:
-    device = EmulatorDevice(TARGETS["sm_90a"])
+    device = EmulatorDevice(TARGETS["sm_80"])
     data = device.upload(np.arange(64, dtype=np.uint32))
     log = Log()
     device.load(REVERSE).kernel("reverse").watch(log).launch(1, 64, [data])

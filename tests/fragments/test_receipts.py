@@ -221,7 +221,7 @@ def test_a_receipt_marks_the_instruction_everywhere(
 
 
 def by_name(name: str) -> Form:
-    return next(entry for entry in forms() if entry.name == name)
+    return next(entry for entry in forms() if entry.key == name)
 
 
 def test_every_receipt_in_the_repository_proves_its_instructions() -> None:

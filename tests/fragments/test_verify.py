@@ -207,7 +207,7 @@ def cli(capsys: pytest.CaptureFixture[str]) -> Ptxlab:
 
 
 def test_the_verb(cli: Ptxlab) -> None:
-    status, out, _ = cli("--op", "m16n8k16", "--dtype", "bf16")
+    status, out, _ = cli("--op", "m16n8k16", "--dtype", "bf16", "--full")
     assert status == 0
     row = "0 0,0..1 0 1 8,0..1 128 129 0,8..9 8 9 8,8..9 136 137"
     assert row.split() in [line.split() for line in out.splitlines()]

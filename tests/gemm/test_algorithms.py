@@ -20,6 +20,9 @@ from tests.gemm.simt import KERNELS
 
 CHIPS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 
+# test_simt_cost has the upper SIMT rungs on all chips, test_wgmma those for one chip.
+ELSEWHERE = [name for name, each in ALGORITHMS.items() if name not in KERNELS and not each.maps]
+
 
 def resources_of(algorithm: Algorithm, problem: Problem, tile: Tile, arch: str) -> Resources:
     file = resources.path(algorithm.file)
@@ -31,9 +34,9 @@ def resources_of(algorithm: Algorithm, problem: Problem, tile: Tile, arch: str) 
 
 
 @pytest.mark.parametrize("choice", range(4))
-@pytest.mark.parametrize("name", [name for name in ALGORITHMS if name not in KERNELS])
+@pytest.mark.parametrize("name", ELSEWHERE)
 def test_compiles_without_spills(name: str, choice: int) -> None:
-    """Chips, types, layouts and epilogues by turns; test_simt_cost has the upper SIMT rungs on all chips."""
+    """Chips, types, layouts and epilogues by turns."""
     algorithm = ALGORITHMS[name]
     turn = choice + list(ALGORITHMS).index(name)
     arch = CHIPS[(turn + choice) % 6]
@@ -60,8 +63,10 @@ SIZES = [(1, 1), (128, 128), (129, 127), (1000, 3000)]
 def test_the_grid_covers_d_and_no_more(name: str, m: int, n: int) -> None:
     algorithm = ALGORITHMS[name]
     grid = algorithm.launch(Problem(m, n, 1, *algorithm.types[0]), algorithm.tile).grid
-    rows, columns = range(0, m, algorithm.tile.bm), range(0, n, algorithm.tile.bn)
-    assert grid == (len(rows) * len(columns), 1, 1)
+    together = algorithm.tile.cluster or 1
+    rows, columns = range(0, m, algorithm.tile.bm * together), range(0, n, algorithm.tile.bn)
+    ctas = together * len(rows) * len(columns)
+    assert grid == (min(ctas, algorithm.resident or ctas), 1, 1)
 
 
 @pytest.mark.parametrize("name", ALGORITHMS)

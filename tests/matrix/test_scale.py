@@ -33,9 +33,9 @@ def test_places(operand: Literal["A", "B"], blocks: int) -> None:
 
 
 def test_ids() -> None:
-    assert [Scale("A", n, "ue8m0").byte_ids for n in (1, 2, 4)] == [(0, 1, 2, 3), (0, 2), (0,)]
-    assert Scale("A", 1, "ue8m0").thread_ids == (0, 1)
-    assert Scale("B", 1, "ue8m0").thread_ids == (0, 1, 2, 3)
+    assert [[*Scale("A", n, "ue8m0").byte_ids] for n in (1, 2, 4)] == [[0, 1, 2, 3], [0, 2], [0]]
+    assert [*Scale("A", 1, "ue8m0").thread_ids] == [0, 1]
+    assert [*Scale("B", 1, "ue8m0").thread_ids] == [0, 1, 2, 3]
     for byte, thread in ((1, 0), (0, 2), (4, 0)):
         with pytest.raises(ValueError, match="takes byte-id in"):
             Scale("A", 2, "ue8m0").place(0, 0, byte, thread)

@@ -20,7 +20,7 @@ ALL = [F16_K16, F16_K32, TF32_K8, TF32_K16, S8_K32, S8_K64, S4_K64, S4_K128]
 def test_sizes_and_selectors_are_those_of_the_isa() -> None:
     """PTX ISA, "Sparse matrix storage": granularity, and threads that contribute metadata."""
     assert [m.granularity for m in ALL] == [(2, 4)] * 2 + [(1, 2)] * 2 + [(2, 4)] * 2 + [(4, 8)] * 2
-    assert [m.selectors for m in ALL] == [
+    assert [tuple(m.selectors) for m in ALL] == [
         (0, 1, 2, 3), (0, 1), (0, 1, 2, 3), (0, 1), (0, 1), (0,), (0, 1), (0,),
     ]  # fmt: skip
     assert {form.metadata for form in MMA_SPARSE} >= set(ALL)

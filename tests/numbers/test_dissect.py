@@ -9,26 +9,36 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import Unsupported
-from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
 from ptxlab.numbers.dissect import Step, explain
 from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 
+Rules = DotProduct | UnpackedDotProduct
 WORDS: dict[str, type[np.unsignedinteger]] = {"f16": np.uint16, "f32": np.uint32}
 
 
-def compute(a: Array, b: Array, c: Array, types: tuple[str, str, str], target: Target) -> Array:
+def rules_of(target: Target, dtype: str) -> Rules:
+    """Return the arithmetic of mma.sync; of wgmma, for 8-bit numbers on sm_90a."""
+    if OPERANDS[dtype].word_bits > 8:
+        return target.dot16
+    known = target.arithmetic
+    rules = known.dot8_async if target.name == "sm_90a" else known.dot8
+    assert rules is not None
+    return rules
+
+
+def compute(a: Array, b: Array, c: Array, types: tuple[str, str, str], rules: Rules) -> Array:
     """Compute dot products [rows, k] the way the emulator does."""
     a_type, b_type, acc = types
     operands = a.T[None], b.T[:, None], c[None, None]
     if a.itemsize == 1:
-        rules = target.arithmetic.dot8
-        assert rules is not None
         d = multiply_add_bytes(*operands, a_type=a_type, b_type=b_type, acc=acc, rules=rules)
     else:
-        d = multiply_add(*operands, dtype=a_type, acc=acc, rules=target.dot16)
+        assert isinstance(rules, DotProduct)
+        d = multiply_add(*operands, dtype=a_type, acc=acc, rules=rules)
     result: Array = d[0, 0]
     return result
 
@@ -52,7 +62,7 @@ def draw(rng: np.random.Generator, dtype: str, rows: int, k: int) -> Array:
 
 CASES = [
     (target, a_type, b_type, acc)
-    for target in ("sm_75", "sm_80", "sm_89", "sm_90a", "sm_100a", "sm_120a")
+    for target in ("sm_75", "sm_80", "sm_89", "sm_90", "sm_90a", "sm_100a", "sm_120a")
     for a_type, b_type, acc in (
         ("f16", "f16", "f32"),
         ("f16", "f16", "f16"),
@@ -75,7 +85,8 @@ def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str,
         f"f{WORDS[acc]().itemsize}"
     )
     c = c.view(WORDS[acc])
-    expected = compute(a, b, c, (a_type, b_type, acc), chip)
+    rules = rules_of(chip, a_type)
+    expected = compute(a, b, c, (a_type, b_type, acc), rules)
     for row in range(40):
         found = explain(
             a[row].tolist(),
@@ -84,7 +95,7 @@ def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str,
             dtype=a_type,
             b_dtype=b_type,
             acc=acc,
-            target=chip,
+            rules=rules,
         )
         assert found[-1].word == expected[row], row
         check_consistency(found)
@@ -126,7 +137,7 @@ def test_says_what_is_lost_where() -> None:
     """1024 * 1024 - 1024 * 1024 + 2**-6, in one step of sixteen and in two of eight."""
     a = f16(1024, -1024, 0, 0, 0, 0, 0, 0, 2.0**-6) + [0] * 7
     b = f16(1024, 1024, 0, 0, 0, 0, 0, 0, 1) + [0] * 7
-    hopper = explain(a, b, 0, dtype="f16", acc="f32", target=TARGETS["sm_90a"])
+    hopper = explain(a, b, 0, dtype="f16", acc="f32", rules=TARGETS["sm_90a"].dot16)
     assert (hopper[-1].word, hopper[-1].value) == (0, 0)
     (step,) = hopper
     assert (step.exponent, step.last_bit) == (20, Fraction(1, 32))
@@ -134,7 +145,7 @@ def test_says_what_is_lost_where() -> None:
     assert [term.k for term in step.terms if term.lost] == [8]
     assert step.terms[8].lost == Fraction(1, 64)
     assert step.terms[2].exponent == TARGETS["sm_90a"].dot16.zero_exponent_f32
-    ampere = explain(a, b, 0, dtype="f16", acc="f32", target=TARGETS["sm_80"])
+    ampere = explain(a, b, 0, dtype="f16", acc="f32", rules=TARGETS["sm_80"].dot16)
     assert ampere[-1].value == Fraction(1, 64)
     assert [len(step.terms) for step in ampere] == [9, 9]
     assert ampere[1].exponent == -6
@@ -142,9 +153,8 @@ def test_says_what_is_lost_where() -> None:
 
 def test_unpacked_products_end_in_an_addition() -> None:
     one = 0x3C
-    hopper = explain(
-        [one] * 8, [one] * 8, f32(2.0**-24), dtype="e5m2", acc="f32", target=TARGETS["sm_90"]
-    )
+    rules = rules_of(TARGETS["sm_90"], "e5m2")
+    hopper = explain([one] * 8, [one] * 8, f32(2.0**-24), dtype="e5m2", acc="f32", rules=rules)
     assert [step.operation for step in hopper] == ["fused", "fused", "add"]
     assert [term.k for term in hopper[0].terms] == [0, 1, 4, 5, None]
     assert hopper[2].total == 8 + Fraction(1, 2**24)
@@ -155,7 +165,7 @@ def test_special_values() -> None:
     infinity, one = 0x7C00, 0x3C00
 
     def dissect(a: list[int], b: list[int], c: int) -> Step:
-        return explain(a, b, c, dtype="f16", acc="f32", target=TARGETS["sm_80"])[-1]
+        return explain(a, b, c, dtype="f16", acc="f32", rules=TARGETS["sm_80"].dot16)[-1]
 
     found = dissect([infinity, one], [one, one], 0)
     assert (found.word, found.value) == (0x7F800000, math.inf)
@@ -166,12 +176,9 @@ def test_special_values() -> None:
     assert (found.word, found.value) == (0xFF800000, -math.inf)
 
 
-def test_refuses_what_a_target_does_not_have() -> None:
-    with pytest.raises(Unsupported, match=r"\.bf16 on sm_75"):
-        explain([0], [0], 0, dtype="bf16", target=TARGETS["sm_75"], acc="f32")
-    with pytest.raises(Unsupported, match=r"\.e3m2 on sm_90"):
-        explain([0], [0], 0, dtype="e4m3", b_dtype="e3m2", target=TARGETS["sm_90"], acc="f32")
-    with pytest.raises(Unsupported, match=r"\.e4m3 on sm_80"):
-        explain([0], [0], 0, dtype="e4m3", target=TARGETS["sm_80"], acc="f32")
+def test_refuses_what_is_no_dot_product() -> None:
+    rules = TARGETS["sm_90"].dot16
+    with pytest.raises(Unsupported, match=r"\.e4m3 and \.f16 into \.f32 is not modelled"):
+        explain([0], [0], 0, dtype="e4m3", b_dtype="f16", rules=rules, acc="f32")
     with pytest.raises(ValueError, match="2 numbers of A and 1 of B"):
-        explain([0, 0], [0], 0, dtype="f16", target=TARGETS["sm_80"], acc="f32")
+        explain([0, 0], [0], 0, dtype="f16", rules=rules, acc="f32")

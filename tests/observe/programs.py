@@ -49,7 +49,7 @@ PROBE = """\
 
 
 @cache
-def device(target: str = "sm_90a") -> EmulatorDevice:
+def device(target: str = "sm_80") -> EmulatorDevice:
     return EmulatorDevice(TARGETS[target])
 
 
@@ -59,7 +59,7 @@ def probe(
     sizes: Sequence[int] | np.ndarray[Any, Any] | None = None,
     *,
     grid: int = 1,
-    target: str = "sm_90a",
+    target: str = "sm_80",
 ) -> Profile:
     """Count ``body`` with an ``offset`` and a ``size`` (0 is not ``on``) for every thread of ``grid`` CTAs.
 

@@ -20,7 +20,7 @@ Found = list[tuple[str, str, str, str | None]]
 
 HEAD = """\
 .version 8.0
-.target sm_90a
+.target sm_80
 .address_size 64
 .const .u32 fixed = 1;
 .visible .entry k(.param .u64 data)
@@ -52,7 +52,7 @@ HEAD = """\
 
 @cache
 def device() -> EmulatorDevice:
-    return EmulatorDevice(TARGETS["sm_90a"])
+    return EmulatorDevice(TARGETS["sm_80"])
 
 
 def checked(body: str, block: int = 64, **options: Any) -> CheckReport:
@@ -114,6 +114,12 @@ MMA = (
     "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
     "{f0,f1,f2,f3}, {c0,c1,c2,c3}, {i,i}, {f0,f1,f2,f3}"
 )
+
+TILE = """\
+.reg .b32 w<8>;
+mov.b32 z, 16;
+ld.param.u64 r, [data];
+wmma.load.a.sync.aligned.m16n16k16.row.global.f16 {w0,w1,w2,w3,w4,w5,w6,w7}, [r], z"""
 
 TWINS = (
     Twins(
@@ -359,6 +365,44 @@ TWINS = (
         [("error", "uninitialized x", KEEP, None)],
     ),
     Twins(
+        "what slct does not choose",
+        f"@odd mov.u32 z, 1;\nselp.s32 y, 0, -1, odd;\nslct.u32.s32 x, z, i, y;\n{KEEP};",
+        "z, i, y", "i, z, y",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "what slct does not choose by a float",
+        f"@odd mov.u32 z, 1;\nselp.f32 f1, 0f80000000, 0f7FC00000, odd;\n"
+        f"slct.u32.f32 x, z, i, f1;\n{KEEP};",
+        "0f80000000, 0f7FC00000", "0f7FC00000, 0f80000000",
+        [("error", "uninitialized x", KEEP, None)],
+    ),
+    Twins(
+        "by what slct chooses",
+        f"mov.u32 z, 1;\nslct.u32.s32 x, z, i, z;\n{KEEP};", "mov.u32 z, 1;", "@odd mov.u32 z, 1;",
+        [("error", "uninitialized z", "slct.u32.s32 x, z, i, z", KEEP)],
+    ),
+    Twins(
+        "what and leaves undecided",
+        f".reg .pred u;\n@odd setp.eq.u32 u, i, i;\nand.pred low, u, odd;\n@low {KEEP};",
+        "and", "or",
+        [("error", "uninitialized u", "or.pred low, u, odd", f"@low {KEEP}")],
+    ),
+    Twins(
+        "what or leaves undecided",
+        f".reg .pred u;\n@odd setp.eq.u32 u, i, i;\nor.pred low, !odd, u;\n@low {KEEP};",
+        "!odd", "odd",
+        [("error", "uninitialized u", "or.pred low, odd, u", f"@low {KEEP}")],
+    ),
+    Twins(
+        "what decides must be written",
+        ".reg .pred u, v;\nsetp.ne.u32 u, i, i;\n@odd setp.ne.u32 v, i, i;\n"
+        f"and.pred low, u, v;\n@low {KEEP};",
+        "setp.ne.u32 u", "@never setp.ne.u32 u",
+        [("error", "uninitialized v", "and.pred low, u, v", f"@low {KEEP}"),
+         ("info", "uninitialized u", "and.pred low, u, v", None)],
+    ),
+    Twins(
         "an address", "add.u32 y, z, 1;\nst.shared.u32 [at], i;\nand.b32 y, y, 0;", "and.b32 y, y, 0",
         "and.b32 y, y, 0;\nst.shared.u32 [y], 7",
         [("error", "uninitialized z", "add.u32 y, z, 1", "st.shared.u32 [y], 7")], 1,
@@ -396,6 +440,10 @@ TWINS = (
         [("error", "uninitialized shared", "ldmatrix.sync.aligned.m8n8.x4.shared.b16 {c0,c1,c2,c3}, [to]",
           "st.global.f32 [q], f2")],
         32,
+    ),
+    Twins(
+        "the distance of a matrix's rows", f"{TILE};\nst.global.u32 [r], w0;", "z, 16", "x, 16",
+        [("error", "uninitialized z", TILE.splitlines()[-1], "st.global.u32 [r], w0")], 32,
     ),
 )  # fmt: skip
 
@@ -441,7 +489,7 @@ def test_a_guard_that_is_not_written() -> None:
 
 CALLS = """\
 .version 8.0
-.target sm_90a
+.target sm_80
 .address_size 64
 .func (.reg .u32 result) twice(.reg .u32 given)
 {{

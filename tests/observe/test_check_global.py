@@ -64,6 +64,18 @@ setp.lt.u32 first, y, 64;
 sub.u64 q, q, 256;
 ld.global.u32 x, [q];
 """
+RESET = """\
+setp.eq.u32 last, t, 0;
+@!first bra WAIT;
+red.relaxed.gpu.global.add.u32 [f], 1;
+ret;
+WAIT:
+ld.acquire.gpu.global.u32 y, [f];
+setp.lt.u32 first, y, 64;
+@first bra WAIT;
+bar.sync 0;
+@last st.global.u32 [f], 0;
+"""
 TWINS = {
     "warps of a CTA": (
         f"{STORE};\nbar.sync 0;\n{LOAD};", "bar.sync 0;\n", "",
@@ -105,6 +117,11 @@ TWINS = {
         PASSED, "ld.volatile", "ld",
         [("error", "global RAW", "ld.global.u32 x, [q]", "@first st.global.u32 [q], t"),
          ("error", "global RAW", "ld.global.u32 y, [f]", "atom.global.add.u32 y, [f], 1")],
+    ),
+    "a flag is reset": (
+        RESET, "ld.acquire.gpu", "ld",
+        [("error", "global RAW", "ld.global.u32 y, [f]", "red.relaxed.gpu.global.add.u32 [f], 1"),
+         ("error", "global WAW", "@last st.global.u32 [f], 0", "red.relaxed.gpu.global.add.u32 [f], 1")],
     ),
 }  # fmt: skip
 

@@ -106,7 +106,7 @@ def test_a_check_costs_a_few_plain_runs(algorithm: str, monkeypatch: pytest.Monk
 
 SMALL = """\
 .version 8.0
-.target sm_90a
+.target sm_80
 .address_size 64
 .visible .entry k(.param .u64 data)
 {
@@ -139,7 +139,7 @@ START = 0.2
 
 
 def test_a_small_launch_is_checked_soon() -> None:
-    device = EmulatorDevice(TARGETS["sm_90a"])
+    device = EmulatorDevice(TARGETS["sm_80"])
     kernel = device.load(SMALL).kernel("k")
     assert isinstance(kernel, EmulatorKernel)
     data, config = device.zeros(64, "u32"), LaunchConfig.of(1, 64)

@@ -11,14 +11,14 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.loading import Loadable
-from ptxlab.device.protocol import Device, Kernel
+from ptxlab.device.protocol import Device
 from ptxlab.device.protocol import Module as LoadedModule
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
-from ptxlab.observe.diff import DiffReport, Repeatable, diff
+from ptxlab.observe.diff import Bound, DiffReport, Repeatable, diff
 from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import Module
@@ -75,8 +75,8 @@ class Faulty(EmulatorDevice):
 def launch(threads: int = 70) -> Repeatable:
     module = parse(TEXT)
 
-    def bound(device: Device) -> tuple[Kernel, list[Any]]:
-        return device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5]
+    def bound(device: Device) -> Bound:
+        return Bound(device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5], {})
 
     return Repeatable(module, "k", LaunchConfig.of(2, threads), ("out", "n"), bound)
 

@@ -108,7 +108,7 @@ DECLARATIONS = [
     (".reg .b32 x<5¦;", "expected '>' after the number of registers", None),
     (".shared .align ¦3 .b8 x[4];", "an alignment is a power of two", None),
     (".shared .align ¦0 .b8 x[4];", "an alignment is a power of two", None),
-    (".shared .b8 x[¦-4];", "an array's size is not negative", None),
+    (".shared .b8 x[¦-4];", "expected an array's size, a number, found '-'", None),
     (".shared .b8 x[4¦;", "expected ']' after the array's size", None),
     (".global .b8 x[2] = {1, 2¦;", "expected '}' after the initialiser", None),
     (".global .b8 x = ¦;", "expected an operand", None),

@@ -111,7 +111,6 @@ X = Name("x")
         ("{{x}, {-x}}", Vector((Vector((X,)), Vector((Negated(X),))))),
         ("[x]", Address(X)),
         ("[ x + 4 ]", Address(X, 4)),
-        ("[x-4]", Address(X, -4)),
         ("[x+-4]", Address(X, -4)),
         ("[x+4*(2+1)]", Address(X, 12)),
         ("[x+0]", Address(X)),
@@ -122,7 +121,7 @@ X = Name("x")
         ("[x, {y, 0}]", Address(X, 0, (Vector((Name("y"), Integer(0))),))),
         ("[x+8, y]", Address(X, 8, (Name("y"),))),
         ("x+4", Symbol("x", 4)),
-        ("x - 4", Symbol("x", -4)),
+        ("x + -4", Symbol("x", -4)),
     ],
 )
 def test_operand(text: str, tree: Operand) -> None:
@@ -280,7 +279,7 @@ def test_pragmas() -> None:
             Declaration("global", "u32", (Declarator("c"),), "common"),
         ),
         (
-            ".visible .const .v2 .f32 c[2+1];",
+            ".visible .const .v2 .f32 c[3];",
             Declaration("const", "f32", (Declarator("c", None, (3,)),), "visible", vector=2),
         ),
         (
@@ -604,6 +603,34 @@ def test_module_forms(assemble: Assemble) -> None:
         call another; ret; }}
     """
     assert_same(text, assemble)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        ".func a { ret; }\n.global .b8 x[2] = {1,\n2\n};\n.func b { ret; // }\n}\n",
+        '.func a { .pragma "no}"; { ret;\n} }\n.func b {\n{\n}\n}\n',
+        ".func a {\nret; /* {\n} */\n}\n.func b {\nret; // {\n}\n.func c {\n}\n",
+    ],
+)
+def test_where_a_body_ends_does_not_depend_on_its_lines(text: str) -> None:
+    text = ".version 8.0\n.target sm_90a\n" + text
+    assert parse(text, skim=True) == parse(text)
+
+
+@pytest.mark.parametrize(
+    "last", ["0x1F", "18446744073709551615", "017", "0b11", "8U", "1 + 1", "x"]
+)
+def test_long_lists_passed_over_have_the_same_numbers(last: str) -> None:
+    listed = ",\n ".join([*map(str, range(200)), "0xFFFFFFFFFFFFFFFF", last])
+    text = f".version 8.0\n.target sm_90a\n.global .u64 x[] = {{ {listed} }};\n.global .u8 y;\n"
+    assert parse(text, skim=True) == parse(text)
+    for skim in (True, False):
+        with pytest.raises(PtxSyntaxError) as caught:
+            parse(text.replace(" 150,", " 18446744073709551616,"), skim=skim)
+        location = caught.value.location
+        assert location is not None
+        assert location.line == 153
 
 
 def test_a_body_passed_over_is_read_when_it_is_asked_for() -> None:

@@ -18,7 +18,7 @@ MESSY = """// a comment
 .extern .shared .align 16 .b8 s[]; .global .u32 t[2]={1,0x10};
 .visible .entry k(.param .u64 .ptr .global .align 8 p,.param .align 128 .b8 m[128]) .maxntid 32,1,1
 .pragma "x"; { .reg .pred q;.reg .b32 %r<5>; mov.u32 %r1,%tid.x; @!q bra L; { .reg .f32 f; mov .f32 f,1.5;
-ld.global.v2.b32 {%r1,%r2},[%r3 - 8];} L:ret; }
+ld.global.v2.b32 {%r1,%r2},[%r3 + -8];} L:ret; }
 .func(.reg .b32 x)f(){ call(x),f,();ret;}
 .extern .func g() .noreturn;
 """

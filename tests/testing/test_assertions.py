@@ -44,6 +44,7 @@ def test_a_wrong_fragment_is_named(device: Device) -> None:
     # PTX ISA, m16n8k16: a0 and a1 of lane 0 are A[0, 0] and A[0, 1].
     assert "(0, 0), held by lane 0 in register 0, element 0" in text
     assert "and 27 more" in text
+    assert "lane 0: a0, element 0, holds A[1,0] and should hold A[0,0]" in text
 
 
 def test_what_is_no_such_fragment(device: Device) -> None:
@@ -84,7 +85,8 @@ NEIGHBOUR = """\
     ld.param.u64 o, [out];
     mov.u32 i, %tid.x;
     mad.wide.u32 o, i, 4, o;
-    shl.b32 j, i, 2;
+    mov.u32 j, tile;
+    mad.lo.u32 j, i, 4, j;
     st.shared.u32 [j], i;
     bar.sync 0;
     xor.b32 j, j, 128;

@@ -109,3 +109,13 @@ def test_what_was_not_used_for_the_longest_is_removed() -> None:
     prune(8 * each - 1)
     assert sorted((directory() / "tool").iterdir()) == entries[:3]
     assert size() == 3 * each
+
+
+def test_headers_are_no_entries_and_stay() -> None:
+    cached("tool", ["key"], Work())
+    header = directory() / "headers" / "13.5" / "cuda_fp16.h"
+    header.parent.mkdir(parents=True)
+    header.write_text("#pragma once")
+    prune(0)
+    assert header.exists()
+    assert not any(len(name) == 64 for _, _, names in os.walk(directory()) for name in names)

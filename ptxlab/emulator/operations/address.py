@@ -12,17 +12,17 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import WINDOWS
-from ptxlab.emulator.run.memory import WINDOW_SIZE, GlobalMemory
+from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 
 
 def convert_address(context: Context, form: Form) -> Step:
     """Convert between an address in a state space and the generic address of the same byte."""
     space = state_space(form.modifiers)
     target, value = context.operands(2)
-    base = WINDOWS.get(space, 0)
+    base = WINDOWS.get(space.removesuffix("::cluster"), 0)
     if form["T"] == "u32" and base:
         raise UnknownForm("32-bit generic addresses are not modelled")
     shift = np.array([-base % (1 << 64) if form["to"] else base], np.uint64)
@@ -40,16 +40,20 @@ def is_in_space(context: Context, form: Form) -> Step:
     destination, source = context.destination(target, "pred"), context.source(value, "u64")
 
     def run(frame: Frame, threads: Threads) -> None:
-        inside = _inside(space, source.read(frame.registers), frame.wave.memory)
+        inside = _inside(space, source.read(frame.registers), frame.wave)
         write(frame, threads.merge, [destination], [inside])
 
     return run
 
 
-def _inside(space: str, address: Array, memory: GlobalMemory) -> Array:
-    if space in WINDOWS:
-        return _in_window(address, WINDOWS[space])
-    constant = np.array([_is_constant(int(at), memory) for at in address])
+def _inside(space: str, address: Array, wave: Wave) -> Array:
+    base = WINDOWS.get(space.removesuffix("::cluster"))
+    if base is not None:
+        inside = _in_window(address, base)
+        if space == "shared" and wave.config.cluster_ctas > 1:
+            inside &= (address - np.uint64(base)) >> np.uint64(RANK_SHIFT) == wave.rank_of
+        return inside
+    constant = np.array([_is_constant(int(at), wave.memory) for at in address])
     if space == "const":
         return constant
     elsewhere = constant
@@ -65,7 +69,7 @@ def _in_window(address: Array, base: int) -> Array:
 
 def _is_constant(address: int, memory: GlobalMemory) -> bool:
     found = memory.find(address)
-    return found is not None and not found.writable and address < found.address + found.size
+    return found is not None and found.space == "const" and address < found.end
 
 
 _NEEDS = {
@@ -74,7 +78,7 @@ _NEEDS = {
     "param": "sm_75 7.7",
     "param::entry": "sm_75 8.3",
 }
-_SPACES = "global shared shared::cta local const param param::entry"
+_SPACES = "global shared shared::cta shared::cluster local const param param::entry"
 _convert = partial(row, step=convert_address, mix="conversion", needs=_NEEDS, space=_SPACES)
 _convert("cvta.<space>.<T>", "$T -> T", T="u32 u64")
 _convert("cvta.to.<space>.<T>", "T -> T", T="u32 u64")
@@ -84,5 +88,5 @@ row(
     step=is_in_space,
     mix="conversion",
     needs=_NEEDS,
-    space=f"{_SPACES} shared::cluster",
+    space=_SPACES,
 )

@@ -27,7 +27,7 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import parts
-from ptxlab.emulator.run.memory import Access, Part, Region
+from ptxlab.emulator.run.memory import Access, Bytes, Part, Region
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -68,14 +68,12 @@ def atomic(context: Context, form: Form) -> Step:
     returns = form.opcode == "atom"
     size = vector_size(form)
     operands = without_hint(context, form, 1 + returns + 1 + (operation == "cas"))
-    destinations = context.destinations(operands.pop(0), kind.name, size) if returns else []
+    destinations = context.destinations(operands.pop(0), kind.name) if returns else []
     access = memory_operand(
         context, form, operands.pop(0), kind.bytes * size, "atomic", writes=True
     )
-    columns = [context.sources(operand, kind.name, size) for operand in operands]
-    in_shared = _change(operation, kind, flushes=False)
-    # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
-    elsewhere = _change(operation, kind, flushes=kind.name == "f32")
+    columns = [context.sources(operand, kind.name) for operand in operands]
+    change_in = changes(operation, kind)
 
     def run(frame: Frame, threads: Threads) -> None:
         count = threads.size
@@ -85,11 +83,11 @@ def atomic(context: Context, form: Form) -> Step:
             _refuse_local(part, access, frame, int(threads.index[where[0]]))
             memory = part.memory.items(kind.bytes).view(kind.dtype)
             index = np.broadcast_to(part.index, where.shape) * size
-            change = in_shared if isinstance(part.memory, Region) else elsewhere
+            change = change_in(part.memory)
             for element, own in enumerate(zip(*columns, strict=True)):
                 given = [threads.pick(source.read(frame.registers)) for source in own]
                 values = [np.broadcast_to(value, (count,))[where] for value in given]
-                found[element, where] = _take_turns(memory, index + element, change, values)
+                found[element, where] = take_turns(memory, index + element, change, values)
         if destinations:
             write(frame, threads.spread, destinations, found)
 
@@ -105,7 +103,7 @@ def _refuse_local(part: Part, access: Access, frame: Frame, thread: int) -> None
         )
 
 
-def _take_turns(memory: Array, index: Array, change: Change, values: list[Array]) -> Array:
+def take_turns(memory: Array, index: Array, change: Change, values: list[Array]) -> Array:
     """Let threads change ``memory`` at ``index`` in their order; return what each thread found."""
     order = np.argsort(index, kind="stable")
     places, starts = np.unique(index[order], return_index=True)
@@ -186,6 +184,14 @@ _CHANGES = {
 }
 
 
+def changes(operation: str, kind: ScalarType) -> Callable[[Bytes], Change]:
+    """Return what happens to a value, by the memory that it is in."""
+    in_shared = _change(operation, kind, flushes=False)
+    # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
+    elsewhere = _change(operation, kind, flushes=kind.name == "f32")
+    return lambda memory: in_shared if isinstance(memory, Region) else elsewhere
+
+
 def _change(operation: str, kind: ScalarType, *, flushes: bool) -> Change:
     """Return what happens to a value; floats as the operation of that name computes them."""
     if operation in _CHANGES:
@@ -207,7 +213,7 @@ _NEEDS = {
 _HALVES, _PAIRS = "f16 bf16", "f16x2 bf16x2"
 _SHARED = "{.<sem>}{.<scope>}.<space>"
 _GLOBAL = "{.<sem>}{.<scope>}{.global}"
-_SPACES = "shared shared::cta"
+_SPACES = "shared shared::cta shared::cluster"
 
 _atomic = partial(row, step=atomic, mix="atomic", scope=SCOPES, needs=_NEEDS)
 _atom = partial(_atomic, sem="relaxed acquire release acq_rel")

@@ -10,8 +10,10 @@ from dataclasses import dataclass
 from functools import partial
 
 from ptxlab.emulator.operations.control import Leaving, by_value, end, jump
-from ptxlab.emulator.operations.memory import store_argument
-from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.operations.memory import load_argument, store_argument
+from ptxlab.emulator.prepare.context import SINK, Context
+from ptxlab.emulator.prepare.operand import agrees
+from ptxlab.emulator.prepare.operand_check import check_result, check_value
 from ptxlab.emulator.prepare.program import (
     Activation,
     Caller,
@@ -23,10 +25,10 @@ from ptxlab.emulator.prepare.program import (
     function_addresses,
 )
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.prepare.scope import Variable, size_of
+from ptxlab.emulator.prepare.scope import PASSED, Variable, alignment_of, registers_in, size_of
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.memory import pitched
-from ptxlab.emulator.run.registers import CallResult, Source
+from ptxlab.emulator.run.registers import CallResult, Destination, Source
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
@@ -94,7 +96,8 @@ class Call:
         names = {
             at: name
             for name, at in function_addresses(declared).items()
-            if declared[name].body is not None and len(declared[name].parameters) == taken
+            if declared[name].body is not None
+            and sum(map(registers_in, declared[name].parameters)) == taken
         }
 
         def leave(group: Converged) -> Sequence[Onward]:
@@ -121,23 +124,29 @@ def call(context: Context, form: Form, following: int) -> Leaving:
     callee = operands.pop(0) if operands else None
     if not isinstance(callee, tree.Name):
         context.reject("the name of a function, or a register with its address, is needed")
+    listed = bool(operands) and isinstance(operands[0], tree.Group)
     arguments = _group(operands)
     function = context.function(callee.text)
     if function is not None and function.is_entry:
         context.reject(f"'{callee.text}' is a kernel; a function (.func) is called", callee)
     signature = _signature(context, operands, callee) if function is None else function
-    if len(results) != len(signature.results) or len(arguments) != len(signature.parameters):
+    wanted = signature.parameters
+    left_out = listed and len(arguments) == len(wanted) - 1 and _is_open(wanted[-1])
+    if len(results) != len(signature.results) or len(arguments) + left_out != len(wanted):
         context.reject(
-            f"'{callee.text}' takes {len(signature.parameters)} arguments and gives "
-            f"{len(signature.results)} results"
+            f"'{callee.text}' takes {len(wanted)} arguments and gives {len(signature.results)} results"
         )
     given = tuple(
-        _argument(context, operand, declaration)
-        for operand, declaration in zip(arguments, signature.parameters, strict=True)
+        slot
+        for operand, declaration in zip(arguments, wanted, strict=not left_out)
+        for slot in _arguments(context, operand, declaration)
     )
+    if left_out:
+        given = (*given, context.argument_slot(0))
     taken = tuple(
-        _result(context, operand, declaration)
+        result
         for operand, declaration in zip(results, signature.results, strict=True)
+        for result in _results(context, operand, declaration)
     )
     if function is not None and function.body is None:
         context.prologue.append(_host_call(context, function, given, taken))
@@ -145,6 +154,7 @@ def call(context: Context, form: Form, following: int) -> Leaving:
     made = Call(context.program, given, taken, following, context.line)
     if function is not None:
         return partial(made.enter, function.name), (following,)
+    check_value(context, callee, "u64")
     context.program.by_address = True
     return made.enter_at(context.source(callee, "u64")), (following,)
 
@@ -193,43 +203,120 @@ def _group(operands: list[tree.Operand]) -> tuple[tree.Operand, ...]:
     return ()
 
 
-def _argument(context: Context, operand: tree.Operand, declaration: tree.Declaration) -> int:
-    """Return the register that an argument is passed in, made of a plain value where it is one."""
-    variable = _param_variable(context, operand, declaration)
-    if variable is not None:
-        return variable.offset
-    source = context.source(operand, declaration.type)
-    if declaration.space == "reg":
-        context.pinned.add(source.slot)
-        return source.slot
-    slot = context.argument_slot(TYPES[declaration.type].bytes)
-    context.prologue.append(store_argument(slot, 0, [source]))
-    return slot
+def _is_open(declaration: tree.Declaration) -> bool:
+    """Say whether it is an array whose size each call decides."""
+    dimensions = declaration.names[0].dimensions
+    return bool(dimensions) and not dimensions[0]
 
 
-def _result(context: Context, operand: tree.Operand, declaration: tree.Declaration) -> CallResult:
-    """Return the register that takes a result, and its dtype where it comes as bytes."""
-    variable = _param_variable(context, operand, declaration)
-    if variable is not None:
-        return CallResult(variable.offset)
-    slot = context.destination(operand, declaration.type).slot
+def _arguments(context: Context, operand: tree.Operand, declaration: tree.Declaration) -> list[int]:
+    """Return the registers that an argument is passed in, made of a plain value where it is one."""
+    variable, kind = _param_variable(context, operand, declaration), TYPES[declaration.type]
+    if variable is None:
+        found = []
+        for part in _parts(context, operand, declaration):
+            check_value(context, part, _checked(declaration))
+            found.append(context.source(part, kind.name))
+        if declaration.space == "reg":
+            context.pinned.update(source.slot for source in found)
+            return [source.slot for source in found]
+        slot = context.argument_slot(kind.bytes)
+        context.prologue.append(store_argument(slot, 0, found))
+        return [slot]
+    if declaration.space != "reg":
+        return [variable.offset]
+    slot = context.new_slot(kind.name)
     context.pinned.add(slot)
-    return CallResult(slot, None if declaration.space == "reg" else TYPES[declaration.type].dtype)
+    context.prologue.append(load_argument(context, variable, [Destination(slot)], kind.dtype))
+    return [slot]
+
+
+def _results(
+    context: Context, operand: tree.Operand, declaration: tree.Declaration
+) -> list[CallResult]:
+    """Return the registers that take a result, and their dtype where it comes as bytes."""
+    variable, kind = _param_variable(context, operand, declaration), TYPES[declaration.type]
+    in_register = declaration.space == "reg"
+    if variable is not None:
+        context.returned.add(variable)
+        return [CallResult(variable.offset, keeps_bytes=in_register)]
+    found = []
+    for part in _parts(context, operand, declaration):
+        check_result(context, part, _checked(declaration))
+        slot = context.destination(part, kind.name).slot
+        context.pinned.add(slot)
+        found.append(CallResult(slot, None if in_register else kind.dtype))
+    return found
+
+
+def _parts(
+    context: Context, operand: tree.Operand, declaration: tree.Declaration
+) -> Sequence[tree.Operand]:
+    """Return the registers, as many as are needed, that are named as one; a constant is one."""
+    name = operand.text if isinstance(operand, tree.Name) else ""
+    if name.partition(".")[2] and context.register(name) is not None:
+        context.reject("a call takes a vector as a whole", operand)
+    count = registers_in(declaration)
+    parts: Sequence[tree.Operand] = context.components(operand)
+    parts = parts or [operand] * (count if name == SINK else 1)
+    if len(parts) != count:
+        found = (
+            "a vector where one register" if count == 1 else f"another operand where a .v{count}"
+        )
+        context.refuse(f"{found} is passed", operand)
+    in_memory = declaration.space != "reg"
+    if in_memory and (
+        declaration.names[0].dimensions or _alignment(declaration) > TYPES[declaration.type].bytes
+    ):
+        what = f"a .param variable is needed here, of {_alignment(declaration)} bytes' alignment"
+        context.reject(what, operand)
+    return parts
+
+
+def _checked(declaration: tree.Declaration) -> str:
+    """Return the type that a register must have; of a vector ptxas looks at the size alone."""
+    kind = TYPES[declaration.type]
+    return f"b{kind.bits}" if registers_in(declaration) > 1 else kind.name
+
+
+def _alignment(declaration: tree.Declaration) -> int:
+    return max(alignment_of(declaration), TYPES[declaration.type].bytes)
 
 
 def _param_variable(
     context: Context, operand: tree.Operand, declaration: tree.Declaration
 ) -> Variable | None:
-    """Return the .param variable that is passed; None when it is a register or a constant."""
-    if declaration.space == "reg" or not isinstance(operand, tree.Name):
+    """Return the .param variable that is passed; None when it is a register or a constant.
+
+    Its alignment must be that of the declaration, and its size, where a call does not decide it. Of
+    arrays the elements have one type or one of them plain bits, of others the types agree.
+    """
+    if not isinstance(operand, tree.Name) or context.register(operand.text) is not None:
         return None
     variable = context.variable(operand.text)
-    if variable is None or variable.space != "call":
+    if variable is None or variable.space not in PASSED:
         return None
-    [declarator] = declaration.names
-    size = size_of(declaration, declarator)
-    if variable.size != size:
-        context.reject(f"'{variable.name}' has {variable.size} bytes, {size} are needed", operand)
+    name, [declarator] = variable.name, declaration.names
+    if variable.space != "call":
+        hint = "a call passes .param variables that are declared beside it"
+        context.reject(f"'{name}' is a parameter of this function", operand, hint)
+    given, wanted = TYPES[variable.type], TYPES[declaration.type]
+    if declarator.dimensions:
+        fits = given is wanted or "bits" in (given.kind, wanted.kind)
+    else:
+        fits = agrees(given, wanted, "type", wider=False)
+    if not fits or bool(variable.element) != bool(declarator.dimensions):
+        taken = f".{wanted.name}[]" if declarator.dimensions else f".{wanted.name}"
+        own = f".{given.name}[]" if variable.element else f".{given.name}"
+        context.reject(f"'{name}' is a {own}, a {taken} is needed", operand)
+    size, alignment = size_of(declaration, declarator), _alignment(declaration)
+    if variable.size != size and not _is_open(declaration):
+        context.reject(f"'{name}' has {variable.size} bytes, {size} are needed", operand)
+    if max(variable.alignment, given.bytes) != alignment:
+        context.reject(
+            f"'{name}' is aligned to {max(variable.alignment, given.bytes)} bytes, {alignment} are needed",
+            operand,
+        )
     return variable
 
 

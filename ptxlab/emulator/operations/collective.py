@@ -23,6 +23,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
+from ptxlab.syntax.tree import Pair
 
 Among = Callable[[Array, Array], Any]
 """From values and which lanes are members, each [warps, 32], to results that broadcast to that.
@@ -146,7 +147,7 @@ def redux(context: Context, form: Form) -> Step:
 
 _redux = partial(_row, step=redux, needs="sm_80 7.0")
 _redux("redux.sync.<op>.<T>", "T u32 -> T", op="add min max", T="u32 s32")
-_redux("redux.sync.<op>.<T>", "T u32 -> T", op="and or xor", T="b32")
+_redux("redux.sync.<op>.<T>", "u32 u32 -> u32", op="and or xor", T="b32")
 
 
 # ---- shfl -----------------------------------------------------------------------------------
@@ -192,7 +193,34 @@ def shuffle(context: Context, form: Form) -> Step:
     return run
 
 
-_row("shfl{.sync}.<mode>.b32", "b32 u32 u32 u32 -> b32|pred", step=shuffle, mode="up down bfly idx")
+_row("shfl{.sync}.<mode>.b32", "b32 b32 b32 u32 -> b32|pred", step=shuffle, mode="up down bfly idx")
+
+
+# ---- elect ----------------------------------------------------------------------------------
+
+
+def elect(context: Context, form: Form) -> Step:
+    """Choose one lane, which the ISA leaves open: the first that the membermask names and that is here."""
+    target, given = context.operands(2)
+    if not isinstance(target, Pair):
+        context.reject("elect.sync has a predicate as its second result: d|p", target)
+    destinations = destinations_of(context, form, target)
+    [mask] = sources_of(context, form, [given])
+    members = _members(context, mask)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        members.check(frame, threads)
+        leader = np.zeros((frame.wave.warps, WARP), np.uint32)
+        for team, _ in members.teams(frame, threads):
+            leader = np.where(team, team.argmax(axis=1)[:, None].astype(np.uint32), leader)
+        chosen = leader == np.arange(WARP)
+        results = (leader.reshape(-1), chosen.reshape(-1))
+        write(frame, threads.merge, destinations, results)
+
+    return run
+
+
+_row("elect.sync", "b32 -> b32?|pred", step=elect, needs="sm_90 8.0")
 
 
 # ---- activemask, bar.warp.sync --------------------------------------------------------------
@@ -215,10 +243,8 @@ row("activemask.b32", "-> b32", step=active_mask, mix="warp")
 
 def warp_barrier(context: Context, form: Form) -> Step:
     """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``barrier``."""
-    operands = context.instruction.operands
-    if len(operands) != 1:
-        context.reject(f"{context.instruction.name} takes a membermask")
-    members = _members(context, context.source(operands[0], "b32"))
+    [mask] = context.operands(1)
+    members = _members(context, context.source(mask, "b32"))
 
     def run(frame: Frame, threads: Threads) -> None:
         members.check(frame, threads)  # all threads see the same memory at all times

@@ -12,6 +12,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.operand_check import check_value
 from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.barriers import BARRIERS
@@ -90,6 +91,7 @@ def table(context: Context, form: Form, following: int) -> Leaving:
     if not isinstance(labels, tree.BranchTargets):
         context.reject("the name of a .branchtargets list is needed here", name)
     targets = tuple(context.label(target) for target in labels.targets)
+    check_value(context, index, "u32")
     source, line = context.source(index, "u32"), context.line
 
     def leave(group: Converged) -> Sequence[Onward]:
@@ -127,13 +129,10 @@ def barrier(context: Context, form: Form, following: int) -> Leaving:
 
     The barrier is for a number of threads of the CTA, or for all of them.
     """
-    instruction = context.instruction
-    operands = list(instruction.operands)
+    operands = list(context.instruction.operands)
     mode = form["mode"]
     reduction = _reduction(context, form, operands) if mode == "red" else None
     sources = [context.source(operand, "u32") for operand in operands]
-    if not 1 + (mode == "arrive") <= len(sources) <= 2:
-        context.reject(f"{instruction.name} takes a barrier and a number of threads")
     count = sources[1] if len(sources) == 2 else None
     number, waits, line = sources[0], mode != "arrive", context.line
 
@@ -162,8 +161,6 @@ def barrier(context: Context, form: Form, following: int) -> Leaving:
 
 def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Reduction:
     """Take the destination and the predicate of bar.red from the operands."""
-    if len(operands) < 3:
-        context.reject(f"{context.instruction.name} takes a result, a barrier and a predicate")
     destination = context.destination(operands.pop(0), form["T"])
     return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)
 

@@ -29,10 +29,8 @@ def copy(context: Context, form: Form) -> Step:
     """
     cache = form["cache"]
     operands = list(context.instruction.operands)
-    if form[HINT] and operands:
+    if HINT in context.instruction.modifiers:
         context.source(operands.pop(), "b64")
-    if not 3 <= len(operands) <= 4:
-        context.reject(f"{context.instruction.name} takes 3 or 4 operands")
     target, origin, size = operands[:3]
     if not isinstance(size, Integer) or size.value not in SIZES[cache]:
         context.reject(
@@ -40,6 +38,8 @@ def copy(context: Context, form: Form) -> Step:
         )
     nbytes = size.value
     given = _given(context, operands[3]) if len(operands) == 4 else None
+    if len(operands) == 4 and isinstance(operands[3], Integer) and operands[3].value > nbytes:
+        context.reject(f"{operands[3].value} bytes are more than the copy has", operands[3])
     write = Access("shared", *context.address(target), nbytes, context.line, "cp.async write", True)
     read = Access("global", *context.address(origin), nbytes, context.line, "cp.async read")
 
@@ -142,21 +142,20 @@ def wait_all(context: Context, form: Form) -> Step:
 def wait_group(context: Context, form: Form) -> Step:
     """Wait for all groups of copies but the latest ones."""
     [allowed] = context.operands(1)
-    if not isinstance(allowed, Integer):
-        context.reject("cp.async.wait_group takes an integer constant", allowed)
     return lambda frame, threads: frame.wave.copies.wait(threads, allowed.value)
 
 
-row(
-    "cp.async.<cache>.<shared>.global{.L2::cache_hint}{.<prefetch>}",
-    "[b8] [b8] #u32 ~u32? b64?",
-    step=copy,
-    mix="asynchronous copy",
-    cache=" ".join(SIZES),
-    needs={"": "sm_80 7.0", **NEEDS},
-    shared="shared shared::cta",
-    prefetch=PREFETCHES,
-)
+for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+    row(
+        f"cp.async.<cache>.<shared>.global{_hint}{{.<prefetch>}}",
+        f"[b8] [b8] #u32 ~u32?{_policy}",
+        step=copy,
+        mix="asynchronous copy",
+        cache=" ".join(SIZES),
+        needs={"": "sm_80 7.0", **NEEDS},
+        shared="shared shared::cta",
+        prefetch=PREFETCHES,
+    )
 _group = partial(row, mix="asynchronous copy", needs="sm_80 7.0")
 _group("cp.async.commit_group", "", step=commit_group)
 _group("cp.async.wait_all", "", step=wait_all)

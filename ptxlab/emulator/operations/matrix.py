@@ -13,18 +13,14 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.errors import did_you_mean
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
@@ -42,34 +38,16 @@ from ptxlab.numbers.tensor_core_software import (
     multiply_add_wmma,
 )
 from ptxlab.numbers.tensor_core_sparse import Rows
-from ptxlab.syntax.tree import Instruction, Integer, Operand
-
-_BY_NAME = {form.name: form for form in MULTIPLICATIONS}
-_AFTER_LAYOUTS = ("kind::", "block_scale", "scale_vec::")
+from ptxlab.syntax.tree import Integer, Operand
 
 
-def registers(layout: FragmentLayout) -> tuple[str, int]:
-    """Return the type of a fragment's registers, and how many there are."""
-    return f"b{layout.register_bits}", layout.registers_per_lane
-
-
-def canonical(instruction: Instruction) -> str:
-    """Return the name with its qualifiers where the table has them.
-
-    ptxas takes ``kind`` and what belongs to it, and ``sp``, before the shape as well as after it.
-    """
-    names = list(instruction.modifiers)
-    first = [name for name in names if name.startswith("sp")]
-    late = [name for name in names if name.startswith(_AFTER_LAYOUTS)]
-    if not late or "col" not in names:
-        return instruction.name
-    rest = [name for name in names if name not in (*first, *late)]
-    end = rest.index("col") + 1
-    return ".".join([instruction.opcode, *first, *rest[:end], *late, *rest[end:]])
+def word_type(layout: FragmentLayout) -> str:
+    """Return the type that a fragment's registers are read as, and written."""
+    return f"b{layout.register_bits}"
 
 
 @dataclass(frozen=True, slots=True)
-class _Sparsity:
+class Sparsity:
     """The metadata operand of a sparse instruction, and the selector."""
 
     metadata: Metadata
@@ -117,74 +95,50 @@ class _Scales:
 
 def multiply(context: Context, asked: Form) -> Step:
     """Compute D = A*B + C for every active warp at once: dense or sparse, plain or scaled."""
-    name = canonical(context.instruction)
-    form = _BY_NAME.get(name)
-    if form is None:
-        context.refuse(name, hint=did_you_mean(name, _BY_NAME, most=3))
-    require_form(context, form)
-    expected = 4 + 2 * (form.metadata is not None) + 2 * len(form.scales)
-    target, a, b, c, *more = context.operands(expected)
+    form = asked.matrix
+    assert isinstance(form, MatrixInstruction)
+    target, a, b, c, *more = context.instruction.operands
     result = form.operand("D")
-    destinations = context.destinations(target, *registers(result))
+    destinations = context.destinations(target, word_type(result))
     layouts = [form.operand(name) for name in "ABC"]
     factors = [
-        (layout, context.sources(operand, *registers(layout)))
+        (layout, context.sources(operand, word_type(layout)))
         for layout, operand in zip(layouts, (a, b, c), strict=True)
     ]
     sparsity = None
     if form.metadata is not None:
-        sparsity = _sparsity(context, form.metadata, more.pop(0), more.pop(0))
+        sparsity = sparsity_of(context, form.metadata, more.pop(0), more.pop(0))
     scales = [_scales(context, scale, more.pop(0), more.pop(0)) for scale in form.scales]
     compute, line = arithmetic(form, context.target), context.line
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
         warps = Warps(frame, threads, form.name, line)
-        whole, known = warps.numbers is None, frame.wave.fragments
-        a, b, c = (
-            known.matrix(
-                layout, [source.read(frame.registers) for source in sources], warps.split, whole
-            )
-            for layout, sources in factors
-        )
+        a, b, c = (warps.matrix(layout, sources) for layout, sources in factors)
         places = None if sparsity is None else sparsity.places(warps)
         d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
-        for destination, value in zip(destinations, to_registers(result, d), strict=True):
-            warps.write(destination, value)
-        if whole:
-            values = [frame.registers[destination.slot] for destination in destinations]
-            known.remember(result, values, d)
+        warps.write_matrix(result, destinations, d)
 
     return run
 
 
-def _sparsity(
+def sparsity_of(
     context: Context, metadata: Metadata, register: Operand, selector: Operand
-) -> _Sparsity:
-    allowed = metadata.selectors
-    if not isinstance(selector, Integer) or selector.value not in allowed:
-        choice = f"0 to {allowed[-1]}" if allowed[-1] else "0"
-        context.reject(f"the sparsity selector must be a constant, {choice} here", selector)
-    [element] = context.elements(register, 1)
-    return _Sparsity(metadata, context.source(element, "b32"), selector.value)
+) -> Sparsity:
+    """Bind the two operands that say where the elements of a sparse A belong."""
+    [source] = context.sources(register, "b32")
+    assert isinstance(selector, Integer)
+    return Sparsity(metadata, source, selector.value)
 
 
 def _scales(context: Context, scale: Scale, register: Operand, ids: Operand) -> _Scales:
-    [element] = context.elements(register, 1)
-    byte_id, thread_id = context.elements(ids, 2)
-    sources = {}
-    for name, operand, allowed in (
-        ("byte-id", byte_id, scale.byte_ids),
-        ("thread-id", thread_id, scale.thread_ids),
-    ):
-        if isinstance(operand, Integer) and operand.value not in allowed:
-            choice = " or ".join(map(str, allowed))
-            context.reject(f"{name} of scale {scale.operand} must be {choice} here", operand)
-        sources[name] = context.source(operand, "u16")
-    return _Scales(scale, context.source(element, "b32"), sources)
+    [source] = context.sources(register, "b32")
+    byte_and_thread = zip(("byte-id", "thread-id"), context.sources(ids, "u16"), strict=True)
+    return _Scales(scale, source, dict(byte_and_thread))
 
 
-row("mma.*", "", step=multiply, mix="matrix multiply", collective=True)
+for _opcode in ("mma", "wmma.mma"):
+    row(f"{_opcode}.*", "", step=multiply, mix="matrix multiply", collective=True)
 
 
 # ---- which arithmetic a target has ----------------------------------------------------------

@@ -6,9 +6,7 @@ instruction: stmatrix", "Warp-level matrix transpose instruction: movmatrix".
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from functools import cache, partial
-from typing import TypeVar
 
 import numpy as np
 
@@ -16,34 +14,17 @@ from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
-from ptxlab.emulator.run.access import require_valid
+from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, ROW_BYTES, STMATRIX, LdMatrix, StMatrix
+from ptxlab.matrix.ldmatrix import MOVMATRIX, ROW_BYTES, LdMatrix, StMatrix
 from ptxlab.syntax.tree import Operand
-
-_Form = TypeVar("_Form", bound=LdMatrix | StMatrix)
-
-_LOADS = {form.name: form for form in LDMATRIX}
-_STORES = {form.name: form for form in STMATRIX}
-
-
-def _form(context: Context, forms: Mapping[str, _Form], asked: Form) -> _Form:
-    """Return the form the table has for the modifiers without the state space."""
-    names = [name for name in asked.modifiers if name not in ("shared", "shared::cta")]
-    types = 1 + any(name.startswith("b8x16") for name in names)
-    form = forms.get(".".join([asked.opcode, *names[:-types], "shared", *names[-types:]]))
-    if form is None:
-        context.refuse(context.instruction.name, hint=f"there are {', '.join(forms)}")
-    require_form(context, form)
-    return form
 
 
 def _rows(context: Context, asked: Form, address: Operand, verb: str) -> Access:
@@ -58,9 +39,10 @@ def _rows(context: Context, asked: Form, address: Operand, verb: str) -> Access:
 
 def load_matrix(context: Context, asked: Form) -> Step:
     """Load one, two or four matrices, a row for each of the first lanes."""
-    form = _form(context, _LOADS, asked)
+    form = asked.matrix
+    assert isinstance(form, LdMatrix)
     target, address = context.operands(2)
-    destinations = context.destinations(target, "b32", form.registers)
+    destinations = context.destinations(target, "b32")
     access = _rows(context, asked, address, "read")
     all_addresses = form.needs_all_addresses(context.target)
     asked_rows, order = form.matrices * form.rows, _order(form.fragment)
@@ -68,7 +50,7 @@ def load_matrix(context: Context, asked: Form) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         warps = Warps(frame, threads, "ldmatrix", access.line)
         if all_addresses:
-            require_valid(access, frame, threads)
+            located(access, frame, threads)
         rows = gather(access, frame, _suppliers(threads, asked_rows))
         if rows.shape[0] == 1:
             rows = np.repeat(rows, warps.count * asked_rows)
@@ -84,9 +66,10 @@ def load_matrix(context: Context, asked: Form) -> Step:
 
 def store_matrix(context: Context, asked: Form) -> Step:
     """Store one, two or four matrices, a row for each of the first lanes."""
-    form = _form(context, _STORES, asked)
+    form = asked.matrix
+    assert isinstance(form, StMatrix)
     address, value = context.operands(2)
-    sources = context.sources(value, "b32", form.registers)
+    sources = context.sources(value, "b32")
     access = _rows(context, asked, address, "write")
     order = _order(form.fragment)
 
@@ -104,9 +87,6 @@ def store_matrix(context: Context, asked: Form) -> Step:
 
 def move_matrix(context: Context, asked: Form) -> Step:
     """Transpose an 8x8 matrix of 16-bit elements in registers, one register a lane."""
-    if asked.name != MOVMATRIX.name:
-        context.refuse(asked.name, hint=f"there is {MOVMATRIX.name}")
-    require_form(context, MOVMATRIX)
     target, value = context.operands(2)
     destination, source = context.destination(target, "b32"), context.source(value, "b32")
     line = context.line

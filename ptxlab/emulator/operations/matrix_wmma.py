@@ -12,20 +12,18 @@ from functools import cache
 
 import numpy as np
 
-from ptxlab.emulator.operations.matrix import multiply, registers
+from ptxlab.emulator.operations.matrix import word_type
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.forms import require_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.errors import did_you_mean
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.syntax.tree import Integer, Operand
 
 LINE_ALIGNMENT = 16
@@ -86,7 +84,7 @@ class Matrix:
 def _load(context: Context, matrix: Matrix, fragment: Operand) -> Step:
     """Let each lane read its elements of a matrix."""
     layout = matrix.layout
-    destinations = context.destinations(fragment, *registers(matrix.form.layout))
+    destinations = context.destinations(fragment, word_type(matrix.form.layout))
     word = np.dtype(f"u{layout.register_bits // 8}")
 
     def run(frame: Frame, threads: Threads) -> None:
@@ -104,7 +102,7 @@ def _load(context: Context, matrix: Matrix, fragment: Operand) -> Step:
 
 def _store(context: Context, matrix: Matrix, fragment: Operand) -> Step:
     """Let each lane write its elements of a matrix."""
-    sources = context.sources(fragment, *registers(matrix.form.layout))
+    sources = context.sources(fragment, word_type(matrix.form.layout))
 
     def run(frame: Frame, threads: Threads) -> None:
         matrix.check(frame, threads)
@@ -128,22 +126,11 @@ def _units(layout: FragmentLayout) -> FragmentLayout:
     return replace(layout, rows=rows, cols=cols, dtype="b32", bits=32)
 
 
-_MOVES = {form.name: form for form in WMMA_MOVES}
-
-
-def warp_matrix(context: Context, asked: Form) -> Step:
-    """Load, multiply or store the fragments of a warp's matrices."""
-    if asked.modifiers[:1] == ("mma",):
-        return multiply(context, asked)
-    names = [n for n in asked.modifiers if n not in ("shared", "shared::cta", "global")]
-    name = ".".join([asked.opcode, *names[:-1], "shared", *names[-1:]])
-    form = _MOVES.get(name)
-    if form is None:
-        context.refuse(asked.name, hint=did_you_mean(name, _MOVES, most=3))
-    require_form(context, form)
-    operands = list(context.instruction.operands)
-    if len(operands) not in (2, 3):
-        context.reject(f"{form.opcode} takes 2 operands and a stride, found {len(operands)}")
+def move_fragment(context: Context, asked: Form) -> Step:
+    """Load or store the fragment of a warp's matrix."""
+    form = asked.matrix
+    assert isinstance(form, WmmaMove)
+    operands = context.instruction.operands
     layout, stores = form.layout, form.layout.operand == "D"
     compact = layout.cols if form.order == "row" else layout.rows
     address, fragment = operands[:2] if stores else operands[1::-1]
@@ -160,4 +147,5 @@ def warp_matrix(context: Context, asked: Form) -> Step:
     return (_store if stores else _load)(context, matrix, fragment)
 
 
-row("wmma.*", "", step=warp_matrix, mix="matrix move", collective=True)
+for _verb in ("load", "store"):
+    row(f"wmma.{_verb}.*", "", step=move_fragment, mix="matrix move", collective=True)

@@ -15,17 +15,18 @@ from ptxlab.emulator.operations.move import join, split
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.prepare.scope import Variable
+from ptxlab.emulator.prepare.scope import PASSED, Variable
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InWave, Wave
+from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Address
 
-SPACES = ("global", "shared", "local", "const", "param")
+SPACES = ("global", "shared", "shared::cluster", "local", "const", "param")
 
 
 def gather(access: Access, frame: Frame, threads: Threads, *, wide: bool = False) -> Array:
@@ -69,7 +70,7 @@ def memory_operand(
 
 def state_space(modifiers: Sequence[str]) -> str:
     """Return the state space that the modifiers name, "generic" where they name none."""
-    names = (name.partition("::")[0] for name in modifiers)
+    names = (name if name in SPACES else name.partition("::")[0] for name in modifiers)
     return next((name for name in names if name in SPACES), "generic")
 
 
@@ -77,7 +78,7 @@ def load(context: Context, form: Form) -> Step:
     """Read global, shared, local, const or param memory, or at a generic address."""
     target, address = without_hint(context, form, 2)
     count, kind = _vector(context, form)
-    destinations = context.destinations(target, kind.name, count, wider=form.row.wider)
+    destinations = context.destinations(target, kind.name)
     static = _static_parameter(context, form, address)
     if static is not None:
         return _load_parameter(context, static, address, destinations, kind)
@@ -85,7 +86,10 @@ def load(context: Context, form: Form) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         # Only when the threads are few is one item per active lane read.
-        wide = not (threads.everyone or threads.sparse or frame.wave.watched)
+        wave = frame.wave
+        # In a cluster one thread may read at an address where another may not.
+        apart = wave.watched or wave.config.cluster_ctas > 1
+        wide = not (threads.everyone or threads.sparse or apart)
         items = gather(access, frame, threads, wide=wide)
         put = threads.merge if wide else threads.spread
         write(frame, put, destinations, split(items, kind.dtype, count))
@@ -100,11 +104,12 @@ def store(context: Context, form: Form) -> Step:
     """
     address, value = without_hint(context, form, 2)
     count, kind = _vector(context, form)
-    sources = context.sources(value, kind.name, count, wider=form.row.wider)
+    sources = context.sources(value, kind.name)
     static = _static_parameter(context, form, address)
     if static is not None:
-        if static.space != "call":
-            context.reject("kernel parameters cannot be written")
+        if static.space in ("param", "given"):
+            context.reject(f"'{static.name}' is a parameter, which is not written", address)
+        _require_unguarded(context, static)
         _require_inside(context, static, address, kind.bytes * count)
         return store_argument(static.offset, address.offset, sources)
     if state_space(form.modifiers) == "param":
@@ -152,7 +157,7 @@ def _static_parameter(context: Context, form: Form, address: Any) -> Variable | 
     if "param" not in form.modifiers or base is None or context.register(base.text) is not None:
         return None
     variable = context.variable(base.text)
-    return variable if variable is not None and variable.space in ("param", "call") else None
+    return variable if variable is not None and variable.space in ("param", *PASSED) else None
 
 
 def _load_parameter(
@@ -164,8 +169,14 @@ def _load_parameter(
 ) -> Step:
     """Return the step for ``ld.param`` of a parameter that is named."""
     _require_inside(context, variable, address, kind.bytes * len(destinations))
-    if variable.space == "call":
-        return _load_argument(variable.offset, address.offset, destinations, kind.dtype)
+    if variable.space == "returned":
+        context.reject(f"'{variable.name}' is a result, which is not read", address)
+    if variable.space == "call" and variable not in context.returned:
+        hint = "st.param writes what a call passes, ld.param reads what a call before it returns"
+        context.reject(f"no call before returns '{variable.name}'", address, hint)
+    if variable.space in PASSED:
+        _require_unguarded(context, variable)
+        return load_argument(context, variable, destinations, kind.dtype, address.offset)
     sources = []
     for i in range(len(destinations)):
         offset = variable.offset + address.offset + i * kind.bytes
@@ -178,12 +189,19 @@ def _load_parameter(
 def _require_inside(context: Context, variable: Variable, address: Address, nbytes: int) -> None:
     """Reject bytes outside of a parameter."""
     end = address.offset + nbytes
-    if address.offset < 0 or end > variable.size:
+    if address.offset < 0 or (end > variable.size and not variable.is_open):
         context.reject(
             f"bytes {address.offset} to {end} are outside parameter '{variable.name}' "
             f"({variable.size} bytes)",
             address,
         )
+
+
+def _require_unguarded(context: Context, variable: Variable) -> None:
+    """Reject what only some threads write to or read from a variable of a call."""
+    if variable.space == "call" and context.instruction.guard is not None:
+        what = f"{context.instruction.name} of '{variable.name}', which a call passes, has no guard"
+        context.reject(what, hint="branch around the call, or select the value before")
 
 
 def _given(wave: Wave, offset: int, dtype: np.dtype[Any]) -> Array:
@@ -195,14 +213,26 @@ def _as_they_are(*values: Array) -> Any:
     return values if len(values) > 1 else values[0]
 
 
-def _load_argument(
-    slot: int, offset: int, destinations: list[Destination], dtype: np.dtype[Any]
+def load_argument(
+    context: Context,
+    variable: Variable,
+    destinations: list[Destination],
+    dtype: np.dtype[Any],
+    offset: int = 0,
 ) -> Step:
     """Read bytes of a ``.param`` variable of a call, kept as a register of byte rows."""
-    end = offset + dtype.itemsize * len(destinations)
+    end, slot, line = offset + dtype.itemsize * len(destinations), variable.offset, context.line
 
     def run(frame: Frame, threads: Threads) -> None:
-        raw = frame.registers[slot][:, offset:end].reshape(-1)
+        rows = frame.registers[slot]
+        if rows.shape[1] < end:
+            raise LaunchError(
+                f"bytes {offset} to {end} of '{variable.name}', which has {rows.shape[1]} in this "
+                f"call, by {frame.wave.thread(int(threads.index[0]))}",
+                location=frame.wave.locate(line),
+                kind="bounds",
+            )
+        raw = rows[:, offset:end].reshape(-1)
         write(frame, threads.merge, destinations, split(raw, dtype, len(destinations)))
 
     return run
@@ -242,6 +272,7 @@ NEEDS = {
     "sys b128": "sm_75 8.4",
     "cluster": "sm_90 7.8",
     "shared::cta": "sm_75 7.8",
+    "shared::cluster": "sm_90 7.8",
     HINT: "sm_80 7.4",
     **dict.fromkeys(EVICTIONS.split(), "sm_75 7.4"),
     "L2::64B": "sm_75 7.4",
@@ -254,7 +285,7 @@ LOADABLE = " ".join(
     [*(f"{letter}{bits}" for letter in "bus" for bits in (8, 16, 32, 64)), "f32", "f64", "b128"]
 )
 
-_SHARED = "shared shared::cta"
+_SHARED = "shared shared::cta shared::cluster"
 _PARAMETERS = "param param::entry param::func"
 _END = "{.<vec>}.<T>"
 _one = partial(row, wider=True, needs=NEEDS, T=LOADABLE)
@@ -264,7 +295,7 @@ _moved = partial(_one, vec="v2 v4")
 _FETCHED = "{.L2::cache_hint}{.<prefetch>}" + _END
 _load = partial(_moved, operands="[T] b64? -> T*vec", step=load, mix="load")
 _far = partial(_load, prefetch=PREFETCHES, vec="v2 v4 v8")
-_ordered = partial(_load, order="relaxed acquire", scope=SCOPES)
+_order = {"order": "relaxed acquire", "scope": SCOPES}
 _space = f"{_SHARED} local const {_PARAMETERS}"
 _load("ld{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="ca cg cs lu cv")
 _far("ld{.weak}{.global}{.<cache>}" + _FETCHED, cache="ca cg cs lu cv")
@@ -273,13 +304,8 @@ _far("ld.global{.<cache>}.nc" + _FETCHED, cache="ca cg cs")
 _far("ld.global.nc.<evict>" + _FETCHED, evict=EVICTIONS)
 _load("ld.volatile{.<space>}" + _END, space=_SHARED)
 _far("ld.volatile{.global}{.<prefetch>}" + _END)
-_ordered("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED)
-_far(
-    "ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED,
-    order="relaxed acquire",
-    scope=SCOPES,
-    evict=EVICTIONS,
-)
+_load("ld.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
+_far("ld.<order>.<scope>{.global}{.<evict>}" + _FETCHED, evict=EVICTIONS, **_order)
 _one("ld.mmio.relaxed.sys{.global}.<T>", "[T] -> T", step=load, mix="load")
 _load("ldu{.global}" + _END)
 
@@ -287,18 +313,13 @@ _load("ldu{.global}" + _END)
 _HINTED = "{.L2::cache_hint}" + _END
 _store = partial(_moved, operands="[T] T*vec b64?", step=store, mix="store")
 _global = partial(_store, vec="v2 v4 v8")
-_ordered = partial(_store, order="relaxed release", scope=SCOPES)
+_order = {"order": "relaxed release", "scope": SCOPES}
 _space = f"{_SHARED} local {_PARAMETERS}"
 _store("st{.weak}{.<space>}{.<cache>}" + _END, space=_space, cache="wb cg cs wt")
 _global("st{.weak}{.global}{.<cache>}" + _HINTED, cache="wb cg cs wt")
 _global("st{.weak}{.global}.<evict>" + _HINTED, evict=EVICTIONS)
 _store("st.volatile{.<space>}" + _END, space=_SHARED)
 _global("st.volatile{.global}" + _END)
-_ordered("st.<order>.<scope>{.<space>}" + _END, space=_SHARED)
-_global(
-    "st.<order>.<scope>{.global}{.<evict>}" + _HINTED,
-    order="relaxed release",
-    scope=SCOPES,
-    evict=EVICTIONS,
-)
+_store("st.<order>.<scope>{.<space>}" + _END, space=_SHARED, **_order)
+_global("st.<order>.<scope>{.global}{.<evict>}" + _HINTED, evict=EVICTIONS, **_order)
 _one("st.mmio.relaxed.sys{.global}.<T>", "[T] T", step=store, mix="store")

@@ -70,8 +70,8 @@ def move_vector(context: Context, form: Form) -> Step:
     if count * kind.bits > 128:
         context.reject(f"{context.instruction.name} is larger than 128 bits")
     target, value = context.operands(2)
-    destinations = context.destinations(target, kind.name, count)
-    sources = context.sources(value, kind.name, count)
+    destinations = context.destinations(target, kind.name)
+    sources = context.sources(value, kind.name)
     return register_step(lambda *elements: elements, destinations, sources)
 
 

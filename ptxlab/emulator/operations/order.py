@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from functools import partial
 
+from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
+from ptxlab.syntax.tree import Integer
 
 
 def nothing(frame: Frame, threads: Threads) -> None:
@@ -39,10 +41,17 @@ def sleep(context: Context, form: Form) -> Step:
     return nothing
 
 
+def set_registers(context: Context, form: Form) -> Step:
+    """Take or give back registers, which every thread has as many of as it wants here."""
+    [count] = context.operands(1)
+    if not isinstance(count, Integer) or count.value % 8 or not 24 <= count.value <= 256:
+        context.reject("a number of registers is a multiple of 8 from 24 to 256", count)
+    context.participants = ALIGNED
+    return nothing
+
+
 def event(context: Context, form: Form) -> Step:
     """Send a signal to a profiler."""
-    if len(context.instruction.operands) != 1:
-        context.reject(f"{context.instruction.name} takes the number or mask of events")
     return nothing
 
 
@@ -61,13 +70,37 @@ def trap(context: Context, form: Form) -> Step:
     return run
 
 
+_PROXIES = {"alias": "sm_75 7.5", "async": "sm_90 8.0"}
+
 _order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
 _order("membar.<scope>", scope="cta gl sys")
+_order("membar.proxy.<proxy>", needs=_PROXIES, proxy="alias async")
 _order(
     "fence{.<sem>}.<scope>",
     needs={"cluster": "sm_90 7.8"},
     sem="sc acq_rel acquire release",
     scope="cta cluster gpu sys",
+)
+for _side in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::shared::cta"):
+    _order(f"fence.{_side}.cluster", needs="sm_90 8.6")
+    _order(f"fence.proxy.async::generic.{_side}.cluster", needs="sm_90 8.6")
+_order("fence.mbarrier_init.release.cluster", needs="sm_90 8.0")
+_order("fence.proxy.alias", needs=_PROXIES)
+_order(
+    "fence.proxy.async{.<space>}",
+    needs=_PROXIES,
+    space="global shared::cta shared::cluster",
+)
+_order("griddepcontrol.<what>", needs="sm_90 7.8", what="wait launch_dependents")
+row(
+    "setmaxnreg.<what>.sync.aligned.u32",
+    "#u32",
+    step=set_registers,
+    mix="control",
+    fidelity="ordering",
+    collective=True,
+    needs="sm_90a sm_100f sm_120f 8.0",
+    what="inc dec",
 )
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")
@@ -80,3 +113,4 @@ _hint("prefetch{.<space>}.<level>", space="global local", level="L1 L2")
 _KEPT = ("L2::evict_last", "L2::evict_normal")
 _hint("prefetch{.global}.<level>", needs=dict.fromkeys(_KEPT, "sm_80 7.4"), level=" ".join(_KEPT))
 _hint("prefetchu.L1")
+_hint("prefetch{.<space>}.tensormap", needs="sm_90 8.0", space="const param")

@@ -1,4 +1,4 @@
-"""createpolicy and applypriority: hints to a cache, which never change what a program computes.
+"""createpolicy, applypriority and discard: hints to a cache, which never change what a program computes.
 
 A policy is the word that the machine code of ptxas makes for sm_90a. Source: PTX ISA, "createpolicy",
 "applypriority".
@@ -11,12 +11,16 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.emulator.operations.memory import scatter
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.steps import computation, register_step
+from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Array
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import UNWRITTEN, Frame
 from ptxlab.syntax.tree import Float, Integer, Operand
 
 _PRIMARY = {
@@ -96,6 +100,25 @@ def _apply(context: Context, form: Form) -> Step:
     return nothing
 
 
+def _discard(context: Context, form: Form) -> Step:
+    """Leave 128 bytes without a value: they are as memory that nobody wrote."""
+    where, size = context.operands(2)
+    _require_line(context, size)
+    base, offset = context.address(where)
+    item = np.full(1, UNWRITTEN, "u1").repeat(16).view(ITEM[16])
+    space = "global" if form["space"] else "generic"
+    pieces = [
+        Access(space, base, offset + at, 16, context.line, "discard", True)
+        for at in range(0, _LINE, 16)
+    ]
+
+    def run(frame: Frame, threads: Threads) -> None:
+        for piece in pieces:
+            scatter(piece, frame, threads, item)
+
+    return run
+
+
 def _require_line(context: Context, size: Operand) -> None:
     if not isinstance(size, Integer) or size.value != _LINE:
         context.reject(f"{context.instruction.name} takes {_LINE} bytes, no other size", size)
@@ -117,4 +140,5 @@ _create(
     "createpolicy.range{.global}.<first>{.<second>}.b64", "[b8] u32 u32 -> b64", step=_create_range
 )
 _policy("createpolicy.cvt.L2.b64", "b64 -> b64", lambda policy: policy)
+_policy("discard{.<space>}.L2", "[b8] #u32", step=_discard, space="global", needs="sm_80 7.4")
 _policy("applypriority{.global}.L2::evict_normal", "[b8] #u32", step=_apply, fidelity="ordering")

@@ -268,8 +268,6 @@ def video_step(context: Context, form: Form) -> Step:
 def _multiply_add_step(context: Context, form: Form) -> Step:
     given = context.instruction.operands
     operands, parts = _split([x.operand if isinstance(x, Negated) else x for x in given])
-    if len(operands) != 4:
-        context.reject(f"{context.instruction.name} takes 3 source operands")
     negated = [isinstance(x, Negated) for x in given[1:]]
     return computation(context, chosen(form, parts, negated=negated), operands)
 

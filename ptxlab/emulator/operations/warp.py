@@ -1,43 +1,86 @@
 """What all operations on whole warps share: who takes part, and registers as [warps, 32].
 
-A warp operation waits until every thread it needs stands at it; see ``ptxlab.emulator.run.waiting``.
+What is said of warps holds for warpgroups, which are teams of 128 threads in place of 32. A warp
+operation waits until every thread it needs stands at it; see ``ptxlab.emulator.run.waiting``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.emulator.fragments import to_registers
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
 
 LANE_BITS = np.uint32(1) << np.arange(WARP, dtype=np.uint32)
 EVERYONE = np.uint32(0xFFFFFFFF)
 
 
+def in_teams(wave: Wave, mask: Array, size: int) -> Array:
+    """Return a mask of threads as [teams, size], False where the last team of a CTA is not whole."""
+    by_cta = mask.reshape(wave.ctas, wave.cta_width)
+    rest = -wave.cta_width % size
+    return (np.pad(by_cta, ((0, 0), (0, rest))) if rest else by_cta).reshape(-1, size)
+
+
+@dataclass(frozen=True, slots=True)
 class Aligned:
-    """Threads that must all execute an ``.aligned`` operation: of a warp, as far as it lives."""
+    """Threads that must all execute an ``.aligned`` operation: of a warp, as far as it lives.
+
+    Or of a team of another ``size``: CTAs are cut into teams from their first thread on.
+    """
+
+    size: int = WARP
+
+    gives_up = False
+
+    @property
+    def place(self) -> str:
+        """Where they wait, in words."""
+        return "for the rest of their warp" + "group" * (self.size > WARP)
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the lanes whose warp is here."""
         if threads.everyone:
             return threads.mask
-        missing = (alive & ~threads.mask).reshape(-1, WARP).any(axis=1)
-        whole: Array = threads.mask & np.repeat(~missing, WARP)
+        wave = frame.wave
+        missing = in_teams(wave, alive & ~threads.mask, self.size).any(axis=1)
+        of_threads = np.repeat(~missing, self.size).reshape(wave.ctas, -1)
+        whole: Array = threads.mask & of_threads[:, : wave.cta_width].reshape(-1)
         return whole
 
-    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
-        """Return what lives of the first lane's warp."""
-        warp: Array = np.arange(frame.wave.width) // WARP == threads.index[0] // WARP
-        return alive & warp
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
+        """Say how many are here of what lives of the first lane's team."""
+        return _here(frame, threads, alive & _team_of_first(frame, threads, self.size), self.size)
 
 
 ALIGNED = Aligned()
+
+
+def _team_of_first(frame: Frame, threads: Threads, size: int) -> Array:
+    """Return the team of ``size`` threads that the first of ``threads`` belongs to."""
+    width = frame.wave.cta_width
+    cta, thread = divmod(int(threads.index[0]), width)
+    first = cta * width + thread // size * size
+    team = np.zeros(threads.width, bool)
+    team[first : min(first + size, (cta + 1) * width)] = True
+    return team
+
+
+def _here(frame: Frame, threads: Threads, expected: Array, size: int = WARP) -> str:
+    """Say how many of the ``expected`` threads of a team are here."""
+    wave, here = frame.wave, int((expected & threads.mask).sum())
+    cta, thread = divmod(int(threads.index[0]), wave.cta_width)
+    name, count = "warp" if size == WARP else "warpgroup", int(expected.sum())
+    return f"{name} {thread // size} of {wave.cta(cta)}: {here} of {count} threads are here"
 
 
 class MemberMask:
@@ -48,6 +91,9 @@ class MemberMask:
     """
 
     __slots__ = ("_line", "_name", "source")
+
+    place = ALIGNED.place
+    gives_up = False
 
     def __init__(self, source: Source, context: Context) -> None:
         self.source = source
@@ -64,12 +110,12 @@ class MemberMask:
             ready |= team & ~(living & named & ~team).any(axis=1, keepdims=True)
         return ready.reshape(-1)
 
-    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
-        """Return those that the first lane names and that live."""
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
+        """Say how many are here of those that the first lane names and that live."""
         value = self.source.read(frame.registers)
         mask = value[0 if value.shape[0] == 1 else threads.index[0]]
         named: Array = np.tile((mask & LANE_BITS).astype(bool), frame.wave.warps)
-        return ALIGNED.expected(frame, threads, alive) & named
+        return _here(frame, threads, alive & _team_of_first(frame, threads, WARP) & named)
 
     def teams(self, frame: Frame, threads: Threads) -> Iterator[tuple[Array, Array]]:
         """Split the lanes by membermask: (lanes [warps, 32], their masks [warps or 1, 1])."""
@@ -112,33 +158,36 @@ class MemberMask:
 
 
 class Warps:
-    """The whole warps that an instruction acts on: ``numbers`` are theirs in the wave, None for all.
+    """The whole warps that an instruction acts on, or teams of another ``size``.
 
     Raises LaunchError in the ``name`` of the instruction for a partial warp.
     """
 
-    __slots__ = ("_frame", "_line", "_threads", "name", "numbers", "wave")
+    kind = "warp"
+    size = WARP
 
     def __init__(self, frame: Frame, threads: Threads, name: str, line: int) -> None:
         self.wave = frame.wave
         self.name = name
+        self.threads = threads
         self._frame = frame
-        self._threads = threads
         self._line = line
-        self.numbers: Array | None = None
-        if threads.everyone:
-            return
-        per_warp = threads.mask.reshape(-1, WARP).sum(axis=1)
-        partial = np.flatnonzero((per_warp > 0) & (per_warp < WARP))
+        if not threads.everyone or self.wave.cta_width % self.size:
+            self._check()
+
+    def _check(self) -> None:
+        kind, width = self.kind, self.wave.cta_width
+        here = in_teams(self.wave, self.threads.mask, self.size).sum(axis=1)
+        partial = np.flatnonzero((here > 0) & (here < self.size))
         if partial.size:
-            warp = int(partial[0])
+            cta, team = divmod(int(partial[0]), -(-width // self.size))
+            first = self.wave.thread(cta * width + team * self.size)
             raise self.fault(
-                f"{name} needs all 32 threads of the warp, {int(per_warp[warp])} are active in the "
-                f"warp of {self.wave.thread(warp * WARP)}",
-                hint="guard it so that whole warps execute it, or launch whole warps",
+                f"{self.name} needs all {self.size} threads of the {kind}, {int(here[partial[0]])} are "
+                f"active in the {kind} of {first}",
+                hint=f"guard it so that whole {kind}s execute it, or launch whole {kind}s",
                 kind="barrier",
             )
-        self.numbers = np.flatnonzero(per_warp)
 
     def fault(self, what: str, *, hint: str | None = None, kind: str = "") -> LaunchError:
         """Return the error of the instruction."""
@@ -146,19 +195,18 @@ class Warps:
 
     def first_thread(self, position: int) -> int:
         """Return the first thread of the warp at ``position`` among these."""
-        return WARP * (position if self.numbers is None else int(self.numbers[position]))
+        return int(self.threads.index[self.size * position])
 
     @property
     def count(self) -> int:
         """How many there are."""
-        return self._threads.size // WARP
+        return self.threads.size // self.size
 
     def split(self, value: Array) -> Array:
         """Return a register's value as [warps, 32]."""
         if value.shape[0] == 1:
-            return np.broadcast_to(value, (self.count, WARP))
-        table = value.reshape(-1, WARP)
-        return table if self.numbers is None else table[self.numbers]
+            return np.broadcast_to(value, (self.count, self.size))
+        return self.threads.pick(value).reshape(-1, self.size)
 
     def read(self, source: Source) -> Array:
         """Return an operand as [warps, 32]."""
@@ -167,4 +215,23 @@ class Warps:
     def write(self, destination: Destination, rows: Array) -> None:
         """Write [warps, 32] to a register."""
         registers, slot = self._frame.registers, destination.slot
-        registers[slot] = self._threads.spread(registers[slot], rows.reshape(-1))
+        registers[slot] = self.threads.spread(registers[slot], rows.reshape(-1))
+
+    def matrix(self, layout: FragmentLayout, sources: Sequence[Source]) -> Array:
+        """Return what the registers of a fragment hold, [rows, cols, warps] of raw words."""
+        values = [source.read(self._frame.registers) for source in sources]
+        return self.wave.fragments.matrix(layout, values, self.split, self._identity)
+
+    def write_matrix(
+        self, layout: FragmentLayout, destinations: Sequence[Destination], matrix: Array
+    ) -> None:
+        """Write [rows, cols, warps] to the registers of a fragment."""
+        for destination, words in zip(destinations, to_registers(layout, matrix), strict=True):
+            self.write(destination, words)
+        values = [self._frame.registers[destination.slot] for destination in destinations]
+        self.wave.fragments.remember(layout, values, self._identity, matrix)
+
+    @property
+    def _identity(self) -> bytes:
+        """What tells them from other warps of the wave: their first threads; nothing of them all."""
+        return b"" if self.threads.everyone else self.threads.index[:: self.size].tobytes()

@@ -1,4 +1,7 @@
-"""What a step builder asks while a function is prepared: how to read and write the operands."""
+"""What a step builder asks while a function is prepared: how to read and write the operands.
+
+What an operand may be has been checked before (``operand_check``): here it is taken as it is.
+"""
 
 from __future__ import annotations
 
@@ -11,12 +14,12 @@ import numpy.typing as npt
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names
 from ptxlab.emulator.prepare.program import Step, function_addresses
-from ptxlab.emulator.prepare.scope import Register, Variable
+from ptxlab.emulator.prepare.scope import PASSED, Register, Variable
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Address, Float, Integer, Name, Node, Not, Operand, Symbol
+from ptxlab.syntax.tree import Address, Element, Float, Integer, Name, Node, Not, Operand, Symbol
 
 SINK = "_"
 
@@ -31,110 +34,124 @@ def read_clock(slot: int, lowest: int, dtype: np.dtype[Any], before: int) -> Ste
     return run
 
 
+def element_address(slot: int, index: Source, offset: int, size: int, array: int) -> Step:
+    """Put the address of ``array[index + offset]`` into a register, of elements of ``size`` bytes.
+
+    As ptxas has it, the distance is a number of 32 bits, added to the address without its sign.
+    """
+
+    def run(frame: Frame, threads: Threads) -> None:
+        registers = frame.registers
+        distance = (index.read(registers).astype(np.uint32) + np.uint32(offset)) * np.uint32(size)
+        registers[slot] = registers[array] + distance.astype(np.uint64)
+
+    return run
+
+
 class Context(Names):
     """The function being prepared and the instruction in hand, with its operands bound to registers."""
 
-    def source(self, operand: Operand, type_name: str, *, wider: bool = False) -> Source:
-        """Return how to read ``operand`` as ``type_name``.
-
-        ``wider`` allows a register with more bits, of which the low ones are read: PTX ISA, "Operand
-        Size Exceeding Instruction-Type Size", allows it for ld, st and cvt only.
-        """
-        source = self._source_of(operand, type_name, wider)
+    def source(self, operand: Operand, type_name: str) -> Source:
+        """Return how to read ``operand`` as ``type_name``; of a register with more bits the low ones."""
+        source = self._source_of(operand, type_name)
         self.reads.add(source.slot)
         return source
 
-    def _source_of(self, operand: Operand, type_name: str, wider: bool = False) -> Source:
+    def _source_of(self, operand: Operand, type_name: str) -> Source:
         kind = TYPES[type_name]
         if isinstance(operand, Integer | Float):
             value = self.immediate(operand, type_name)
             return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
         if isinstance(operand, Not):
-            if kind.kind != "predicate":
-                self.reject("'!' negates a predicate only", operand)
             inner = self._source_of(operand.operand, "pred")
             return Source(inner.slot, inner.dtype, np.logical_not)
         if isinstance(operand, Symbol):
             register = self.register(operand.name)
             if register is not None:
-                return self._sum(register, operand, type_name, wider)
+                return self._sum(register, operand, kind)
             return self._symbol_source(operand.name, operand.offset, operand, kind)
+        if isinstance(operand, Element):
+            return self._slot_source(self._element(operand), operand, kind)
         if not isinstance(operand, Name):
             self.refuse(f"operand of this kind in {self.instruction.name}", operand)
         register = self.register(operand.text)
         if register is not None:
-            return self._register_source(register, type_name, operand, wider)
-        return self._named_source(operand, type_name)
+            return _register_source(register, kind)
+        return self._named_source(operand, kind)
 
-    def _sum(self, register: Register, operand: Symbol, type_name: str, wider: bool) -> Source:
+    def _sum(self, register: Register, operand: Symbol, kind: ScalarType) -> Source:
         """Return how to read a register plus a constant, added in the register's own width."""
-        declared = TYPES[register.type]
-        if not declared.is_integer or declared.bits > 64:
-            self.reject(f"nothing can be added to a .{declared.name} register here", operand)
-        name = Name(operand.name, position=operand.position)
-        plain = self._register_source(register, type_name, name, wider)
+        declared, plain = TYPES[register.type], _register_source(register, kind)
         whole = np.dtype(f"u{declared.bytes}")
         added = np.array([operand.offset % (1 << declared.bits)], np.uint64).astype(whole)
         convert = plain.convert or (lambda value: value.view(plain.dtype))
         return Source(plain.slot, plain.dtype, lambda value: convert(value.view(whole) + added))
 
-    def _register_source(
-        self, register: Register, type_name: str, operand: Name, wider: bool
-    ) -> Source:
-        kind, declared = TYPES[type_name], TYPES[register.type]
-        if (declared.kind == "predicate") != (kind.kind == "predicate"):
-            self.reject(
-                f"{operand.text} is a .{register.type} register, .{type_name} is needed", operand
-            )
-        if declared.bits == kind.bits:
-            return Source(register.slot, kind.dtype)
-        if declared.bits < kind.bits or not wider:
-            self.reject(
-                f"{operand.text} has {declared.bits} bits, {self.instruction.name} needs {kind.bits}",
-                operand,
-            )
-        return Source(register.slot, kind.dtype, _narrower(declared.bits, kind.bits, kind.dtype))
-
-    def _named_source(self, operand: Name, type_name: str) -> Source:
-        name, kind = operand.text, TYPES[type_name]
-        if kind.kind == "predicate" and special.bits(name) != kind.bits:
-            self.reject(f"{name} is no predicate register", operand)
-        if name in special.CLOCKS:
-            return self._clock(name, kind)
-        bits = special.bits(name)
-        if bits is not None:
-            slot = self.constant(InWave(special.TABLE[name]), ("special", name))
-            if bits == kind.bits:
-                return Source(slot, kind.dtype)
-            if bits > kind.bits:
-                return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
-            return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
-        if name.startswith("%") and self.function(name) is None and self.variable(name) is None:
-            self.refuse(f"special register {name}", operand)
-        return self._symbol_source(name, 0, operand, kind)
-
-    def _clock(self, name: str, kind: ScalarType) -> Source:
-        """Return a clock, which is read anew before each instruction that names it."""
-        lowest, bits = special.CLOCKS[name]
-        dtype = np.dtype(f"u{bits // 8}")
-        slot = self.constant(np.zeros(1, dtype), ("clock", name))
-        self.prologue.append(read_clock(slot, lowest, dtype, self.before))
-        if bits == kind.bits:
+    def _named_source(self, operand: Name, kind: ScalarType) -> Source:
+        name = operand.text
+        found = special.TABLE.get(name)
+        if found is None:
+            return self._symbol_source(name, 0, operand, kind)
+        if found.value is None:
+            slot = self._clock(name, found)
+        else:
+            slot = self.constant(InWave(found.value), ("special", name))
+        if found.bits == kind.bits:
             return Source(slot, kind.dtype)
-        return Source(slot, kind.dtype, _narrower(bits, kind.bits, kind.dtype))
+        if found.bits > kind.bits:
+            return Source(slot, kind.dtype, _narrower(found.bits, kind.bits, kind.dtype))
+        return Source(slot, kind.dtype, lambda value: value.astype(kind.dtype))
+
+    def _clock(self, name: str, clock: special.SpecialRegister) -> int:
+        """Return the slot of a clock, which is read anew before each instruction that names it."""
+        dtype = np.dtype(f"u{clock.bits // 8}")
+        slot = self.constant(np.zeros(1, dtype), ("clock", name))
+        self.prologue.append(read_clock(slot, clock.lowest, dtype, self.before))
+        return slot
 
     def _symbol_source(self, name: str, offset: int, operand: Node, kind: ScalarType) -> Source:
         """Return how to read the address of ``name`` plus ``offset``, or its low bits."""
-        slot = self._symbol(name, offset, operand)
+        return self._slot_source(self._symbol(name, offset, operand), operand, kind)
+
+    def _slot_source(self, slot: int, operand: Node, kind: ScalarType) -> Source:
+        """Return how to read the address in a register, or its low bits."""
         if kind.bits > 64:
             self.refuse(f"an address of {kind.bits} bits", operand)
         narrower = None if kind.bits == 64 else _narrower(64, kind.bits, kind.dtype)
         return Source(slot, kind.dtype, narrower)
 
+    def _element(self, element: Element) -> int:
+        """Return the slot of the address of an element, computed anew before the instruction."""
+        array, index = self.array(element), element.index
+        assert not isinstance(index, Integer)
+        name, offset = (index.text, 0) if isinstance(index, Name) else (index.name, index.offset)
+        kind = self.index_type(name)
+        assert kind is not None
+        whole = TYPES[f"u{kind.bits}"]
+        # The constant is one of the register's own type, the register has no sign.
+        constant = np.array([offset % (1 << kind.bits)], np.uint64).astype(whole.dtype)
+        added = int(constant.view(kind.dtype).astype(np.uint32)[0])
+        slot = self._add(np.zeros(1, np.uint64))
+        base = self.address_slot(array, 0)
+        source = self.source(Name(name, position=index.position), whole.name)
+        self.prologue.append(element_address(slot, source, added, array.element, base))
+        return slot
+
+    def index_type(self, name: str) -> ScalarType | None:
+        """Return the type of what ``name`` is as an index, a register of either kind, or None."""
+        register, bits = self.register(name), special.bits(name)
+        if register is not None:
+            return TYPES[register.type]
+        return None if bits is None else TYPES[f"u{bits}" if bits > 1 else "pred"]
+
     def _symbol(self, name: str, offset: int, operand: Node) -> int:
         variable = self.variable(name)
         if variable is None:
-            if self.function(name) is not None:
+            function = self.function(name)
+            if function is not None:
+                if function.body is None or offset:
+                    what = "no body here, and no address" if not function.body else "no parts"
+                    self.reject(f"function '{name}' has {what}", operand)
                 at = function_addresses(self.program.declared)[name]
                 return self.constant(address(at), ("function", name))
             self.reject(f"'{name}' is not declared", operand)
@@ -149,9 +166,9 @@ class Context(Names):
             return self.constant(InWave(lambda wave: address(wave.symbols[name] + offset)), key)
         if variable.space in ("shared", "dynamic"):
             self.needs_place(variable)
-            place = InWave(lambda wave: address(wave.shared.starts[variable] + offset))
+            place = InWave(lambda wave: wave.shared_address(wave.shared.starts[variable] + offset))
             return self.constant(place, key)
-        if variable.space == "call":
+        if variable.space in PASSED:
             self.refuse(f"the address of call parameter '{variable.name}'")
         if variable.space == "local":
             return self.constant(InFrame(at), key)
@@ -173,40 +190,31 @@ class Context(Names):
         if isinstance(operand, Integer):
             if kind.kind == "predicate":
                 return np.array([operand.value != 0])
-            if kind.kind == "float":
-                self.reject(f"an integer where .{type_name} is needed", operand, "write 0f… or 0d…")
             raw = (operand.value % (1 << kind.bits)).to_bytes(kind.bits // 8, "little")
             return np.frombuffer(raw, kind.dtype)
         width = operand.width
         value = np.frombuffer(operand.bits.to_bytes(width // 8, "little"), f"f{width // 8}")
-        if kind.kind == "float" and kind.bits in (32, 64):
+        if kind.name == "f32":
             with np.errstate(all="ignore"):
                 return value.astype(kind.dtype)
-        if kind.bits != width:
+        if kind.bits < width:
             self.reject(f"a {width}-bit float constant where .{type_name} is needed", operand)
-        return value.view(kind.dtype)
+        # As ptxas has it, a number of 32 bits in one of 64 is these bits.
+        return np.frombuffer(operand.bits.to_bytes(kind.bits // 8, "little"), kind.dtype)
 
-    def destination(self, operand: Operand, type_name: str, *, wider: bool = False) -> Destination:
+    def destination(self, operand: Operand, type_name: str) -> Destination:
         """Return how to write a result of ``type_name`` to ``operand``, a register or ``_``.
 
-        ``wider`` allows a register with more bits, to which the result is extended; see ``source``.
+        To a register with more bits it is extended.
         """
         kind = TYPES[type_name]
-        if not isinstance(operand, Name):
-            self.reject("a register is needed here", operand)
+        assert isinstance(operand, Name)
         if operand.text == SINK:
             return Destination(self.constant(np.zeros(1, kind.dtype), (SINK, kind.bits)))
         register = self.register(operand.text)
-        if register is None:
-            self.reject(f"'{operand.text}' is not a declared register", operand)
-        declared = TYPES[register.type]
-        mixed = (declared.kind == "predicate") != (kind.kind == "predicate")
-        if mixed or declared.bits < kind.bits or (declared.bits > kind.bits and not wider):
-            self.reject(
-                f"{operand.text} is a .{register.type} register, the result is .{type_name}",
-                operand,
-            )
+        assert register is not None
         self.writes.add(register.slot)
+        declared = TYPES[register.type]
         if declared.bits == kind.bits:
             return Destination(register.slot)
         letter = "i" if kind.kind == "signed" else "u"
@@ -214,31 +222,24 @@ class Context(Names):
 
     def address(self, operand: Operand) -> tuple[Source, int]:
         """Return the base of a memory operand and the bytes to add to it."""
-        if not isinstance(operand, Address):
-            self.reject("a memory operand in brackets is needed here", operand)
+        if isinstance(operand, Element):
+            return self.source(operand, "u64"), 0
+        assert isinstance(operand, Address)
         if operand.extra:
             self.refuse(f"memory operand with coordinates in {self.instruction.name}", operand)
         if operand.base is None:
             return self.source(Integer(operand.offset), "u64"), 0
         register = self.register(operand.base.text)
         if register is not None:
-            kind = TYPES[register.type]
-            if kind.bits not in (32, 64) or kind.kind == "float":
-                self.reject(f"{operand.base.text} cannot hold an address", operand)
-            return self.source(operand.base, f"u{kind.bits}"), operand.offset
+            return self.source(operand.base, f"u{TYPES[register.type].bits}"), operand.offset
         return self.source(operand.base, "u64"), operand.offset
 
-    def elements(self, operand: Operand, count: int) -> Sequence[Operand]:
-        """Return the elements of a vector operand of ``count``; a lone operand when ``count`` is 1.
+    def elements(self, operand: Operand) -> Sequence[Operand]:
+        """Return the elements of a vector operand; a lone operand itself.
 
         A register that is itself a vector (``.reg .v4 .f32``) stands for its components.
         """
-        items = getattr(operand, "elements", None) or self.components(operand) or (operand,)
-        if len(items) != count:
-            self.reject(
-                f"{self.instruction.name} takes {count} registers here, found {len(items)}", operand
-            )
-        return tuple(items)
+        return getattr(operand, "elements", None) or self.components(operand) or (operand,)
 
     def components(self, operand: Operand) -> list[Name]:
         """Return the components of a register that is itself a vector; none of another operand."""
@@ -247,19 +248,13 @@ class Context(Names):
         parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
         return [part for part in parts if self.register(part.text) is not None]
 
-    def sources(
-        self, operand: Operand, type_name: str, count: int, *, wider: bool = False
-    ) -> list[Source]:
+    def sources(self, operand: Operand, type_name: str) -> list[Source]:
         """Return how to read the elements of a vector operand; see ``source``."""
-        elements = self.elements(operand, count)
-        return [self.source(element, type_name, wider=wider) for element in elements]
+        return [self.source(element, type_name) for element in self.elements(operand)]
 
-    def destinations(
-        self, operand: Operand, type_name: str, count: int, *, wider: bool = False
-    ) -> list[Destination]:
+    def destinations(self, operand: Operand, type_name: str) -> list[Destination]:
         """Return how to write the elements of a vector operand; see ``destination``."""
-        elements = self.elements(operand, count)
-        return [self.destination(element, type_name, wider=wider) for element in elements]
+        return [self.destination(element, type_name) for element in self.elements(operand)]
 
     def operands(self, count: int) -> list[Any]:
         """Return the operands, which must be ``count``."""
@@ -275,6 +270,13 @@ class Context(Names):
         if len(names) != count or len(operands) != count:
             self.reject(f"{self.instruction.name} takes {count} names")
         return names
+
+
+def _register_source(register: Register, kind: ScalarType) -> Source:
+    declared = TYPES[register.type]
+    if declared.bits == kind.bits:
+        return Source(register.slot, kind.dtype)
+    return Source(register.slot, kind.dtype, _narrower(declared.bits, kind.bits, kind.dtype))
 
 
 def _narrower(

@@ -7,88 +7,101 @@ initialiser nests as the array does.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from math import prod
+from collections.abc import Iterable, Sequence
 from typing import NoReturn
 
-from ptxlab.emulator.prepare.scope import counts, size_of
-from ptxlab.errors import PtxSyntaxError, Unsupported
-from ptxlab.numbers.types import TYPES
-from ptxlab.syntax import locate
+from ptxlab.emulator.prepare.function_check import (
+    check_again,
+    check_alias,
+    check_definition,
+    check_directives,
+    check_modelled,
+    check_parameter,
+    check_parameter_bytes,
+    check_passed,
+    reject,
+)
+from ptxlab.emulator.prepare.initial_values import Known, check_addresses, check_initial_value
+from ptxlab.emulator.prepare.scope import Declared, counts, size_of
+from ptxlab.numbers.types import INSTRUCTION_TYPES, TYPES
 from ptxlab.syntax.tree import (
-    Aggregate,
+    Alias,
     Block,
     BranchTargets,
     CallPrototype,
     CallTargets,
     Declaration,
     Declarator,
-    Float,
+    File,
     Function,
-    Initializer,
-    Integer,
     Label,
     Module,
     Node,
+    Pragma,
     Statement,
-    Symbol,
 )
 
 MOST_CONSTANT_BYTES = 64 * 1024
-MOST_PARAMETER_BYTES = 32764
-"""PTX ISA, "State Spaces": of a module's constants, and of a kernel's parameters."""
+"""PTX ISA, "State Spaces": of a module's constants."""
 
 _VECTOR_BITS = 128
 _MOST_REGISTERS = 1 << 32
-_INITIALISED = ("global", "const")
+_ATTRIBUTES = (".managed", ".unified")
 _TABLES = (BranchTargets, CallTargets, CallPrototype)
 
 
 def check_module(module: Module) -> None:
-    """Check what stands outside of functions. Raises PtxSyntaxError at what ptxas refuses."""
+    """Check what stands outside of functions. Raises PtxSyntaxError at what ptxas or nvJitLink refuses."""
     checker = _Checker(module)
-    defined: dict[str, Node] = {}
-    external: dict[str, Declarator] = {}
-    constant = 0
+    known: Known = {}
+    files: set[int] = set()
+    aliased: set[str] = set()
     for item in module.items:
         if isinstance(item, Function):
-            checker.function(item, defined.setdefault(item.name, item))
-            defined[item.name] = item
+            before = known.get(item.name)
+            if isinstance(before, Function):
+                check_again(module, item, before)
+            elif before is not None:
+                checker.once(f"function '{item.name}'", item, before[1])
+            checker.head(item)
+            known[item.name] = item
         elif isinstance(item, Declaration):
             for found in item.names:
-                checker.declarator(item, found, within=False)
-                if item.linkage == "extern":
-                    external[found.name] = found
-                else:
-                    checker.once(f"'{found.name}'", found, defined.get(found.name))
-                    defined[found.name] = found
-                checker.initialiser(item, found, external | defined)
-                if item.space == "const" and item.type in TYPES:
-                    constant += size_of(item, found)
-                if constant > MOST_CONSTANT_BYTES:
-                    what = (
-                        f"{constant} bytes of constants in a module, {MOST_CONSTANT_BYTES} at most"
-                    )
-                    checker.reject(what, found)
+                checker.variable(item, found, known)
+        elif isinstance(item, Alias):
+            check_alias(module, item, known.get(item.name), known.get(item.target))
+            aliased.add(item.name)
+        elif isinstance(item, File):
+            if item.index in files:
+                checker.reject(f"a second file {item.index}", item)
+            files.add(item.index)
+        elif isinstance(item, Pragma) and item.strings != ("nounroll",) * len(item.strings):
+            checker.reject('outside of functions there is .pragma "nounroll" alone', item)
+    for one in known.values():
+        if isinstance(one, Function):
+            check_definition(module, one, aliased)
+        else:
+            checker.defined(*one)
+            check_addresses(module, one[1].initializer, known)
+    constants = [d for d in known.values() if not isinstance(d, Function) and d[0].space == "const"]
+    check_constants(module, constants)
+
+
+def check_constants(module: Module, constants: Iterable[Declared]) -> None:
+    """Refuse more ``constants`` than a module may have."""
+    total = 0
+    for declaration, found in constants:
+        total += size_of(declaration, found) if declaration.type in TYPES else 0
+        if total > MOST_CONSTANT_BYTES:
+            what = f"{total} bytes of constants in a module, {MOST_CONSTANT_BYTES} at most"
+            reject(module, what, found)
 
 
 def check_function(module: Module, function: Function) -> None:
-    """Check what a function declares. Raises PtxSyntaxError at what ptxas refuses."""
-    checker = _Checker(module)
-    names: dict[str, Node] = {}
-    for declaration in (*function.results, *function.parameters):
-        [found] = declaration.names
-        checker.passed(declaration, function)
-        if found.count is not None or found.initializer is not None:
-            checker.reject("a parameter is one name, without a value", found)
-        checker.declarator(declaration, found, within=not function.is_entry)
-        checker.once(f"parameter '{found.name}'", found, names.get(found.name))
-        names[found.name] = found
-    size = sum(size_of(d, n) for d in function.parameters for n in d.names if d.type in TYPES)
-    if size > MOST_PARAMETER_BYTES:
-        what = f"parameters of {size} bytes, {MOST_PARAMETER_BYTES} at most"
-        checker.reject(what, function)
-    checker.block(function.body or (), names)
+    """Check what the body of a function declares. Raises PtxSyntaxError at what ptxas refuses."""
+    given = (*function.results, *function.parameters)
+    names: dict[str, Node] = {d.names[0].name: d.names[0] for d in given}
+    _Checker(module).block(function.body or (), names)
 
 
 class _Checker:
@@ -97,25 +110,60 @@ class _Checker:
     def __init__(self, module: Module) -> None:
         self._module = module
 
-    def reject(self, what: str, node: Node) -> NoReturn:
-        raise PtxSyntaxError(what, location=locate(self._module.source, node.position))
+    def reject(self, what: str, node: Node, hint: str | None = None) -> NoReturn:
+        reject(self._module, what, node, hint)
 
     def once(self, what: str, node: Node, before: Node | None) -> None:
         """Refuse a name that is declared already."""
         if before is not None and before is not node:
             self.reject(f"{what} is declared already, in line {before.position.line}", node)
 
-    def function(self, function: Function, before: Node) -> None:
-        """Refuse a second body, and another signature than was declared."""
-        if before is function:
-            return
-        if not isinstance(before, Function) or before.body is not None:
-            self.once(f"function '{function.name}'", function, before)
-        elif before.is_entry != function.is_entry or _signature(before) != _signature(function):
-            line = before.position.line
-            self.reject(
-                f"function '{function.name}' is declared otherwise in line {line}", function
-            )
+    # ---- what stands outside of functions ----
+
+    def head(self, function: Function) -> None:
+        """Check what a function takes and returns, and its directives."""
+        names: dict[str, Node] = {}
+        for declaration in (*function.results, *function.parameters):
+            [found] = declaration.names
+            check_parameter(self._module, declaration, function)
+            self.declarator(declaration, found, within=not function.is_entry)
+            self.once(f"parameter '{found.name}'", found, names.get(found.name))
+            names[found.name] = found
+        if function.is_entry:
+            check_parameter_bytes(self._module, function)
+        check_directives(self._module, function)
+
+    def variable(self, item: Declaration, found: Declarator, known: Known) -> None:
+        """Check a variable beside what is ``known`` so far, and note it there."""
+        self.declarator(item, found, within=False)
+        name, before = found.name, known.get(found.name)
+        if before is None or item.linkage != "extern":
+            known[name] = item, found
+        check_initial_value(self._module, item, found, known)
+        if isinstance(before, Function):
+            self.once(f"'{name}'", found, before)
+        elif before is not None:
+            declared, other = before
+            if "extern" not in (item.linkage, declared.linkage):
+                self.once(f"'{name}'", found, other)
+            if not _alike(before, (item, found)):
+                self.reject(f"'{name}' is declared otherwise in line {other.position.line}", found)
+            if declared.linkage == "extern" and not item.linkage:
+                line = other.position.line
+                self.reject(f"'{name}' is .extern in line {line}", found, "here it is .visible")
+
+    def defined(self, item: Declaration, found: Declarator) -> None:
+        """Refuse a variable that is defined nowhere, unless a launch says its size."""
+        sizes = found.dimensions
+        dynamic = item.space == "shared" and sizes and not sizes[0]
+        if item.linkage == "extern" and not dynamic:
+            self.reject(f"'{found.name}' is defined nowhere", found, "a module is linked by itself")
+        if item.linkage == "common" and item.space != "global":
+            self.reject(".common is for .global variables", found)
+        if item.space in ("param", "tex"):
+            self.reject(f"a .{item.space} variable belongs inside of functions", found)
+
+    # ---- blocks ----
 
     def block(self, statements: Sequence[Statement], names: dict[str, Node]) -> None:
         """Check the statements of a block, whose ``names`` so far stand where they are declared."""
@@ -126,15 +174,21 @@ class _Checker:
             elif isinstance(statement, Label | BranchTargets | CallTargets | CallPrototype):
                 if isinstance(statement, CallPrototype):
                     for declaration in (*statement.results, *statement.parameters):
-                        self.passed(declaration, statement)
+                        check_parameter(self._module, declaration, statement)
+                        check_modelled(self._module, declaration)
                         self.declarator(declaration, declaration.names[0], within=True)
                 name = statement.label if isinstance(statement, _TABLES) else statement.name
                 self.once(f"label '{name}'", statement, names.get(name))
                 names[name] = statement
             elif isinstance(statement, Declaration):
+                if statement.linkage:
+                    what = f".{statement.linkage} is for variables outside of functions"
+                    self.reject(what, statement)
                 for found in statement.names:
                     self.declarator(statement, found, within=True)
-                    self.initialiser(statement, found, {})
+                    if statement.space == "param":
+                        check_passed(self._module, statement, found)
+                    check_initial_value(self._module, statement, found, {})
                     self._local(found, names, ranges)
 
     def _local(self, found: Declarator, names: dict[str, Node], ranges: dict[str, int]) -> None:
@@ -150,22 +204,19 @@ class _Checker:
         names[key] = found
         ranges[found.name] = found.count
 
-    def passed(self, declaration: Declaration, to: Function | CallPrototype) -> None:
-        """Refuse a vector as a parameter or result of a function."""
-        is_entry = isinstance(to, Function) and to.is_entry
-        if declaration.vector > 1 and not is_entry:
-            where = locate(self._module.source, declaration.position)
-            what = "a vector as a parameter or result of a function is not modelled"
-            raise Unsupported(what, location=where)
-
     def declarator(self, declaration: Declaration, found: Declarator, *, within: bool) -> None:
         """Refuse a type, a vector or an array where it cannot stand; ``within`` a function's body."""
         name, space, kind = found.name, declaration.space, TYPES.get(declaration.type)
+        for attribute in declaration.attributes:
+            if attribute.partition("(")[0] not in _ATTRIBUTES or space != "global":
+                self.reject(f"a .{space} variable has no attribute {attribute}", found)
         if kind is None:
-            if within:
+            if within or space not in ("global", "param"):
                 what = f"'{name}' of type .{declaration.type} belongs outside of functions"
-                self.reject(what, found)
+                self.reject(f"{what}, in .global memory", found)
             return
+        if kind.name in INSTRUCTION_TYPES:
+            self.reject(f"'{name}' cannot be .{kind.name}, a type of instructions only", found)
         if kind.kind == "predicate" and (space != "reg" or declaration.vector > 1):
             self.reject(f"predicate '{name}' must be a register of its own", found)
         if declaration.vector * kind.bits > _VECTOR_BITS and declaration.vector > 1:
@@ -177,69 +228,6 @@ class _Checker:
         if any(not size for size in found.dimensions[1:]):
             self.reject(f"'{name}': only the first size may be left empty", found)
 
-    def initialiser(
-        self, declaration: Declaration, found: Declarator, before: Mapping[str, Node]
-    ) -> None:
-        """Refuse an initial value of the wrong kind or shape, and none for an array without a size."""
-        name, sizes = found.name, found.dimensions
-        if found.initializer is None:
-            if sizes and not sizes[0] and declaration.linkage != "extern":
-                self.reject(f"'{name}' needs the size of its array", found)
-            return
-        if declaration.space not in _INITIALISED or declaration.linkage == "extern":
-            linkage = ".extern " if declaration.linkage == "extern" else ""
-            what = f"{linkage}.{declaration.space} variable '{name}' takes no initial value"
-            self.reject(what, found)
-        vector = (declaration.vector,) if declaration.vector > 1 else ()
-        self._shape(found.initializer, found, declaration, (*sizes, *vector), before)
-
-    def _shape(
-        self,
-        value: Initializer,
-        found: Declarator,
-        declaration: Declaration,
-        sizes: tuple[int | None, ...],
-        before: Mapping[str, Node],
-    ) -> None:
-        name = found.name
-        if not sizes:
-            self._scalar(value, declaration, before)
-            return
-        if not isinstance(value, Aggregate):
-            self.reject(f"the initial value of '{name}' is to nest as it does, with braces", value)
-        count, most, is_vector = len(value.elements), sizes[0], declaration.vector > 1
-        if len(sizes) == 1 and is_vector and count != most:
-            self.reject(f"'{name}' has vectors of {most}, not {count}", value)
-        if most and count > most:
-            self.reject(f"{count} initial values for {most} elements of '{name}'", value)
-        for element in value.elements:
-            self._shape(element, found, declaration, sizes[1:], before)
-
-    def _scalar(
-        self,
-        value: Initializer,
-        declaration: Declaration,
-        before: Mapping[str, Node],
-    ) -> None:
-        kind = TYPES[declaration.type]
-        fits = {
-            Aggregate: False,
-            Integer: kind.is_integer,
-            Float: kind.name in ("f32", "f64") or (kind.kind == "bits" and kind.bits in (32, 64)),
-            Symbol: kind.kind in ("unsigned", "signed"),
-        }
-        if not fits[type(value)]:
-            self.reject(f"a .{kind.name} takes no such initial value", value)
-        if not isinstance(value, Symbol):
-            return
-        if value.name not in before:
-            what = f"'{value.name}' is no variable or function declared before"
-            self.reject(what, value)
-        if value.mask is not None and value.mask not in (
-            0xFF << shift for shift in range(0, 64, 8)
-        ):
-            self.reject(f"mask {value.mask:#x} does not select a byte", value)
-
 
 def _counted(name: str, names: dict[str, Node], ranges: dict[str, int]) -> Node | None:
     """Return where ``a3`` is declared as one of ``a<5>``."""
@@ -249,12 +237,12 @@ def _counted(name: str, names: dict[str, Node], ranges: dict[str, int]) -> Node 
     return None
 
 
-def _signature(function: Function) -> list[list[tuple[object, ...]]]:
-    """Return what two declarations of a function have in common: spaces, types and sizes."""
-    return [
-        [
-            (d.space, d.type, d.vector, prod(size or 0 for n in d.names for size in n.dimensions))
-            for d in declarations
-        ]
-        for declarations in (function.results, function.parameters)
-    ]
+def _alike(one: Declared, other: Declared) -> bool:
+    """Say whether two declarations of a variable have one type; one may leave the first size open."""
+    (a, x), (b, y) = one, other
+    sizes = zip(x.dimensions[:1], y.dimensions[:1], strict=False)
+    return (
+        (a.type, a.vector, len(x.dimensions)) == (b.type, b.vector, len(y.dimensions))
+        and x.dimensions[1:] == y.dimensions[1:]
+        and all(not m or not n or m == n for m, n in sizes)
+    )

@@ -9,40 +9,25 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.row import ROWS, Form, Row, Slot, UnknownForm, is_type
+from ptxlab.emulator.prepare.row import ROWS, Form, Row, Slot, UnknownForm
 from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
+from ptxlab.isa.targets import target_named
 from ptxlab.matrix.form import Form as MatrixForm
-from ptxlab.syntax.tree import Instruction
+from ptxlab.numbers.types import is_type
+from ptxlab.syntax.tree import Instruction, Node
 
 _LATER = "asynchronous tensor cores and their memory are not emulated"
-_BULK = "bulk copies and the tensor memory accelerator are not emulated"
+_BULK = "it is for GPUs from sm_100 on"
 _CLUSTER = "thread block clusters are not emulated: a launch has none"
 _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
-_LAUNCH = "a launch has nothing to wait for: launches run one after the other"
 
 REFUSED: dict[str, str] = {
-    "wgmma": _LATER,
     "tcgen05": _LATER,
-    "setmaxnreg": "registers are not counted",
-    "mbarrier": "barriers in shared memory are not emulated",
-    "cp.async.bulk": _BULK,
-    "cp.reduce.async.bulk": _BULK,
-    "cp.async.mbarrier": "barriers in shared memory are not emulated",
-    "prefetch.tensormap": _BULK,
-    "tensormap": _BULK,
-    "fence.proxy": "there is one way to memory only, and no asynchronous proxy",
-    "fence.mbarrier_init": "barriers in shared memory are not emulated",
-    "barrier.cluster": _CLUSTER,
-    "mapa": _CLUSTER,
-    "getctarank": _CLUSTER,
     "clusterlaunchcontrol": _CLUSTER,
-    "st.async": _CLUSTER,
-    "red.async": _CLUSTER,
     "st.bulk": _BULK,
     "multimem": "one GPU is emulated, and no memory of several",
-    "griddepcontrol": _LAUNCH,
     "tex": _TEXTURE,
     "tld4": _TEXTURE,
     "txq": _TEXTURE,
@@ -54,7 +39,6 @@ REFUSED: dict[str, str] = {
     "alloca": _STACK,
     "stacksave": _STACK,
     "stackrestore": _STACK,
-    "discard": "what it leaves in memory is undefined",
 }
 """Why families of instructions are refused, by the dotted beginning of their names.
 
@@ -135,7 +119,7 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
     if missing:
         choices = dict.fromkeys(name for _, slots, _ in nearest for name in slots[0].choices)
         return f"needs {'one of ' if len(choices) > 1 else ''}.{', .'.join(choices)}"
-    return "takes its types in another order"
+    return f"takes its modifiers in another order: .{'.'.join(taken)}"
 
 
 _Misfit = tuple[list[str], list[Slot], list[str]]
@@ -176,37 +160,54 @@ def legal_form(context: Context) -> Form:
         form = form_of(instruction)
     except UnknownForm as unknown:
         context.refuse_form(unknown)
-    require(context, form.needs)
+    if form.row.tabled and form.matrix is None:
+        from ptxlab.matrix.catalog import forms as table
+
+        known = (other.name for other in table() if other.name.startswith(form.opcode))
+        context.refuse(form.name, hint=did_you_mean(form.name, known, most=3))
+    require(context, instruction.name, form.needs)
     return form
 
 
-def require_form(context: Context, form: MatrixForm) -> None:
-    """Check the matrix instruction in hand by its table: ``form`` is what the table calls it.
+def matrix_form(context: Context, form: Form) -> MatrixForm:
+    """Return what the tables call the instruction in hand: of two variants that where its A lies."""
+    found, operands = form.matrix, context.instruction.operands
+    if found is not None and found.variant:
+        from ptxlab.matrix.catalog import named
 
-    Raises like ``require``.
-    """
-    require(context, Needs((form.minimum_targets,), form.minimum_ptx))
+        held = len(operands) > 1 and len(context.elements(operands[1])) > 1
+        found = named(f"{form.name}.{'rs' if held else 'ss'}")
+    assert found is not None
+    return found
 
 
-def require(context: Context, needed: Needs) -> None:
-    """Check that the target and the version have what the instruction in hand needs.
+def require(context: Context, name: str, needed: Needs, node: Node | None = None) -> None:
+    """Check that the target and the version have what needs that: the instruction in hand, or a ``node``.
 
     Raises Unsupported or PtxSyntaxError where they do not.
     """
-    name, target = context.instruction.name, context.target
+    target = context.target
     missing = needed.missing(target)
     if missing:
         known = " or ".join(f"{other}{_reach(other)}" for other in missing)
         raise Unsupported(
             f"{name} does not exist on {target.name}",
-            location=context.location(),
+            location=context.location(node),
+            hint=f"it needs {known}",
+        )
+    written_for = target_named(context.module.targets[0])
+    if absent := needed.missing(written_for):
+        known = " or ".join(f"{other}{_reach(other)}" for other in absent)
+        raise PtxSyntaxError(
+            f"{name} is not in the module's .target {written_for.name}",
+            location=context.location(node),
             hint=f"it needs {known}",
         )
     if context.module.version < needed.ptx:
         written = "{}.{}".format(*context.module.version)
         raise PtxSyntaxError(
             f"{name} is newer than the module's .version {written}",
-            location=context.location(),
+            location=context.location(node),
             hint="write .version {}.{} or newer".format(*needed.ptx),
         )
 

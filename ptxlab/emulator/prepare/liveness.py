@@ -51,17 +51,20 @@ class Drop:
 
 def live_out(flows: Sequence[Flow]) -> list[set[int]]:
     """Return the registers that are read after each block."""
-    live_in: list[set[int]] = [set() for _ in flows]
+    # With nothing read behind it a block tells what it reads itself; what it writes wholly is not
+    # read before it for another's sake.
+    reads = [_backward(flow, set())[0] for flow in flows]
+    writes = [set().union(*(use.writes for use in flow.uses if not use.partial)) for flow in flows]
+    live_in = [set(own) for own in reads]
     result: list[set[int]] = [set() for _ in flows]
     changed = True
     while changed:
         changed = False
         for number in range(len(flows) - 1, -1, -1):
             live = set().union(*(live_in[s] for s in flows[number].successors))
-            result[number] = live
-            [before, *_] = _backward(flows[number], live)
-            if before != live_in[number]:
-                live_in[number] = before
+            if len(live) > len(result[number]):
+                result[number] = live
+                live_in[number] = reads[number] | (live - writes[number])
                 changed = True
     return result
 

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
-from typing import NoReturn
+from typing import NamedTuple, NoReturn
 
 import numpy as np
 
@@ -15,25 +16,51 @@ from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import locate
-from ptxlab.syntax.tree import Address, Element, Function, Instruction, Name, Node, Symbol
+from ptxlab.syntax.tree import (
+    Address,
+    Element,
+    Function,
+    Instruction,
+    Integer,
+    Name,
+    Node,
+    Symbol,
+)
+
+
+class Earlier(NamedTuple):
+    """What a function may name of its module: what is declared before ``end``, by ``order``."""
+
+    order: Mapping[str, int]
+    end: int
+
+    def has(self, name: str) -> bool:
+        return self.order.get(name, 0) <= self.end
 
 
 class Names:
     """The function being prepared, the instruction in hand, and what names stand for at it.
 
-    ``program`` is what it will be part of. ``reads`` and ``writes`` collect the registers of the instruction; ``droppable`` are registers proper,
-    ``pinned`` those of them that calls pass values through. ``prologue`` are steps to run just
+    ``program`` is what it will be part of. ``reads`` and ``writes`` collect the registers of the
+    instruction; ``droppable`` are registers proper, ``pinned`` those of them that calls pass values
+    through, ``accumulators`` those that products of warpgroups write when they are done. ``accepted``
+    are the shapes of instructions whose operands have been found right, ``returned`` the .param
+    variables that calls before the instruction give results in. ``prologue`` are steps to run just
     before the instruction, which stands after ``before`` others of its block, and ``participants``
     who must arrive at it together.
     """
 
-    def __init__(self, program: Program) -> None:
+    def __init__(self, program: Program, earlier: Earlier) -> None:
         self.program = program
+        self._earlier = earlier
         self.target = program.target
         self.module = program.module
         self.initial: list[Array | InWave | InFrame] = []
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
+        self.accumulators: set[int] = set()
+        self.returned: set[Variable] = set()
+        self.accepted: set[tuple[object, ...]] = set()
         self._constants: dict[object, int] = {}
         self.begin(Instruction("", (), ()), Scope())
 
@@ -73,19 +100,24 @@ class Names:
 
     def register(self, name: str) -> Register | None:
         """Find a register by its scope; None when ``name`` is not one."""
-        for scope in self.scope.outward():
-            if name in scope.registers:
-                return scope.registers[name]
-            type_name = scope.counted(name)
+        scope: Scope | None = self.scope
+        while scope is not None:
+            found = scope.registers.get(name)
+            if found is not None:
+                return found
+            type_name = scope.counted(name) if scope.ranges else None
             if type_name is not None:
                 register = Register(self.new_slot(type_name), type_name)
                 scope.registers[name] = register
                 return register
+            scope = scope.parent
         return None
 
     def variable(self, name: str) -> Variable | None:
         """Find a variable by its scope; None when ``name`` is not one."""
         for scope in self.scope.outward():
+            if scope.parent is None and not self._earlier.has(name):
+                break
             if name in scope.variables:
                 return scope.variables[name]
             if name in scope.unmodelled:
@@ -95,12 +127,13 @@ class Names:
     def function(self, name: str) -> Function | None:
         """Find a function of the module, which is reached from now on; None when ``name`` is not one."""
         function = self.program.declared.get(name)
-        if function is not None:
-            self.program.reached[name] = None
+        if function is None or not self._earlier.has(name):
+            return None
+        self.program.reached[name] = None
         return function
 
     def plain(self, instruction: Instruction) -> Instruction:
-        """Return an instruction with ``array[index]`` as the address that it is.
+        """Return an instruction with ``array[4]`` as the address that it is.
 
         ld and st take one for the memory at it, mov and cvta for the address itself.
         """
@@ -112,22 +145,30 @@ class Names:
         )
         return replace(instruction, operands=operands)
 
-    def _place(self, element: Element) -> Address | Symbol:
+    def _place(self, element: Element) -> Address | Symbol | Element:
         name, index, position = element.name, element.index, element.position
+        size = self.array(element).element
+        opcode, modifiers = self.instruction.opcode, self.instruction.modifiers
+        accessing = opcode in ("ld", "ldu", "st")
+        if not accessing and (opcode not in ("mov", "cvta") or "to" in modifiers):
+            what = f"{self.instruction.name} takes no element of an array"
+            hint = f"move its address to a register first: mov.u64 %rd, {name}[0]"
+            self.reject(what, element, hint)
+        if not isinstance(index, Integer):
+            return element
+        # ptxas computes the distance in 32 bits, and adds it to an address without its sign.
+        offset = index.value * size % (1 << 32)
+        if accessing:
+            return Address(Name(name, position=position), offset, position=position)
+        return Symbol(name, offset, position=position)
+
+    def array(self, element: Element) -> Variable:
+        """Return the array that an element is of."""
+        name = element.name
         variable = self.variable(name)
         if variable is None or not variable.element or self.register(name) is not None:
             self.reject(f"'{name}' is not an array, and has no elements", element)
-        if isinstance(index, Name):
-            hint = "add the index to the address by instructions of their own"
-            self.refuse(f"the register '{index.text}' as an index", index, hint)
-        # ptxas computes the distance in 32 bits, and adds it to an address without its sign.
-        offset = index.value * variable.element % (1 << 32)
-        if self.instruction.opcode in ("ld", "st"):
-            return Address(Name(name, position=position), offset, position=position)
-        if self.instruction.opcode in ("mov", "cvta"):
-            return Symbol(name, offset, position=position)
-        hint = f"write [{name}+{offset}]"
-        return self.reject(f"{self.instruction.name} takes no element of an array", element, hint)
+        return variable
 
     def label(self, name: str) -> int:
         """Return the block that ``name`` labels."""

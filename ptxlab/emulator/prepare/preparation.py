@@ -7,12 +7,14 @@ from dataclasses import replace
 from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
-from ptxlab.emulator.operations.call import go_back
+from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES, go_back
 from ptxlab.emulator.operations.control import build_exit, end, jump
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.declaration_check import check_function, check_module
+from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
+from ptxlab.emulator.prepare.function_check import reject
 from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.names import Earlier
 from ptxlab.emulator.prepare.operand_check import check_operands
 from ptxlab.emulator.prepare.program import (
     BasicBlock,
@@ -22,11 +24,13 @@ from ptxlab.emulator.prepare.program import (
     Program,
     Routine,
     Step,
+    declaration_order,
     declared_functions,
 )
 from ptxlab.emulator.prepare.row import Form, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     MODULE_SPACES,
+    Declared,
     Scope,
     Site,
     Variable,
@@ -34,14 +38,19 @@ from ptxlab.emulator.prepare.scope import (
     alignment_of,
     declare_registers,
     declared_variable,
+    definitions,
+    element_bytes,
     lay_out,
     module_scope,
+    names_in,
+    registers_in,
     size_of,
 )
-from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn
+from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn, settle
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.isa.targets import Target
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
 
@@ -53,31 +62,46 @@ def prepare(module: tree.Module, target: Target, entry: str) -> Program:
     them calls an address, also those that the module's variables are initialised with.
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
-    check_module(module)
+    variables = module_variables(module)
     declared = declared_functions(module)
     scope = module_scope(module)
+    order, bodies = declaration_order(module)
 
     def complete(program: Program, name: str) -> None:
         """Prepare the function ``name`` and all that it leads to."""
         missing = [name]
         while missing:
             for each in missing:
-                body = _Body(Context(program), declared[each], Scope(scope))
+                before = Earlier(order, bodies[each])
+                body = _Body(Context(program, before), declared[each], Scope(scope))
                 program.functions[each] = body.prepared()
             if program.by_address:
                 program.reached |= dict.fromkeys(_in_initialisers(module))
             missing = [each for each in program.reached if _is_missing(program, each)]
 
     program = Program(module, target, entry, declared, complete)
-    program.variables |= {
-        declarator.name: (item, declarator)
-        for item in module.items
-        if isinstance(item, tree.Declaration) and item.space in MODULE_SPACES
-        for declarator in item.names
-    }
+    program.variables |= variables
     complete(program, entry)
+    constants = [one for one in program.variables.values() if one[0].space == "const"]
+    check_constants(module, constants)
     program.shared = lay_out(program.named)
+    most, static = target.shared_bytes, program.shared.static_bytes
+    if static > most:
+        what = f"kernel {entry} declares {static} bytes of shared memory, {target.name} has {most}"
+        reject(
+            module, what, declared[entry], "ask for them at the launch, or choose another --arch"
+        )
     return program
+
+
+def module_variables(module: tree.Module) -> dict[str, Declared]:
+    """Check what a module declares, and return its variables in global and constant memory by name."""
+    check_module(module)
+    return {
+        name: (declaration, declarator)
+        for name, (declaration, declarator) in definitions(module).items()
+        if declaration.space in MODULE_SPACES and declaration.type in TYPES
+    }
 
 
 def _is_missing(program: Program, name: str) -> bool:
@@ -87,18 +111,14 @@ def _is_missing(program: Program, name: str) -> bool:
 
 def _in_initialisers(module: tree.Module) -> Iterator[str]:
     """Yield the names that the initialisers of a module's variables mention."""
-    pending = [
-        declarator.initializer
-        for item in module.items
-        if isinstance(item, tree.Declaration)
-        for declarator in item.names
-    ]
-    while pending:
-        match pending.pop():
-            case tree.Aggregate(elements=elements):
-                pending += elements
-            case tree.Symbol(name=name):
-                yield name
+    for item in module.items:
+        if isinstance(item, tree.Declaration):
+            for declarator in item.names:
+                yield from names_in(declarator.initializer)
+
+
+_UNDECLARING = (tree.Instruction, tree.Label, tree.Block, tree.Loc, tree.Pragma)
+"""Statements after which a block knows the same names."""
 
 
 class _Body:
@@ -124,8 +144,8 @@ class _Body:
             self._declare_parameters()
         given = () if function.is_entry else function.parameters
         arguments, results = (
-            tuple(self._argument(declaration) for declaration in declarations)
-            for declarations in (given, function.results)
+            tuple(slot for one in declarations for slot in self._arguments(one, space))
+            for declarations, space in ((given, "given"), (function.results, "returned"))
         )
         self._flatten(function.body or (), Scope(self.scope))
         forms = []
@@ -137,6 +157,8 @@ class _Body:
         spans = self._spans(forms)
         flows = [Flow() for _ in spans]
         blocks = [self._block(forms, spans, number, flow) for number, flow in enumerate(flows)]
+        for block in blocks if context.accumulators else ():
+            block.watched = [_settled(one, context.accumulators) for one in block.watched]
         keep = context.pinned | (set(range(len(context.initial))) - context.droppable)
         for block, flow, live in zip(blocks, flows, live_out(flows), strict=True):
             leaving = [step for one in block.watched if one.leaves for step in one.steps]
@@ -153,37 +175,51 @@ class _Body:
 
     def _declare_parameters(self) -> None:
         """Declare the parameters of a kernel, each at its place in the parameter block."""
-        for found in parameters(self.function):
-            variable = Variable("param", found.name, found.offset, found.size)
+        given = zip(parameters(self.function), self.function.parameters, strict=True)
+        for found, declaration in given:
+            element = element_bytes(declaration, *declaration.names)
+            variable = Variable("param", found.name, found.offset, found.size, element=element)
             self.scope.variables[found.name] = variable
 
-    def _argument(self, declaration: tree.Declaration) -> int:
-        """Declare a parameter or result of a device function and return its register."""
+    def _arguments(self, declaration: tree.Declaration, space: str) -> list[int]:
+        """Declare a parameter or result of a device function and return its registers."""
         [declarator] = declaration.names
         if declaration.space != "reg":
-            return self._call_variable(self.scope, declaration, declarator).offset
+            return [self._passed(self.scope, declaration, declarator, space).offset]
         declare_registers(self.scope, declaration, self.context.new_slot)
-        slot = self.scope.registers[declarator.name].slot
-        self.context.pinned.add(slot)
-        return slot
+        count, name = registers_in(declaration), declarator.name
+        names = [name] if count == 1 else [f"{name}.{x}" for x in "xyzw"[:count]]
+        slots = [self.scope.registers[each].slot for each in names]
+        self.context.pinned.update(slots)
+        return slots
 
-    def _call_variable(
-        self, scope: Scope, declaration: tree.Declaration, declarator: tree.Declarator
+    def _passed(
+        self, scope: Scope, declaration: tree.Declaration, declarator: tree.Declarator, space: str
     ) -> Variable:
-        """Declare a ``.param`` variable of a call, which is a register."""
+        """Declare a ``.param`` variable of a call or a function, which is a register."""
         size = size_of(declaration, declarator)
+        if size > MOST_LOCAL_BYTES:
+            what = f".param variable '{declarator.name}' of {size} bytes"
+            self.context.refuse(what, declaration)
         slot = self.context.argument_slot(size)
-        found = scope.variables[declarator.name] = Variable("call", declarator.name, slot, size)
+        found = replace(
+            declared_variable(declaration, declarator, slot), space=space, type=declaration.type
+        )
+        scope.variables[declarator.name] = found
         return found
 
-    def _flatten(self, statements: Sequence[tree.Statement], scope: Scope) -> None:
+    def _flatten(self, statements: Sequence[tree.Statement], block: Scope) -> None:
+        """Take the statements of a block. What it declares is known from there on, its labels everywhere."""
+        scope, known_to = block, len(self.instructions)
         for statement in statements:
+            if not isinstance(statement, _UNDECLARING) and known_to < len(self.instructions):
+                scope, known_to = Scope(scope), len(self.instructions)
             match statement:
                 case tree.Instruction():
                     self.context.begin(statement, scope)
                     self.instructions.append((self.context.plain(statement), scope))
                 case tree.Label():
-                    self.labels.append((scope, statement.name, len(self.instructions)))
+                    self.labels.append((block, statement.name, len(self.instructions)))
                 case tree.Declaration():
                     self._declare(scope, statement)
                 case tree.Block():
@@ -196,16 +232,12 @@ class _Body:
             declare_registers(scope, declaration, self.context.new_slot)
             return
         for declarator in declaration.names:
-            initialised = declarator.initializer is not None
-            if initialised and declaration.space not in MODULE_SPACES:
-                what = f".{declaration.space} variable '{declarator.name}' takes no initial value"
-                self.context.reject(what, declaration)
             match declaration.space:
                 case "global" | "const":
                     variable = self._module_variable(declaration, declarator)
                     scope.variables[declarator.name] = variable
                 case "param":
-                    self._call_variable(scope, declaration, declarator)
+                    self._passed(scope, declaration, declarator, "call")
                 case "shared":
                     variable = declared_variable(declaration, declarator)
                     scope.variables[declarator.name] = variable
@@ -230,9 +262,6 @@ class _Body:
     ) -> Variable:
         """Declare a variable that lives as long as the module, of which only this function knows."""
         key = f"{self.function.name}.{declarator.name}"
-        if declaration.linkage:
-            what = f".{declaration.linkage} is for variables outside of functions"
-            self.context.reject(what, declaration)
         program = self.context.program
         if key in program.variables:
             self.context.refuse(f"a second variable '{declarator.name}' in a function", declaration)
@@ -292,6 +321,14 @@ class _Body:
             instructions=len(bound),
             ends=ends and not steps,
         )
+
+
+def _settled(one: Bound, accumulators: set[int]) -> Bound:
+    """Return the instruction behind the end of products whose D it touches, if not to add to it."""
+    reads, writes = one.site.reads, one.site.writes
+    is_product = one.site.instruction.opcode == "wgmma"
+    touched = (reads - writes if is_product else reads | writes) & accumulators
+    return replace(one, steps=[in_turn([settle(touched), *one.steps])]) if touched else one
 
 
 def _polls(instruction: tree.Instruction) -> bool:

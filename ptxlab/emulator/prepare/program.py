@@ -13,27 +13,37 @@ from typing import Protocol
 
 import numpy as np
 
-from ptxlab.emulator.prepare.scope import SharedLayout, Site, Variable
+from ptxlab.emulator.prepare.scope import Declared, SharedLayout, Site, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW
 from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
-from ptxlab.syntax.tree import Declaration, Declarator, Function, Module
+from ptxlab.syntax.tree import Declaration, Function, Module
 
 Step = Callable[[Frame, Threads], None]
 """One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
 
 
 class Participants(Protocol):
-    """Who takes part in an operation of threads that must arrive together."""
+    """Who goes on at an operation that threads may have to wait at, and what the others wait for."""
+
+    @property
+    def place(self) -> str:
+        """Where they wait, in words."""
+        ...
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether the operation also has an answer for those who would wait still."""
+        ...
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of those of ``threads``, which stand here, that wait for nobody."""
         ...
 
-    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
-        """Return the mask of threads that the first of the waiting ``threads`` goes on with."""
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
+        """Say what the first of the waiting ``threads`` lacks."""
         ...
 
 
@@ -110,9 +120,15 @@ class Program:
     functions: dict[str, Routine] = field(default_factory=dict)
     reached: dict[str, None] = field(default_factory=dict)
     by_address: bool = False
-    variables: dict[str, tuple[Declaration, Declarator]] = field(default_factory=dict)
+    variables: dict[str, Declared] = field(default_factory=dict)
     named: dict[Variable, None] = field(default_factory=dict)
     shared: SharedLayout | None = None
+
+    @property
+    def reachable(self) -> tuple[Function, ...]:
+        """What a launch can enter: all that is declared where it calls by address."""
+        names = self.declared if self.by_address else self.functions
+        return tuple(self.declared[name] for name in names)
 
     def routine(self, name: str) -> Routine:
         """Return a function, prepared now where only an address that another kernel left leads to it."""
@@ -125,6 +141,21 @@ def declared_functions(module: Module) -> dict[str, Function]:
     """Return the functions of a module by name; of several declarations of one, that with the body."""
     bodies = {f.name: f for f in module.functions if f.body is not None}
     return {f.name: f for f in module.functions} | bodies
+
+
+def declaration_order(module: Module) -> tuple[dict[str, int], dict[str, int]]:
+    """Return by name after how many other items a module declares things, and has bodies of functions."""
+    declared: dict[str, int] = {}
+    bodies: dict[str, int] = {}
+    for number, item in enumerate(module.items):
+        if isinstance(item, Function):
+            declared.setdefault(item.name, number)
+            if item.body is not None:
+                bodies[item.name] = number
+        elif isinstance(item, Declaration):
+            for declarator in item.names:
+                declared.setdefault(declarator.name, number)
+    return declared, bodies
 
 
 def function_addresses(declared: Iterable[str]) -> dict[str, int]:

@@ -32,13 +32,15 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache, cached_property
 from itertools import product
 from typing import Any, Literal
 
 import numpy.typing as npt
 
+from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
+from ptxlab.matrix.form import Form as MatrixForm
 from ptxlab.numbers.types import TYPES
 
 CARRY = "cc"
@@ -50,7 +52,18 @@ Compute = Callable[..., Any]
 
 Builder = Callable[..., Any]
 Fidelity = Literal["exact", "model", "ordering"]
-Kind = Literal["value", "constant", "address", "name", "special", "datum", "part", "or predicate"]
+Kind = Literal[
+    "value",
+    "constant",
+    "address",
+    "name",
+    "special",
+    "datum",
+    "part",
+    "element",
+    "or predicate",
+    "tensor",
+]
 
 ANY = "*"
 """The slot of a row whose instructions are those of a table."""
@@ -64,14 +77,13 @@ class UnknownForm(Exception):
 class Slot:
     """One place in a syntax line: ``choices`` may fill it, "" among them where it may stay empty.
 
-    A ``fixed`` one is a modifier that stands for itself. The ``typed`` ones hold types, whose order
-    in an instruction means something.
+    A ``fixed`` one is a modifier that stands for itself. Those of one ``order`` keep it among each other.
     """
 
     name: str
     choices: tuple[str, ...]
     fixed: bool
-    typed: bool
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,6 +103,8 @@ class OperandClass:
 
     ``T``    a register or a constant          ``#T``   a constant
     ``[T]``  the address of one in memory      ``T*v``  as many registers as slot ``v`` says
+    ``[T@s]``  that, in the space of slot ``s``  ``&T*d``  a tensor map and so many coordinates
+    ``T*d-2``  as many as slot ``d`` says less 2
     ``@x``   a name: of a label, a function    ``a|p``  a pair, whose half ``p`` may be left out
     ``T?``   what may be left out: at the      ``cc``   the carry flag, which is not written
              end, or a result, written ``_``
@@ -103,13 +117,10 @@ class OperandClass:
     type: str
     kind: Kind = "value"
     vector: str = ""
+    fewer: int = 0
+    space: str = ""
     optional: bool = False
-    below: int = 0
-    multiple: int = 1
-
-    def allows(self, value: int) -> bool:
-        """Say whether a constant is among those it may be."""
-        return value % self.multiple == 0 and (not self.below or 0 <= value < self.below)
+    allowed: range | None = None
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -140,13 +151,20 @@ class Row:
     step: Builder | None = None
     exit: Builder | None = None
 
+    @property
+    def tabled(self) -> bool:
+        """Whether its instructions are those of a table of matrix instructions."""
+        return bool(self.slots) and self.slots[-1].name == ANY
+
     def match(self, modifiers: Sequence[str]) -> tuple[str, ...] | None:
-        """Return what fills each slot, in any order but that of the types; None if it does not fit."""
-        if self.slots and self.slots[0].name == ANY:
-            return tuple(modifiers)
+        """Return what fills each slot, in any order that ptxas takes; None if it does not fit."""
+        if self.tabled:
+            first = tuple(slot.name for slot in self.slots[:-1])
+            return tuple(modifiers) if tuple(modifiers[: len(first)]) == first else None
         left = dict(enumerate(modifiers))
         filled = []
-        behind = -1
+        behind: dict[Order, int] = {}
+        leading = 0
         for slot in self.slots:
             place = next((at for at, name in left.items() if name in slot.choices), None)
             if place is None:
@@ -154,11 +172,15 @@ class Row:
                     return None
                 filled.append("")
                 continue
-            if slot.typed:
-                if place < behind:
+            if slot.order:
+                if place < behind.get(slot.order, 0):
                     return None
-                behind = place
+                behind[slot.order] = place
             filled.append(left.pop(place))
+            if leads(self.opcode, filled[-1]):
+                if place != leading:
+                    return None
+                leading += 1
         return None if left else tuple(filled)
 
     def forms(self) -> Iterator[Form]:
@@ -210,6 +232,11 @@ class Form:
     def _types(self, operands: Iterable[OperandClass]) -> tuple[str, ...]:
         return tuple(self._filled.get(operand.type, operand.type) for operand in operands)
 
+    def count(self, kind: OperandClass) -> int:
+        """Return how many registers an operand is made of, 1 where it is no vector."""
+        digits = re.sub(r"\D", "", self[kind.vector])
+        return int(digits or 1) - kind.fewer
+
     @property
     def sources(self) -> int:
         """How many source operands are written."""
@@ -232,8 +259,21 @@ class Form:
         return self.row.make(**filled, **more)
 
     @cached_property
+    def matrix(self) -> MatrixForm | None:
+        """The matrix instruction that it is; None for one of registers, or one that no table has."""
+        if not self.row.tabled:
+            return None
+        from ptxlab.matrix.catalog import (
+            named,
+        )  # here: it makes tables that most programs can spare
+
+        return named(self.name)
+
+    @cached_property
     def needs(self) -> Needs:
         """The least target and version."""
+        if self.matrix is not None:
+            return Needs((self.matrix.minimum_targets,), self.matrix.minimum_ptx)
         having = set(self.slots)
         asked = (need for names, need in self.row.needs.items() if having.issuperset(names.split()))
         return sum(asked, ANYWHERE)
@@ -301,25 +341,25 @@ def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[Slot, ...]]
     slots = []
     for part in _PART.finditer(syntax, start.end()):
         name = part["name"]
-        choices = tuple(sets[name].split()) if part["set"] else (name,)
-        typed = any(is_type(choice) for choice in choices)
-        fixed = not part["set"] and not part["open"]
-        slots.append(Slot(name, ("", *choices) if part["open"] else choices, fixed, typed))
+        choices = sets[name] if part["set"] else name
+        slots.append(_slot(name, choices, bool(part["set"]), bool(part["open"])))
     unused = set(sets) - {slot.name for slot in slots}
     if unused:
         raise ValueError(f"{syntax}: nothing is called {', '.join(unused)}")
     return start[0], tuple(slots)
 
 
-_TYPE = re.compile(r"pred|tf32|[busf]\d+(x\d)?|bf16(x2)?|e\dm\d(x\d)?|ue8m0(x\d)?")
+@cache
+def _slot(name: str, words: str, is_set: bool, is_open: bool) -> Slot:
+    choices = tuple(words.split())
+    anywhere: Order = ""
+    order = next((found for found in map(order_of, choices) if found), anywhere)
+    return Slot(name, ("", *choices) if is_open else choices, not is_set and not is_open, order)
 
 
-def is_type(name: str) -> bool:
-    """Say whether a modifier is a type, of numbers in registers or of those packed into them."""
-    return _TYPE.fullmatch(name) is not None
-
-
-_OPERAND = re.compile(r"([#@\[%$^~]?)(\w*)\]?(?:\*(\w+))?(?:<(\d+))?(?:/(\d+))?(\?)?")
+_OPERAND = re.compile(
+    r"([#@\[%$^~&]?)(\w*)(?:@(\w+))?\]?(?:\*(\w+)(?:-(\d+))?)?(?:<(\d+))?(?:/(\d+))?(\?)?"
+)
 _KINDS: dict[str, Kind] = {
     "": "value",
     "#": "constant",
@@ -329,23 +369,34 @@ _KINDS: dict[str, Kind] = {
     "$": "datum",
     "^": "part",
     "~": "or predicate",
+    "&": "tensor",
 }
 
 
 def _operands(text: str, syntax: str, sets: Mapping[str, str]) -> Iterator[OperandClass]:
     for word in text.split():
         for half, name in enumerate(word.split("|")):
-            found = _OPERAND.fullmatch(name)
-            if found is None:
+            operand = _operand(name, bool(half))
+            if operand is None:
                 raise ValueError(f"{syntax}: what is {word}?")
-            mark, kind, vector, below, multiple, optional = found.groups(default="")
-            if mark != "@" and kind not in (*sets, *TYPES, CARRY):
+            kind = operand.type
+            if operand.kind != "name" and not (kind in sets or kind in TYPES or kind == CARRY):
                 raise ValueError(f"{syntax}: {kind} is neither a type nor a slot")
-            yield OperandClass(
-                kind,
-                _KINDS[mark],
-                vector,
-                bool(half or optional),
-                int(below or 0),
-                int(multiple or 1),
-            )
+            yield operand
+
+
+@cache
+def _operand(word: str, optional: bool) -> OperandClass | None:
+    found = _OPERAND.fullmatch(word)
+    if found is None:
+        return None
+    mark, kind, space, vector, fewer, below, multiple, marked = found.groups(default="")
+    return OperandClass(
+        kind,
+        _KINDS[mark],
+        vector,
+        int(fewer or 0),
+        space,
+        optional or bool(marked),
+        range(0, int(below or 1 << 64), int(multiple or 1)) if below or multiple else None,
+    )

@@ -11,17 +11,23 @@ from dataclasses import dataclass, field
 
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import (
+    Aggregate,
     BranchTargets,
     CallPrototype,
     CallTargets,
     Declaration,
     Declarator,
+    Initializer,
     Instruction,
     Module,
+    Symbol,
 )
 
 Table = BranchTargets | CallPrototype | CallTargets
 """What a label may stand before instead of an instruction."""
+
+Declared = tuple[Declaration, Declarator]
+"""A variable as the text declares it."""
 
 NewSlot = Callable[[str], int]
 """Allots the next register number of a frame for a register of the given PTX type."""
@@ -42,7 +48,7 @@ class Variable:
     Of one in ``shared`` memory the place depends on the launched kernel, see ``SharedLayout``; that of
     ``dynamic`` shared memory too, and a module's global or const one is where the device put it.
     ``element`` is the size of an element of an array, of vectors that of their components; 0 for
-    what is no array.
+    what is no array. ``type`` is that of what a call passes: see ``PASSED``.
     """
 
     space: str
@@ -51,14 +57,21 @@ class Variable:
     size: int
     alignment: int = 1
     element: int = 0
+    type: str = ""
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it is the array at the end of the parameters whose size each call decides."""
+        return bool(self.element) and not self.size
 
 
 def counts(prefix: str, count: int, name: str) -> bool:
     """Say whether ``name`` is one of the registers that ``prefix<count>`` declares."""
+    if not name.startswith(prefix):
+        return False
     number = name[len(prefix) :]
     return (
-        name.startswith(prefix)
-        and number.isascii()
+        number.isascii()
         and number.isdigit()
         and len(number) <= len(str(count))
         and str(int(number)) == number
@@ -136,6 +149,9 @@ def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot)
             scope.registers[name] = Register(new_slot(declaration.type), declaration.type)
 
 
+PASSED = ("call", "given", "returned")
+"""The .param variables that are registers: of a call, and what a function is given and returns."""
+
 MODULE_SPACES = ("global", "const")
 """Where variables live as long as the module."""
 
@@ -194,31 +210,58 @@ def declared_variable(
         offset,
         size_of(declaration, declarator),
         alignment_of(declaration),
-        TYPES[declaration.type].bytes if declarator.dimensions else 0,
+        element_bytes(declaration, declarator),
     )
+
+
+def element_bytes(declaration: Declaration, declarator: Declarator) -> int:
+    """Return the size of an element of an array; see ``Variable``."""
+    return TYPES[declaration.type].bytes if declarator.dimensions else 0
 
 
 def module_scope(module: Module) -> Scope:
     """Return the module's own variables."""
     scope = Scope()
-    for declaration in module.items:
-        if not isinstance(declaration, Declaration):
-            continue
+    for name, (declaration, declarator) in definitions(module).items():
         space, kind = declaration.space, declaration.type
-        for declarator in declaration.names:
-            name = declarator.name
-            if kind not in TYPES:
-                scope.unmodelled[name] = f"variable '{name}' of type .{kind}"
-            elif space in (*MODULE_SPACES, "shared"):
-                scope.variables[name] = declared_variable(declaration, declarator)
-            else:
-                scope.unmodelled[name] = f"module-level .{space} variable '{name}'"
+        if kind not in TYPES:
+            scope.unmodelled[name] = f"variable '{name}' of type .{kind}"
+        elif space in (*MODULE_SPACES, "shared"):
+            scope.variables[name] = declared_variable(declaration, declarator)
+        else:
+            scope.unmodelled[name] = f"module-level .{space} variable '{name}'"
     return scope
+
+
+def definitions(module: Module) -> dict[str, Declared]:
+    """Return a module's own variables by name; of several declarations of one, the definition."""
+    found: dict[str, Declared] = {}
+    for item in module.items:
+        if isinstance(item, Declaration):
+            for declarator in item.names:
+                if item.linkage != "extern" or declarator.name not in found:
+                    found[declarator.name] = item, declarator
+    return found
+
+
+def names_in(initializer: Initializer | None) -> Iterator[str]:
+    """Yield the names whose addresses an initial value holds."""
+    match initializer:
+        case Aggregate(elements=elements):
+            for element in elements:
+                yield from names_in(element)
+        case Symbol(name=name):
+            yield name
 
 
 def alignment_of(declaration: Declaration) -> int:
     """Return the alignment of a variable in bytes: that of its type, or what is asked for."""
     return declaration.alignment or TYPES[declaration.type].bytes * declaration.vector
+
+
+def registers_in(declaration: Declaration) -> int:
+    """Return how many registers a parameter of a function is passed in: a vector's components apart."""
+    return declaration.vector if declaration.space == "reg" else 1
 
 
 def size_of(declaration: Declaration, declarator: Declarator) -> int:

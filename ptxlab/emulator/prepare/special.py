@@ -1,13 +1,16 @@
-"""Special registers, each as a function of the wave that holds one value per thread or one for all.
+"""Special registers, each with a function of the wave that holds one value per thread or one for all.
 
 Source: PTX ISA, "Special Registers". Where the ISA leaves a value to the driver or to the hardware's
 state (%envreg, %pm, %smid) it is the one of an idle GPU with a single multiprocessor: 0. In %envreg1
-and %envreg2 CUDA's cooperative groups find the address of a cooperative launch's workspace.
+and %envreg2 CUDA's cooperative groups find the address of a cooperative launch's workspace. Of the
+shared memory that is reserved it uses nothing: all of it is there, and every place in it is the first,
+but where ptxas writes another into the code.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,6 +18,7 @@ import numpy as np
 
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.targets import WARP
 
 
@@ -43,6 +47,13 @@ def _ctaid(wave: Wave, axis: int) -> Array:
     return index if wave.ctas == 1 else np.repeat(index, wave.cta_width)
 
 
+def _in_clusters(
+    of: Callable[[Wave, int], Array], part: Callable[[Array, int], Array], wave: Wave, axis: int
+) -> Array:
+    """Return what a number of CTAs is in clusters, whole or left over."""
+    return _u32(part(of(wave, axis), wave.config.cluster_shape[axis]))
+
+
 def _lanemask(wave: Wave, compare: Callable[[Array, Array], Array]) -> Array:
     lanes = np.arange(WARP)
     bits = compare(lanes[None, :], lanes[:, None]).astype(np.uint64) << lanes.astype(np.uint64)
@@ -53,63 +64,134 @@ def _constant(value: int) -> Callable[[Wave], Array]:
     return lambda wave: _u32(value)
 
 
-TABLE: dict[str, Callable[[Wave], Array]] = {
-    "%laneid": lambda wave: _u32(np.arange(wave.width) % WARP),
-    "%warpid": lambda wave: _u32(_thread(wave) // WARP),
-    "%nwarpid": lambda wave: _u32(wave.cta_width // WARP),
-    "%smid": _constant(0),
-    "%nsmid": _constant(1),
-    "%gridid": lambda wave: np.zeros(1, np.uint64),
-    "%lanemask_eq": partial(_lanemask, compare=np.equal),
-    "%lanemask_lt": partial(_lanemask, compare=np.less),
-    "%lanemask_le": partial(_lanemask, compare=np.less_equal),
-    "%lanemask_gt": partial(_lanemask, compare=np.greater),
-    "%lanemask_ge": partial(_lanemask, compare=np.greater_equal),
-    "%total_smem_size": lambda wave: _u32(wave.shared_bytes),
-    "%aggr_smem_size": lambda wave: _u32(wave.shared_bytes),
-    "%dynamic_smem_size": lambda wave: _u32(wave.config.shared),
-    "%cluster_ctarank": _constant(0),
-    "%cluster_nctarank": _constant(1),
-    "%is_explicit_cluster": lambda wave: np.zeros(1, bool),
-    "%current_graph_exec": lambda wave: np.zeros(1, np.uint64),
-}
-for _axis, _name in enumerate("xyz"):
-    TABLE[f"%tid.{_name}"] = partial(_tid, axis=_axis)
-    TABLE[f"%ctaid.{_name}"] = TABLE[f"%clusterid.{_name}"] = partial(_ctaid, axis=_axis)
-    TABLE[f"%ntid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.block[axis])  # type: ignore[misc]
-    TABLE[f"%nctaid.{_name}"] = lambda wave, axis=_axis: _u32(wave.config.grid[axis])  # type: ignore[misc]
-    TABLE[f"%nclusterid.{_name}"] = TABLE[f"%nctaid.{_name}"]
-    TABLE[f"%cluster_ctaid.{_name}"] = _constant(0)
-    TABLE[f"%cluster_nctaid.{_name}"] = _constant(1)
+def _reserved_begin(wave: Wave) -> int:
+    """Return where the shared memory that is reserved begins: before a CTA's own, or behind it."""
+    return 0 if wave.shared_base else wave.shared_bytes
 
-WIDTH = {"%gridid": 64, "%is_explicit_cluster": 1, "%current_graph_exec": 64}
-"""Bits of the special registers that are not 32 wide."""
 
+def _reserved(wave: Wave, offset: int) -> Array:
+    return _u32(_reserved_begin(wave) + offset)
+
+
+def _reserved_end(wave: Wave) -> Array:
+    return _reserved(wave, wave.multiprocessor.reserved)
+
+
+@dataclass(frozen=True, slots=True)
+class SpecialRegister:
+    """Its value, how wide it is, and what a program needs to have it.
+
+    A clock has no ``value`` in a wave: it is read anew by each instruction, and is ``bits`` from bit
+    ``lowest`` on of the number of instructions executed so far. A reading tells the order of events, and
+    that time passes; it is no measure of a GPU's cycles.
+    """
+
+    value: Callable[[Wave], Array] | None
+    bits: int = 32
+    needs: Needs = ANYWHERE
+    lowest: int = 0
+
+
+TABLE: dict[str, SpecialRegister] = {}
+
+
+def _add(
+    name: str,
+    value: Callable[[Wave], Array] | None,
+    *,
+    bits: int = 32,
+    needs: str = "",
+    lowest: int = 0,
+) -> None:
+    TABLE[name] = SpecialRegister(value, bits, parse_needs(needs) if needs else ANYWHERE, lowest)
+
+
+_add("%laneid", lambda wave: _u32(np.arange(wave.width) % WARP))
+_add("%warpid", lambda wave: _u32(_thread(wave) // WARP))
+_add("%nwarpid", lambda wave: _u32(wave.cta_width // WARP))
+_add("%smid", _constant(0))
+_add("%nsmid", _constant(1))
+_add("%gridid", lambda wave: np.zeros(1, np.uint64), bits=64)
+_add("%lanemask_eq", partial(_lanemask, compare=np.equal))
+_add("%lanemask_lt", partial(_lanemask, compare=np.less))
+_add("%lanemask_le", partial(_lanemask, compare=np.less_equal))
+_add("%lanemask_gt", partial(_lanemask, compare=np.greater))
+_add("%lanemask_ge", partial(_lanemask, compare=np.greater_equal))
+_add("%current_graph_exec", lambda wave: np.zeros(1, np.uint64), bits=64, needs="sm_75 8.0")
 for _number in range(32):
-    TABLE[f"%envreg{_number}"] = _constant(0)
-TABLE["%envreg1"] = lambda wave: _u32(wave.workspace >> 32)
-TABLE["%envreg2"] = lambda wave: _u32(wave.workspace % (1 << 32))
+    _add(f"%envreg{_number}", _constant(0))
+_add("%envreg1", lambda wave: _u32(wave.workspace >> 32))
+_add("%envreg2", lambda wave: _u32(wave.workspace % (1 << 32)))
 for _number in range(8):
-    TABLE[f"%pm{_number}"] = _constant(0)
-    TABLE[f"%pm{_number}_64"] = lambda wave: np.zeros(1, np.uint64)
-    WIDTH[f"%pm{_number}_64"] = 64
+    _add(f"%pm{_number}", _constant(0))
+    _add(f"%pm{_number}_64", lambda wave: np.zeros(1, np.uint64), bits=64)
 
-CLOCKS: dict[str, tuple[int, int]] = {
-    "%clock": (0, 32),
-    "%clock_hi": (32, 32),
-    "%clock64": (0, 64),
-    "%globaltimer": (0, 64),
-    "%globaltimer_lo": (0, 32),
-    "%globaltimer_hi": (32, 32),
-}
-"""Registers that only grow, as (lowest bit, width) of the number of instructions executed so far.
+# ---- shared memory, and what is reserved of it ----
+_RESERVED = "sm_80 7.6"
+_add("%total_smem_size", lambda wave: _u32(wave.shared_bytes))
+_add("%dynamic_smem_size", lambda wave: _u32(wave.config.shared))
+_add(
+    "%aggr_smem_size",
+    lambda wave: _u32(wave.shared_bytes + wave.multiprocessor.reserved),
+    needs="sm_90 8.1",
+)
+_add("%reserved_smem_offset_begin", partial(_reserved, offset=0), needs=_RESERVED)
+_add("%reserved_smem_offset_end", _reserved_end, needs=_RESERVED)
+_add("%reserved_smem_offset_cap", _reserved_end, needs=_RESERVED)
+_add(
+    "%reserved_smem_offset_0",
+    lambda wave: _reserved(wave, wave.multiprocessor.reserved_0),
+    needs=_RESERVED,
+)
+_add("%reserved_smem_offset_1", partial(_reserved, offset=0), needs=_RESERVED)
 
-A reading tells the order of events, and that time passes; it is no measure of a GPU's cycles.
-"""
+# ---- where a thread is, and how many there are ----
+_CLUSTER = "sm_90 7.8"
+_add("%cluster_ctarank", lambda wave: _u32(wave.rank_of), needs=_CLUSTER)
+_add("%cluster_nctarank", lambda wave: _u32(wave.config.cluster_ctas), needs=_CLUSTER)
+_add(
+    "%is_explicit_cluster",
+    lambda wave: np.array([wave.config.cluster is not None]),
+    bits=1,
+    needs=_CLUSTER,
+)
+
+
+def _ntid(wave: Wave, axis: int) -> Array:
+    return _u32(wave.config.block[axis])
+
+
+def _nctaid(wave: Wave, axis: int) -> Array:
+    return _u32(wave.config.grid[axis])
+
+
+def _cluster_nctaid(wave: Wave, axis: int) -> Array:
+    return _u32(wave.config.cluster_shape[axis])
+
+
+for _name, _value, _needs in (
+    ("%tid", _tid, ""),
+    ("%ntid", _ntid, ""),
+    ("%ctaid", _ctaid, ""),
+    ("%nctaid", _nctaid, ""),
+    ("%clusterid", partial(_in_clusters, _ctaid, np.floor_divide), _CLUSTER),
+    ("%nclusterid", partial(_in_clusters, _nctaid, np.floor_divide), _CLUSTER),
+    ("%cluster_ctaid", partial(_in_clusters, _ctaid, np.remainder), _CLUSTER),
+    ("%cluster_nctaid", _cluster_nctaid, _CLUSTER),
+):
+    for _axis, _letter in enumerate("xyz"):
+        _add(f"{_name}.{_letter}", partial(_value, axis=_axis), needs=_needs)
+
+# ---- clocks ----
+_add("%clock", None)
+_add("%clock_hi", None, lowest=32)
+_add("%clock64", None, bits=64)
+_add("%globaltimer", None, bits=64)
+_add("%globaltimer_lo", None)
+_add("%globaltimer_hi", None, lowest=32)
 
 
 def bits(name: str) -> int | None:
     """Return how wide a special register is, None for another name."""
-    if name in CLOCKS:
-        return CLOCKS[name][1]
-    return WIDTH.get(name, 32) if name in TABLE else None
+    found = TABLE.get(name)
+    return None if found is None else found.bits

@@ -59,6 +59,11 @@ def in_turn(steps: Sequence[Step]) -> Step:
     return run
 
 
+def settle(touched: frozenset[int]) -> Step:
+    """Return the step that has products done which write registers that are about to be touched."""
+    return lambda frame, threads: frame.wave.products.settle(threads, touched)
+
+
 @dataclass(slots=True)
 class Passing:
     """Which threads may go on at a guarded operation among a warp: those held back by their guard do."""
@@ -74,9 +79,19 @@ class Passing:
         ready = self.participants(frame, passing, alive)
         return ready | (threads.mask & ~passing.mask)
 
-    def expected(self, frame: Frame, threads: Threads, alive: Array) -> Array:
-        """Return whom the first of them is to go on with: none of the waiting is held back."""
-        return self.participants.expected(frame, threads, alive)
+    @property
+    def place(self) -> str:
+        """Where they wait."""
+        return self.participants.place
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether they get an answer without what they wait for."""
+        return self.participants.gives_up
+
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
+        """Say what the first of them lacks: none of the waiting is held back."""
+        return self.participants.missing(frame, threads, alive)
 
 
 def guarded(step: Step, predicate: Source) -> Step:
@@ -118,8 +133,7 @@ def destinations_of(context: Context, operation: Alu | Form, operand: Operand) -
         if kind == CARRY:
             found.append(Destination(_carry_slot(context)))
         elif targets:
-            wider = _takes_wider(operation)
-            found.append(context.destination(targets.pop(0), kind, wider=wider))
+            found.append(context.destination(targets.pop(0), kind))
         else:
             found.append(Destination(context.constant(np.zeros(1, bool), ("unused", kind))))
     return found
@@ -133,13 +147,9 @@ def sources_of(
     return [
         Source(_carry_slot(context), np.dtype(bool))
         if kind == CARRY
-        else context.source(next(left), kind, wider=_takes_wider(operation))
+        else context.source(next(left), kind)
         for kind in operation.operands
     ]
-
-
-def _takes_wider(operation: Alu | Form) -> bool:
-    return isinstance(operation, Form) and operation.row.wider
 
 
 def _carry_slot(context: Context) -> int:

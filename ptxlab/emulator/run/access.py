@@ -12,6 +12,7 @@ import numpy as np
 from ptxlab.emulator.run.memory import (
     LOCAL_WINDOW,
     PARAM_WINDOW,
+    RANK_SHIFT,
     SHARED_WINDOW,
     WINDOW_SIZE,
     Access,
@@ -27,7 +28,9 @@ from ptxlab.errors import LaunchError
 LARGEST = 16
 """Bytes of the largest item outside of global memory."""
 
+CLUSTER = "shared::cluster"
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
+"""Where the generic addresses of a space begin, the shared memory of all CTAs of a cluster in one."""
 
 
 def parts(
@@ -65,10 +68,18 @@ def _parts(access: Access, frame: Frame, threads: Threads, *, wide: bool) -> lis
     return _in_space(access, access.space, _u64(threads.pick(value)), wave, threads, None)
 
 
-def require_valid(access: Access, frame: Frame, threads: Threads) -> None:
-    """Raise LaunchError for a wrong address, without accessing what is there."""
-    address = _u64(threads.pick(access.base.read(frame.registers)))
-    _in_space(access, access.space, address, frame.wave, threads, None)
+def located(
+    access: Access, frame: Frame, threads: Threads, address: Array | None = None
+) -> list[Part]:
+    """Return where the active threads' items are, or those at an ``address`` each, without accessing them.
+
+    Raise LaunchError for a wrong address.
+    """
+    if address is None:
+        address = threads.pick(access.base.read(frame.registers))
+    if not address.size:
+        return []
+    return _in_space(access, access.space, _u64(address), frame.wave, threads, None)
 
 
 def _u64(address: Array) -> Array:
@@ -84,33 +95,66 @@ def _in_space(
     address = _offset(address, access.offset)
     if space == "generic":
         return _by_window(replace(access, offset=0), address, wave, threads)
-    region = wave.regions[space]
+    region = wave.regions["shared" if space == CLUSTER else space]
     if (access.writes and space == "param") or access.nbytes > LARGEST:
         raise LaunchError(
-            f"{access.verb} of {access.nbytes} bytes in {space} memory by "
+            f"{access.verb} of {access.nbytes} bytes in {region.name} memory by "
             f"{wave.thread(int(threads.index[0]))}",
             location=wave.locate(access.line),
             hint="kernel parameters cannot be written, and 32 bytes are moved in global memory only",
             kind="bounds",
         )
-    if not _fit(address, access.nbytes, region.size):
-        wrong = _wrong(address, access.nbytes, region.size)
-        raise _fault(access, address, wrong, wave, threads, where, region)
     start = threads.pick(region.start)
     if where is not None and start.shape[0] > 1:
         start = start[where]
+    if region.name == "shared" and wave.config.cluster_ctas > 1:
+        start, address = _in_cluster(access, space, start, address, wave, threads, where)
+    if not _fit(address, access.nbytes, region.size, region.first):
+        wrong = _wrong(address, access.nbytes, region.size, region.first)
+        raise _fault(access, address, wrong, wave, threads, where, region)
     shift = access.nbytes.bit_length() - 1
     return [Part(region, (address.view(np.int64) + start) >> shift, where)]
+
+
+def _in_cluster(
+    access: Access,
+    space: str,
+    start: Array,
+    address: Array,
+    wave: Wave,
+    threads: Threads,
+    where: Array | None,
+) -> tuple[Array, Array]:
+    """Return where the shared memory of the CTA that each address names begins, and the rest of it."""
+    asked = (address >> np.uint64(RANK_SHIFT)).view(np.int64)
+    own = threads.pick(wave.rank_of)
+    if where is not None:
+        own = own[where]
+    wrong = asked >= wave.config.cluster_ctas if space == CLUSTER else asked != own
+    if wrong.any():
+        first = int(np.argmax(np.broadcast_to(wrong, own.shape)))
+        thread = int(threads.index[first if where is None else int(where[first])])
+        value = int(np.broadcast_to(address, own.shape)[first])
+        raise LaunchError(
+            f"{access.verb} of {access.nbytes} bytes at {value:#x} by {wave.thread(thread)}, which is CTA "
+            f"{int(own[first])} of a cluster of {wave.config.cluster_ctas}, names the shared memory of CTA "
+            f"{value >> RANK_SHIFT}",
+            location=wave.locate(access.line),
+            hint=None if space == CLUSTER else "another CTA's is reached by .shared::cluster",
+            kind="bounds",
+        )
+    rest: Array = address & np.uint64((1 << RANK_SHIFT) - 1)
+    return start + (asked - own) * wave.shared_pitch, rest
 
 
 def _offset(address: Array, offset: int) -> Array:
     return address + np.uint64(offset % (1 << 64)) if offset else address
 
 
-def _fit(offset: Array, nbytes: int, size: int) -> bool:
-    """Say whether all items are aligned and end within ``size`` bytes."""
+def _fit(offset: Array, nbytes: int, size: int, first: int) -> bool:
+    """Say whether all items are aligned, begin at ``first`` or later and end within ``size`` bytes."""
     bits = int(np.bitwise_or.reduce(offset))  # aligned if they all are, and none is larger
-    if bits & (nbytes - 1):
+    if bits & (nbytes - 1) or (first and int(offset.min()) < first):
         return False
     return bits + nbytes <= size or int(offset.max()) + nbytes <= size
 
@@ -121,17 +165,18 @@ def _global(
     allocation = wave.memory.find((int(address[0]) + access.offset) % (1 << 64))
     if allocation is not None and (allocation.writable or not access.writes):
         offset = _offset(address, access.offset - allocation.address)
-        if _fit(offset, access.nbytes, allocation.size):
+        if _fit(offset, access.nbytes, allocation.size, allocation.first):
             shift = access.nbytes.bit_length() - 1
             return [Part(allocation, (offset >> np.uint64(shift)).view(np.int64), where)]
     address = _offset(address, access.offset)
     return _several_allocations(access, address, wave, threads, where)
 
 
-def _wrong(offset: Array, nbytes: int, size: int) -> Array:
-    """Return which items are not aligned, or do not end within ``size`` bytes."""
+def _wrong(offset: Array, nbytes: int, size: int, first: int) -> Array:
+    """Return which items are not aligned, begin before ``first``, or do not end within ``size`` bytes."""
     end = offset + np.uint64(nbytes)  # of an offset below zero, a large number, it may be small
-    wrong: Array = (offset >= size) | (end > size) | (offset % np.uint64(nbytes) != 0)
+    outside = (offset < first) | (offset >= size) | (end > size)
+    wrong: Array = outside | (offset % np.uint64(nbytes) != 0)
     return wrong
 
 
@@ -145,7 +190,7 @@ def _several_allocations(
     for allocation, here in wave.memory.split(address):
         if allocation is not None and (allocation.writable or not access.writes):
             offset = address[here] - np.uint64(allocation.address)
-            wrong[here] = _wrong(offset, access.nbytes, allocation.size)
+            wrong[here] = _wrong(offset, access.nbytes, allocation.size, allocation.first)
             shift = np.uint64(access.nbytes.bit_length() - 1)
             found.append(Part(allocation, (offset >> shift).view(np.int64), everyone[here]))
     if wrong.any():
@@ -165,7 +210,8 @@ def _by_window(access: Access, address: Array, wave: Wave, threads: Threads) -> 
         if inside.any():
             where = None if inside.all() else np.flatnonzero(inside)
             offset = (address if where is None else address[where]) - np.uint64(base)
-            found += _in_space(access, space, offset, wave, threads, where)
+            reached = CLUSTER if space == "shared" else space
+            found += _in_space(access, reached, offset, wave, threads, where)
             left &= ~inside
     if left.all():
         return _global(access, address, wave, threads, None)
@@ -192,11 +238,12 @@ def _fault(
     others = (threads.size if shared else int(np.count_nonzero(wrong))) - 1
     more = f" (and {others} more thread{'s' * (others > 1)})" if others > 0 else ""
     kind = "bounds"
-    start = memory.address if isinstance(memory, Allocation) else 0
-    if memory is None or not start <= value <= start + memory.size - access.nbytes:
+    if memory is None or not memory.begin <= value <= memory.end - access.nbytes:
         reason, hint = _outside(access, value, wave, memory)
     elif isinstance(memory, Allocation) and access.writes and not memory.writable:
         reason, hint = f"writes to constant memory '{memory.name}'", "constant memory is read-only"
+        if memory.space != "const":
+            reason, hint = f"writes to {memory.name}", "the array that is mapped there is read-only"
     else:
         kind = "alignment"
         reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
@@ -213,7 +260,8 @@ def _outside(
 ) -> tuple[str, str]:
     if isinstance(memory, Region):
         return (
-            f"is outside {memory.name} memory, which has {memory.size} bytes here",
+            f"is outside {memory.name} memory, which has {memory.size - memory.first} bytes "
+            + (f"from {memory.first:#x} on here" if memory.first else "here"),
             "static and dynamic shared memory together are what the launch may use"
             if memory.name == "shared"
             else f"check the {memory.name} variable's size",
@@ -221,11 +269,12 @@ def _outside(
     nearest = wave.memory.nearest(value)
     if nearest is None:
         return "is outside every allocation", "no global memory is allocated"
-    if value < nearest.address:
-        place = f"{nearest.address - value} bytes before"
+    if value < nearest.begin:
+        place = f"{nearest.begin - value} bytes before"
     else:
-        place = f"{value - nearest.address - nearest.size} bytes past the end of"
+        place = f"{value - nearest.end} bytes past the end of"
     return (
         "is out of bounds",
-        f"it is {place} the nearest allocation, {nearest.name} ({nearest.size} bytes at {nearest.address:#x})",
+        f"it is {place} the nearest allocation, {nearest.name} "
+        f"({nearest.end - nearest.begin} bytes at {nearest.begin:#x})",
     )

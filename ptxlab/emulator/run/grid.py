@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 
@@ -11,6 +11,7 @@ import numpy as np
 
 from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
+from ptxlab.emulator.run.in_flight import Schedule
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.scheduler import Scheduler
 from ptxlab.emulator.run.wave import Watcher, Wave
@@ -50,12 +51,14 @@ def launch(
     progress: Progress | None = None,
     write: Callable[[str], None] = print_text,
     watcher: Watcher | None = None,
+    schedule: str = "late",
 ) -> dict[str, int]:
     """Run the kernel of ``program`` as ``config`` says, which is the caller's to check.
 
     ``parameters`` is the parameter block, ``variables`` are the addresses of the module's in
     ``memory``. ``progress`` is told (CTAs done, CTAs in all), repeatedly;
-    ``write`` gets what the program prints, ``watcher`` is told all that happens.
+    ``write`` gets what the program prints, ``watcher`` is told all that happens. When asynchronous work
+    lands, ``schedule`` says (``run.in_flight``).
     Returns counters. Raises LaunchError for a fault of the kernel, PtxlabError for more shared or
     local memory than there is, or a cooperative launch that cannot run all at once.
     """
@@ -83,28 +86,30 @@ def launch(
             hint="all of its CTAs are on the GPU at the same time",
         )
 
-    def run(numbers: range, workspace: int) -> int:
+    def run(first: int, numbers: Sequence[int], workspace: int) -> int:
         """Run one wave and return its instructions; its memory is free before the next begins."""
         wave = Wave(
-            program.module, program.target, memory, variables, config, numbers, parameters,
+            program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
+            Schedule(schedule),
         )  # fmt: skip
-        scheduler = Scheduler(wave, entry, partial(tell, numbers.start, total))
+        scheduler = Scheduler(wave, entry, partial(tell, first, total))
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)
         return scheduler.instructions
 
-    instructions = 0
+    instructions, order = 0, _in_clusters(config)
     with np.errstate(all="ignore"), _workspace(config, memory) as workspace:
         for first in range(0, total, size):
-            numbers = range(first, min(first + size, total))
-            instructions += run(numbers, workspace)
+            numbers = order[first : first + size]
+            instructions += run(first, numbers, workspace)
+            done = first + len(numbers)
             try:
-                tell(numbers.stop, total)
+                tell(done, total)
             except TimeoutError as error:
                 raise LaunchError(
-                    f"stopped, {error}: {numbers.stop} of {total} CTAs have run",
+                    f"stopped, {error}: {done} of {total} CTAs have run",
                     hint="--timeout gives a long run more time",
                 ) from None
     return {"threads": config.threads, "thread_instructions": instructions}
@@ -127,11 +132,25 @@ def _workspace(config: LaunchConfig, memory: GlobalMemory) -> Iterator[int]:
         memory.free(address)
 
 
+def _in_clusters(config: LaunchConfig) -> Sequence[int]:
+    """Return the numbers of all CTAs, those of a cluster side by side in the order of their ranks."""
+    if config.cluster_ctas == 1:
+        return range(config.ctas)
+    (x, y, z), (a, b, c) = config.grid, config.cluster_shape
+    numbers = np.arange(config.ctas).reshape(z // c, c, y // b, b, x // a, a)
+    order: list[int] = numbers.transpose(0, 2, 4, 1, 3, 5).reshape(-1).tolist()
+    return order
+
+
 def _wave_size(config: LaunchConfig, shared: int, local: int) -> int:
-    """Return how many CTAs run together, with ``shared`` bytes each and ``local`` bytes a thread."""
+    """Return how many CTAs run together, with ``shared`` bytes each and ``local`` bytes a thread.
+
+    They are whole clusters.
+    """
     padded = -(-config.cta_threads // WARP) * WARP
     threads, nbytes = WAVE_THREADS, WAVE_MEMORY
     if config.cooperative:
         threads, nbytes = RESIDENT_THREADS, RESIDENT_MEMORY
     fitting = min(threads // padded, nbytes // max(1, shared + padded * local))
-    return max(1, min(config.ctas, fitting))
+    cluster = config.cluster_ctas
+    return max(cluster, min(config.ctas, fitting) // cluster * cluster)

@@ -7,8 +7,8 @@ from math import prod
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Program, function_addresses
-from ptxlab.emulator.prepare.scope import size_of
+from ptxlab.emulator.prepare.program import declared_functions, function_addresses
+from ptxlab.emulator.prepare.scope import Declared, size_of
 from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
@@ -16,19 +16,22 @@ from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, Module, Symbol
 
 
-def place_variables(program: Program, memory: GlobalMemory, addresses: dict[str, int]) -> None:
-    """Put the program's .global and .const variables into memory, and their ``addresses`` to those known.
+def place_variables(
+    module: Module,
+    declared: Mapping[str, Declared],
+    memory: GlobalMemory,
+    addresses: dict[str, int],
+) -> None:
+    """Put .global and .const variables of a module into memory, and their ``addresses`` to those known.
 
     Those that have an address are there: other kernels of the module have the same.
     """
-    variables = {name: one for name, one in program.variables.items() if name not in addresses}
+    variables = {name: one for name, one in declared.items() if name not in addresses}
     addresses |= {
-        name: memory.allocate(
-            size_of(declaration, declarator), name, writable=declaration.space != "const"
-        )
+        name: memory.allocate(size_of(declaration, declarator), name, declaration.space)
         for name, (declaration, declarator) in variables.items()
     }
-    image = _Image(program.module, function_addresses(program.declared) | addresses)
+    image = _Image(module, function_addresses(declared_functions(module)) | addresses)
     for name, (declaration, declarator) in variables.items():
         if declarator.initializer is not None:
             rows = (*declarator.dimensions[1:], declaration.vector)

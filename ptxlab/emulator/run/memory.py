@@ -1,7 +1,8 @@
-"""Global memory of the emulated GPU: allocations in one address space, far apart from each other.
+"""Global memory of the emulated GPU: allocations in one address space, and memory of this process.
 
 Every allocation is a numpy byte array with a distance of at least ``GUARD`` bytes to the next one,
-so that an access that runs out of its array meets nothing and can be reported.
+so that an access that runs out of its array meets nothing and can be reported. What is mapped keeps
+the addresses it has in this process, and all others are where no process of Linux has any.
 """
 
 from __future__ import annotations
@@ -19,14 +20,21 @@ from ptxlab.errors import PtxlabError
 
 GUARD = 1 << 20
 ALIGNMENT = 512  # cudaMalloc promises 256; 512 keeps every vector type aligned
-FIRST_ADDRESS = 0x7F00_0000_0000
+LINE = 32
+"""Bytes of the largest access: the memory behind an allocation is a multiple of it, at one."""
+
+HOST_END = 1 << 48
+"""The end of what Linux gives a process on x86-64 and aarch64, unless it asks for more."""
 
 # Generic address windows. Global and constant memory are at their own addresses.
-SHARED_WINDOW = 0x0100_0000_0000
-LOCAL_WINDOW = 0x0200_0000_0000
-FUNCTION_WINDOW = 0x0300_0000_0000
-PARAM_WINDOW = 0x0400_0000_0000
-WINDOW_SIZE = 0x0100_0000_0000
+WINDOW_SIZE = 1 << 40
+SHARED_WINDOW, LOCAL_WINDOW, FUNCTION_WINDOW, PARAM_WINDOW = (
+    HOST_END + number * WINDOW_SIZE for number in range(4)
+)
+FIRST_ADDRESS = HOST_END + 16 * WINDOW_SIZE
+
+RANK_SHIFT = 24
+"""Above these bits of a shared address is the rank of its CTA in the cluster, as on sm_90."""
 
 ITEM: dict[int, np.dtype[Any]] = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 ITEM |= {16: np.dtype(np.complex128), 32: np.dtype("V32")}
@@ -49,23 +57,52 @@ class Bytes:
             view = self._views[size] = self.data.view(ITEM[size])
         return view
 
+    @property
+    def begin(self) -> int:
+        """The address where it begins for programs."""
+        return 0
+
+    @property
+    def end(self) -> int:
+        """The address where it ends for programs."""
+        return self.size
+
 
 @dataclass(slots=True, eq=False)
 class Allocation(Bytes):
-    """Global memory from ``address`` on."""
+    """Global or, in ``space`` "const", constant memory from ``address`` on.
+
+    The ``first`` bytes are none that programs may use: they are there so that the rest is aligned.
+    """
 
     address: int
+    first: int = 0
+    space: str = "global"
     writable: bool = True
+
+    @property
+    def begin(self) -> int:
+        return self.address + self.first
+
+    @property
+    def end(self) -> int:
+        return self.address + self.size
 
 
 @dataclass(slots=True, eq=False)
 class Region(Bytes):
     """Memory of which every thread sees a part of its own: shared memory (a part a CTA) or local.
 
-    ``start`` is where each thread's part begins in ``data``, ``size`` how many bytes it may use.
+    ``start`` is where address 0 of each thread's part would be in ``data``; the thread may use the
+    addresses from ``first`` on, below ``size``.
     """
 
     start: npt.NDArray[np.int64]
+    first: int = 0
+
+    @property
+    def begin(self) -> int:
+        return self.first
 
 
 def pitched(nbytes: int) -> int:
@@ -77,8 +114,8 @@ def pitched(nbytes: int) -> int:
 class Access:
     """A memory operand: ``nbytes`` at ``base + offset`` in ``space``, by the instruction on ``line``.
 
-    ``space`` is "global" (also for const), "shared", "local", "param" or "generic"; ``verb`` is how
-    messages call it.
+    ``space`` is "global" (also for const), "shared" (of one's own CTA), "shared::cluster", "local",
+    "param" or "generic"; ``verb`` is how messages call it.
     """
 
     space: str
@@ -102,8 +139,18 @@ class Part:
     where: Array | None = None
 
 
+class _Span:
+    """Memory of this process, which ``owner`` holds, as numpy takes it."""
+
+    def __init__(self, address: int, nbytes: int, owner: object, *, writable: bool) -> None:
+        self.owner = owner
+        self.__array_interface__ = {
+            "data": (address, not writable), "shape": (nbytes,), "typestr": "|u1", "version": 3,
+        }  # fmt: skip
+
+
 class GlobalMemory:
-    """The allocations of one emulated device.
+    """The allocations of one emulated device, in the order of their addresses.
 
     ``heap`` are the sizes of what device code allocated.
     """
@@ -111,15 +158,15 @@ class GlobalMemory:
     def __init__(self) -> None:
         self._next = FIRST_ADDRESS
         self._allocations: list[Allocation] = []
-        self._addresses: list[int] = []
+        self._begins: list[int] = []
         self.heap: dict[int, int] = {}
 
-    def allocate(self, nbytes: int, name: str = "allocation", *, writable: bool = True) -> int:
+    def allocate(self, nbytes: int, name: str = "allocation", space: str = "global") -> int:
         """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512.
 
         Raise PtxlabError when there is no room for them.
         """
-        padded = max(32, -(-nbytes // 32) * 32)
+        padded = max(LINE, _lines(nbytes))
         try:
             data = np.zeros(padded, np.uint8)
         except (MemoryError, ValueError, OverflowError):
@@ -127,27 +174,64 @@ class GlobalMemory:
                 f"no memory for {name}: {nbytes} bytes",
                 hint="the emulator keeps a GPU's memory in the memory of this machine",
             ) from None
-        allocation = Allocation(name, nbytes, data, self._next, writable)
-        self._allocations.append(allocation)
-        self._addresses.append(allocation.address)
+        address = self._next
+        self._insert(Allocation(name, nbytes, data, address, 0, space, space != "const"))
         self._next += -(-(padded + GUARD) // ALIGNMENT) * ALIGNMENT
-        return allocation.address
+        return address
+
+    def map(self, address: int, nbytes: int, name: str, owner: object, *, writable: bool) -> None:
+        """Use ``nbytes`` of this process from ``address`` on in place, and keep their ``owner``.
+
+        Whole lines are looked at, which never reach into another page. Raise PtxlabError for memory
+        that is mapped already, or that no process has.
+        """
+        if not 0 < address < address + nbytes <= HOST_END:
+            raise PtxlabError(
+                f"{nbytes} bytes at {address:#x} are no memory of a process",
+                hint="what the device allocated has its address there already",
+            )
+        at = bisect_right(self._begins, address)
+        for other in self._allocations[max(at - 1, 0) : at + 1]:
+            if other.begin < address + nbytes and address < other.end:
+                raise PtxlabError(
+                    f"{name} ({nbytes} bytes at {address:#x}) overlaps {other.name} "
+                    f"({other.end - other.begin} bytes at {other.begin:#x}), which is mapped",
+                    hint="unmap that first, or map what holds both",
+                )
+        first = address % LINE
+        span = _Span(address - first, _lines(first + nbytes), owner, writable=writable)
+        place, data = address - first, np.asarray(span)
+        self._insert(Allocation(name, first + nbytes, data, place, first, writable=writable))
+
+    def unmap(self, address: int) -> None:
+        """Take back what ``map`` did. Raise PtxlabError where nothing is mapped."""
+        if address >= HOST_END or address not in self._begins:
+            raise PtxlabError(
+                f"nothing is mapped at {address:#x}",
+                hint="it is unmapped by the address, or the array, that was mapped",
+            )
+        self.free(address)
+
+    def _insert(self, allocation: Allocation) -> None:
+        at = bisect_right(self._begins, allocation.begin)
+        self._allocations.insert(at, allocation)
+        self._begins.insert(at, allocation.begin)
 
     def free(self, address: int) -> None:
         """Release the allocation that begins at ``address``; any later access to it is an error."""
-        at = self._addresses.index(address)
-        del self._allocations[at], self._addresses[at]
+        at = self._begins.index(address)
+        del self._allocations[at], self._begins[at]
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that begins at or before ``address``, the nearest one below it."""
-        at = bisect_right(self._addresses, address) - 1
+        at = bisect_right(self._begins, address) - 1
         return self._allocations[at] if at >= 0 else None
 
     def split(
         self, addresses: npt.NDArray[np.uint64]
     ) -> Iterator[tuple[Allocation | None, npt.NDArray[np.intp]]]:
         """Return what ``find`` gives for ``addresses``, each with the positions it is given for."""
-        begins = np.array(self._addresses, np.uint64)
+        begins = np.array(self._begins, np.uint64)
         number = np.searchsorted(begins, addresses, side="right") - 1
         for at in np.flatnonzero(np.bincount(number + 1)) - 1:
             yield self._allocations[at] if at >= 0 else None, np.flatnonzero(number == at)
@@ -156,7 +240,7 @@ class GlobalMemory:
         """Return the allocation closest to ``address``, on either side of it."""
 
         def distance(allocation: Allocation) -> int:
-            return max(allocation.address - address, address - allocation.address - allocation.size)
+            return max(allocation.begin - address, address - allocation.end)
 
         return min(self._allocations, key=distance, default=None)
 
@@ -173,9 +257,13 @@ class GlobalMemory:
 
     def _inside(self, address: int, nbytes: int) -> tuple[Allocation, int]:
         allocation = self.find(address)
-        if allocation is None or address + nbytes > allocation.address + allocation.size:
+        if allocation is None or address + nbytes > allocation.end:
             raise ValueError(f"{nbytes} bytes at {address:#x} are not inside one allocation")
         return allocation, address - allocation.address
+
+
+def _lines(nbytes: int) -> int:
+    return -(-nbytes // LINE) * LINE
 
 
 def _bytes(data: npt.ArrayLike) -> npt.NDArray[np.uint8]:

@@ -49,13 +49,19 @@ class Destination:
 
 @dataclass(frozen=True, slots=True)
 class CallResult:
-    """A caller's register for a result; ``dtype`` is set where the callee gives it as bytes."""
+    """A caller's register for a result; ``dtype`` is set where the callee gives it as bytes.
+
+    One that ``keeps_bytes`` takes as bytes what the callee gives in a register.
+    """
 
     slot: int
     dtype: np.dtype[Any] | None = None
+    keeps_bytes: bool = False
 
     def value(self, given: Array) -> Array:
         """Return what the callee gave as the caller's register holds it."""
+        if self.keeps_bytes:
+            return np.ascontiguousarray(given).view(np.uint8).reshape(len(given), -1)
         if self.dtype is None:
             return given
         scalar: Array = np.ascontiguousarray(given).view(self.dtype)[:, 0]

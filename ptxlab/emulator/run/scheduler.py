@@ -3,7 +3,8 @@
 The group in the deepest call, and there the one furthest up in the text, runs first: threads that
 left a loop or a branch early wait further down until the others reach them, and go on as one group.
 Threads that wait for others (at a barrier, or for the rest of their warp) are on the list of those
-who wait; when nobody can run and somebody waits, that is a deadlock, and it is reported.
+who wait. When nobody can run, asynchronous work lands; when there is none, those who wait for an
+mbarrier are told that its phase is not complete; when that leads nowhere, it is a deadlock.
 """
 
 from __future__ import annotations
@@ -30,6 +31,10 @@ from ptxlab.errors import LaunchError
 PATIENCE = 4096
 POLL = 128
 
+# How often those who wait for an mbarrier may be told in vain that they wait still, before that is
+# called a deadlock: what they do in between may be work that ends somebody's wait.
+TOLD = 1000
+
 
 class Scheduler:
     """Runs one wave to its end."""
@@ -43,21 +48,51 @@ class Scheduler:
         self._alive = wave.alive.mask.copy()
         self._turns = 0
         self._patience = PATIENCE
+        self._changes = 0
+        self._told = 0
         self.instructions = 0
 
     def run(self) -> None:
         """Run until every thread has ended. Raise LaunchError for a fault or a deadlock."""
-        while self._ready:
+        while self._ready or self._idle():
             fair = self._patience <= 0
             if fair:
                 self._patience = PATIENCE
+                self._land()
+                self._hurry()
             group = min(self._ready, key=_longest_ago if fair else _priority)
             self._ready.remove(group)
             self._turns += 1
             group.ran = self._turns
             self._run(group, self._met if fair else self._passed)
-        if self._waiting:
-            raise self._waiting.deadlock(self.wave, self._alive)
+        self.wave.bulk_copies.wait_all(self.wave.alive)
+
+    def _idle(self) -> bool:
+        """When nobody can run, have work land, or whoever may give up waiting do so. False at the end."""
+        while self._waiting and not self._ready:
+            if self._land():
+                continue
+            if self._told == TOLD or not self._hurry():
+                raise self._waiting.deadlock(self.wave, self._alive)
+            self._told += 1
+        return bool(self._ready)
+
+    def _land(self) -> bool:
+        """Have one piece of work land that an mbarrier is told of. Say whether there was any."""
+        if not self.wave.signals:
+            return False
+        self.wave.signals.land_next()
+        self._free()
+        return True
+
+    def _hurry(self) -> bool:
+        """Tell those who wait for an mbarrier that they wait still. Say whether there were any."""
+        hurried = self._waiting.impatient(self.wave.width)
+        if not hurried.any():
+            return False
+        self.wave.mbarriers.hurried |= hurried
+        self._free()
+        return True
 
     def _run(self, group: Converged, reached: Callable[[Converged], bool]) -> None:
         """Run ``group`` until it ends, waits, splits, has ``reached`` others, or patience is over."""
@@ -78,12 +113,16 @@ class Scheduler:
                 step(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
-            if self._ready:
+            if self.wave.signals:
+                self.wave.signals.land_due()
+            if self.wave.changes != self._changes:
+                self._changed()
+            if self._ready or self._waiting:
                 self._patience -= POLL if block.polls else 1
             else:
                 self._patience = PATIENCE
             current = self._left(current, block)
-            if current is not None and self._ready and (self._patience <= 0 or reached(current)):
+            if current is not None and (self._patience <= 0 or (self._ready and reached(current))):
                 self._resume(current)
                 return
 
@@ -138,6 +177,11 @@ class Scheduler:
         self._waiting.add(group.part(held), Gathering(block.participants, block.first_line))
         return None if going is None else group.part(going)
 
+    def _changed(self) -> None:
+        """Let those go on whose wait a step of some threads has ended."""
+        self._told = 0
+        self._free()
+
     def _arrive(self, arrival: Arrival) -> None:
         """Note an arrival at a barrier, and let those go on whose barrier is complete."""
         self._barriers.arrive(arrival)
@@ -145,19 +189,21 @@ class Scheduler:
             self._waiting.add(
                 arrival.group, AtBarrier(self._barriers, arrival.number, arrival.line)
             )
-        self._free()
+        self._changed()
 
     def _end(self, threads: Threads) -> None:
         """End threads. Barriers and their warps no longer expect them."""
         self._alive &= ~threads.mask
         if self.wave.watched:
             self.wave.watcher.ended(threads)
-        self._free()
+        self._changed()
 
     def _free(self) -> None:
         """Let those go on who wait no longer."""
         if self._barriers.arrivals:
             self._barriers.complete(self._alive)
+        self.wave.clusters.complete(self._alive)
+        self._changes = self.wave.changes
         for group in self._waiting.free(self._alive):
             self._resume(group)
 

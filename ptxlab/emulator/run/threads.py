@@ -96,6 +96,10 @@ class Threads:
             return self
         return Threads(self.width, mask=mask)
 
+    def apart(self) -> Threads:
+        """Return the same threads where others may see what they write."""
+        return Threads(self.width) if self.everyone else Threads(self.width, index=self.index)
+
     def pick(self, value: Array) -> Array:
         """Return one element per active thread of a register value; a shared value stays single."""
         if value.shape[0] == 1 or self.everyone:

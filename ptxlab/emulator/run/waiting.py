@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from ptxlab.emulator.prepare.program import Converged, Participants
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import union
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
-from ptxlab.isa.targets import WARP
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,6 +27,7 @@ class AtBarrier:
     line: int
 
     place = "at the barrier"
+    gives_up = False
 
     def over(self, group: Converged, alive: Array) -> Array:
         """Return the mask of the threads that wait no longer, among others."""
@@ -39,26 +41,28 @@ class AtBarrier:
 
 @dataclass(frozen=True, slots=True)
 class Gathering:
-    """Threads that wait until those they are to go on with stand at the same place."""
+    """Threads that wait at an operation until its participants let them go on."""
 
     participants: Participants
     line: int
 
-    place = "for the rest of their warp"
+    @property
+    def place(self) -> str:
+        """Where they wait."""
+        return self.participants.place
+
+    @property
+    def gives_up(self) -> bool:
+        """Whether they may be told that they wait still."""
+        return self.participants.gives_up
 
     def over(self, group: Converged, alive: Array) -> Array:
         """Return the mask of the threads that wait for nobody."""
         return self.participants(group.frame, group.threads, alive)
 
     def missing(self, group: Converged, alive: Array) -> str:
-        """Say how many stand here of the team of the first thread."""
-        expected = self.participants.expected(group.frame, group.threads, alive)
-        here, wave = int((expected & group.threads.mask).sum()), group.frame.wave
-        cta, thread = divmod(group.first, wave.cta_width)
-        return (
-            f"warp {thread // WARP} of {wave.cta(cta)}: {here} of {int(expected.sum())} threads are "
-            "here"
-        )
+        """Say what the first thread lacks."""
+        return self.participants.missing(group.frame, group.threads, alive)
 
 
 Awaited = AtBarrier | Gathering
@@ -111,6 +115,14 @@ class WaitList:
         self._list = kept
         return freed
 
+    def impatient(self, width: int) -> Array:
+        """Return the mask of those who may be told that they wait still, of ``width`` threads."""
+        found = np.zeros(width, bool)
+        for one in self._list:
+            if one.awaited.gives_up:
+                found |= one.group.threads.mask
+        return found
+
     def deadlock(self, wave: Wave, alive: Array) -> LaunchError:
         """Describe who waits for what. The first waiting place gives the location."""
         places: dict[tuple[int, str], list[Waiting]] = {}
@@ -125,7 +137,11 @@ class WaitList:
         return LaunchError(
             f"deadlock: {text}; the first is {wave.thread(first)}",
             location=wave.locate(min(places)[0]),
-            hint="every thread a barrier or warp instruction is for must reach it",
+            hint=(
+                "a phase ends when all arrivals and all bytes have come that the mbarrier expects"
+                if any(one.awaited.gives_up for one in self._list)
+                else "every thread a barrier or warp instruction is for must reach it"
+            ),
             kind="deadlock",
         )
 

@@ -7,19 +7,25 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import cached_property, partial
 
 import numpy as np
 
 from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.scope import SharedLayout, Site
-from ptxlab.emulator.run.copies import AsyncCopies
-from ptxlab.emulator.run.memory import Access, GlobalMemory, Part, Region, pitched
+from ptxlab.emulator.run.clusters import ClusterBarriers
+from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
+from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.errors import Location
-from ptxlab.isa.targets import WARP, Target
+from ptxlab.isa.occupancy import MULTIPROCESSORS
+from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.syntax.tree import Module
+from ptxlab.syntax.tree import Function, Module
+from ptxlab.tensormap.tensor_map import TensorMap
 
 # What shared memory holds before anything is written to it: NaN in every floating-point type, so
 # that a read of unwritten shared memory does not pass for a zero.
@@ -28,16 +34,18 @@ UNWRITTEN = 0xFF
 
 @dataclass(eq=False)
 class Wave:
-    """The CTAs that have these ``numbers`` in the grid, and what they share.
+    """The CTAs that have these ``numbers`` in the grid, cluster by cluster, and what they share.
 
-    ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
+    ``functions`` are those of the module that they can enter. ``watched`` says that somebody is told what happens. ``clock`` counts the instructions the wave
     has executed, each once for all threads it ran for. ``shared`` says where shared variables are, of
     the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
     begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
-    another.
+    another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma) and
+    ``signals``; it lands by the ``schedule``.
     """
 
     module: Module
+    functions: Sequence[Function]
     target: Target
     memory: GlobalMemory
     symbols: dict[str, int]
@@ -50,6 +58,7 @@ class Wave:
     watcher: Watcher
     watched: bool
     workspace: int
+    schedule: Schedule
 
     def __post_init__(self) -> None:
         ctas = self.ctas = len(self.numbers)
@@ -57,21 +66,44 @@ class Wave:
         self.width = ctas * self.cta_width
         self.clock = 0
         self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
-        pitch = pitched(self.shared_bytes)
+        self.shared_pitch = pitch = pitched(self.shared_bytes)
+        self.multiprocessor = MULTIPROCESSORS[self.target.capability]
+        base = self.shared_base = self.multiprocessor.shared_base
         shared = np.full(ctas * pitch, UNWRITTEN, np.uint8)
         size = len(self.parameters)
         given = np.frombuffer(self.parameters.ljust(pitched(size), b"\0"), np.uint8)
         self.regions = {
-            "shared": Region("shared", self.shared_bytes, shared, self.cta_of * pitch),
+            "shared": Region(
+                "shared", base + self.shared_bytes, shared, self.cta_of * pitch - base, base
+            ),
             "local": self._local(0),
             "param": Region("param", size, given, np.zeros(1, np.int64)),
         }
-        self.copies = AsyncCopies(self.width)
+        self.mbarriers = Mbarriers(self.regions["shared"].items(OBJECT_BYTES), self.width)
+        self.clusters = ClusterBarriers(self.width, self.cta_width * self.config.cluster_ctas)
+        self.copies, self.bulk_copies = (Groups(self.width, self.schedule) for _ in range(2))
+        self.products = Groups(self.width, self.schedule, WARPGROUP)
+        self.signals = Signals(self.schedule)
+        if self.watched:
+            self.mbarriers.tell = self.watcher.complete
+            self.clusters.tell = self.watcher.clusters_met
+            for queue in ("copies", "bulk_copies", "products", "signals"):
+                getattr(self, queue).tell = partial(self.watcher.landed, queue)
         self.fragments = FragmentCache()
         threads = self.config.cta_threads
         padded = np.arange(self.width) % self.cta_width >= threads
         self.alive = Threads(self.width, mask=~padded if padded.any() else None)
         self.constants: dict[FrameLayout, list[Array | InFrame]] = {}
+
+    @cached_property
+    def rank_of(self) -> Array:
+        """The rank of each thread's CTA in its cluster."""
+        return self.cta_of % self.config.cluster_ctas
+
+    @property
+    def changes(self) -> int:
+        """Grows with whatever may end a wait, but barriers of a CTA and the end of threads."""
+        return self.mbarriers.changes + self.clusters.changes
 
     @property
     def warps(self) -> int:
@@ -92,6 +124,13 @@ class Wave:
     def cta(self, position: int) -> str:
         """Name the CTA at ``position`` of the wave by its index in the grid."""
         return f"CTA {unravel(self.numbers[position], self.config.grid)}"
+
+    def shared_address(self, offset: int) -> Array:
+        """Return the address of a byte of each CTA's own shared memory: above it is the CTA's rank."""
+        offset += self.shared_base
+        if self.config.cluster_ctas == 1:
+            return address(offset)
+        return (self.rank_of << RANK_SHIFT).astype(np.uint64) + np.uint64(offset)
 
     def locate(self, line: int) -> Location:
         """Return the place of ``line`` in the PTX text, for error messages."""
@@ -220,6 +259,41 @@ class Watcher:
 
     def synchronize_warps(self, together: Array) -> None:
         """See the threads of a mask pass bar.warp.sync, those of each warp with each other."""
+
+    def arrive(self, threads: Threads, words: Array) -> None:
+        """See each of ``threads`` name the mbarrier in a word of shared memory, before it is acted on.
+
+        The instruction at hand makes it, unmakes it, arrives, or changes how many bytes it expects.
+        """
+
+    def done(self, words: Array, threads: Threads | None) -> None:
+        """See asynchronous work done that the mbarriers in these words hear of now.
+
+        It is what cp.async began for ``threads``, who arrive; for None copies that complete bytes.
+        """
+
+    def complete(self, words: Array) -> None:
+        """See phases of mbarriers complete."""
+
+    def waited(self, threads: Threads, words: Array) -> None:
+        """See ``threads`` told that a phase they asked for is complete."""
+
+    def clusters_met(self, arrived: Array) -> None:
+        """See the barriers of clusters complete, at which the threads of a mask have arrived."""
+
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        """See asynchronous work begin that ``threads`` have asked for: what it reads and what it writes.
+
+        Mbarriers are ``told`` when it is done; for None the threads wait for a group that it is in.
+        """
+
+    def box(
+        self, thread: int, tensor_map: TensorMap, coordinates: Sequence[int], *, outside: bool
+    ) -> None:
+        """See a thread have a box copied, which may lie wholly outside its tensor."""
+
+    def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
+        """See work land, the ``turn``th in a queue of the wave, that some of its threads or all had begun."""
 
     def ended(self, threads: Threads) -> None:
         """See threads end."""

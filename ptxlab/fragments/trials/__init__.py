@@ -7,26 +7,25 @@ from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.trials.multiply import multiply_trials
 from ptxlab.fragments.trials.rows import load_trial, move_trial, store_trial
 from ptxlab.fragments.trials.trial import Trial
+from ptxlab.fragments.trials.warpgroup import warpgroup_trials
 from ptxlab.fragments.trials.wmma import wmma_trial
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 
 __all__ = ["Trial", "filled", "trials", "tried"]
 
 
 def tried(form: Form) -> bool:
-    if isinstance(form, MatrixInstruction):
-        return not form.shared
-    return isinstance(form, LdMatrix | StMatrix | MovMatrix | WmmaMove)
+    return isinstance(form, MatrixInstruction | LdMatrix | StMatrix | MovMatrix | WmmaMove)
 
 
 def trials(form: Form, fill: Fill | None = None) -> Iterator[Trial]:
     """Yield the trials of a form, or the one launch on what a ``fill`` means; none where it is not tried."""
     match form:
         case MatrixInstruction() if form.shared:
-            return
+            yield from warpgroup_trials(form, fill)
         case MatrixInstruction() if form.family != "wmma":
             yield from multiply_trials(form, fill)
         case MatrixInstruction() | WmmaMove():

@@ -21,9 +21,10 @@ from ptxlab.fragments.trials.one_hot import (
     selectors,
 )
 from ptxlab.fragments.trials.trial import Trial, record
-from ptxlab.isa.targets import WARP
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.sparse import Metadata
 from ptxlab.numbers.types import TYPES
 
 Maker = Callable[[MatrixInstruction], tuple[Probes, ...]]
@@ -93,7 +94,7 @@ def _records(
     probes = make(form)
     given = [record(np.concatenate(list(_sources(form, some)), axis=-1)) for some in probes]
     expected = [
-        np.concatenate([_results(form, some, chosen) for chosen in choices], axis=-1)
+        np.concatenate([results(form, some, chosen) for chosen in choices], axis=-1)
         for some in probes
     ]
     return probes, np.concatenate(given), np.concatenate(expected)
@@ -104,17 +105,22 @@ def _sources(form: MatrixInstruction, probes: Probes) -> Iterator[Array]:
     for name in "ABC":
         yield fragments(form, probes, name)
     if form.metadata is not None:
-        words = np.zeros((len(probes.given["E"]), WARP), np.uint32)
-        for selector in form.metadata.selectors:
-            words |= form.metadata.encode(probes.given["E"][:, selector], selector)
-        yield _chosen(probes, "E", words)[..., np.newaxis]
+        yield metadata_words(form.metadata, probes)
     for scale in form.scales:
         yield probes.of(f"scale-{scale.operand}")[..., np.newaxis].astype(np.uint64)
 
 
+def metadata_words(metadata: Metadata, probes: Probes) -> Array:
+    """Return the metadata registers, [probes, threads, 1], with what every selector finds there."""
+    words = np.zeros((len(probes.given["E"]), metadata.threads), np.uint32)
+    for selector in metadata.selectors:
+        words |= metadata.encode(probes.given["E"][:, selector], selector)
+    return _chosen(probes, "E", words)[..., np.newaxis]
+
+
 def fragments(form: MatrixInstruction, probes: Probes, name: str) -> Array:
-    """Return the registers of A, B or C, [probes, 32, registers]."""
-    layout = form.operand(name)
+    """Return the registers of A, B or C, [probes, threads, registers]."""
+    layout = form.operand("D" if form.shared and name == "C" else name)
     return _chosen(probes, name, layout.pack(numbers(layout).patterns[probes.given[name]]))
 
 
@@ -123,8 +129,8 @@ def _chosen(probes: Probes, operand: str, contents: Array) -> Array:
     return replace(probes, given={operand: contents}).of(operand).astype(np.uint64)
 
 
-def _results(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) -> Array:
-    """Return the registers of D, [probes, 32, registers], by NumPy."""
+def results(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) -> Array:
+    """Return the registers of D, [probes, threads, registers], by NumPy."""
     return form.operand("D").pack(patterns(form, probes, constants)).astype(np.uint64)
 
 
@@ -149,7 +155,10 @@ def blame(
             break
         probe -= probes.count
     operand, place, row, col, bits = _looked_at(form, probes, probe, constants, at)
-    return Mismatch("one-hot", "product", operand, *place, row, col, expected, found, bits)
+    lane, register, element = place or (None, None, None)
+    return Mismatch(
+        "one-hot", "product", operand, lane, register, element, row, col, expected, found, bits
+    )
 
 
 def _looked_at(
@@ -158,16 +167,21 @@ def _looked_at(
     probe: int,
     constants: Sequence[int],
     at: tuple[int, int, int],
-) -> tuple[str, Place, int, int, int]:
-    """Return operand, place, row, column and width of what decides D ``at`` in a probe."""
+) -> tuple[str, Place | None, int, int, int]:
+    """Return operand, place, row, column and width of what decides D ``at`` in a probe.
+
+    It has no place where it lies in shared memory.
+    """
     matrix, row, col = at
     along = int(probes.at[probe])
     if probes.probed in ("A", "B", "C"):
-        layout = form.operand(probes.probed)
+        layout = form.held(probes.probed)
         depth = {"A": layout.cols, "B": layout.rows, "C": 1}[probes.probed]
         # Where another matrix of the warp meets ones, this one has zeros: then any element will do.
         line = along % depth if along // depth == matrix else 0
         element = {"A": (row, line), "B": (line, col), "C": (row, col)}[probes.probed]
+        if isinstance(layout, SharedOperand):
+            return probes.probed, None, *element, layout.bits
         places = [p for p in layout.registers(*element) if layout.matrix(p.lane) == matrix]
         return probes.probed, places[0], *element, layout.bits
     if probes.probed == "E":

@@ -22,9 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, filled, numbers
+from ptxlab.fragments.numbers import Array, Fill, Matrix, filled, numbers
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
@@ -47,10 +46,10 @@ class Probes:
 
     ``given`` has by operand the different contents that occur: A, B and C as indices of their
     numbers, [..., rows, cols] (with the matrices before them where a warp has several); E as the values
-    of chunks, [..., selectors, 16, chunks]; scale-A and scale-B as registers, [..., 32]. ``chosen``
+    of chunks, [..., selectors, rows, chunks]; scale-A and scale-B as registers, [..., 32]. ``chosen``
     has by operand which of these each probe takes, the first if it says nothing. ``at`` is what a
     probe looks at: the column of A or E (of A's compressed form), the row of B, the block of a scale;
-    where a warp has several matrices, counted through all of them.
+    where a warp has several matrices, counted through all of them. Of several bits it is the first.
     """
 
     probed: Probed
@@ -83,13 +82,13 @@ def metadata_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
     A has one column of ones, and a row of B is its k in digits.
     """
     assert form.metadata is not None
-    kept = form.operand("A").cols
+    kept = form.held("A").cols
     sets = _every_pattern(form.metadata)
-    digits = _digits(form.k, len(numbers(form.operand("B")).values) - 1)
+    digits = _digits(form.k, len(numbers(form.held("B")).values) - 1)
     b = np.ones((form.k, form.n), np.int64)
     b[:, : len(digits)] += digits.T
     chosen, columns = _pairs(len(sets), kept)
-    given = _plain(form) | {"A": _lines(form.operand("A")), "B": b[np.newaxis], "E": sets}
+    given = _plain(form) | {"A": _lines(form.held("A")), "B": b[np.newaxis], "E": sets}
     return (Probes("E", given, {"A": columns, "E": chosen}, columns),)
 
 
@@ -100,10 +99,10 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
     """
     depth = _depth(form)
     blocks = form.scales[0].blocks
-    columns = np.arange(blocks) * (form.operand("A").cols // blocks)
+    columns = np.arange(blocks) * (form.held("A").cols // blocks)
     given = _plain(form) | {
-        "A": _lines(form.operand("A"))[columns],
-        "B": _lines(form.operand("B"))[depth.row[columns]],
+        "A": _lines(form.held("A"))[columns],
+        "B": _lines(form.held("B"))[depth.row[columns]],
     }
     found = []
     for scale in form.scales:
@@ -118,8 +117,9 @@ def scale_probes(form: MatrixInstruction) -> tuple[Probes, ...]:
 
 def filled_probe(form: MatrixInstruction, fill: Fill) -> Probes:
     given = _plain(form)
-    for layout in map(form.operand, "ABC"):
-        given[layout.operand] = numbers(layout).indices(filled(layout, fill))[np.newaxis]
+    for name in "ABC":
+        layout = form.held(name)
+        given[name] = numbers(layout).indices(filled(layout, fill))[np.newaxis]
     return Probes("C", given, {}, np.zeros(1, np.int64))
 
 
@@ -153,7 +153,7 @@ def products(form: MatrixInstruction, probes: Probes, constants: Sequence[int]) 
 def _product(
     form: MatrixInstruction, probes: Probes, constants: Sequence[int], some: slice
 ) -> Array:
-    a, b, c = (numbers(form.operand(name)).values[probes.of(name, some)] for name in "ABC")
+    a, b, c = (numbers(form.held(name)).values[probes.of(name, some)] for name in "ABC")
     constants = list(constants)
     if form.metadata is not None:
         a = form.metadata.expand(a, probes.of("E", some)[:, constants.pop(0)])
@@ -184,7 +184,7 @@ class _Depth:
 def _depth(form: MatrixInstruction) -> _Depth:
     """Return, for every element along k (of every matrix of the warp), who meets whom."""
     if form.metadata is None:
-        along = np.arange(form.k * form.operand("A").matrices)
+        along = np.arange(form.k * form.held("A").matrices)
         return _Depth(along, along, np.zeros_like(along))
     patterns = _base_patterns(form.metadata)[:, :1]
     rows = form.metadata.columns(patterns[:, 0, :1])[:, 0]
@@ -194,18 +194,35 @@ def _depth(form: MatrixInstruction) -> _Depth:
 
 def _of_factor(probed: Literal["A", "B"], form: MatrixInstruction) -> Probes:
     """Return the probes of A or B: it is numbered, and the other has ones where the two meet."""
+    if form.bit_operation:
+        return _of_bits(probed, form)
     other = "B" if probed == "A" else "A"
     depth = _depth(form)
     places = {"A": depth.column, "B": depth.row}
-    numbered = _numbered(form.operand(probed))
+    numbered = _numbered(form.held(probed))
     rounds, at = _pairs(len(numbered), len(depth.row))
-    given = _plain(form) | {probed: numbered, other: _lines(form.operand(other))}
+    given = _plain(form) | {probed: numbered, other: _lines(form.held(other))}
     chosen = {probed: rounds, other: places[other][at], "E": depth.metadata[at]}
     return Probes(probed, given, chosen, places[probed][at])
 
 
+def _of_bits(probed: Literal["A", "B"], form: MatrixInstruction) -> Probes:
+    """Return those of bits, which are many: ones are a byte of every line, or a bit of every byte."""
+    other = "B" if probed == "A" else "A"
+    byte, bit = np.divmod(np.arange(form.k), 8)
+    ones = np.concatenate(
+        [byte == np.arange(form.k // 8)[:, np.newaxis], bit == np.arange(8)[:, np.newaxis]]
+    )
+    of_line = ones[:, np.newaxis, :] if other == "A" else ones[..., np.newaxis]
+    lines = np.broadcast_to(of_line, (len(ones), *_shape(form.held(other)))).astype(np.int64)
+    numbered = _numbered(form.held(probed))
+    rounds, at = _pairs(len(numbered), len(ones))
+    given = _plain(form) | {probed: numbered, other: lines}
+    return Probes(probed, given, {probed: rounds, other: at}, ones.argmax(axis=1)[at])
+
+
 def _of_c(form: MatrixInstruction) -> Probes:
-    given = _plain(form) | {"C": _numbered(form.operand("C"))}
+    given = _plain(form) | {"C": _numbered(form.held("C"))}
     rounds = np.arange(len(given["C"]))
     return Probes("C", given, {"C": rounds}, rounds)
 
@@ -213,7 +230,7 @@ def _of_c(form: MatrixInstruction) -> Probes:
 def _plain(form: MatrixInstruction) -> dict[str, Array]:
     """Return zeros for A, B and C, metadata that keeps a half of every chunk, and scales of one."""
     found: dict[str, Array] = {
-        name: np.zeros((1, *_shape(form.operand(name))), np.int64) for name in "ABC"
+        name: np.zeros((1, *_shape(form.held(name))), np.int64) for name in "ABC"
     }
     if form.metadata is not None:
         found["E"] = _base_patterns(form.metadata)
@@ -223,12 +240,12 @@ def _plain(form: MatrixInstruction) -> dict[str, Array]:
     return found
 
 
-def _shape(layout: FragmentLayout) -> tuple[int, ...]:
+def _shape(layout: Matrix) -> tuple[int, ...]:
     several = (layout.matrices,) if layout.matrices > 1 else ()
     return (*several, layout.rows, layout.cols)
 
 
-def _lines(layout: FragmentLayout) -> Array:
+def _lines(layout: Matrix) -> Array:
     """Return matrices of zeros with ones in one column of A, or in one row of B, each in turn."""
     depth = layout.cols if layout.operand == "A" else layout.rows
     count = depth * layout.matrices
@@ -240,7 +257,7 @@ def _lines(layout: FragmentLayout) -> Array:
     return found.reshape(count, *_shape(layout))
 
 
-def _numbered(layout: FragmentLayout) -> Array:
+def _numbered(layout: Matrix) -> Array:
     """Return rounds of numbers, no two elements the same in all of them, and none of them zero.
 
     One bit has no two numbers but zero: before its rounds come one of zeros and one of ones.
@@ -270,16 +287,16 @@ def _pairs(first: int, second: int) -> tuple[Array, Array]:
 
 
 def _base_patterns(metadata: Metadata) -> Array:
-    """Return two sets, [2, selectors, 16, chunks], that between them keep all, where selectors differ."""
+    """Return two sets, [2, selectors, rows, chunks], that between them keep all, where selectors differ."""
     sets = np.arange(2)[:, np.newaxis] + np.arange(len(metadata.selectors))
     halves = np.array((_FIRST_HALF, _LAST_HALF))[sets % 2]
-    shape = (*halves.shape, 16, metadata.chunks)
+    shape = (*halves.shape, metadata.rows, metadata.chunks)
     return np.asarray(np.broadcast_to(halves[..., np.newaxis, np.newaxis], shape))
 
 
 def _every_pattern(metadata: Metadata) -> Array:
     """Return sets in which each place has every pattern, and no two places the same ones throughout."""
-    shape = (len(metadata.selectors), 16, metadata.chunks)
+    shape = (len(metadata.selectors), metadata.rows, metadata.chunks)
     place = np.arange(np.prod(shape))
     count = len(metadata.allowed)
     turns = (np.arange(count)[:, np.newaxis] + place) % count

@@ -1,6 +1,6 @@
 """A trial: a generated kernel, the records its warps are given, and those they must give back.
 
-Each warp is one probe. The records are those of ``ptxlab.fragments.specimen``.
+Each warp, or warpgroup, is one probe. The records are those of ``ptxlab.fragments.specimen``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from ptxlab.device.protocol import Device, Kernel
 from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.specimen import Body
-from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 
 _EXPLAINED = 4096
@@ -77,17 +76,18 @@ class Trial(ABC):
 
 
 def record(registers: Array, shared: Array | None = None) -> Array:
-    """Return records of [probes, 32, registers] words and [probes, bytes] of shared memory."""
+    """Return records of [probes, threads, registers] words and [probes, bytes] of shared memory."""
     words = np.ascontiguousarray(registers, np.uint64)
     if shared is None:
         return words
-    share = np.ascontiguousarray(shared, np.uint8).reshape(len(shared), WARP, -1)
+    share = np.ascontiguousarray(shared, np.uint8).reshape(*words.shape[:2], -1)
     return np.concatenate([words, share.view(np.uint64)], axis=-1)
 
 
 def packed(numbers: Array, bits: int) -> Array:
     """Return the bytes, [..., bytes], of numbers [..., n] of so many bits next to each other."""
-    single = numbers[..., np.newaxis] >> np.arange(bits, dtype=np.uint64) & np.uint64(1)
+    word = numbers.dtype
+    single = numbers[..., np.newaxis] >> np.arange(bits, dtype=word) & word.type(1)
     flat = single.astype(np.uint8).reshape(*numbers.shape[:-1], -1)
     return np.packbits(flat, axis=-1, bitorder="little")
 
@@ -95,5 +95,5 @@ def packed(numbers: Array, bits: int) -> Array:
 def launch(device: Device, kernel: Kernel, trial: Trial, *more: object) -> Array:
     """Run all probes of a trial and return the records they wrote; ``more`` are further arguments."""
     with device.upload(trial.given) as given, device.zeros(trial.expected.shape, "u64") as found:
-        kernel.launch(trial.count, WARP, [given, found, *more])
+        kernel.launch(trial.count, trial.body.threads, [given, found, *more])
         return found.numpy()

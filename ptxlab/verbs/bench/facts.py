@@ -13,12 +13,11 @@ from typing import Any
 
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.survey import Absent
-from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned
+from ptxlab.view.width import stacked
 
 HEAD = (
     ("", "FLOPs a", "instructions", "sectors", "B a FLOP", "wavefronts", "B a FLOP", "barriers"),
@@ -30,12 +29,12 @@ HELD = (
 )
 
 
-def text(several: Sequence[KernelFacts], absent: Sequence[Absent]) -> str:
+def text(several: Sequence[KernelFacts], absent: Sequence[Absent], width: int | None = None) -> str:
     lines = []
     for problem, of_it in groupby(several, key=lambda facts: facts.problem):
         together = list(of_it)
         what = f"{title(problem)}; counted for {together[0].target}, nothing is timed"
-        lines += [what, "", *aligned(rows(together)), ""]
+        lines += [what, "", *stacked(rows(together), width), ""]
         lines += [
             f"{facts.algorithm.name} is WRONG: {wrong(facts.verdict)}"
             for facts in together
@@ -109,10 +108,10 @@ def row(facts: KernelFacts) -> tuple[str, ...]:
     return (
         f"{facts.flops_per_thread:,.0f}",
         f"{1e3 * counts.executed / counts.flops:.3g}",
-        _ratio(counts.sectors, counts.sectors_ideal),
-        f"{SECTOR_BYTES * counts.sectors / counts.flops:.3g}",
-        _ratio(counts.shared_wavefronts, counts.shared_ideal),
-        f"{(counts.shared_read + counts.shared_written) / counts.flops:.3g}" if shared else "",
+        _ratio(facts.sectors, facts.sectors_ideal),
+        f"{facts.bytes_per_flop['sectors']:.3g}",
+        _ratio(facts.shared_wavefronts, facts.shared_ideal),
+        f"{facts.bytes_per_flop['shared']:.3g}" if shared else "",
         f"{facts.barriers / facts.ctas:g}",
         str(used.registers),
         str(facts.spilled),

@@ -19,16 +19,17 @@ from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
 from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import fields
+from ptxlab.view.width import stacked
 
 SCHEMA = "ptxlab.bench/2"
 
 
-def text(bench: Bench) -> str:
+def text(bench: Bench, width: int | None = None) -> str:
     lines = fields(_about(bench.machine, bench.procedure))
     for problem, results in _by_problem(bench):
         lines += ["", title(problem, *_most(results)), ""]
-        lines += aligned(_table(results, bench.machine))
+        lines += stacked(_table(results, bench.machine), width)
         lines += [*_names(results), *_wrong(results)]
     lines += left_out(bench.absent)
     lines += ["", "TFLOP/s are medians; p20 to p80 are of the sustained ones"]

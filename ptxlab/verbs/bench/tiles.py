@@ -12,19 +12,19 @@ from ptxlab.gemm.tiles import Candidate, RankedTiles
 from ptxlab.verbs.bench import facts as facts_view
 from ptxlab.view.gemm_parts import problem_as_json, title
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned
+from ptxlab.view.width import stacked
 
 SCHEMA = "ptxlab.bench.tiles/1"
 
 
-def text(comparison: RankedTiles, kept: str) -> str:
+def text(comparison: RankedTiles, kept: str, width: int | None = None) -> str:
     """Return the tiles, the best first, and why others are refused; ``kept`` is the file of the best."""
     able = [one for one in comparison.candidates if not one.refused]
     refused = [one for one in comparison.candidates if one.refused]
     where = f"on {comparison.device}, {comparison.arch}"
     lines = [f"tiles of {comparison.algorithm.name}, {title(comparison.problem)}, {where}", ""]
     if able:
-        lines += [*aligned(_table(comparison, able)), ""]
+        lines += [*stacked(_table(comparison, able), width), ""]
     if refused:
         lines.append("refused")
         lines += [f"  {_name(one, comparison)}: {one.refused}" for one in refused]

@@ -7,7 +7,7 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import add_common, emit, open_device, write_whole
+from ptxlab.cli.common import add_common, emit, open_device, terminal_width, write_whole
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
@@ -145,7 +145,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     data = view.as_json(found)
     if args.record:
         record(args.record, data)
-    text, svg = (lambda: view.text(found)), (lambda: view.svg(found))
+    text, svg = (lambda: view.text(found, terminal_width(args))), (lambda: view.svg(found))
     emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
     return 0 if found.passed else 1
 
@@ -196,7 +196,7 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
                 absent.append(Absent.of(rung, p, error))
     status.clear()
     data = view.bench_as_json(found, absent, device.target.name)
-    text, svg = (lambda: view.text(found, absent)), (lambda: view.svg(found))
+    text, svg = (lambda: view.text(found, absent, terminal_width(args))), (lambda: view.svg(found))
     emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
     return 0 if data["passed"] else 1
 
@@ -234,7 +234,12 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
         tile_file.keep(device, comparison.algorithm, problem, best.tile, comparison.tflops(best))
         kept = str(tile_file.path())
     data = view.as_json(comparison, kept)
-    emit(args, lambda: view.text(comparison, kept), data, csv=lambda: csv(data["tiles"]))
+    emit(
+        args,
+        lambda: view.text(comparison, kept, terminal_width(args)),
+        data,
+        csv=lambda: csv(data["tiles"]),
+    )
     return 0
 
 

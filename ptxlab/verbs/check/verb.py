@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import sys
+import textwrap
 from contextlib import closing
+from typing import Any
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.readers import one_of, words
@@ -15,27 +18,18 @@ example:
   ptxlab check kernels/tensor_core.cu
   ptxlab check my.ptx --grid 4 --block 128 --arg "x=zeros(512,f32)" --checks race,async --strict
 
-checks:
-  race           accesses to shared memory by threads of a CTA that no barrier orders: an error
-                 between warps, a warning within one, information where both write the same value;
-                 accesses to global memory by two CTAs or warps, without a fence and a flag between
-  async          memory that a cp.async still reads or writes, and copies nobody has waited for
-  barrier        barriers and warp instructions that threads do not reach as they must
-  deadlock       threads that wait for each other for ever
-  bounds         accesses outside every allocation, to read-only memory, or from one variable in shared
-                 memory into another
-  alignment      addresses that are no multiple of the access, rows of ldmatrix among them
-  uninitialized  reads of shared memory, local memory and registers before they are written, and of
-                 lanes that take no part in a shuffle: an error where the value reaches a store, an
-                 address, a branch or a returned value, else information
+--list tells what is checked, rule by rule.
 
-Races in shared memory are found by what the program orders, not by luck: if a byte is raced for, some
-race for it is reported. Only bar.sync, barrier and bar.warp.sync order shared memory here; what threads
-order by a fence and a flag is not followed, which is said where it matters. In global memory a fence of
-the CTA that wrote and a strong read (atom, ld.acquire, volatile) of the other that follows it count
-as order, whatever the flag: a missing fence is found, one of the wrong variable is not, and nor is a race
-within a warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not checked: arrays
-in global memory that were never written (what comes from --arg is).
+A race is found by what the program orders, not by luck: if a byte of shared memory is raced for, some race
+for it is reported. What orders there are barriers (bar.sync, barrier, bar.warp.sync, barrier.cluster),
+mbarriers from an arrival or a finished copy to a wait, waits for groups (cp.async, cp.async.bulk, wgmma),
+and what these tell of others. Relaxed arrivals and waits order with a fence before or after them, and an
+arrival of the scope of its CTA (.release.cta) tells another CTA nothing. For bulk copies and wgmma a
+fence.proxy.async is needed too. What threads order by a flag in shared memory is not followed, which is
+said where it matters. In global memory a fence of the CTA that wrote and a strong read (atom, ld.acquire,
+volatile) of the other that follows it count as order, whatever the flag: a missing fence is found, one of
+the wrong variable is not, and nor is a race within a warp. A fault (barrier, deadlock, bounds, alignment)
+stops the launch. Not checked: arrays in global memory that were never written (what comes from --arg is).
 
 The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.
@@ -47,12 +41,43 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument(
-        "--checks", type=checks, metavar="NAME,...", help="what to check (default all of the above)"
+        "--checks",
+        type=checks,
+        metavar="NAME,...",
+        help="what to check, of those that --list tells (default all)",
+    )
+    parser.add_argument(
+        "--list", action=RuleList, nargs=0, help="tell what is checked, rule by rule, and exit"
     )
     parser.add_argument(
         "--strict", action="store_true", help="exit with 1 for a warning, as for an error"
     )
     add_common(parser)
+
+
+class RuleList(argparse.Action):
+    """Prints what can be checked, with the names of the rules below each, and ends, as --help does."""
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: Any) -> None:
+        parser._print_message(_checks() + "\n", sys.stdout)
+        parser.exit()
+
+
+def _checks() -> str:
+    from ptxlab.observe.check_rules import RULES
+
+    lines = ["checks, and the names of their rules:"]
+    for kind, (what, rules) in RULES.items():
+        lines += _filled(kind, what, 2, 17)
+        for names, meaning in rules.items():
+            lines += _filled(names.replace("|", ", "), meaning, 4, 30)
+    return "\n".join(lines)
+
+
+def _filled(name: str, text: str, indent: int, column: int) -> list[str]:
+    """Return ``text`` from ``column`` on, in lines of which the first begins with a name."""
+    first = f"{'':{indent}}{name}".ljust(column - 2) + "  "
+    return textwrap.wrap(text, 104, initial_indent=first, subsequent_indent=" " * column)
 
 
 def checks(text: str) -> tuple[str, ...]:

@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import argparse
-from collections.abc import Sequence
 from contextlib import ExitStack, closing
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from ptxlab.cli import readers
 from ptxlab.cli.common import add_common, emit
@@ -13,7 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 
 if TYPE_CHECKING:
-    from ptxlab.device.protocol import Device, Kernel
+    from ptxlab.device.protocol import Device
 
 EXAMPLE = f"""\
 example:
@@ -57,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from ptxlab.device.loading import load_ptx
-    from ptxlab.observe.diff import Repeatable, diff
+    from ptxlab.observe.diff import Bound, Repeatable, diff
     from ptxlab.verbs.diff import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
@@ -78,9 +77,9 @@ def execute(args: argparse.Namespace) -> int:
         loaded = {device: device.load(module) for device in (a, b)}
         first = bind_launch(asked, a, loaded[a])
 
-        def bound(device: Device) -> tuple[Kernel, Sequence[Any]]:
+        def bound(device: Device) -> Bound:
             launch = bind_launch(asked, device, loaded[device])
-            return launch.kernel, launch.passed
+            return Bound(launch.kernel, launch.passed, launch.variables)
 
         repeatable = Repeatable(module, first.kernel.name, first.config, tuple(first.values), bound)
         report = diff(repeatable, a, b)

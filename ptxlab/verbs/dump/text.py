@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,18 +13,22 @@ from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.isa.targets import WARP
+from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.numbers.types import STORED, TYPES, ScalarType
+from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.verbs.dump import shared
+from ptxlab.verbs.dump.shared import Spot, Tile
 from ptxlab.verbs.launching.launch import Launch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned, fields, grid, hexadecimal, number, values
+from ptxlab.view.text import fields, grid, hexadecimal, number, values
+from ptxlab.view.width import stacked
 
 Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.dump/1"
-_READABLE = TYPES | STORED
+_READABLE = shared.READABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -36,6 +41,8 @@ class Shown:
     lane: int | None
     read_as: str | None
     dumped: Dumped
+    spots: tuple[Spot, ...] = ()
+    tiles: tuple[Tile, ...] = ()
 
     def check(self) -> None:
         """Raise PtxlabError unless the launch had that warp and lane."""
@@ -59,15 +66,24 @@ class Shown:
     @property
     def numbers(self) -> Array:
         """The numbers of the warp's threads in the whole grid."""
-        x, y, z = (*self.cta, 0, 0)[:3]
-        width, height, _ = self.launch.config.grid
-        cta = (z * height + y) * width + x
-        first = WARP * self.warp
-        return cta * self.threads + np.arange(first, min(first + WARP, self.threads))
+        return self.holders(WARP)
+
+    def holders(self, count: int) -> Array:
+        """Return the numbers of the threads that the warp holds a matrix with: its own, or a warpgroup's."""
+        first = WARP * self.warp // count * count
+        inside = np.arange(first, min(first + count, self.threads))
+        return number_of(self.launch.config, self.cta) + inside
 
     @property
     def lanes(self) -> range | tuple[int]:
         return range(len(self.numbers)) if self.lane is None else (self.lane,)
+
+
+def number_of(config: LaunchConfig, cta: tuple[int, ...]) -> int:
+    """Return the number in the whole grid of the first thread of a CTA."""
+    x, y, z = (*cta, 0, 0)[:3]
+    width, height, _ = config.grid
+    return ((z * height + y) * width + x) * config.cta_threads
 
 
 def check_type(name: str | None) -> None:
@@ -77,8 +93,17 @@ def check_type(name: str | None) -> None:
         raise PtxlabError(f"registers are not read as {name!r}", hint=f"types: {', '.join(known)}")
 
 
-def text(shown: Shown, paint: Paint = plain) -> str:
-    blocks = [_header(shown), *_matrices(shown, paint), _table(shown)]
+def text(
+    shown: Shown,
+    paint: Paint = plain,
+    width: int | None = None,
+    verdicts: Sequence[list[str]] = (),
+) -> str:
+    """Return what was looked at: ``verdicts`` on it, operands as matrices, registers by lane, memory."""
+    blocks = [_header(shown), *verdicts, *_matrices(shown, paint, width)]
+    if shown.dumped.registers:
+        blocks.append(stacked(_table(shown), width))
+    blocks += shared.text(shown.dumped.shared, shown.spots, shown.tiles, width)
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
 
 
@@ -124,6 +149,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
             for lane in shown.lanes
         ],
         "matrices": {layout.operand: matrix for layout, matrix in _fragments(shown)},
+        **shared.as_json(found.shared, shown.spots, shown.tiles),
     }
 
 
@@ -181,7 +207,7 @@ class _Column:
 def _columns(shown: Shown) -> list[_Column]:
     """Return the columns, read as what the user says, as their fragment's type, or as their own."""
     of_fragments: dict[int, str] = {}
-    for layout, first in _operands(shown):
+    for layout, first in operands(shown):
         columns = range(first, first + layout.registers_per_lane)
         of_fragments |= dict.fromkeys(columns, layout.dtype)
     found = []
@@ -194,7 +220,7 @@ def _columns(shown: Shown) -> list[_Column]:
     return found
 
 
-def _table(shown: Shown) -> list[str]:
+def _table(shown: Shown) -> list[list[str]]:
     found, threads, columns = shown.dumped, shown.numbers, _columns(shown)
     rows = [["lane", *_names(found)]]
     for lane in shown.lanes:
@@ -202,7 +228,7 @@ def _table(shown: Shown) -> list[str]:
         reached = found.reached[threads[lane]]
         cells = [column.cell(int(word)) if reached else "-" for column, word in words]
         rows.append([str(lane), *cells])
-    return aligned(rows)
+    return rows
 
 
 def _names(found: Dumped) -> list[str]:
@@ -215,11 +241,13 @@ def _names(found: Dumped) -> list[str]:
 # ---- as matrices ----------------------------------------------------------------------------
 
 
-def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
+def operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
     """Return the operands that were asked for by letter and are matrices, with their first column."""
     found = shown.dumped
+    place = found.places[0]
+    variant = ".rs" if "A[1]" in place.asked else ".ss"
     try:
-        form = matching(found.places[0].instruction.name)[0]
+        form = matching(place.of.name + variant * place.of.name.startswith("wgmma.mma_async"))[0]
     except UnknownInstruction:
         return []
     operands = [operand for operand in form.signature if operand.role in ("result", "source")]
@@ -234,24 +262,24 @@ def _operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
 
 
 def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
-    found, threads = shown.dumped, shown.numbers
-    if len(threads) < WARP or not found.reached[threads].all():
-        return []
+    found = shown.dumped
     result = []
-    for layout, first in _operands(shown):
+    for layout, first in operands(shown):
         kind = _READABLE.get(shown.read_as or layout.dtype)
-        if layout.threads != WARP or kind is None or kind.bits != layout.bits:
+        threads = shown.holders(layout.threads)
+        whole = len(threads) == layout.threads and found.reached[threads].all()
+        if not whole or kind is None or kind.bits != layout.bits:
             continue
         words = found.words[threads, first : first + layout.registers_per_lane]
         result.append((layout, values(layout.unpack(words), kind.dtype)))
     return result
 
 
-def _matrices(shown: Shown, paint: Paint) -> list[list[str]]:
+def _matrices(shown: Shown, paint: Paint, width: int | None) -> list[list[str]]:
     drawn = []
     for layout, matrix in _fragments(shown):
         cells = [[number(value) for value in row] for row in matrix]
         lanes = {place: layout.registers(*place)[0].lane for place in np.ndindex(matrix.shape)}
         title = f"{layout.operand}  {layout.rows} x {layout.cols}"
-        drawn.append([title, *grid(cells, lanes, paint)])
+        drawn.append([title, *grid(cells, lanes, paint, width=width)])
     return drawn

@@ -4,14 +4,23 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
+from dataclasses import asdict
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, wants_colour, write_whole
-from ptxlab.cli.readers import count, index, output_path, positive, words
+from ptxlab.cli.common import (
+    add_common,
+    emit,
+    open_device,
+    terminal_width,
+    wants_colour,
+    write_whole,
+)
+from ptxlab.cli.readers import count, index, name_value, output_path, positive, words
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
 
 if TYPE_CHECKING:
+    from ptxlab.verbs.dump.shared import Spot, Tile
     from ptxlab.verbs.launching.launch import Launch
 
 EXAMPLE = f"""\
@@ -20,13 +29,23 @@ example:
   ptxlab dump kernels/tensor_core.cu --at mma.sync --nth 2 --regs D --warp 1
   ptxlab dump ptx/ldmatrix.ptx --at ldmatrix --regs D --as f16 --lane 5
   ptxlab dump my.ptx --at LOOP --nth 3 --regs %r4,%f2 --save loop.npz
+  ptxlab dump ptx/mma_m16n8k16_bf16_f32.ptx --at mma.sync --regs A --expect A=a
+  ptxlab dump ptx/wgmma_m64n8k16_ss.ptx --at wgmma.wait_group --regs D
+  ptxlab dump ptx/tma_load_swizzle.ptx --at mul.wide.u32 --mbarrier arrived --tile rows:16x64:u16:128B
 
 The place is a line of the PTX (--at 41), a label (the instruction after it) or an instruction:
 mma.sync is each one that begins so. A thread is looked at the n-th time it is at any of them. Of
 registers D, A, B and C are the operands of the instruction: a matrix is drawn from them, and packed
 elements are shown one by one. A register by its name is shown as its own type, .b32 in hex: --as
 says what it holds, --as bf16 two of them. After bra, ret and exit threads are elsewhere: there is
-only --before.
+only --before. --of names another instruction whose operands are meant, and at wgmma.wait_group they are
+those of wgmma.mma_async. A warpgroup's matrix is drawn from all four warps.
+
+--expect holds an operand against a matrix of the arguments as they were before the launch (B is k x n),
+and says which registers, lanes or elements are in the wrong place; exit status 1 when any is.
+
+--mbarrier and --tile look at the CTA's shared memory when the warp's first lane is there, on the
+emulator: PLACE is NAME, NAME+OFFSET or an address.
 
 {ARGUMENTS}"""
 
@@ -46,6 +65,27 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--before", action="store_true", help="look before the instruction, not after it"
     )
     parser.add_argument(
+        "--of",
+        metavar="PLACE",
+        help="D, A, B and C are operands of this instruction (line or name)",
+    )
+    parser.add_argument(
+        "--mbarrier",
+        type=shared_spot,
+        action="append",
+        default=[],
+        metavar="PLACE",
+        help="show the phase of an mbarrier, its arrivals, and the bytes it expects",
+    )
+    parser.add_argument(
+        "--tile",
+        type=shared_tile,
+        action="append",
+        default=[],
+        metavar="PLACE:ROWSxCOLS:TYPE[:SWIZZLE]",
+        help="show a matrix in shared memory as it was before the swizzle 32B, 64B or 128B",
+    )
+    parser.add_argument(
         "--nth",
         type=positive,
         default=1,
@@ -63,6 +103,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--as", dest="read_as", metavar="TYPE", help="read the bits as f16, bf16, s8, b32, ..."
     )
     parser.add_argument(
+        "--expect",
+        action="append",
+        default=[],
+        type=name_value,
+        metavar="OPERAND=WHAT",
+        help="the matrix that A, B, C or D should hold, as an expression: A=a, B=b.T, A=a[0:16,16:32]",
+    )
+    add_tolerance(parser)
+    parser.add_argument(
         "--save",
         type=output_path,
         metavar="FILE",
@@ -73,28 +122,56 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.device.protocol import Dump
+    from ptxlab.isa.targets import WARP
+    from ptxlab.verbs.dump import expecting
     from ptxlab.verbs.dump import text as view
+    from ptxlab.verbs.dump.expecting import expected
     from ptxlab.verbs.launching.arrays import npz
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.view import colour
 
     view.check_type(args.read_as)
     asked = read_launch(args)
-    wanted = Dump(args.at, args.regs, args.before, args.nth)
+    wanted = expected(args.expect, asked.values)
+    regs = (*args.regs, *(operand for operand in wanted if operand not in args.regs))
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device)
-        found = launch.run(wanted).dump
+        thread = None
+        if args.mbarrier or args.tile:
+            thread = view.number_of(launch.config, args.cta) + WARP * args.warp + (args.lane or 0)
+        found = launch.run(Dump(args.at, regs, args.before, args.nth, args.of, thread)).dump
         assert found is not None
         if device.kind == "cuda":
             compare(launch, bind_launch(asked, device))
-        shown = view.Shown(launch, args.cta, args.warp, args.lane, args.read_as, found)
+        spots, tiles = tuple(args.mbarrier), tuple(args.tile)
+        shown = view.Shown(
+            launch, args.cta, args.warp, args.lane, args.read_as, found, spots, tiles
+        )
         shown.check()
+        comparisons = expecting.compare(shown, wanted, args.tolerance)
     if args.save:
         kept = {name: getattr(found, name) for name in ("words", "passes", "registers", "types")}
         write_whole(args.save, npz(kept))
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
-    emit(args, lambda: view.text(shown, paint), lambda: view.as_json(shown))
-    return 0
+    verdicts = [expecting.text(one) for one in comparisons]
+    emit(
+        args,
+        lambda: view.text(shown, paint, terminal_width(args), verdicts),
+        lambda: {**view.as_json(shown), "expectations": [asdict(one) for one in comparisons]},
+    )
+    return 1 if any(one.wrong for one in comparisons) else 0
+
+
+def shared_spot(text: str) -> Spot:
+    from ptxlab.verbs.dump.shared import spot
+
+    return spot(text)
+
+
+def shared_tile(text: str) -> Tile:
+    from ptxlab.verbs.dump.shared import tile
+
+    return tile(text)
 
 
 def compare(launch: Launch, plain: Launch) -> None:

@@ -7,23 +7,21 @@ most layouts.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.resources import files
 from typing import Any, TypeVar
 
-import ptxlab
 from ptxlab.fragments import receipts
-from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
-from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
+from ptxlab.matrix.wmma import WMMA_MOVES
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
-from ptxlab.view.palette import lane_colour
+from ptxlab.view.page import assembled, embedded, lane_schemes
 
 SCRIPTS = (
     "layouts.js",
@@ -33,12 +31,6 @@ SCRIPTS = (
     "inspector.js",
     "shared_memory.js",
     "events.js",
-)
-DARK = (
-    "--ink: #f0f6fc; --quiet: #9198a1; --faint: #818b98; --line: #3d444d; --paper: #0d1117; "
-    "--ground: #0d1117; --raised: #151b23; --accent: #79c0ff; --accent-soft: #12315a; "
-    "--good: #7ee787; --good-soft: #12361f; --open: #e3b341; --open-soft: #3a2d0d; "
-    "--bad: #ff9a92; --bad-soft: #4a1519;"
 )
 EVERY_NAME = {"mma", "wmma", "sp", "sync", "aligned", "row", "col"}
 NO_LAYOUT_OF_ITS_OWN = "wmma"
@@ -58,18 +50,8 @@ MOVES: tuple[Move, ...] = (*LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 def page(instructions: Sequence[MatrixInstruction], chosen: Form) -> str:
     """Return the page with all ``instructions`` and all moves, opened at ``chosen``."""
     folder = files("ptxlab.verbs.fragments") / "atlas_page"
-    # "</" would end the script element; in JSON the slash may be escaped.
-    text = json.dumps(data(instructions, chosen), ensure_ascii=False, separators=(",", ":"))
-    parts = {
-        "@version@": ptxlab.__version__,
-        "@style@": (folder / "style.css").read_text("utf-8").replace("@dark@", _schemes()),
-        "@data@": text.replace("</", r"<\/"),
-        "@script@": "\n".join((folder / name).read_text("utf-8") for name in SCRIPTS),
-    }
-    html = (folder / "page.html").read_text("utf-8")
-    for mark, part in parts.items():
-        html = html.replace(mark, part)
-    return html
+    told = data(instructions, chosen)
+    return assembled(folder, SCRIPTS, {"colours": lane_schemes(), "data": embedded(told)})
 
 
 def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, Any]:
@@ -118,7 +100,7 @@ def _needs(form: Form, hardware: Mapping[str, str]) -> dict[str, Any]:
     return {
         "needs": form.minimum_target,
         "ptx": "{}.{}".format(*form.minimum_ptx),
-        "hardware": hardware.get(form.name),
+        "hardware": hardware.get(form.key),
     }
 
 
@@ -226,22 +208,3 @@ def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, A
             "more": ("pack" if move.verb == "ld" else "unpack") if move.packed else "",
             "titles": {"R": "lanes × columns of Tensor Memory"},
         }
-
-
-def _schemes() -> str:
-    """Return the lanes' colours, and all colours of the dark scheme: asked for, or the system's."""
-    names = [f"--l{lane}: {lane_colour(lane, dark=False)};" for lane in range(WARP)]
-    dark_names = [f"--l{lane}: {lane_colour(lane, dark=True)};" for lane in range(WARP)]
-    uses = "".join(f".l{lane}{{fill:var(--l{lane})}}" for lane in range(WARP))
-    dark = f"{DARK} {' '.join(dark_names)}"
-    return "\n".join(
-        [
-            f":root {{ {' '.join(names)} }}",
-            f':root[data-scheme="dark"] {{ color-scheme: dark; {dark} }}',
-            ':root[data-scheme="light"] { color-scheme: light; }',
-            "@media (prefers-color-scheme: dark) {",
-            f'  :root:not([data-scheme="light"]) {{ {dark} }}',
-            "}",
-            uses,
-        ]
-    )

@@ -34,7 +34,9 @@ def run(args: argparse.Namespace) -> int:
     with closing(open_device(args)) as device:
         everywhere = device.kind == "emulator" and args.arch is None
         progress = Progress(what="instructions")
-        outcomes = campaign(device, asked, everywhere=everywhere, progress=progress)
+        outcomes = campaign(
+            device, asked, everywhere=everywhere, every_n=args.full, progress=progress
+        )
         target = "any known target" if everywhere else device.target.name
         emit(args, lambda: text(outcomes, target), lambda: as_json(outcomes, device.name))
     return int(any(outcome.status == "failed" for outcome in outcomes))
@@ -54,7 +56,7 @@ def text(outcomes: Sequence[Outcome], target: str) -> str:
     lines = aligned([[f"{name:{width}}", *counts] for name, *counts in rows])
     probes = sum(outcome.probes for outcome in outcomes)
     if probes:
-        lines += ["", f"{probes:,} probes ran, a warp each."]
+        lines += ["", f"{probes:,} probes ran, a warp or warpgroup each."]
     for outcome in outcomes:
         if outcome.status == "failed":
             lines += ["", f"FAILED {outcome.form.name} on {', '.join(outcome.targets)}"]
@@ -119,4 +121,6 @@ def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
     place = f"lane {m.lane} register {m.operand.lower()}{m.register} {bits}"
     if m.operand.startswith("scale"):
         place = f"lane {m.lane} {bits}"
+    if m.lane is None:
+        place = "shared memory"
     return f"{m.operand}[{m.row},{m.col}] in {place}: {seen} {wrong}, not {right}"

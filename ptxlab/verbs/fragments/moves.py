@@ -1,4 +1,4 @@
-"""The moves from D to A, as text and as JSON (schema ``ptxlab.moves/1``)."""
+"""The moves from D to A, as text and as JSON (schema ``ptxlab.fragments.moves/1``)."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Answer
 from ptxlab.view.text import aligned
 
-SCHEMA = "ptxlab.moves/1"
+SCHEMA = "ptxlab.fragments.moves/1"
 
 
 def answer(instruction: MatrixInstruction, name: str) -> Answer:

@@ -20,9 +20,9 @@ from ptxlab.verbs.fragments import moves, trace
 from ptxlab.verbs.fragments.runs import Answer, Selection, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
-REGISTER = "ptxlab.register/1"
-FORMULA = "ptxlab.formula/1"
-CODE = "ptxlab.code/1"
+REGISTER = "ptxlab.fragments.register/1"
+FORMULA = "ptxlab.fragments.formula/1"
+CODE = "ptxlab.fragments.code/1"
 
 
 def answer(args: argparse.Namespace, instruction: Form, selection: Selection) -> int:

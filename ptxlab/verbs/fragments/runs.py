@@ -21,18 +21,29 @@ from ptxlab.view.text import OPEN, grid
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What to look at: everything, one ``lane``, or one ``element`` (row, col) of each operand."""
+    """What to look at: everything, one ``lane``, or one ``element`` (row, col), of all operands or one."""
 
     lane: int | None = None
     element: tuple[int, int] | None = None
+    operand: str | None = None
 
     @property
     def everything(self) -> bool:
-        return self.lane is None and self.element is None
+        return self == EVERYTHING
+
+    def operands(self, instruction: Form) -> list[FragmentLayout]:
+        """Return the operands that are looked at."""
+        return [o for o in instruction.operands if self.operand in (None, o.operand)]
 
     def check(self, instruction: Form) -> None:
-        """Raise PtxlabError if ``instruction`` has no such lane, or no operand such an element."""
-        layout = instruction.operands[-1]
+        """Raise PtxlabError if ``instruction`` has no such operand or lane, or no operand such an element."""
+        operands = self.operands(instruction)
+        if not operands:
+            known = ", ".join(o.operand for o in instruction.operands)
+            raise PtxlabError(
+                f"no operand {self.operand} is in registers", hint=f"{instruction.name} has {known}"
+            )
+        layout = operands[-1]
         if self.lane is not None and not 0 <= self.lane < layout.threads:
             last = layout.threads - 1
             group = "warp has lanes" if layout.holder == "lane" else "warpgroup has threads"
@@ -42,8 +53,8 @@ class Selection:
         if self.element is None:
             return
         row, col = self.element
-        if not any(0 <= row < o.rows and 0 <= col < o.cols for o in instruction.operands):
-            sizes = ", ".join(f"{o.operand} {o.rows} x {o.cols}" for o in instruction.operands)
+        if not any(0 <= row < o.rows and 0 <= col < o.cols for o in operands):
+            sizes = ", ".join(f"{o.operand} {o.rows} x {o.cols}" for o in operands)
             raise PtxlabError(f"no operand has an element {row},{col}", hint=f"they are {sizes}")
 
     def has(self, lane: int, row: int, col: int) -> bool:
@@ -52,6 +63,8 @@ class Selection:
 
     def places(self, layout: FragmentLayout) -> Iterator[Place]:
         """Yield the places of what is looked at of an operand, lanes and registers upward."""
+        if self.operand not in (None, layout.operand):
+            return
         for lane, registers in enumerate(layout.table().tolist()):
             for register, elements in enumerate(registers):
                 for i, (row, col) in enumerate(elements):
@@ -201,22 +214,13 @@ def bit_range(slot: Slot) -> str:
     return f"{slot.low + slot.bits - 1}:{slot.low}" if slot.bits > 1 else str(slot.low)
 
 
-def owners(layout: FragmentLayout, selection: Selection, paint: Paint) -> list[str]:
-    """Return the matrices with in each cell the lane and register that hold the element."""
-    title = f"{layout.operand}: {layout.holder} and register that hold each element"
-
-    def owner(matrix: int, place: Place, row: int, col: int) -> str:
-        return f"{place.lane}:{register_name(layout, place.register)}"
-
-    return matrices(layout, title, owner, selection, paint)
-
-
 def matrices(
     layout: FragmentLayout,
     title: str,
     cell: Callable[[int, Place, int, int], str],
     selection: Selection,
     paint: Paint,
+    width: int | None = None,
 ) -> list[str]:
     """Return under a title each matrix of the operand, its cells in the colours of their lanes.
 
@@ -235,7 +239,7 @@ def matrices(
             for row in range(layout.rows)
         ]
         lanes = {element: place.lane for element, place in held.items()}
-        head, *rows = grid(cells, lanes, paint, selection.has)
+        head, *rows = grid(cells, lanes, paint, selection.has, width=width)
         if rows:
             which = f", matrix {matrix}" if layout.matrices > 1 else ""
             blocks.append("\n".join([title + which, head, *rows]))

@@ -20,7 +20,7 @@ CSV_HEAD = "operand,matrix,lane,register,element,low_bit,high_bit,row,col"
 def csv(instruction: Form, selection: Selection = EVERYTHING) -> str:
     """Return every element of every operand with its place, by lane and register."""
     lines = [CSV_HEAD]
-    for layout in instruction.operands:
+    for layout in selection.operands(instruction):
         for place in selection.places(layout):
             bits = (place.element * layout.bits, (place.element + 1) * layout.bits - 1)
             where = (layout.matrix(place.lane), *place, *bits, *layout.table()[place].tolist())
@@ -58,7 +58,7 @@ def latex(instruction: Form, selection: Selection = EVERYTHING) -> str:
 
 
 def tables(instruction: Form, selection: Selection = EVERYTHING) -> Iterator[Table]:
-    for layout in instruction.operands:
+    for layout in selection.operands(instruction):
         yield by_register(layout, selection)
         for matrix in range(layout.matrices):
             yield by_matrix(layout, matrix, selection)

@@ -3,24 +3,27 @@ showed, or of one that nothing here runs the layouts alone."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ptxlab.fragments import receipts
+from ptxlab.fragments.access import accesses
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import shared_place
-from ptxlab.verbs.fragments.runs import Selection, matrices, owners, place_json, where
+from ptxlab.verbs.fragments.picture import owners, pictures
+from ptxlab.verbs.fragments.runs import Selection, matrices, place_json, where
 from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
 from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
+from ptxlab.view.width import stacked
 
 Array = npt.NDArray[Any]
 
@@ -31,24 +34,55 @@ _VALUES = 4
 """Of so many elements of a register, at most, the values are shown."""
 
 
-def text(report: FragmentReport, selection: Selection, paint: Paint = plain) -> str:
-    """Return the verdict, any mismatches, and each operand by lane and as a coloured matrix."""
+def text(
+    report: FragmentReport,
+    selection: Selection,
+    paint: Paint = plain,
+    *,
+    full: bool = False,
+    width: int | None = None,
+) -> str:
+    """Return the verdict, any mismatches, and who holds each element.
+
+    ``full``, or of what is selected, it goes on with what every register held.
+    """
     parts = [_header(report)]
     if report.mismatches:
         parts.append(_mismatches(report))
+    instruction = report.instruction
+    operands = selection.operands(instruction)
     if selection.element is not None:
-        operands = report.instruction.operands
-        parts.append(
-            [_sentence(report, o, place) for o in operands for place in selection.places(o)]
-        )
+        held = [(o, place) for o in operands for place in selection.places(o)]
+        sentences = [_sentence(report, layout, place) for layout, place in held]
+        parts.append([*sentences, *_shared_sentences(instruction, *selection.element)])
+        parts += _accesses(held, selection)
+    elif selection.everything and not full:
+        parts += [pictures(instruction, paint, width), _more(instruction)]
     else:
-        for layout in report.instruction.operands:
-            parts.append(_by_lane(report, layout, selection))
-            parts.append(owners(layout, selection, paint))
-        if report.shown.result is not None:
-            layout = report.instruction.operand("D")
-            parts.append(_result(layout, report.shown.result, selection, paint))
+        for layout in operands:
+            parts.append(_by_lane(report, layout, selection, width))
+            parts.append(owners(layout, selection, paint, width))
+        parts += [[_described(shared)] for shared in instruction.shared]
+        if report.shown.result is not None and instruction.operand("D") in operands:
+            layout = instruction.operand("D")
+            parts.append(_result(layout, report.shown.result, selection, paint, width))
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
+
+
+def _accesses(
+    held: Sequence[tuple[FragmentLayout, Place]], selection: Selection
+) -> list[list[str]]:
+    """Return how an element of a named operand is loaded or stored, where there is a line for it."""
+    if selection.operand is None:
+        return []
+    return [lines for layout, place in held if (lines := accesses(layout, place))]
+
+
+def _more(instruction: Form) -> list[str]:
+    """Return what lies in shared memory, and how to see more than the picture."""
+    first = instruction.operands[-1].operand
+    options = f"--full, --operand {first}, --lane 5 or --element {first}[3,5]"
+    return [*map(_described, instruction.shared), f"what the registers held: {options}"]
 
 
 def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
@@ -64,13 +98,15 @@ def as_json(report: FragmentReport, selection: Selection) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "instruction": report.instruction.name,
+        "variant": report.instruction.variant or None,
         "device": report.device_kind,
         "arch": report.target.name,
         "fill": report.shown.fill,
         "operands": {
-            layout.operand: _operand_json(layout, "matrices") | {"dump": dump(layout)}
+            layout.operand: _operand_json(layout, "matrices", "threads") | {"dump": dump(layout)}
             for layout in report.instruction.operands
         },
+        "shared": _shared_json(report.instruction),
         "verified": {
             "layout": report.layout_verified,
             "result": report.result_verified,
@@ -92,7 +128,10 @@ def _header(report: FragmentReport) -> list[str]:
     fills = f"{', '.join(first)} and {last}" if first else last
     probes = f"{report.probes} generated probe{'s' * (report.probes > 1)}"
     checked = f"({probes})" if report.probes else f"({fills} inputs)"
-    layout = _verdict(bad_layout, "every register of every lane", checked)
+    places = f"every register of every {instruction.operands[-1].holder}"
+    if instruction.shared:
+        places += " and every element in shared memory"
+    layout = _verdict(bad_layout, places, checked)
     result = "every element of D" if report.shown.result is not None else "everything it left"
     return [
         instruction.name,
@@ -100,14 +139,18 @@ def _header(report: FragmentReport) -> list[str]:
         *fields(
             [
                 *_needs(instruction),
-                ("device", report.device_name),
-                ("target", report.target.name),
+                ("device", _device(report)),
                 ("layout", OWN if report.own_layout else layout),
                 ("result", _verdict(bad_results, result, checked)),
                 ("hardware", _hardware(report)),
             ]
         ),
     ]
+
+
+def _device(report: FragmentReport) -> str:
+    name, target = report.device_name, report.target.name
+    return name if target in name else f"{name}, {target}"
 
 
 def _needs(instruction: Form) -> list[tuple[str, str]]:
@@ -137,19 +180,22 @@ def _mismatches(report: FragmentReport) -> list[str]:
     rows: list[tuple[str, ...]] = [(*head, "expected", "found")]
     for m in report.mismatches:
         layout = report.instruction.operand(m.shown_by)
-        numbers = (m.lane, m.register, m.element, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
+        place = ("-" if at is None else at for at in (m.lane, m.register, m.element))
+        numbers = (*place, f"{m.high_bit}:{m.low_bit}", m.row, m.col)
         shown = (_value(layout, m.expected), _value(layout, m.found))
         rows.append((m.fill, m.operand, m.where, *map(str, numbers), *shown))
     return ["mismatches", *aligned(rows)]
 
 
-def _by_lane(report: FragmentReport, layout: FragmentLayout, selection: Selection) -> list[str]:
+def _by_lane(
+    report: FragmentReport, layout: FragmentLayout, selection: Selection, width: int | None
+) -> list[str]:
     """Return the elements and values each lane holds, in the order of its registers."""
     words = report.shown.registers[layout.operand]
     table = by_register(layout, selection)
     packed, count = layout.elements_per_register, layout.registers_per_lane
-    width = len(_contents(layout, 0))
-    rows = [[table.head[0], *(cell for name in table.head[1:] for cell in (name, *[""] * width))]]
+    shown = len(_contents(layout, 0))
+    rows = [[table.head[0], *(cell for name in table.head[1:] for cell in (name, *[""] * shown))]]
     for lane, *held in table.lines:
         pairs = zip(held, words[int(lane)], strict=True)
         rows.append([lane, *(c for e, word in pairs for c in (e, *_contents(layout, int(word))))])
@@ -159,7 +205,7 @@ def _by_lane(report: FragmentReport, layout: FragmentLayout, selection: Selectio
     return [
         f"{layout.operand}: {_size(report, layout)}, {layout.dtype}; registers {when} the instruction",
         f"{count} register{'s' * (count > 1)} a lane{pack}: row,column and what it held{first}",
-        *aligned(rows),
+        *stacked(rows, width),
     ]
 
 
@@ -171,14 +217,16 @@ def _contents(layout: FragmentLayout, word: int) -> list[str]:
     return [_value(layout, element_bits(layout, word, i)) for i in range(packed)]
 
 
-def _result(layout: FragmentLayout, result: Array, selection: Selection, paint: Paint) -> list[str]:
+def _result(
+    layout: FragmentLayout, result: Array, selection: Selection, paint: Paint, width: int | None
+) -> list[str]:
     """Return D as the program stored it, each cell in the colour of the lane that holds it."""
     stored = decode(layout, result).reshape(-1, layout.rows, layout.cols)
 
     def value(matrix: int, place: Place, row: int, col: int) -> str:
         return number(stored[matrix, row, col])
 
-    return matrices(layout, "D: as the program stored it", value, selection, paint)
+    return matrices(layout, "D: as the program stored it", value, selection, paint, width)
 
 
 def _sentence(report: FragmentReport, layout: FragmentLayout, place: Place) -> str:
@@ -203,6 +251,13 @@ def _operand_json(layout: FragmentLayout, *more: str) -> dict[str, Any]:
         **members(layout, "rows", "cols", "dtype", "bits", *more),
         "registers": layout.registers_per_lane,
         "map": layout.table().tolist(),
+    }
+
+
+def _shared_json(instruction: Form) -> dict[str, Any]:
+    return {
+        shared.operand: members(shared, "rows", "cols", "dtype", "bits", "majors")
+        for shared in instruction.shared
     }
 
 
@@ -237,22 +292,28 @@ def mismatch_json(instruction: Form, mismatch: Mismatch) -> dict[str, Any]:
 # ---- of an instruction that nothing here runs -------------------------------------------------
 
 
-def layout_text(instruction: Form, selection: Selection, paint: Paint = plain) -> str:
-    """Return what is known of each operand: by thread and as a coloured matrix, or one element."""
+def layout_text(
+    instruction: Form,
+    selection: Selection,
+    paint: Paint = plain,
+    *,
+    full: bool = False,
+    width: int | None = None,
+) -> str:
+    """Return what is known of each operand: as ``text`` does, without what registers held."""
     parts = [_layout_header(instruction)]
+    operands = selection.operands(instruction)
     if selection.element is not None:
-        parts.append(
-            [
-                *(where(o, place) for o in instruction.operands for place in selection.places(o)),
-                *_shared_sentences(instruction, *selection.element),
-            ]
-        )
+        held = [(o, place) for o in operands for place in selection.places(o)]
+        parts.append([where(layout, place) for layout, place in held])
+        parts += _accesses(held, selection)
+    elif selection.everything and not full:
+        parts += [pictures(instruction, paint, width), _more(instruction)]
     else:
-        for layout in instruction.operands:
+        for layout in operands:
             table = by_register(layout, selection)
-            parts.append([table.caption, *aligned([table.head, *table.lines])])
-            parts.append(owners(layout, selection, paint))
-        parts += [[_described(shared)] for shared in instruction.shared]
+            parts.append([table.caption, *stacked([table.head, *table.lines], width)])
+            parts.append(owners(layout, selection, paint, width))
     return "\n\n".join("\n".join(lines) for lines in parts) + "\n"
 
 
@@ -264,10 +325,7 @@ def layout_json(instruction: Form, selection: Selection) -> dict[str, Any]:
         "device": None,
         "arch": None,
         "operands": {o.operand: _operand_json(o, "threads") for o in instruction.operands},
-        "shared": {
-            shared.operand: members(shared, "rows", "cols", "dtype", "bits", "majors")
-            for shared in instruction.shared
-        },
+        "shared": _shared_json(instruction),
         "verified": {"layout": None, "result": None, "hardware": receipts.hardware(instruction)},
         "mismatches": [],
         **_selected_json(instruction, selection),

@@ -1,4 +1,4 @@
-"""Which registers feed an element of D, as text and as JSON (schema ``ptxlab.trace/1``)."""
+"""Which registers feed an element of D, as text and as JSON (schema ``ptxlab.fragments.trace/1``)."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, trace
 from ptxlab.verbs.fragments.runs import Answer, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
-SCHEMA = "ptxlab.trace/1"
+SCHEMA = "ptxlab.fragments.trace/1"
 SHARED = (
     "shared memory: start address and offsets of the descriptor, contiguous along k, no swizzle"
 )

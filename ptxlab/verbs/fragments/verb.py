@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import argparse
 from contextlib import closing
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
-from ptxlab.cli.common import add_common, emit, open_device, wants_colour
+from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -17,21 +17,23 @@ if TYPE_CHECKING:
 DESCRIPTION = """\
 example:
   ptxlab fragments --op m16n8k16 --dtype bf16
-  ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element 3,9
+  ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --element "D[5,6]"
+  ptxlab fragments --op m16n8k16 --dtype bf16 --full
   ptxlab fragments --op m16n8k16 --dtype bf16 --fill ones --lane 5
   ptxlab fragments --op ldmatrix.x4.trans
   ptxlab fragments --op m16n8k32 --dtype s8 --lane 6 --format svg -o m16n8k32.svg
   ptxlab fragments --html -o atlas.html
   ptxlab fragments --op m16n8k32 --dtype s8 --trace 3,5
   ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --moves
+  ptxlab fragments --op wgmma.m64n128k16.ss --dtype bf16
   ptxlab fragments --all
 
-One warp runs the instruction with its registers dumped. Handwritten PTX compares every element of A,
+A warp, or warpgroup, runs the instruction with its registers dumped. Handwritten PTX compares every element of A,
 B, C and D with the layouts of the PTX ISA, and D with a product in NumPy; of other instructions
 generated PTX does it with one-hot probes. The exit status is 1 when anything differs. B is indexed k,n.
 
 --all does it for every instruction: on the GPU, or each on an emulator of the lowest target that has it.
-What nothing here can run is assembled for its targets.
+Of wgmma it runs two n of each line, or all with --full. What nothing here runs is assembled for its targets.
 
 svg, csv, markdown and latex draw the layout alone, of any instruction, and run nothing. html is a page
 with all instructions, to hover, search and link to, opened at the one that was chosen."""
@@ -62,10 +64,21 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="numbered",
         help="what A and B hold: row * columns + column (default), or ones",
     )
+    parser.add_argument(
+        "--operand", type=str.upper, metavar="NAME", help="show this operand only: A, B, C or D"
+    )
+    parser.add_argument(
+        "--full",
+        action="store_true",
+        help="show what every register of every lane held; of --all, run wgmma of every n",
+    )
     narrow = parser.add_mutually_exclusive_group()
     narrow.add_argument("--lane", type=readers.count, metavar="L", help="show this lane only")
     narrow.add_argument(
-        "--element", type=readers.element, metavar="ROW,COL", help="say who holds this element"
+        "--element",
+        type=readers.element_of,
+        metavar="D[ROW,COL]",
+        help="say who holds this element, and how it is loaded or stored; ROW,COL of every operand",
     )
     parser.add_argument(
         "--ptx",
@@ -118,17 +131,17 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.fragments.verify import verify
     from ptxlab.verbs.fragments import questions
     from ptxlab.verbs.fragments import text as view
-    from ptxlab.verbs.fragments.runs import Selection
     from ptxlab.view import colour
 
     instruction = chosen(args)
-    selection = Selection(args.lane, args.element)
+    selection = selected(args)
     selection.check(instruction)
     if asked(args):
         return questions.answer(args, instruction, selection)
     if args.format in DRAWN:
         return draw(args, instruction, selection)
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
+    how: dict[str, Any] = {"full": args.full, "width": terminal_width(args)}
     if not tried(instruction):
         if args.ptx is not None:
             raise PtxlabError(
@@ -136,14 +149,28 @@ def execute(args: argparse.Namespace) -> int:
             )
         emit(
             args,
-            lambda: view.layout_text(instruction, selection, paint),
+            lambda: view.layout_text(instruction, selection, paint, **how),
             lambda: view.layout_json(instruction, selection),
         )
         return 0
     with closing(open_device(on_a_target_that_has(instruction, args))) as device:
         report = verify(device, instruction, args.fill, args.ptx)
-    emit(args, lambda: view.text(report, selection, paint), lambda: view.as_json(report, selection))
+    emit(
+        args,
+        lambda: view.text(report, selection, paint, **how),
+        lambda: view.as_json(report, selection),
+    )
     return 0 if report.passed else 1
+
+
+def selected(args: argparse.Namespace) -> Selection:
+    """Return what --operand, --lane and --element choose."""
+    from ptxlab.verbs.fragments.runs import Selection
+
+    named, element = args.element or (None, None)
+    if None not in (named, args.operand) and named != args.operand:
+        raise PtxlabError(f"--element is of {named}, --operand of {args.operand}")
+    return Selection(args.lane, element, named or args.operand)
 
 
 def chosen(args: argparse.Namespace) -> Form:
@@ -181,7 +208,7 @@ def asked(args: argparse.Namespace) -> bool:
 
 def verify_all(args: argparse.Namespace) -> int:
     """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
-    single = ("op", "dtype", "acc", "lane", "element", "ptx")
+    single = ("op", "dtype", "acc", "lane", "element", "operand", "ptx")
     if (
         asked(args)
         or args.format in DRAWN
@@ -189,7 +216,7 @@ def verify_all(args: argparse.Namespace) -> int:
     ):
         raise PtxlabError(
             "--all verifies every instruction, and shows none",
-            hint="it goes with --family, --device, --arch and --json",
+            hint="it goes with --family, --full, --device, --arch and --json",
         )
     from ptxlab.verbs.fragments import campaign
 
@@ -206,6 +233,8 @@ def draw(args: argparse.Namespace, instruction: Form, selection: Selection) -> i
             f"--format {args.format} draws the layout and runs no program",
             hint="--ptx goes with --format text and json",
         )
+    if args.operand is not None and args.format in ("svg", "html"):
+        raise PtxlabError(f"--format {args.format} draws all operands", hint="leave out --operand")
     emit(
         args,
         "",

@@ -100,7 +100,7 @@ class Spot:
     @property
     def square(self) -> bool:
         """Whether it computes on tensor cores."""
-        return self.step.facts.opcode == "HMMA"
+        return self.step.facts.opcode != FFMA
 
     def taken(self) -> Iterator[Box]:
         for x in (self.x, self.outside):

@@ -15,7 +15,7 @@ from ptxlab.view.gemm_parts import sizes, unusual
 from ptxlab.view.json import members
 from ptxlab.view.text import Table, aligned, fields, on_github
 
-SCHEMA = "ptxlab.gemm-explain/2"
+SCHEMA = "ptxlab.gemm.explain/2"
 
 FFMA = "FFMA"
 WIDTH = 100
@@ -44,17 +44,17 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
         ("result", lambda step: "right" if step.facts.verdict.passed else "WRONG"),
     ),
     "global memory": (
-        ("requests", lambda step: f"{step.facts.counts.requests:,}"),
-        ("sectors", lambda step: f"{step.facts.counts.sectors:,}"),
-        ("ideal", lambda step: f"{step.facts.counts.sectors_ideal:,}"),
+        ("requests", lambda step: f"{step.facts.requests:,}"),
+        ("sectors", lambda step: f"{step.facts.sectors:,}"),
+        ("ideal", lambda step: f"{step.facts.sectors_ideal:,}"),
         ("sectors/request", lambda step: brief(step.facts.sectors_of_a_request)),
         ("B/FLOP asked", lambda step: _if_any(step.facts.bytes_per_flop["global"])),
         ("B/FLOP in sectors", lambda step: _if_any(step.facts.bytes_per_flop["sectors"])),
     ),
     "shared memory": (
         ("requests", lambda step: f"{step.facts.counts.shared_requests:,}"),
-        ("wavefronts", lambda step: f"{step.facts.counts.shared_wavefronts:,}"),
-        ("ideal", lambda step: f"{step.facts.counts.shared_ideal:,}"),
+        ("wavefronts", lambda step: f"{step.facts.shared_wavefronts:,}"),
+        ("ideal", lambda step: f"{step.facts.shared_ideal:,}"),
         ("wavefronts/product", lambda step: _if_any(step.facts.wavefronts_of_a_product)),
         ("B/FLOP", lambda step: _if_any(step.facts.bytes_per_flop["shared"])),
     ),

@@ -14,6 +14,7 @@ from ptxlab.gemm.tile import Tile
 from ptxlab.view.gemm_parts import problem_as_json, sizes, verdict_as_json
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields
+from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.gemm/2"
 SCHEMA_ALL = "ptxlab.gemm.all/2"
@@ -38,7 +39,7 @@ def text(result: GemmResult) -> str:
     return "\n".join(lines) + "\n"
 
 
-def text_of_all(survey: Survey) -> str:
+def text_of_all(survey: Survey, width: int | None = None) -> str:
     """Return one line for each result, and one for each pair of types on whether all agree."""
     title = f"{sizes(survey.problem)} on {survey.device}, {survey.arch}"
     if unusual := _unusual(survey.problem):
@@ -56,7 +57,7 @@ def text_of_all(survey: Survey) -> str:
         )
         for result in survey.results
     ]
-    lines = [title, "", *aligned(rows, "<")]
+    lines = [title, "", *fitted(rows, width, ("", "types", "tolerance"))]
     for name, reason in dict.fromkeys((one.algorithm, one.reason) for one in survey.absent):
         lines.append(f"{name} is left out: {reason}")
     lines.append("")
@@ -71,7 +72,7 @@ def text_of_all(survey: Survey) -> str:
     return "\n".join(lines) + "\n"
 
 
-def text_of_list(rungs: Sequence[Rung]) -> str:
+def text_of_list(rungs: Sequence[Rung], width: int | None = None) -> str:
     """Return one line for each rung: its idea, its types, how it is cut and launched."""
     rows = [("algorithm", "idea", "types", "tile", "launch", "published")]
     for rung in rungs:
@@ -86,7 +87,8 @@ def text_of_list(rungs: Sequence[Rung]) -> str:
                 str(rung.reference or ""),
             )
         )
-    return "\n".join(aligned(rows, "<")) + "\n"
+    least = ("published", "launch", "tile")
+    return "\n".join(fitted(rows, width, least, cut=24)) + "\n"
 
 
 def as_json(result: GemmResult) -> dict[str, Any]:

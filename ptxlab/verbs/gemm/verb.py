@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.common import add_common, emit, open_device, terminal_width
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.readers import count, name_value, real, suggestion
 from ptxlab.errors import PtxlabError, Unsupported
@@ -131,7 +131,11 @@ def show_list(args: argparse.Namespace) -> int:
     rungs = [
         rung for rung in LADDER.values() if any(fits(args, dtype, acc) for dtype, acc in rung.types)
     ]
-    emit(args, lambda: text.text_of_list(rungs), lambda: text.list_as_json(rungs))
+    emit(
+        args,
+        lambda: text.text_of_list(rungs, terminal_width(args)),
+        lambda: text.list_as_json(rungs),
+    )
     return 0
 
 
@@ -147,7 +151,8 @@ def run_all(args: argparse.Namespace) -> int:
     problem = problem_of(args, *types[0])
     with closing(open_device(args)) as device:
         found = survey(device, problem, types)
-    emit(args, lambda: text.text_of_all(found), lambda: text.all_as_json(found))
+    width = terminal_width(args)
+    emit(args, lambda: text.text_of_all(found, width), lambda: text.all_as_json(found))
     return 0 if found.passed else 1
 
 

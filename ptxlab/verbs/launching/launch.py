@@ -13,9 +13,10 @@ A ``Launch`` also has what a verb needs to launch in its own way: ``kernel``, ``
 from __future__ import annotations
 
 import argparse
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
+from itertools import takewhile
 from pathlib import Path
 from typing import Any
 
@@ -26,21 +27,24 @@ from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
 from ptxlab.device.loading import locate
+from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.header import read_header
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.options import add_run, compilation
-from ptxlab.verbs.launching.values import Value, read, split
+from ptxlab.verbs.launching.values import MapValue, Value, read, split
 
 
 @dataclass(frozen=True, slots=True)
 class Asked:
     """A launch as the user asked for it. ``kernel`` and ``block`` are None where nobody said.
 
-    ``options`` go to NVRTC, ``timeout`` is in seconds, ``values`` are the arguments as they were named.
+    ``options`` go to NVRTC, ``timeout`` is in seconds, ``values`` are the arguments as they were named,
+    ``variables`` what those of the module are to hold.
     """
 
     file: str
@@ -50,20 +54,29 @@ class Asked:
     block: tuple[int, ...] | None
     cluster: tuple[int, ...] | None
     shared: int
+    cooperative: bool
     timeout: float
     values: dict[str, Value]
+    variables: dict[str, Value]
+
+    @property
+    def mapped(self) -> frozenset[str]:
+        """The names of the arguments of which there are tensor maps."""
+        given = (*self.values.values(), *self.variables.values())
+        return frozenset(value.array for value in given if isinstance(value, MapValue))
 
 
 @dataclass(frozen=True, slots=True)
 class Argument:
     """An argument after the launch. ``dtype`` is its PTX type; a scalar has no ``before``.
 
-    ``value`` is what the kernel left in an array (``before`` what it found there), or the scalar.
+    ``value`` is what the kernel left in an array (``before`` what it found there), or the scalar, or
+    the text of a tensor map.
     """
 
     name: str
     dtype: str
-    value: npt.NDArray[Any] | int | float
+    value: npt.NDArray[Any] | int | float | str
     before: npt.NDArray[Any] | None = None
 
     @property
@@ -76,8 +89,9 @@ class Launch:
     """A kernel of ``device`` and all that a launch of it takes.
 
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
-    scalars, buffers, and host arrays where a struct or array is passed by value. ``block`` is that of
-    ``config`` with as many sizes as were given.
+    scalars, buffers, tensor maps, and host arrays where a struct or array is passed by value; ``mapped``
+    are the arrays of which there are tensor maps, parameters or not; ``variables`` are those of the
+    module. ``block`` is that of ``config`` with as many sizes as were given.
     """
 
     asked: Asked
@@ -87,6 +101,8 @@ class Launch:
     config: LaunchConfig
     values: dict[str, Value]
     passed: tuple[Any, ...]
+    mapped: dict[str, Buffer]
+    variables: dict[str, Any]
 
     def run(self, dump: Dump | None = None) -> LaunchResult:
         """Launch the kernel and wait for its end, on a GPU no longer than the user allows."""
@@ -96,17 +112,24 @@ class Launch:
             return self.kernel.run(self.config, self.passed, dump)
 
     def arguments(self) -> tuple[Argument, ...]:
-        found = []
-        for parameter, name, given in zip(
-            self.kernel.parameters, self.values, self.passed, strict=True
-        ):
-            value = self.values[name]
-            if not isinstance(value, ArrayValue):
-                found.append(Argument(name, parameter.type, value))
-                continue
-            after = given if given is value.array else given.numpy()
-            found.append(Argument(name, value.dtype, after, before=value.array))
+        """Return the arguments in the order of the parameters, then arrays that only have tensor maps."""
+        given = zip(self.kernel.parameters, self.values.items(), self.passed, strict=True)
+        found = [_argument(name, p.type, value, held) for p, (name, value), held in given]
+        found += [
+            _argument(name, "", self.asked.values[name], held)
+            for name, held in self.mapped.items()
+            if name not in self.values
+        ]
         return tuple(found)
+
+
+def _argument(name: str, dtype: str, value: Value, held: Any) -> Argument:
+    if isinstance(value, MapValue):
+        return Argument(name, dtype, value.text)
+    if not isinstance(value, ArrayValue):
+        return Argument(name, dtype, value)
+    after = held if held is value.array else held.numpy()
+    return Argument(name, value.dtype, after, before=value.array)
 
 
 def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
@@ -116,7 +139,7 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     Raises PtxlabError for an argument that is none, before any device is opened.
     """
     fill_in(args, locate(args.file))
-    return Asked(
+    asked = Asked(
         file=args.file,
         options=compilation(args, line_info=line_info and args.file.endswith(".cu")),
         kernel=args.kernel,
@@ -124,9 +147,18 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
         block=args.block,
         cluster=args.cluster,
         shared=args.shared or 0,
+        cooperative=bool(args.cooperative),
         timeout=args.timeout,
         values=values(args.arg, args.seed),
+        variables=values(args.set, args.seed, len(args.arg)),
     )
+    arrays = [name for name, value in asked.values.items() if isinstance(value, ArrayValue)]
+    for name in sorted(asked.mapped.difference(arrays)):
+        raise PtxlabError(
+            f"a tensor map is one of {name!r}, which is no array argument{suggestion(name, arrays)}",
+            hint=f"give --arg {name}=randn(64x64,f16), or another array",
+        )
+    return asked
 
 
 def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> Launch:
@@ -137,22 +169,41 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
     if module is None:
         module = device.load(Path(asked.file), options=asked.options)
     kernel = module.kernel(asked.kernel)
-    bound = bind(kernel, asked.values)
+    bound = bind(kernel, asked.values, asked.mapped)
     block, function = asked.block, getattr(kernel, "function", None)
     if block is None and function is not None:
         block = declared(function, "reqntid")
     if block is None:
         raise PtxlabError(f"how many threads has a CTA of {kernel.name}?", hint="give --block")
-    config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster)
-    passed: list[Any] = []
-    for parameter, value in zip(kernel.parameters, bound.values(), strict=True):
-        if not isinstance(value, ArrayValue):
-            passed.append(value)
-        elif parameter.count != 1:  # a struct or array that the kernel takes by value
-            passed.append(value.array)
-        else:
-            passed.append(device.upload(value.array))
-    return Launch(asked, device, kernel, block, config, bound, tuple(passed))
+    config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster, asked.cooperative)
+    mapped = {
+        name: device.upload(value.array)
+        for name, value in asked.values.items()
+        if name in asked.mapped and isinstance(value, ArrayValue)
+    }
+    passed = tuple(
+        mapped[name] if name in mapped else place(device, parameter, value, mapped)
+        for parameter, (name, value) in zip(kernel.parameters, bound.items(), strict=True)
+    )
+    variables: dict[str, Any] = {}
+    for name, value in asked.variables.items():
+        variable = module.variable(name)
+        variables[name] = place(device, variable.declared, value, mapped)
+        variable.upload(variables[name])
+    return Launch(asked, device, kernel, block, config, bound, passed, mapped, variables)
+
+
+def place(device: Device, declared: Parameter, value: Value, mapped: Mapping[str, Buffer]) -> Any:
+    """Return what a parameter or variable is given: an array by its address, unless it is one itself.
+
+    ``mapped`` are the arrays of which there are tensor maps.
+    """
+    if isinstance(value, MapValue):
+        return device.tensor_map(mapped[value.array], **value.options)
+    if not isinstance(value, ArrayValue):
+        return value
+    by_value = declared.count != 1 or declared.size != 8
+    return value.array if by_value else device.upload(value.array)
 
 
 def fill_in(args: argparse.Namespace, path: Path) -> None:
@@ -163,10 +214,11 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
     given = next((run for run in run_lines(path) if args.kernel in (None, run.kernel)), None)
     if given is None:
         return
-    for name in ("kernel", "grid", "block", "cluster", "shared", "std"):
+    for name in ("kernel", "grid", "block", "cluster", "shared", "cooperative", "std"):
         if getattr(args, name) is None:
             setattr(args, name, getattr(given, name))
     args.arg = merged(given.arg, args.arg)
+    args.set = merged(given.set, args.set)
     args.D = merged(given.D, args.D)
     args.I = args.I + given.I
 
@@ -174,7 +226,8 @@ def fill_in(args: argparse.Namespace, path: Path) -> None:
 def run_lines(path: Path) -> list[argparse.Namespace]:
     """Read the ``Run:`` lines in the header of a file."""
     # What is not text has no header: loading it says so, or takes it for the cubin it is.
-    text = path.read_text(encoding="utf-8", errors="replace")
+    with path.open(encoding="utf-8", errors="replace") as file:
+        text = "".join(takewhile(lambda line: line.startswith("//"), file))
     parser = Parser(prog=f"the Run line of {path}")
     add_run(parser)
     return [parser.parse_args(words[2:]) for words in read_header(text, str(path)).runs]
@@ -187,27 +240,33 @@ def merged(defaults: list[str], given: list[str]) -> list[str]:
     return list(named.values())
 
 
-def values(arguments: Sequence[str], seed: int) -> dict[str, Value]:
-    """Read the ``NAME=VALUE`` arguments; arrays without a seed of their own differ by position."""
+def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, Value]:
+    """Read ``NAME=VALUE`` options; arrays without a seed of their own differ by position, from ``first``."""
     found: dict[str, Value] = {}
-    for index, argument in enumerate(arguments):
+    for index, argument in enumerate(arguments, first):
         name, text = split(argument)
         found[name] = read(name, text, (seed, index))
     return found
 
 
-def bind(kernel: Kernel, values: Mapping[str, Value]) -> dict[str, Value]:
+def bind(
+    kernel: Kernel, values: Mapping[str, Value], mapped: Container[str] = ()
+) -> dict[str, Value]:
     """Return ``values`` in the order of the kernel's parameters, under the names they were given.
 
-    Names that are the parameters' bind by name, names of which none is a parameter's in order.
-    Raises PtxlabError that says which argument is missing or unknown.
+    Names that are the parameters' bind by name, names of which none is a parameter's in order. Those
+    that are ``mapped`` need not be parameters: in order, the first of them are none if there are too
+    many. Raises PtxlabError that says which argument is missing or unknown.
     """
     names = [parameter.name for parameter in kernel.parameters]
     takes = f"{kernel.name} takes {', '.join(names) or 'no arguments'}"
     known = [name for name in values if name in names]
-    if not known and len(values) == len(names):
-        return dict(values)
-    for name in values:
+    unmapped = {name: value for name, value in values.items() if name not in mapped}
+    spare = [name for name in values if name in mapped][: max(len(values) - len(names), 0)]
+    given = {name: value for name, value in values.items() if name not in spare}
+    if not known and len(given) == len(names):
+        return given
+    for name in unmapped:
         if known and name not in names:
             raise PtxlabError(f"no parameter {name!r}{suggestion(name, names)}", hint=takes)
     if not known and values:

@@ -21,7 +21,10 @@ values:
   128  0x80  0.5               a scalar, of the parameter's type
   randn(128x64,bf16,seed=1)    an array: zeros, ones, arange, randn or eye,
                                of f16 bf16 f32 f64 e4m3 e5m2, s8 to s64, u8 to u64, b8 to b64
-  @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16"""
+  @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16
+  tma(A,box=64x64,swizzle=128B)  a tensor map of the argument A, a parameter or not, sizes as NumPy's;
+                               also shape, strides, offset (bytes), dtype, element_strides, fill, and
+                               for im2col lower, upper, channels, pixels in place of box"""
 """For the help of such a verb: what an argument looks like."""
 
 TIMEOUT = 120.0
@@ -47,6 +50,25 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     )
     group.add_argument(
         "--arg", action="append", default=[], metavar="NAME=VALUE", help="a kernel argument"
+    )
+    group.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="NAME=VALUE",
+        help="what a __device__ or __constant__ variable holds before the launch",
+    )
+    group.add_argument(
+        "--cooperative",
+        action="store_true",
+        default=None,
+        help="run all CTAs at the same time, as this_grid().sync() needs it",
+    )
+    group.add_argument(
+        "--schedule",
+        metavar="late|early|random:SEED",
+        help="when asynchronous work lands on the emulator: as late as it may (default), at once, or "
+        "at any time that is allowed",
     )
     add_compilation(group)
     group.add_argument(
@@ -78,13 +100,7 @@ def add_run(parser: argparse.ArgumentParser) -> None:
         metavar="NAME=WHAT",
         help="what an array should hold after the launch",
     )
-    group.add_argument(
-        "--tolerance",
-        type=tolerance,
-        default=(0.0, 0.0),
-        metavar="RTOL[,ATOL]",
-        help="how far from it is right: atol + rtol |expected| (default 0,0)",
-    )
+    add_tolerance(group)
     group.add_argument(
         "--time", action="store_true", help="launch again and again on a GPU, and time it"
     )
@@ -97,6 +113,16 @@ def saved(text: str) -> tuple[str, str]:
     if not path or bool(name) != bool(equals) or not (name or path.endswith(".npz")):
         raise ValueError(f"{text!r} is not NAME=FILE.npy, NAME=FILE.npz or FILE.npz")
     return name, output_path(path)
+
+
+def add_tolerance(parser: argparse._ActionsContainer) -> None:
+    parser.add_argument(
+        "--tolerance",
+        type=tolerance,
+        default=(0.0, 0.0),
+        metavar="RTOL[,ATOL]",
+        help="how far from what is expected is right: atol + rtol |expected| (default 0,0)",
+    )
 
 
 def tolerance(text: str) -> tuple[float, float]:

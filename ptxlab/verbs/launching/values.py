@@ -4,6 +4,7 @@ n=128   scale=0.5   flags=0x80000000            a scalar, of the type of its .pa
 A=randn(128x64,bf16,seed=1)   d=zeros(128,f32)  an array made in place
 x=@weights.npy   x=@weights.npz:layer1          a file of numpy, an array of several
 x=@weights.npy:bf16                             its bits read as another type
+m=tma(A,box=64x64,swizzle=128B)                 a tensor map of another argument
 """
 
 from __future__ import annotations
@@ -11,20 +12,44 @@ from __future__ import annotations
 import math
 import os
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from ptxlab.cli.readers import count, positive, several, suggestion
+from ptxlab.cli.readers import count, integer, positive, several, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.types import ScalarType
+from ptxlab.tensormap.tensor_map import Im2col
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, Array, ArrayValue, element_type, load
 
 _CALL = re.compile(r"(?P<maker>\w+)\s*\((?P<inside>[^()]*)\)")
 _NAME = re.compile(r"[\w$%]+")
 
 
-Value = ArrayValue | int | float
+@dataclass(frozen=True, slots=True)
+class MapValue:
+    """A tensor map of the argument called ``array``, with ``options`` as ``Device.tensor_map`` takes them.
+
+    ``text`` is what the user wrote.
+    """
+
+    text: str
+    array: str
+    options: dict[str, Any]
+
+
+Value = ArrayValue | MapValue | int | float
+
+
+def named(values: Mapping[str, Value]) -> dict[str, Any]:
+    """Return the arguments as an expression names them: arrays and numbers, and no tensor maps."""
+    return {
+        name: value.array if isinstance(value, ArrayValue) else value
+        for name, value in values.items()
+        if not isinstance(value, MapValue)
+    }
 
 
 def split(argument: str) -> tuple[str, str]:
@@ -43,10 +68,13 @@ def read(name: str, text: str, seed: tuple[int, ...]) -> Value:
         if text.startswith("@"):
             return load(text[1:])
         if call := _CALL.fullmatch(text):
+            if call["maker"] == "tma":
+                return _map(text, call["inside"])
             return _make(call["maker"], call["inside"], seed)
         return _number(text)
     except ValueError as error:
-        raise PtxlabError(f"argument {name}={text}: {error}", hint=_HINT) from error
+        hint = _MAP_HINT if text.startswith("tma") else _HINT
+        raise PtxlabError(f"argument {name}={text}: {error}", hint=hint) from error
 
 
 def is_array(text: str) -> bool:
@@ -58,6 +86,12 @@ def is_array(text: str) -> bool:
 
 
 _HINT = "arguments look like n=128, A=randn(128x64,bf16,seed=1), o=zeros(128,f32) or x=@file.npy"
+
+
+_MAP_HINT = (
+    "tensor maps look like m=tma(A, box=64x64, swizzle=128B), where A is an array argument; sizes are "
+    "those of NumPy, the outermost dimension first"
+)
 
 
 # ---- scalars --------------------------------------------------------------------------------
@@ -106,7 +140,8 @@ _shape = several(positive, "a shape such as 128 or 128x64", separator="x")
 
 def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
     if maker not in MAKERS:
-        raise ValueError(f"no {maker}(), there are {', '.join(MAKERS)}{suggestion(maker, MAKERS)}")
+        known = (*MAKERS, "tma")
+        raise ValueError(f"no {maker}(), there are {', '.join(known)}{suggestion(maker, known)}")
     fields = [field.strip() for field in inside.split(",")]
     if maker == "randn" and len(fields) == 3 and fields[2].startswith("seed="):
         seed = (count(fields.pop().removeprefix("seed=")),)
@@ -126,3 +161,47 @@ def _refuse_more_than_memory(shape: tuple[int, ...]) -> None:
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
     if size > memory:
         raise ValueError(f"making it takes {size:,} bytes, this machine has {memory:,}")
+
+
+# ---- tensor maps ----------------------------------------------------------------------------
+
+
+_sizes = several(positive, "sizes such as 64x64", separator="x")
+_numbers = several(integer, "numbers such as 512x2 or -1x-1", separator="x")
+_WINDOW: dict[str, Callable[[str], Any]] = {
+    "lower": _numbers,
+    "upper": _numbers,
+    "channels": positive,
+    "pixels": positive,
+}
+_OPTIONS: dict[str, Callable[[str], Any]] = {
+    "box": _sizes,
+    "shape": _sizes,
+    "strides": _numbers,
+    "offset": count,
+    "dtype": str,
+    "element_strides": _sizes,
+    "swizzle": str,
+    "fill": str,
+    "l2_promotion": count,
+    **_WINDOW,
+}
+
+
+def _map(text: str, inside: str) -> MapValue:
+    array, *fields = (field.strip() for field in inside.split(","))
+    if not _NAME.fullmatch(array):
+        raise ValueError(f"{array!r} is no argument")
+    options: dict[str, Any] = {}
+    for field in fields:
+        name, equals, given = (part.strip() for part in field.partition("="))
+        if not equals or name not in _OPTIONS:
+            known = ", ".join(_OPTIONS)
+            raise ValueError(f"tma takes {known}, not {field!r}{suggestion(name, _OPTIONS)}")
+        options[name] = _OPTIONS[name](given)
+    window = {name: options.pop(name) for name in _WINDOW if name in options}
+    if window:
+        if missing := [name for name in _WINDOW if name not in window]:
+            raise ValueError(f"pixels of im2col need {', '.join(missing)} too")
+        options["im2col"] = Im2col(**window)
+    return MapValue(text, array, options)

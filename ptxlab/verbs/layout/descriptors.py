@@ -1,6 +1,6 @@
 """The descriptors of ``ptxlab layout --descriptor``: of a tile, or read back from a number.
 
-As text, as JSON (schema ``ptxlab.descriptor/1``), and the tile as a picture.
+As text, as JSON (schema ``ptxlab.layout.descriptor/1``), and the tile as a picture.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ptxlab.verbs.layout.layouts import Offsets, known, layout_json
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, hexadecimal
 
-SCHEMA = "ptxlab.descriptor/1"
+SCHEMA = "ptxlab.layout.descriptor/1"
 KIND = "kind::"
 
 

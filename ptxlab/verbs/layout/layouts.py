@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
+from ptxlab.layouts.code import code
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, height, table
 from ptxlab.layouts.shared_memory import bank
 from ptxlab.matrix.fragment import FragmentLayout
@@ -91,6 +92,24 @@ class Offsets:
             title = f"{row},{col}: offset {offset}, bank {where} with {self.bits}-bit elements"
             cells.append(Cell(row, col, str(offset), where, title))
         return picture(self.layout.notation, cells)
+
+
+@dataclass(frozen=True, slots=True)
+class Code:
+    """A layout as source code."""
+
+    layout: Mapping
+    language: str
+
+    def text(self) -> str:
+        return code(self.layout, self.language)
+
+    def as_json(self) -> dict[str, Any]:
+        said = {"language": self.language, "code": self.text()}
+        return {"schema": SCHEMA, **layout_json(self.layout), **said}
+
+    def svg(self) -> str:
+        raise PtxlabError("code is no picture", hint="leave out --code or --format svg")
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
+from ptxlab.layouts.code import swizzled
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import (
     BANKS,
@@ -80,7 +81,10 @@ class Banks:
             swizzle = self.swizzle.notation if self.swizzle.bits else "none needed"
         if self.padded is not None:
             padding = self.padded.notation if self.padded != self.plain else "none needed"
-        return [("smallest swizzle", swizzle), ("smallest padding", padding)]
+        remedies = [("smallest swizzle", swizzle), ("smallest padding", padding)]
+        if self.swizzle is not None and self.swizzle.bits:
+            remedies.insert(1, ("its offset", f"{swizzled(self.swizzle)}, of elements"))
+        return remedies
 
 
 def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[Access]) -> Banks:

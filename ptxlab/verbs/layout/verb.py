@@ -22,6 +22,7 @@ example:
   ptxlab layout 4x8 --swizzle 2,1,2                  CuTe's Swizzle<2,1,2> after it
   ptxlab layout 4x8 --compose "(8,2):(4,2)"          it, after another layout
   ptxlab layout 2x6 --inverse                        from offset to linear index
+  ptxlab layout 64x64 --swizzle 128B --code cuda     the swizzled offset, to copy
   ptxlab layout 64x64 --banks ldmatrix,st128         bank conflicts, and what avoids them
   ptxlab layout 64x64 --swizzle 3,3,3 --plan ldmatrix.x4 --at 16,32
                                                      who addresses and who holds what
@@ -32,7 +33,7 @@ example:
                                                      a descriptor's fields
 
 RxC is a row-major matrix; (R,C) alone is column-major, as in CuTe. Offsets count elements."""
-OF_LAYOUTS = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan")
+OF_LAYOUTS = ("swizzle", "compose", "tile", "vectorize", "inverse", "banks", "plan", "code")
 OF_TYPES = ("dtype", "acc")
 OF_DESCRIPTORS = ("major", "address", "field")
 """The options by what they say something about."""
@@ -71,6 +72,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--plan",
         metavar="FORM",
         help="plan one instruction lane by lane, such as ldmatrix.x4.trans",
+    )
+    question.add_argument(
+        "--code",
+        choices=("cuda", "ptx", "python"),
+        metavar="cuda|ptx|python",
+        help="the offset of a coordinate as source code, swizzled as the layout is",
     )
     parser.add_argument(
         "--at",
@@ -140,7 +147,7 @@ def answer(args: argparse.Namespace) -> Result:
     from ptxlab.matrix import matrix_plan
     from ptxlab.matrix.catalog import multiplication
     from ptxlab.verbs.layout import descriptors, shared_memory
-    from ptxlab.verbs.layout.layouts import Fragments, Offsets, known
+    from ptxlab.verbs.layout.layouts import Code, Fragments, Offsets, known
 
     check_options(args)
     if args.descriptor:
@@ -156,6 +163,8 @@ def answer(args: argparse.Namespace) -> Result:
     if args.vectorize:
         vectors = layout.vectorize(args.vectorize)
         return Offsets(vectors.origins, args.bits, vectors.element)
+    if args.code:
+        return Code(layout, args.code)
     if args.inverse:
         if layout is not plain:
             raise ValueError(

@@ -67,6 +67,7 @@ def _model_json(model: Model, products: DotProducts) -> dict[str, Any]:
     rules = model.rules if isinstance(model.rules, DotProduct) else model.rules.halves
     return {
         "targets": list(model.targets),
+        "instruction": model.instruction,
         "products": rules.chunk if unpacked else at_once(rules, products),
         "fraction_bits": rules.fraction_bits,
         "unpacked": unpacked,

@@ -12,9 +12,9 @@ import numpy as np
 from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.dissect import Step, Term
 from ptxlab.numbers.exact import Number, decode, ulps
-from ptxlab.numbers.formats import Format
+from ptxlab.numbers.formats import F32, Format
 from ptxlab.numbers.types import TYPES
-from ptxlab.numerics.models import Measured, Model
+from ptxlab.numerics.models import MMA_SYNC, Measured, Model
 from ptxlab.numerics.products import DotProducts
 from ptxlab.numerics.study import Result, Study, Survey
 from ptxlab.view.text import aligned, hexadecimal, number
@@ -77,10 +77,14 @@ def _steps(study: Study, result: Result) -> list[str]:
 
 def _heading(model: Model, products: DotProducts) -> str:
     targets = " ".join(model.targets)
+    if model.instruction != MMA_SYNC:
+        targets += f", {model.instruction}"
     if isinstance(model.rules, DotProduct):
+        short = products.acc == "f32" and model.rules.result_bits < F32.fraction_bits
         return (
             f"{targets}: add C and {at_once(model.rules, products)} products at once, "
             f"keeping {model.rules.fraction_bits} bits below the largest exponent"
+            + (f" and {model.rules.result_bits} of the fraction of D" if short else "")
         )
     halves = model.rules.halves
     return (

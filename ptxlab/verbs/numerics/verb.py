@@ -23,6 +23,7 @@ example:
 
 Shows c + sum of a*b exactly, rounded once, added up in order with IEEE 754 fused multiply-adds, and
 by mma.sync on every target, with each step of each: what every term keeps and what is cut off it.
+--op wgmma shows the warpgroup's instruction in its place, which adds up 8-bit numbers otherwise.
 With --count it says instead how often any two of these ways differ.
 
 It computes with ptxlab's models of the chips. --device cuda adds the bits of a GPU, from the
@@ -46,6 +47,9 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument(
         "--acc", default="f32", metavar="TYPE", help="c and the sum: f32 (default) or f16"
+    )
+    parser.add_argument(
+        "--op", default="mma.sync", choices=["mma.sync", "wgmma"], help="what adds up (mma.sync)"
     )
     numbers = parser.add_argument_group("the numbers, unless they are drawn")
     for name in ("a", "b"):
@@ -77,7 +81,7 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.numerics.study import study, survey
     from ptxlab.verbs.numerics import json, text
 
-    chosen = models(args.dtype, args.acc, args.arch)
+    chosen = models(args.dtype, args.acc, args.arch, args.op)
     products = dot_products(args)
     if args.count is None and products.k > LONGEST:
         raise PtxlabError(
@@ -129,6 +133,10 @@ def measure(args: argparse.Namespace, products: DotProducts) -> Measured | None:
 
     if args.device == "emulator":
         return None
+    if args.op != "mma.sync":
+        raise PtxlabError(
+            f"ptxlab has no program of {args.op}", hint="leave --device out to see the models alone"
+        )
     args.arch = None  # a GPU is what it is: --arch says which models are shown
     with closing(open_device(args)) as device:
         return None if device.kind == "emulator" else measure(device, products)

@@ -22,18 +22,18 @@ def text(
     """
     if not instructions:
         return "no matrix instruction fits\n"
-    width = max(map(len, _folded(instructions)))
     blocks = []
     for family in families():
         group = [form for form in instructions if form.family == family]
         if group:
+            width = max(map(len, _folded(group)))
             rows = [
                 f"  {label:{width}}  {_needs(e, emulated, hardware)}{more}"
                 for label, (e, more) in _folded(group).items()
             ]
             blocks.append("\n".join([f"{family}  {_count(len(group))}", *rows]))
     runs = sum(form.name in emulated for form in instructions)
-    proven = sum(form.name in hardware for form in instructions)
+    proven = sum(form.key in hardware for form in instructions)
     total = f"{_count(len(instructions))}, {runs} run on the emulator, {proven} proven on hardware by a receipt"
     return "\n\n".join([*blocks, total]) + "\n"
 
@@ -53,7 +53,7 @@ def as_json(
                 "runs_on": list(form.targets),
                 "min_ptx": ptx(form),
                 "emulated": form.name in emulated,
-                "hardware": hardware.get(form.name),
+                "hardware": hardware.get(form.key),
             }
             for form in instructions
         ],
@@ -64,14 +64,8 @@ def _folded(instructions: Sequence[Form]) -> dict[str, tuple[Form, str]]:
     """Return the lines: what is listed, with one of its instructions and what sets them apart."""
     lines: dict[str, list[Form]] = {}
     for form in instructions:
-        lines.setdefault(_label(form), []).append(form)
-    return {label: (group[0], _apart(group)) for label, group in lines.items()}
-
-
-def _label(form: Form) -> str:
-    if isinstance(form, MatrixInstruction) and form.shared:
-        return form.name.replace(form.shape, f"m{form.m}nNk{form.k}")
-    return form.name
+        lines.setdefault(form.line, []).append(form)
+    return {line: (group[0], _apart(group)) for line, group in lines.items()}
 
 
 def _apart(group: Sequence[Form]) -> str:
@@ -91,8 +85,8 @@ def _needs(form: Form, emulated: AbstractSet[str], hardware: Mapping[str, str]) 
     notes = [f"PTX {ptx(form)}", form.minimum_target]
     if form.name not in emulated:
         notes.append("not emulated")
-    if form.name in hardware:
-        notes.append(f"verified on {hardware[form.name]}")
+    if form.key in hardware:
+        notes.append(f"verified on {hardware[form.key]}")
     return ", ".join(notes)
 
 

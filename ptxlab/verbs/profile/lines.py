@@ -12,9 +12,21 @@ from ptxlab.observe.profile import Line, Profile
 from ptxlab.view.colour import Heat
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned
+from ptxlab.view.width import shortened
 
 KEYS = (*(counter.name for counter in COUNTERS), "excess", "lanes")
 """What lines can be sorted by beside their number, the most first."""
+
+
+def sort_keys() -> dict[str, str]:
+    """Return the names of each key: its own, the heading of its column, and Nsight Compute's metric.
+
+    A heading that several columns have is that of the first.
+    """
+    headings = {heading: name for name, heading in reversed(_COLUMNS.items())}
+    metrics = {counter.metric.partition(",")[0]: counter.name for counter in COUNTERS}
+    return {**metrics, **headings, **{name: name for name in ("line", *KEYS)}}
+
 
 _COLUMNS = {
     "executed": "executed",
@@ -30,11 +42,26 @@ _COLUMNS = {
     "local_requests": "local",
     "local_sectors": "sectors",
     "local_ideal": "ideal",
+    "engine_global": "engine",
+    "engine_shared": "in shared",
+    "tensor_shared": "tensor",
+    "tensor_wavefronts": "wavefronts",
+    "tensor_ideal": "ideal",
     "collisions": "collisions",
     "flops": "FLOPs",
     "integer_ops": "int ops",
 }
 """The counters in the table, and their headings: each space's follow its name."""
+
+_LEAST = (
+    "integer_ops", "partial", "splits", "requests", "shared_requests", "local_requests",
+    "engine_shared", "tensor_shared", "collisions", "flops", "lanes",
+    "sectors_ideal", "local_ideal", "shared_ideal", "tensor_ideal",
+)  # fmt: skip
+"""The counters that make way on a narrow terminal, the least first."""
+
+_TEXT = 24
+"""How much of a line's text is shown at least."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,19 +98,40 @@ def short(path: str) -> str:
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
-def table(shown: Sequence[Row], heat: Heat) -> list[str]:
-    """Return a heading, and a line for each row; what nothing was counted of has no column."""
+def table(shown: Sequence[Row], heat: Heat, screen: int | None = None) -> list[str]:
+    """Return a heading, and a line for each row; what nothing was counted of has no column.
+
+    On a ``screen`` of so many columns the least counters make way for the text of the lines, which is
+    cut at the edge; a last line names them.
+    """
     used = [name for name in _COLUMNS if any(getattr(row.line.counts, name) for row in shown)]
+    gone = []
+    for name in (name for name in _LEAST if name in used):
+        if screen is None or len(_numbers(shown, used)[0]) + 2 + _TEXT <= screen:
+            break
+        used.remove(name)
+        gone.append(name)
     most = max((row.line.counts.executed for row in shown), default=0)
-    head = ["line", *(_COLUMNS[name] for name in used)]
-    cells = [[row.place, *(_cell(row.line.counts, name) for name in used)] for row in shown]
-    plain = aligned([head, *cells])
+    plain = _numbers(shown, used)
     width = max(map(len, plain))
     lines = [plain[0]]
-    for row, line, numbers in zip(shown, plain[1:], cells, strict=True):
+    for row, line in zip(shown, plain[1:], strict=True):
+        numbers = _cells(row, used)
         heats = [0.0, *(_heat(row.line.counts, name, most) for name in used)]
-        lines.append(f"{_painted(line.ljust(width), numbers, heats, heat)}  {row.text}".rstrip())
+        text = row.text if screen is None else shortened(row.text, max(_TEXT, screen - width - 2))
+        lines.append(f"{_painted(line.ljust(width), numbers, heats, heat)}  {text}".rstrip())
+    if gone:
+        lines.append(f"not shown for the terminal's width: {', '.join(gone)} (names as in --json)")
     return lines
+
+
+def _numbers(shown: Sequence[Row], used: Sequence[str]) -> list[str]:
+    head = ["line", *(_COLUMNS[name] for name in used)]
+    return aligned([head, *(_cells(row, used) for row in shown)])
+
+
+def _cells(row: Row, used: Sequence[str]) -> list[str]:
+    return [row.place, *(_cell(row.line.counts, name) for name in used)]
 
 
 def _painted(line: str, cells: Sequence[str], heats: Sequence[float], heat: Heat) -> str:

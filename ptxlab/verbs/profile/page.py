@@ -12,11 +12,11 @@ from dataclasses import asdict
 from html import escape
 from importlib.resources import files
 
-import ptxlab
 from ptxlab.observe.counters import COUNTERS, Counts
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
+from ptxlab.view.page import assembled
 from ptxlab.view.palette import INK, PAPER, QUIET
 from ptxlab.view.sources import Sources
 
@@ -30,7 +30,6 @@ _HEADS = ("line", "executed", "lanes", "sectors", "ideal", "wavefronts", "ideal"
 def page(profile: Profile, sources: Sources) -> str:
     """Return the page: totals, the files of CUDA C that are at hand, and the PTX."""
     folder = files("ptxlab.verbs.profile") / "page_files"
-    style = (folder / "style.css").read_text("utf-8")
     listings = [
         _listing(profile, path, sources[path], lines, "here")
         for path, lines in profile.sources.items()
@@ -38,20 +37,16 @@ def page(profile: Profile, sources: Sources) -> str:
     ]
     listings.append(_listing(profile, profile.path, profile.text, profile.lines, "from"))
     parts = {
-        "@version@": ptxlab.__version__,
-        "@style@": style.replace("@light@", _scheme("light")).replace("@dark@", _scheme("dark")),
-        "@script@": (folder / "script.js").read_text("utf-8"),
-        "@counters@": _counters(profile.totals),
-        "@totals@": "".join(
+        "light": _scheme("light"),
+        "dark": _scheme("dark"),
+        "counters": _counters(profile.totals),
+        "totals": "".join(
             f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in totals(profile)
         ),
-        "@title@": escape(heading(profile)),
-        "@listings@": "\n".join(listings),
+        "title": escape(heading(profile)),
+        "listings": "\n".join(listings),
     }
-    html = (folder / "page.html").read_text("utf-8")
-    for mark, part in parts.items():
-        html = html.replace(mark, part)
-    return html
+    return assembled(folder, ("script.js",), parts)
 
 
 def _listing(

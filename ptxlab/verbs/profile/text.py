@@ -29,6 +29,7 @@ def text(
     sort: str = "executed",
     top: int = TOP,
     heat: Heat = plain,
+    width: int | None = None,
 ) -> str:
     """Return the totals, the instruction mix, the lines that lead by ``sort``, and bank conflicts.
 
@@ -50,12 +51,18 @@ def text(
         [heading(profile)],
         fields(totals(profile)),
         ["instruction mix", *(f"  {line}" for line in fields(mix))],
-        [head, *table(shown, heat)],
+        [head, *table(shown, heat, width)],
     ]
     conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
         told = [(place, tell(profile, conflict)) for place, conflict in conflicts]
-        parts.append(["bank conflicts, the worst of each line", *fields(told)])
+        parts.append(
+            [
+                "bank conflicts, the worst of each line",
+                *fields(told),
+                "a swizzle or padding for a tile of 64 x 64: ptxlab layout 64x64 --banks ldmatrix,st128",
+            ]
+        )
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
@@ -145,6 +152,19 @@ def totals(profile: Profile) -> list[tuple[str, str]]:
     for name, space in SPACES.items():
         if getattr(counts, space.requests):
             found.append((f"{name} memory", _space(counts, space)))
+    if counts.engine_copies:
+        found.append(
+            (
+                "copy engine",
+                f"{counts.engine_copies:,} copies: {counts.engine_global:,} bytes of global memory, "
+                f"{counts.engine_shared:,} of shared memory",
+            )
+        )
+    if counts.tensor_shared:
+        passes = _against(counts.tensor_wavefronts, counts.tensor_ideal, "wavefronts")
+        found.append(
+            ("tensor cores", f"{counts.tensor_shared:,} bytes of shared memory read: {passes}")
+        )
     if counts.collisions:
         found.append(
             ("atomics", f"{counts.collisions:,} at an address of a lane before in the warp")
@@ -186,13 +206,17 @@ def tell(profile: Profile, conflict: Conflict) -> str:
 def _space(counts: Counts, space: Space) -> str:
     asked, found, ideal, read, written = (getattr(counts, one) for one in astuple(space))
     what = space.units.rpartition("_")[2]
+    return (
+        f"{asked:,} requests of {read:,} bytes read and {written:,} written: "
+        f"{_against(found, ideal, what)}"
+    )
+
+
+def _against(found: int, ideal: int, what: str) -> str:
     least = (
         "as few as can be" if found == ideal else f"{found / ideal:.3g} times the ideal {ideal:,}"
     )
-    return (
-        f"{asked:,} requests of {read:,} bytes read and {written:,} written: "
-        f"{found:,} {what}, {least}"
-    )
+    return f"{found:,} {what}, {least}"
 
 
 def _series(numbers: Sequence[int]) -> str:

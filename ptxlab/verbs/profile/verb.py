@@ -6,7 +6,7 @@ import argparse
 import shlex
 from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device, wants_colour
+from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
 from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -44,7 +44,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=key,
         default="executed",
         metavar="KEY",
-        help="line, or a counter of --json such as executed (default), excess, sectors, flops",
+        help="line, or a counter of --json such as executed (default), excess, sectors, flops; also by "
+        "its heading, or the name of Nsight Compute's metric",
     )
     parser.add_argument(
         "--top", type=count, default=20, metavar="N", help="lines to show (default 20), 0 for all"
@@ -54,9 +55,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def key(text: str) -> str:
-    from ptxlab.verbs.profile.lines import KEYS  # here: it brings numpy, which help can spare
+    from ptxlab.verbs.profile.lines import sort_keys  # here: it brings numpy, which help can spare
 
-    return one_of("counter", text, ("line", *KEYS))
+    keys = {name: key for name, key in sort_keys().items() if name}
+    return keys[one_of("counter", text, keys)]
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -82,7 +84,15 @@ def execute(args: argparse.Namespace) -> int:
     sources = read_sources(profile.sources)
     emit(
         args,
-        lambda: view.text(profile, sources, by=by, sort=args.sort, top=args.top, heat=heat),
+        lambda: view.text(
+            profile,
+            sources,
+            by=by,
+            sort=args.sort,
+            top=args.top,
+            heat=heat,
+            width=terminal_width(args),
+        ),
         lambda: view.as_json(profile, sources),
         html=lambda: profile_page.page(profile, sources),
     )
@@ -101,7 +111,10 @@ def choose_emulator(args: argparse.Namespace) -> None:
         sizes = getattr(args, name)
         words += [f"--{name}", ",".join(map(str, sizes))] if sizes else []
     words += ["--shared", str(args.shared)] if args.shared else []
-    for option, values in (("--arg", args.arg), ("-D", args.D), ("-I", args.I)):
+    words += ["--cooperative"] if args.cooperative else []
+    for option, values in (
+        ("--arg", args.arg), ("--set", args.set), ("-D", args.D), ("-I", args.I),
+    ):  # fmt: skip
         words += [word for value in values for word in (option, value)]
     raise PtxlabError(
         "ptxlab counts on the emulator; a GPU counts with Nsight Compute",

@@ -16,9 +16,10 @@ import numpy.typing as npt
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.launch import Argument
-from ptxlab.verbs.launching.values import Value, is_array, read
-from ptxlab.verbs.run.expression import evaluate
+from ptxlab.verbs.launching.tolerance import errors
+from ptxlab.verbs.launching.values import Value, is_array, named, read
 
 SHOWN = 5
 """How many differences are shown of an array that is wrong."""
@@ -62,10 +63,7 @@ class Expectation:
 
 def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> list[Expected]:
     """Compute what ``--expect`` asks for. Raises PtxlabError for a name that is no array argument."""
-    before = {
-        name: value.array if isinstance(value, ArrayValue) else value
-        for name, value in values.items()
-    }
+    before = named(values)
     found = []
     for name, text in wanted:
         given = array_argument("--expect", name, values)
@@ -92,19 +90,10 @@ def array_argument(option: str, name: str, values: Mapping[str, Value]) -> Array
 
 
 def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]) -> Expectation:
-    """Compare an array element by element: |value - expected| <= atol + rtol |expected|.
-
-    Equal values, infinities and NaNs included, need no tolerance.
-    """
+    """Compare an array element by element, as ``errors`` does."""
     value, want = np.asarray(argument.value), wanted.array
     rtol, atol = tolerance
-    with np.errstate(all="ignore"):
-        got64, want64 = value.astype(np.float64), want.astype(np.float64)
-        error = np.abs(got64 - want64)
-        equal = (value == want) | (np.isnan(got64) & np.isnan(want64))
-        within = np.isfinite(error) & (error <= atol + rtol * np.abs(want64))
-    right = equal | within
-    error[equal] = 0
+    right, error = errors(value, want, tolerance)
     return Expectation(
         name=wanted.name,
         expected=wanted.text,

@@ -49,9 +49,10 @@ class Outcome:
 def text(outcome: Outcome) -> str:
     """Return the launch in one line, below it every array, long ones abbreviated, and the verdicts."""
     launch, device = outcome.launch, outcome.launch.device
-    cluster = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
+    more = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
+    more += ", cooperative" if launch.config.cooperative else ""
     lines = [
-        f"{launch.kernel.name}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{cluster} on "
+        f"{launch.kernel.name}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else "")
     ]
@@ -79,6 +80,7 @@ def as_json(outcome: Outcome) -> dict[str, Any]:
         "block": launch.block,
         "cluster": launch.asked.cluster,
         "shared": launch.config.shared,
+        "cooperative": launch.config.cooperative,
         "seconds": outcome.result.seconds,
         "counters": outcome.result.counters,
         "arguments": [_argument(argument) for argument in outcome.arguments],

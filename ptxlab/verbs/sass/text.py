@@ -25,8 +25,18 @@ _MOST_OPCODES = 12
 _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not far from the rest
 
 
-def text(programs: Sequence[Program], sources: Sources, *, compared: bool) -> str:
-    """Return one file for one or more targets or, ``compared``, two files for one."""
+def text(
+    programs: Sequence[Program],
+    sources: Sources | None,
+    *,
+    compared: bool,
+    width: int | None = None,
+) -> str:
+    """Return one file for one or more targets or, ``compared``, two files for one.
+
+    Without ``sources`` it ends with what the kernels take.
+    Where ``width`` is too small for PTX and SASS side by side, SASS stands below its line.
+    """
     if compared:
         return "\n".join(_difference(*programs))
     lines: list[str] = []
@@ -34,12 +44,14 @@ def text(programs: Sequence[Program], sources: Sources, *, compared: bool) -> st
         for kernel in program.kernels:
             lines += [*_summary(program, kernel), ""]
         lines += _remarks(program, program.arch)
+    if sources is None:
+        return "\n".join(lines).rstrip()
     if lines[-1]:
         lines.append("")
     together = [programs] if _same_ptx(programs) else [[program] for program in programs]
     for beside in together:
         for name in _functions(beside):
-            lines += [*_beside(beside, name, sources), ""]
+            lines += [*_beside(beside, name, sources, width), ""]
     return "\n".join(lines).rstrip()
 
 
@@ -113,7 +125,9 @@ def _functions(programs: Sequence[Program]) -> list[str]:
     return [*kernels, *dict.fromkeys(others)]
 
 
-def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[str]:
+def _beside(
+    programs: Sequence[Program], name: str, sources: Sources, width: int | None
+) -> list[str]:
     """Return the lines of PTX of one function, each beside the SASS it became on every target."""
     by_line = [
         {line.number: line for line in program.assembly.lines(name)}
@@ -143,9 +157,23 @@ def _beside(programs: Sequence[Program], name: str, sources: Sources) -> list[st
             cells = row or ("",) * len(programs)
             rows.append((left if index == 0 else "", *cells))
     found = aligned(rows, "<")
+    if width is not None and max(map(len, found)) > width:
+        found = [_below(row, programs) for row in rows]
     for index, heading in reversed(headings):
         found.insert(index, heading)
     return found
+
+
+def _below(row: Sequence[str], programs: Sequence[Program]) -> str:
+    """Return a line of PTX with its SASS below it, for each of several targets with its name."""
+    left, *cells = row
+    several = len(programs) > 1
+    found = [
+        f"{'':11}{program.arch + '  ' if several else ''}{cell}"
+        for program, cell in zip(programs, cells, strict=True)
+        if cell
+    ]
+    return "\n".join([*([left] if left else []), *found])
 
 
 # ---- two files ------------------------------------------------------------------------------

@@ -58,3 +58,7 @@ extern "C" __global__ void halves(const __half *a, const __nv_bfloat16 *b, float
     out[6 * i + 4] = (float)__half2int_rn(a[i]) + (__hgt(a[i], __float2half(0.0f)) ? 0.5f : 0.0f);
     out[6 * i + 5] = __half2float(hsqrt(__habs(a[i])));
 }
+
+extern "C" __global__ void widen(signed char a, short b, int c, long long d, long long *out) {
+    out[0] = a, out[1] = b, out[2] = c, out[3] = d;
+}

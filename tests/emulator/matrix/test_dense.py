@@ -280,15 +280,20 @@ def test_every_form_is_refused_where_the_target_lacks_it(devices: Any, program: 
     assert refused > 100
 
 
-def test_kind_may_stand_before_the_shape(execute: Any) -> None:
-    form = multiplication("m16n8k32", "e4m3.e2m1", "f32")
-    assert ".kind::f8f6f4" in form.name
-    early = form.name.replace(".kind::f8f6f4", "").replace("aligned.", "aligned.kind::f8f6f4.")
+@pytest.mark.parametrize("name", [
+    "mma.sync.aligned.kind::f8f6f4.m16n8k32.row.col.f32.e4m3.e2m1.f32",
+    "mma.sync.aligned.m16n8k16.row.col.s32.s8.u8.s32.satfinite",
+    "mma.m8n8k4.f64.f64.f64.f64.rm.row.col.aligned.sync",
+    "mma.xor.sync.row.s32.aligned.b1.col.b1.popc.m8n8k128.s32",
+])  # fmt: skip
+def test_modifiers_stand_in_any_order(execute: Any, name: str) -> None:
+    form = multiplication(name)
+    assert form.name != name
     random = np.random.default_rng(2)
     a, b, c = (words_of(form, operand, random, 2) for operand in "ABC")
     packed = [pack(o, form, m) for o, m in zip("ABC", (a, b, c), strict=True)]
-    found = execute(form, *packed, arch="sm_120a", name=early)
-    assert (found == execute(form, *packed, arch="sm_120a")).all()
+    found = execute(form, *packed, arch="sm_120a", name=name)
+    assert_same(form, found, expected(form, a, b, c, "sm_120a"))
 
 
 def test_an_unknown_form_is_refused_by_name(devices: Any, program: Any) -> None:

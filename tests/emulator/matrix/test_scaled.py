@@ -174,10 +174,14 @@ def test_ids_may_come_from_registers(devices: Any, program: Any) -> None:
 @pytest.mark.parametrize(
     ("vec", "text", "match"),
     [
-        ("2X", "sa, {1, 0}, sb, {0, 0}", "byte-id of scale A must be 0 or 2"),
-        ("4X", "sa, {0, 0}, sb, {2, 0}", "byte-id of scale B must be 0 here"),
-        ("2X", "sa, {0, 2}, sb, {0, 0}", "thread-id of scale A must be 0 or 1"),
-        ("2X", "sa, {0, 0}, sb, {0, 4}", "thread-id of scale B"),
+        ("2X", "sa, {1, 0}, sb, {0, 0}", "takes 0 or 2 here, not 1"),
+        ("4X", "sa, {0, 0}, sb, {2, 0}", "takes 0 here, not 2"),
+        ("2X", "sa, {0, 2}, sb, {0, 0}", "takes 0 or 1 here, not 2"),
+        (
+            "2X",
+            "sa, {0, 0}, sb, {0, 4}",
+            r"(?s)takes 0 to 3 here, not 4.*hint: scale-b-ids is byte-id",
+        ),
     ],
 )
 def test_only_documented_selectors(

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ptxlab.main import main
+from ptxlab.observe.check_rules import RULES, rules
+from ptxlab.observe.check_scene import Scene
 from ptxlab.verbs.check import verb
 
 REVERSE = """\
@@ -18,17 +20,17 @@ REVERSE = """\
 .address_size 64
 .visible .entry reverse(.param .u64 data)
 {
-    .reg .b32 i, j, x;
+    .reg .b32 i, j, x, at;
     .reg .b64 p;
-    .shared .align 4 .b32 tile[64];
+    .shared .align 4 .b32 tile[64]; mov.u32 at, tile;
     ld.param.u64 p, [data]; mov.u32 i, %ctaid.x; mad.wide.u32 p, i, 256, p;
     mov.u32 i, %tid.x;
     mad.wide.u32 p, i, 4, p;
     ld.global.u32 x, [p];
-    shl.b32 j, i, 2;
+    shl.b32 i, i, 2; add.u32 j, i, at;
     st.shared.u32 [j], x;
     bar.sync 0;
-    sub.u32 j, 252, j;
+    sub.u32 j, 252, i; add.u32 j, j, at;
     ld.shared.u32 x, [j];
     st.global.u32 [p], x;
     ret;
@@ -37,7 +39,11 @@ REVERSE = """\
 RACE = REVERSE.replace("    bar.sync 0;\n", "")
 WARNING = REVERSE.replace("bar.sync 0", "bar.warp.sync -1").replace("--block 64", "--block 32")
 WARNING = WARNING.replace("sub.u32 j, 252", "sub.u32 j, 124").replace("bar.warp.sync -1;", "")
-UNMODELLED = REVERSE.replace("bar.sync 0;", "griddepcontrol.wait;").replace("sm_80", "sm_90")
+UNMODELLED = (
+    REVERSE.replace("bar.sync 0;", "tcgen05.wait::ld.sync.aligned;")
+    .replace("sm_80", "sm_100a")
+    .replace(".version 8.0", ".version 8.6")
+)
 TRAP = REVERSE.replace("bar.sync 0;", "trap;")
 MISTAKE = REVERSE.replace("bar.sync 0;", "bar.sync 0")
 UNROLLED = """\
@@ -190,3 +196,19 @@ def test_examples_of_the_help(here: Path, capsys: pytest.CaptureFixture[str]) ->
     for command in commands:
         assert main(shlex.split(command)) == 0
         assert capsys.readouterr().out.startswith("clean: ")
+
+
+def test_the_list_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["check", "--list"]) == 0
+    out = capsys.readouterr().out
+    for kind, (_, named) in RULES.items():
+        assert re.search(rf"^  {kind} +\w", out, re.MULTILINE)
+        for names, meaning in named.items():
+            assert names.replace("|", ", ") + "  " in out
+            assert meaning in " ".join(out.split())
+
+
+def test_a_finding_breaks_a_rule_that_has_a_name() -> None:
+    assert {"RAW", "global RAW", "twice", "grid"} <= set(rules("race"))
+    with pytest.raises(AssertionError, match="RWA"):
+        Scene().find("race", "error", "RWA", 1, ("", ""))

@@ -106,7 +106,6 @@ def test_text_names_line_lane_register_and_values(capsys: pytest.CaptureFixture[
     ("words", "status", "message"),
     [
         (["--device", "emulator"], 2, "two devices"),
-        (["--grid", "2", "--cluster", "2"], 4, "clusters are not emulated"),
         (["--arg", "d=zeros(1x8,f32)"], 4, f"{MMA}:"),  # the fault is in the file, not in a copy
     ],
 )

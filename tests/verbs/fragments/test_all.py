@@ -16,6 +16,7 @@ from ptxlab.fragments import campaign, receipts
 from ptxlab.main import main
 from ptxlab.matrix import catalog
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
+from ptxlab.verbs.fragments import questions
 
 
 @pytest.fixture(autouse=True)
@@ -145,7 +146,7 @@ def test_a_family(capsys: pytest.CaptureFixture[str]) -> None:
     lines = out.splitlines()
     assert "verified on the emulator" in lines[0]
     assert lines[1].split() == ["ldmatrix", "0", "18", "0", "0", "0"]
-    assert lines[3] == "35 probes ran, a warp each."
+    assert lines[3] == "35 probes ran, a warp or warpgroup each."
 
 
 def test_a_family_in_json_on_one_target(capsys: pytest.CaptureFixture[str]) -> None:
@@ -174,6 +175,7 @@ def test_a_wrong_layout_fails_and_is_named(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A movmatrix that would only copy."""
+    assert questions  # imported before the catalog is another, so that it takes no name of that one
     source = MOVMATRIX.source
     copying = replace(MOVMATRIX, operands=(source, replace(source, operand="D")))
     monkeypatch.setattr(catalog, "forms", lambda: (copying,))

@@ -3,6 +3,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import numpy as np
 import pytest
 
 from ptxlab.main import main
@@ -29,7 +30,7 @@ def test_a_trace(capsys: pytest.CaptureFixture[str]) -> None:
     found = ask_json(capsys, "--op", "m16n8k64", "--dtype", "s4", "--trace", "9,2")
     last = found["matrices"][0]["terms"][-1]
     assert last["a"] == [{"lane": 7, "register": 3, "low_bit": 28, "high_bit": 31}]
-    assert (found["schema"], found["layout"]) == ("ptxlab.trace/1", "isa")
+    assert (found["schema"], found["layout"]) == ("ptxlab.fragments.trace/1", "isa")
 
 
 def test_a_trace_of_bits_multiplies_nothing(capsys: pytest.CaptureFixture[str]) -> None:
@@ -156,14 +157,30 @@ def test_threads_of_a_warpgroup(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_layouts_that_nothing_runs_are_shown(capsys: pytest.CaptureFixture[str]) -> None:
-    text = ask(capsys, *WGMMA, "--lane", "100")
-    assert "unverified on hardware; nothing was run" in text
-    assert "   100  49,0..1  57,0..1  49,8..9  57,8..9\n" in text
-    found = ask_json(capsys, "--op", "wgmma.m64n256k16.ss", "--dtype", "bf16")
-    assert (found["variant"], found["device"]) == ("ss", None)
-    assert found["operands"]["D"]["registers"] == 128
-    memory = ask(capsys, "--op", "tcgen05.ld.16x256b.x2", "--lane", "5")
+    name = ("--op", "tcgen05.ld.16x256b.x2")
+    memory = ask(capsys, *name, "--lane", "5")
+    assert "unverified on hardware; nothing was run" in memory
+    assert ask_json(capsys, *name)["device"] is None
     assert "   5  1,2  1,3  9,2  9,3  1,10  1,11  9,10  9,11\n" in memory
+
+
+def test_a_warpgroup_is_run(capsys: pytest.CaptureFixture[str]) -> None:
+    """A and B are numbered: row 49 of A begins with 784, and of 257 numbers in bf16 that is 13."""
+    emulator = "--device", "emulator"
+    text = ask(capsys, *WGMMA, *emulator, "--lane", "100")
+    assert "verified: every register of every thread and every element in shared memory is" in text
+    row = "100  49,0..1  13  14  57,0..1  141  142  49,8..9  21  22  57,8..9  149  150"
+    assert row.split() in [line.split() for line in text.splitlines()]
+    assert "B 16×16 bf16: in shared memory, contiguous along k or n" in text
+    found = ask_json(capsys, "--op", "wgmma.m64n16k16.ss", "--dtype", "bf16", *emulator)
+    assert (found["variant"], found["device"], found["arch"]) == ("ss", "emulator", "sm_90a")
+    assert found["verified"]["layout"] is found["verified"]["result"] is True
+    assert found["shared"]["B"]["majors"] == ["k", "mn"]
+    dump = found["operands"]["D"]["dump"]
+    a, b = (np.arange(n * 16) % 257 for n in (64, 16))
+    product = a.reshape(64, 16) @ b.reshape(16, 16)
+    assert len(dump) == 128
+    assert dump[100][0] == f"{int(np.float32(product[49, 0]).view(np.uint32)):#010x}"
 
 
 @pytest.mark.parametrize(("drawn", "most"), [("svg", 200_000), ("csv", 420_000), ("html", 500_000)])

@@ -12,10 +12,10 @@ from ptxlab.fragments.handwritten import matrices, mismatches
 from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.report import FragmentReport, Run
 from ptxlab.isa.targets import TARGETS
-from ptxlab.matrix.catalog import multiplication
+from ptxlab.matrix.catalog import find, multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Selection
-from ptxlab.verbs.fragments.text import as_json, text
+from ptxlab.verbs.fragments.text import as_json, layout_text, text
 from ptxlab.view.colour import on_terminal
 
 NUMBERED: Fill = "numbered"
@@ -48,7 +48,7 @@ def section(shown: str, title: str) -> list[str]:
 
 
 def test_lane_0_of_a_holds_the_eight_numbers_of_the_manual() -> None:
-    shown = text(report(BF16), Selection())
+    shown = text(report(BF16), Selection(), full=True)
     rows = section(shown, "A: 16 x 16")
     assert rows[2].split() == ["lane", "a0", "a1", "a2", "a3"]
     held = [
@@ -76,26 +76,54 @@ def test_the_bits_of_an_element_and_of_the_number_in_its_container() -> None:
     assert "A[3,5] is in lane 12, register a0, element 5, bit 5 and holds 1" in shown
 
 
-def test_every_cell_names_its_owner() -> None:
-    shown = text(report(BF16), Selection())
-    rows = section(shown, "A: lane and register")[2:]
+@pytest.mark.parametrize("full", [False, True])
+def test_every_cell_names_its_owner(full: bool) -> None:
+    shown = text(report(BF16), Selection(), full=full)
+    _, heads, *rows = section(shown, "A 16×16 bf16: lane:register")
     for row, line in enumerate(rows):
         index, *cells = line.split()
         assert int(index) == row
-        for col, cell in enumerate(cells):
+        for columns, cell in zip(heads.split(), cells, strict=True):
             lane, register = cell.split(":a")
             held = [BF16.operand("A").element(int(lane), int(register), i) for i in (0, 1)]
-            assert (row, col) in held
+            first, last = map(int, columns.split(".."))
+            assert held == [(row, first), (row, last)]
     assert len(rows) == 16
+
+
+def test_what_is_on_one_screen() -> None:
+    """A, then B and D side by side where they fit; C is D's."""
+    wide, narrow = (text(report(BF16), Selection(), width=width) for width in (130, 80))
+    assert len(wide.splitlines()) < 50
+    assert max(map(len, wide.splitlines())) <= 130
+    assert "C 16×8" not in wide
+    assert section(wide, "B 16×8 bf16")[0].count("of each element") == 2
+    assert section(narrow, "B 16×8 bf16")[0].count("of each element") == 1
+
+
+def test_a_large_operand_shows_its_corner() -> None:
+    form = find("wgmma.m64n256k16.ss", "bf16")
+    lines = layout_text(form, Selection()).splitlines()
+    (title,) = (line for line in lines if line.startswith("D 64×256"))
+    assert title.endswith("the corner")
+    whole = layout_text(form, Selection(), full=True).splitlines()
+    assert len(lines) < 40 < len(whole)
+
+
+def test_one_operand_alone() -> None:
+    shown = text(report(BF16), Selection(operand="B"))
+    assert "B: 16 x 8 (k x n)" in shown
+    assert "A: " not in shown
+    assert "D: " not in shown
 
 
 def test_plain_text_has_no_escape_and_aligned_columns() -> None:
     for instruction in (BF16, F16):
-        shown = text(report(instruction), Selection())
+        shown = text(report(instruction), Selection(), full=True)
         assert "\x1b" not in shown
-        for title in ("A: lane", "B: lane", "C: lane", "D: lane", "D: as the program"):
+        for title in ("A 16", "B 16", "C 16", "D 16", "D: as the program"):
             assert len({len(line) for line in section(shown, title)[1:]}) == 1
-    assert "inf" in section(text(report(F16), Selection()), "D: as the program")[-1]
+    assert "inf" in section(text(report(F16), Selection(), full=True), "D: as the program")[-1]
 
 
 def test_colour_changes_nothing_but_colour(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -128,7 +156,7 @@ def test_narrowing_to_a_lane() -> None:
     assert len(section(shown, "A: 16 x 16")) == 3 + 1
     assert section(shown, "A: 16 x 16")[3].split()[:4] == ["5", "1,2..3", "18", "19"]
     assert set(re.findall(r"\b(\d+):[abcd]\d", shown)) == {"5"}
-    rows = [line.split()[0] for line in section(shown, "A: lane and register")[2:]]
+    rows = [line.split()[0] for line in section(shown, "A 16×16 bf16: lane:register")[2:]]
     assert rows == ["1", "9"]
 
 

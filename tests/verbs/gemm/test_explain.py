@@ -29,7 +29,7 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> Any:
 
 def test_json(capsys: pytest.CaptureFixture[str]) -> None:
     found = told(capsys, *TWO)
-    assert found["schema"] == "ptxlab.gemm-explain/2"
+    assert found["schema"] == "ptxlab.gemm.explain/2"
     assert (found["device"], found["arch"], found["gpu"]["name"]) == (
         "emulator",
         "sm_90a",
@@ -152,7 +152,7 @@ def test_all_rungs_that_take_the_problem(
     assert [(p.dtype, p.acc) for _, p in asked] == [a.types[0] for a in ALGORITHMS.values()]
     asked.clear()
     assert main([*EXPLAIN, "--dtype", "bf16", "--layout", "tn"]) == 0
-    assert [name for name, _ in asked] == ["naive", "tensor_core"]
+    assert [name for name, _ in asked if "wgmma" not in name] == ["naive", "tensor_core"]
     assert "WRONG" not in capsys.readouterr().out
     assert main([*EXPLAIN, "--algorithm", "tiled"]) == 1
     assert "WRONG" in capsys.readouterr().out

@@ -149,7 +149,7 @@ def test_damaged_files_are_refused_and_nothing_else(tmp_path: Path) -> None:
 
 
 WORDS = (
-    "zeros", "randn", "eye", "arange", "(", ")", ",", "x", "seed=", "f32", "e4m3", "b128", "0", "-1",
+    "zeros", "randn", "eye", "arange", "tma", "box=", "(", ")", ",", "x", "seed=", "f32", "e4m3", "b128", "0", "-1",
     "7", "99999999999999999999", "1e400", "nan", "0x", "@", ":", "=", " ", "é", "\0", "9" * 5000,
 )  # fmt: skip
 

@@ -256,7 +256,7 @@ def test_refusals(
 
 def described(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, Any]:
     found: dict[str, Any] = json.loads(text(capsys, *arguments, "--json"))
-    assert found["schema"] == "ptxlab.descriptor/1"
+    assert found["schema"] == "ptxlab.layout.descriptor/1"
     return found
 
 

@@ -36,8 +36,11 @@ def test_the_json_of_a_dot_product(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["rounded"] == {"bits": "0x3f800001", "value": 1 + 2.0**-23, "ulps": 0}
     assert found["chains"] == {"f32": {"bits": "0x3f800000", "value": 1.0, "ulps": -1}}
     assert found["models"] == [
-        {"targets": ["sm_80"], "products": 8, "fraction_bits": 24, "unpacked": False},
-        {"targets": ["sm_90a"], "products": 16, "fraction_bits": 25, "unpacked": False},
+        {"targets": [name], "instruction": "mma.sync", "unpacked": False, **rules}
+        for name, rules in (
+            ("sm_80", {"products": 8, "fraction_bits": 24}),
+            ("sm_90a", {"products": 16, "fraction_bits": 25}),
+        )
     ]
     ampere, hopper = found["results"]
     assert (ampere["targets"], ampere["bits"], ampere["ulps"]) == (["sm_80"], "0x3f800000", -1)
@@ -62,6 +65,38 @@ def test_the_text_shows_the_bits_that_are_cut_off(capsys: pytest.CaptureFixture[
     assert sum(line.endswith(f"+ {'.' * 25}|1") for line in lines) == 2
     assert sum(line.endswith(f"+ {'.' * 25}1|") for line in lines) == 2
     assert "D, the sum rounded toward zero: 0x3f800001 = 1.0000001" in lines
+
+
+def test_wgmma_keeps_thirteen_bits_of_eight_bit_numbers(capsys: pytest.CaptureFixture[str]) -> None:
+    """1 + 2^-13 fits, 1 + 2^-14 does not, and C loses what is below; mma.sync adds all of it."""
+    words = ["--dtype", "e5m2", "--a", "1,0x1p-14", "--arch", "sm_90a", "--b"]
+    for factor, found in (("2", 1 + 2.0**-13), ("1", 1.0)):
+        (wgmma,) = run_json(capsys, *words, f"1,{factor}", "--op", "wgmma")["results"]
+        assert wgmma["value"] == found
+    (mma,) = run_json(capsys, *words, "1,1")["results"]
+    assert mma["value"] == 1 + 2.0**-14
+    words += ["0,0", "--c", "0x1p0", "--op", "wgmma"]
+    assert main(["numerics", *words]) == 0
+    out = capsys.readouterr().out
+    assert (
+        "sm_90a, wgmma: add C and 32 products at once, keeping 13 bits below the largest exponent "
+        "and 13 of the fraction of D"
+    ) in out
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["--dtype", "e2m1", "--op", "wgmma"], "no target has wgmma of e2m1"),
+        (["--op", "wgmma", "--arch", "sm_100a"], "sm_100a has no wgmma of f16"),
+        (["--op", "wgmma", "--device", "cuda"], "ptxlab has no program of wgmma"),
+    ],
+)
+def test_where_there_is_no_wgmma(
+    words: list[str], message: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["numerics", *words]) == 2
+    assert message in capsys.readouterr().err
 
 
 def test_targets_that_compute_alike_share_a_row(capsys: pytest.CaptureFixture[str]) -> None:

@@ -12,6 +12,7 @@ import pytest
 from ptxlab.main import main
 from ptxlab.observe.counters import Counts
 from ptxlab.verbs.profile import verb
+from ptxlab.verbs.profile.verb import key
 from ptxlab.view import colour
 
 TRANSPOSE = """\
@@ -123,7 +124,7 @@ def test_lines_are_sorted_and_cut_as_asked(
     table = text.split("lines of CUDA C")[1].splitlines()
     assert table[2].split()[0] == "13"
     assert table[2].endswith("twice(tile[threadIdx.x][y]);")
-    assert "13  32 ways in bank 0: lanes 0 to 31 at bytes 0 to 3968 in steps of 128" in text
+    assert "13  32 ways in bank 0: lanes 0 to 31 at bytes 1024 to 4992 in steps of 128" in text
     assert "shared memory" in text
     assert "local memory" not in text
     lines = run(capsys, transpose, "--by", "ptx", "--sort", "line", "--top", "0")
@@ -190,18 +191,22 @@ def test_shipped_programs(
 
 def test_a_gpu_counts_with_nsight_compute(capsys: pytest.CaptureFixture[str]) -> None:
     words = ["kernels/naive.cu", "--grid", "2,1", "--arg", "a=randn(40x16, f32)", "-D", "BM=32"]
+    words += ["--set", "c=5", "--cooperative"]
     assert main(["profile", *words, "--device", "cuda:1"]) == 2
     message = capsys.readouterr().err
     command = shlex.split(message.splitlines()[-1])
     assert command[0] == "ncu"
     assert command[command.index("ptxlab") :] == [
         *("ptxlab", "run", "kernels/naive.cu", "--device", "cuda:1", "--grid", "2,1"),
-        *("--arg", "a=randn(40x16, f32)", "-D", "BM=32"),
+        *("--cooperative", "--arg", "a=randn(40x16, f32)", "--set", "c=5", "-D", "BM=32"),
     ]
 
 
 def test_wrong_questions_are_answered_so(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["profile", "kernels/naive.cu", "--sort", "sector"]) == 2
+    assert key("inst_executed") == key("executed") == "executed"
+    assert key("wavefronts") == "shared_wavefronts"
+    assert key("int ops") == "integer_ops"
     assert "did you mean sectors?" in capsys.readouterr().err
     assert main(["profile", "kernels/naive.cu", "--top", "-1"]) == 2
     capsys.readouterr()

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.run.expression import FUNCTIONS, METHODS, evaluate
+from ptxlab.verbs.launching.expression import FUNCTIONS, METHODS, evaluate
 
 A = np.arange(6, dtype=np.float32).reshape(2, 3) - 2.5
 B = np.arange(12, dtype=np.float32).reshape(3, 4)

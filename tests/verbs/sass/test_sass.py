@@ -72,13 +72,16 @@ DEFINES = ["-D", "FACTOR=2.5f", "-D", "BOUNDS="]
 
 
 def test_the_examples_of_the_help(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
-    lines = EXAMPLE.partition("example:\n")[2].splitlines()[:4]
+    lines = EXAMPLE.partition("example:\n")[2].splitlines()[:5]
     shown = []
     for line in (line.partition("       ")[0].replace("mine.cu", scale) for line in lines):
         more = DEFINES if scale in line else []
         assert main([*shlex.split(line)[1:], *more]) == 0, capsys.readouterr().err
         shown.append(capsys.readouterr().out)
-    one, two, changed, data = shown
+    one, summary, two, changed, data = shown
+    assert summary.splitlines() == one.splitlines()[: len(summary.splitlines())]
+    assert "registers     30" in summary
+    assert "0000  " not in summary
     name = "mma_m16n8k16_bf16_f32"
     assert one.splitlines()[0] == f"{name} on sm_90a"
     assert re.findall(rf"^{name} on (\w+)$", two, re.MULTILINE) == ["sm_80", "sm_90a"]

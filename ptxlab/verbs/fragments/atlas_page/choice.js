@@ -1,5 +1,7 @@
 // What is chosen: instruction, element or lane; the list to choose from, and the address that keeps it.
 
+// All facts come from the JSON beside this script; what is shown is computed from those.
+const data = JSON.parse($("data").textContent);
 const state = { entry: null, matrix: 0, first: 0, pinned: null, hovered: null, pitch: 128, swizzle: 0 };
 const entries = [...data.instructions, ...data.moves, ...data.groups];
 const filled = (text, number) => text.replace("{n}", number);

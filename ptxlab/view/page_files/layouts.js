@@ -1,8 +1,6 @@
 "use strict";
-// The atlas page's facts: all come from the JSON beside this script, with layouts as the row and
-// column that each bit of lane, register and element adds. What is shown is computed from those.
+// Fragment layouts, which come as the row and column that each bit of lane, register and element adds.
 
-const data = JSON.parse(document.getElementById("data").textContent);
 const $ = (id) => document.getElementById(id);
 const range = (n) => Array.from({ length: n }, (_, i) => i);
 const span = (first, count) => (count === 1 ? `${first}` : `${first}..${first + count - 1}`);

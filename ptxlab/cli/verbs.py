@@ -1,0 +1,40 @@
+"""The verbs, each with its line of help."""
+
+from __future__ import annotations
+
+VERBS: tuple[tuple[str, str], ...] = (
+    ("bench", "the ladder side by side: timed beside cuBLAS on a GPU, counted on the emulator"),
+    ("check", "find races, missing waits, bad barriers, bounds, uninitialised reads, deadlocks"),
+    (
+        "completion",
+        "write the script that completes verbs, options and choices in bash, zsh or fish",
+    ),
+    ("diff", "run the same launch on two devices or targets and show where they part"),
+    (
+        "doctor",
+        "say what is installed, what works on this machine, and what to install for the rest",
+    ),
+    ("dump", "show the registers of any thread at any line, label or instruction"),
+    ("explain", "explain one matrix instruction: operands, targets, arithmetic, SASS"),
+    ("fragments", "dump, verify, query and draw the fragment layouts of a matrix instruction"),
+    ("gemm", "run, verify and time matrix multiplication algorithms"),
+    (
+        "interleave",
+        "let GPU and CPU take turns on the same matrices: copied, mapped and managed memory",
+    ),
+    ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
+    ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
+    ("ops", "list the matrix instructions, and which of them run on a target"),
+    ("profile", "count bank conflicts, coalescing, divergence and arithmetic by line"),
+    ("run", "launch a kernel of any .ptx or .cu file with arguments from the command line"),
+    ("sass", "show PTX beside its SASS, registers, spills, occupancy, for any target"),
+    (
+        "step",
+        "walk through a launch: registers, matrices and shared memory after every instruction, as a page",
+    ),
+    (
+        "trace",
+        "draw what warps, copies, tensor cores and barriers of a CTA do, in order, as a page",
+    ),
+)
+"""Every verb and its line of help, so that ``ptxlab --help`` imports none of them."""

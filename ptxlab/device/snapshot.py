@@ -1,0 +1,30 @@
+"""Shared memory in the middle of a launch, as a dump keeps it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+
+@dataclass(frozen=True, slots=True)
+class Mbarrier:
+    """The state of an mbarrier: ``phase`` modulo 8, arrivals pending of those expected, bytes to come.
+
+    ``tx`` is less than 0 where more bytes have come than were expected so far.
+    """
+
+    phase: int
+    pending: int
+    expected: int
+    tx: int
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class SharedSnapshot:
+    """The shared memory of a CTA at one moment: its bytes, where ``variables`` begin, its ``mbarriers`` by address."""
+
+    data: npt.NDArray[np.uint8]
+    variables: dict[str, int]
+    mbarriers: dict[int, Mbarrier]

@@ -1,0 +1,359 @@
+"""cp.async.bulk, cp.reduce.async.bulk, st.async and red.async: copies that an engine makes.
+
+The data moves, and its mbarrier is told, some time after the instruction: see ``run.in_flight``.
+Source: PTX ISA, "Data Movement and Conversion Instructions: Bulk copies", "st.async", "red.async".
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Protocol
+
+import numpy as np
+
+from ptxlab.emulator.operations.atomic import changes, take_turns
+from ptxlab.emulator.operations.mbarrier import Objects, given
+from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
+from ptxlab.emulator.operations.move import join
+from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.run.access import CLUSTER, located
+from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Part
+from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Put, Told, Transfer
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.errors import LaunchError
+from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.syntax.tree import Integer, Operand
+
+UNIT = 16
+"""Bytes that a bulk copy moves as one; its sizes and addresses are multiples of them."""
+
+_OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """What the threads of an instruction have had copied: ``thread`` is whose each copy is.
+
+    A thread has one copy, or one for each CTA that its multicast is for: then ``rank`` is that CTA's.
+    """
+
+    threads: Threads
+    thread: Array
+    rank: Array | None
+
+    @classmethod
+    def of(cls, frame: Frame, threads: Threads, mask: Source | None) -> Copies:
+        """Return a copy for each of the threads, or for each bit of the mask it gives."""
+        if mask is None:
+            return cls(threads, np.arange(threads.size), None)
+        bits = given(mask, frame, threads)[:, None] >> np.arange(16) & 1
+        thread, rank = np.nonzero(bits)
+        return cls(threads, thread, rank)
+
+    def address(self, access: Access, frame: Frame) -> Array:
+        """Return the address of each copy: of the access, but in the CTA that the copy is for."""
+        value = self.threads.pick(access.base.read(frame.registers)).astype(np.uint64)
+        address = np.broadcast_to(value, (self.threads.size,))[self.thread]
+        if self.rank is None:
+            return address
+        at: Array = (address & _OFFSET) | (self.rank.astype(np.uint64) << np.uint64(RANK_SHIFT))
+        return at
+
+    def units(self, access: Access, frame: Frame, copy: Array, offset: Array) -> list[Part]:
+        """Return where the items at ``offset`` from the address of each ``copy`` are."""
+        address = self.address(access, frame)[copy] + offset.astype(np.uint64)
+        owners = Threads(frame.wave.width, index=self.threads.index[self.thread[copy]])
+        return located(access, frame, owners, address)
+
+
+class Landing(Protocol):
+    """Data on its way."""
+
+    def land(self, chosen: Array | None) -> None:
+        """Write it, or that of the threads at the positions ``chosen``."""
+
+    def moved(self) -> list[Moved]:
+        """Return all that is read and written."""
+        ...
+
+
+class Grouped(Landing, Protocol):
+    """Data that its thread waits for, or only until it has been read."""
+
+    def read(self, chosen: Array | None) -> None:
+        """Read it, once."""
+
+
+def start_in_group(frame: Frame, threads: Threads, data: Grouped) -> None:
+    """Have data land when its threads wait for the group that it will be in."""
+    if frame.wave.watched:
+        frame.wave.watcher.begun(threads, data.moved(), None)
+    frame.wave.bulk_copies.start(threads, data.land, data.read)
+
+
+@dataclass(frozen=True, slots=True)
+class Signal:
+    """The mbarrier that hears of copies."""
+
+    objects: Objects
+
+    @classmethod
+    def of(cls, context: Context, form: Form, operand: Operand) -> Signal:
+        """Take the operand, which is an object of the CTA that the data is for."""
+        objects = Objects.of(context, form, operand)
+        return cls(Objects(replace(objects.access, space=CLUSTER)))
+
+    def start(self, frame: Frame, copies: Copies, transfer: Landing, nbytes: Array) -> None:
+        """Have the data land some time, and each copy's mbarrier hear of its ``nbytes`` then."""
+        wave, access = frame.wave, self.objects.access
+        if not copies.thread.size:
+            return  # the mask of a multicast names no CTA
+        owners = Threads(wave.width, index=copies.threads.index[copies.thread])
+        [part] = located(access, frame, owners, copies.address(access, frame))
+        index = np.broadcast_to(part.index, nbytes.shape)
+        if wave.watched:
+            told = Told(index, nbytes, copies.thread)
+            wave.watcher.begun(copies.threads, transfer.moved(), told)
+
+        def land() -> None:
+            transfer.land(None)
+            if wave.watched:
+                wave.watcher.done(index, None)
+            self.objects.landed(
+                frame, owners.index, lambda barriers: barriers.expect(index, -nbytes)
+            )
+
+        wave.signals.start(land)
+
+
+def policy(context: Context, form: Form, operands: list[Any]) -> None:
+    """Take a cache policy, which is a hint, off the end of the operands."""
+    if form[HINT]:
+        context.source(operands.pop(), "b64")
+
+
+def multicast(context: Context, form: Form, operands: list[Any]) -> Source | None:
+    """Take the mask of the CTAs a copy is for off the end of the operands."""
+    return context.source(operands.pop(), "u16") if form[MULTICAST] else None
+
+
+def reduction(form: Form, kind: ScalarType) -> Put:
+    """Return how items are put into memory by an operation, one after the other."""
+    change_in = changes(form["op"], kind)
+
+    def put(part: Part, items: Array) -> None:
+        memory = part.memory.items(kind.bytes).view(kind.dtype)
+        index = np.broadcast_to(part.index, items.shape)
+        take_turns(memory, index, change_in(part.memory), [items.view(kind.dtype)])
+
+    return put
+
+
+# ---- bulk copies ----------------------------------------------------------------------------
+
+
+def copy(context: Context, form: Form) -> Step:
+    """Copy or reduce as many bytes as each thread says between shared and global memory."""
+    operands = list(context.instruction.operands)
+    policy(context, form, operands)
+    mask = multicast(context, form, operands)
+    target, origin, size, *barrier = operands
+    kind = TYPES[form["T"]] if form["T"] else None
+    unit = kind.bytes if kind else UNIT
+    name = form.name.split(".bulk")[0] + ".bulk"
+    write = Access(
+        state_space([form["to"]]),
+        *context.address(target),
+        unit,
+        context.line,
+        f"{name} write",
+        True,
+    )
+    read = Access(
+        state_space([form["from"]]), *context.address(origin), unit, context.line, f"{name} read"
+    )
+    sizes = context.source(size, "u32")
+    signal = Signal.of(context, form, barrier[0]) if barrier else None
+    put = reduction(form, kind) if kind else None
+
+    def run(frame: Frame, threads: Threads) -> None:
+        copies = Copies.of(frame, threads, mask)
+        nbytes = given(sizes, frame, threads)[copies.thread]
+        _require_multiples(frame, copies, nbytes, (write, read))
+        counts = nbytes // unit
+        which = np.repeat(np.arange(len(counts)), counts)
+        offset = (np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts)) * unit
+        own = replace(copies, rank=None)
+        transfer = Transfer(
+            own.units(read, frame, which, offset),
+            copies.units(write, frame, which, offset),
+            copies.thread[which],
+            unit,
+            put,
+        )
+        if signal is None:
+            start_in_group(frame, threads, transfer)
+        else:
+            signal.start(frame, copies, transfer, nbytes)
+
+    return run
+
+
+def _require_multiples(
+    frame: Frame, copies: Copies, nbytes: Array, accesses: tuple[Access, ...]
+) -> None:
+    """Raise LaunchError for a size or an address that is no multiple of 16."""
+    numbers = {"size": nbytes}
+    for access in accesses:
+        address = copies.address(access, frame).astype(np.int64) + access.offset
+        numbers[f"address ({access.verb.rpartition(' ')[2]})"] = address
+    for what, values in numbers.items():
+        wrong = values % UNIT != 0
+        if wrong.any():
+            at = int(np.argmax(wrong))
+            thread = frame.wave.thread(int(copies.threads.index[copies.thread[at]]))
+            raise LaunchError(
+                f"{accesses[0].verb.rpartition(' ')[0]} with {what} {int(values[at]):#x} by {thread}",
+                location=frame.wave.locate(accesses[0].line),
+                hint=f"sizes and addresses of bulk copies are multiples of {UNIT}",
+                kind="alignment",
+            )
+
+
+def prefetch(context: Context, form: Form) -> Step:
+    """Take a hint; only its operands are checked."""
+    operands = list(context.instruction.operands)
+    policy(context, form, operands)
+    context.address(operands[0])
+    context.source(operands[1], "u32")
+    return nothing
+
+
+def commit_group(context: Context, form: Form) -> Step:
+    """Close the group of bulk copies."""
+    return lambda frame, threads: frame.wave.bulk_copies.commit(threads)
+
+
+def wait_group(context: Context, form: Form) -> Step:
+    """Wait for all groups of bulk copies but the latest ones, or until they have read their sources."""
+    [allowed] = context.operands(1)
+    if not isinstance(allowed, Integer):
+        context.reject("cp.async.bulk.wait_group takes an integer constant", allowed)
+    count, read_only = allowed.value, bool(form["read"])
+    return lambda frame, threads: frame.wave.bulk_copies.wait(threads, count, read_only=read_only)
+
+
+# ---- stores and reductions by single threads ------------------------------------------------
+
+
+def store(context: Context, form: Form) -> Step:
+    """Write registers to the shared memory of another CTA of the cluster, or reduce them into it."""
+    target, value, barrier = context.operands(3)
+    kind, count = TYPES[form["T"]], vector_size(form)
+    sources = context.sources(value, kind.name)
+    unit = kind.bytes * count
+    write = Access(CLUSTER, *context.address(target), unit, context.line, form.opcode, True)
+    signal = Signal.of(context, form, barrier)
+    put = reduction(form, kind) if form["op"] else None
+
+    def run(frame: Frame, threads: Threads) -> None:
+        copies = Copies.of(frame, threads, None)
+        columns = [threads.pick(source.read(frame.registers)) for source in sources]
+        items = np.resize(join(columns, ITEM[unit]), threads.size)
+        targets = copies.units(write, frame, copies.thread, np.zeros(threads.size))
+        transfer = Transfer([], targets, copies.thread, unit, put, items)
+        signal.start(frame, copies, transfer, np.full(threads.size, unit))
+
+    return run
+
+
+# ---- rows -----------------------------------------------------------------------------------
+
+MULTICAST = "multicast::cluster"
+SIGNAL = "mbarrier::complete_tx::bytes"
+_row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
+_SIZED = "[b8@to] [b8@from] u32<1048561/16"
+_TO_SHARED = f"{_SIZED} [b64@to]"
+
+_copy = partial(_row, step=copy)
+for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+    for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
+        _copy(
+            f"cp.async.bulk.<to>.<from>.{SIGNAL}{_cast}{_hint}",
+            _TO_SHARED + _mask + _policy,
+            **{"to": "shared::cluster", "from": "global"},
+        )
+    _copy(
+        f"cp.async.bulk.<to>.<from>.{SIGNAL}{_hint}",
+        _TO_SHARED + _policy,
+        needs="sm_90 8.6",
+        **{"to": "shared::cta", "from": "global"},
+    )
+    _copy(
+        f"cp.async.bulk.<to>.<from>.bulk_group{_hint}",
+        _SIZED + _policy,
+        **{"to": "global", "from": "shared::cta"},
+    )
+    _row(f"cp.async.bulk.prefetch.L2.global{_hint}", "[b8] u32<1048561/16" + _policy, step=prefetch)
+_group = partial(_row, operands="")
+_group("cp.async.bulk.commit_group", step=commit_group)
+_row("cp.async.bulk.wait_group{.<read>}", "#u32", step=wait_group, read="read")
+
+_IN_SHARED = (
+    ("add", "", "u32 s32 u64"),
+    ("inc dec", "", "u32"),
+    ("min max", "", "u32 s32"),
+    ("and or xor", "", "b32"),
+)
+REDUCED = (
+    ("add", "", "u32 s32 u64 f32 f64"),
+    ("inc dec", "", "u32"),
+    ("min max", "", "u32 s32 u64 s64 f16 bf16"),
+    ("and or xor", "", "b32 b64"),
+    ("add", ".noftz", "f16 bf16"),
+)
+for _op, _noftz, _types in _IN_SHARED:
+    _copy(
+        f"cp.reduce.async.bulk.<to>.<from>.{SIGNAL}.<op>{_noftz}.<T>",
+        _TO_SHARED,
+        op=_op,
+        T=_types,
+        **{"to": "shared::cluster", "from": "shared::cta"},
+    )
+    _row(
+        f"red.async.relaxed.cluster{{.shared::cluster}}.{SIGNAL}.<op>.<T>",
+        "[T] T [b64]",
+        step=store,
+        needs="sm_90 8.1",
+        op=_op,
+        T=_types.replace("u64", "u64 s64"),
+    )
+_copy(
+    f"cp.async.bulk.<to>.<from>.{SIGNAL}",
+    _TO_SHARED,
+    **{"to": "shared::cluster", "from": "shared::cta"},
+)
+for _op, _noftz, _types in REDUCED:
+    for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+        _copy(
+            f"cp.reduce.async.bulk.<to>.<from>.bulk_group{_hint}.<op>{_noftz}.<T>",
+            _SIZED + _policy,
+            op=_op,
+            T=_types,
+            **{"to": "global", "from": "shared::cta"},
+        )
+_WORDS, _DOUBLES = "b32 u32 s32 f32", "b64 u64 s64 f64"
+_store = partial(_row, step=store, needs="sm_90 8.1")
+for _vec, _types in (("v2", f"{_WORDS} {_DOUBLES}"), ("v4", _WORDS)):
+    _store(
+        f"st.async{{.weak}}{{.shared::cluster}}.{SIGNAL}{{.<vec>}}.<T>",
+        "[T] T*vec [b64]",
+        vec=_vec,
+        T=_types,
+    )

@@ -1,0 +1,376 @@
+"""cp.async.bulk.tensor and cp.reduce.async.bulk.tensor: copies of boxes of tensors.
+
+The copy engine works them out from the 128 bytes of a tensor map, which ``ptxlab.tensormap`` reads.
+One instruction has a thread copy a whole box, so that copies are taken one by one.
+Source: PTX ISA, "Data Movement and Conversion Instructions: Tensor copy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+import numpy as np
+
+from ptxlab.emulator.operations.bulk import (
+    MULTICAST,
+    REDUCED,
+    SIGNAL,
+    Copies,
+    Signal,
+    multicast,
+    policy,
+    reduction,
+    start_in_group,
+)
+from ptxlab.emulator.operations.memory import HINT, state_space
+from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.operations.tensor_map import map_at, read_maps
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.run.access import located
+from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Allocation, Part
+from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.errors import LaunchError, Unsupported
+from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.numbers.types import TYPES
+from ptxlab.syntax.tree import Address, Operand
+from ptxlab.tensormap.box import Rows, box_of
+from ptxlab.tensormap.tensor_map import Im2col
+
+Result = TypeVar("Result")
+
+Write = Callable[[Rows, Allocation, Array], None]
+"""Put the data of a copy where its rows are in global memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class Tensor:
+    """The operand ``[map, {coordinates}]``, with the offsets of an im2col load."""
+
+    pieces: Sequence[Access]
+    coordinates: Sequence[Source]
+    offsets: Sequence[Source]
+    mode: str
+    stores: bool
+
+    @classmethod
+    def of(
+        cls,
+        context: Context,
+        form: Form,
+        operand: Operand,
+        offsets: Operand | None = None,
+        *,
+        stores: bool = False,
+    ) -> Tensor:
+        """Take the operand from the instruction in hand."""
+        assert isinstance(operand, Address)
+        return cls(
+            map_at(context, replace(operand, extra=()), "generic", writes=False),
+            context.sources(operand.extra[0], "s32"),
+            () if offsets is None else context.sources(offsets, "u16"),
+            form["mode"] or "tile",
+            stores,
+        )
+
+    def rows(self, frame: Frame, threads: Threads) -> list[Rows]:
+        """Return what each thread has copied. Raise LaunchError or Unsupported for what cannot be."""
+        maps = read_maps(self.pieces, frame, threads)
+        coordinates = _columns(self.coordinates, "s32", frame, threads)
+        offsets = _columns(self.offsets, "u16", frame, threads)
+        rows = [
+            attempt(self.pieces[0], frame, threads, at, partial(self._one, *given))
+            for at, given in enumerate(zip(maps, coordinates, offsets, strict=True))
+        ]
+        if frame.wave.watched:
+            for at, one in enumerate(rows):
+                thread, outside = int(threads.index[at]), not one.addresses.size
+                frame.wave.watcher.box(thread, one.box.map, coordinates[at], outside=outside)
+        return rows
+
+    def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> Rows:
+        box = box_of(data)
+        made = "im2col" if isinstance(box.map.box, Im2col) else "tile"
+        if not self.mode.startswith(made):
+            raise ValueError(f"the tensor map is one of {made} mode, not {self.mode}")
+        if self.stores and min(coordinates) < 0:
+            raise ValueError(f"coordinates {coordinates} of a store, which are not negative")
+        if self.stores and box.map.element.is_tf32:
+            raise Unsupported("a store with a tensor map of tf32 is not modelled: NVIDIA is silent")
+        return box.rows(coordinates, offsets)
+
+
+def _columns(
+    sources: Sequence[Source], kind: str, frame: Frame, threads: Threads
+) -> list[list[int]]:
+    """Return the values of vector operands, a list for each thread."""
+    dtype = TYPES[kind].dtype
+    values = [threads.pick(source.read(frame.registers)).view(dtype) for source in sources]
+    columns = [np.broadcast_to(value, (threads.size,)).tolist() for value in values]
+    return [list(one) for one in zip(*columns, strict=True)] or [[]] * threads.size
+
+
+def attempt(
+    access: Access, frame: Frame, threads: Threads, at: int, make: Callable[[], Result]
+) -> Result:
+    """Return what ``make`` gives, with its errors as those of the thread at position ``at``."""
+    wave = frame.wave
+    try:
+        return make()
+    except Unsupported as error:
+        raise Unsupported(error.message, location=wave.locate(access.line)) from None
+    except ValueError as error:
+        raise LaunchError(
+            f"tensor copy by {wave.thread(int(threads.index[at]))}: {error}",
+            location=wave.locate(access.line),
+            kind="async",
+        ) from None
+
+
+class BoxCopies:
+    """Boxes on their way, one for each thread: ``rows`` in global memory, ``places`` in shared memory.
+
+    A load has a place for each CTA that it is for, and a store has one; ``write`` makes it a store.
+    ``found`` is where the rows lie, None for a box outside of its tensor.
+    """
+
+    def __init__(
+        self,
+        frame: Frame,
+        rows: list[Rows],
+        places: list[list[Array]],
+        found: list[Allocation | None],
+        write: Write | None,
+    ) -> None:
+        self._region = frame.wave.regions["shared"]
+        self._shared = self._region.items(UNIT_BYTES)
+        self._rows = rows
+        self._places = places
+        self._write = write
+        self._found = found
+        self._data: dict[int, Array] = {}
+
+    def read(self, chosen: Array | None) -> None:
+        """Read the boxes of the threads at the positions ``chosen`` (None for all), each once."""
+        for at in range(len(self._rows)) if chosen is None else chosen.tolist():
+            if at in self._data:
+                continue
+            rows, found = self._rows[at], self._found[at]
+            if self._write is not None:
+                self._data[at] = self._shared[self._places[at][0]]
+            elif found is None:
+                self._data[at] = rows.box.outside().view(self._shared.dtype)
+            else:
+                self._data[at] = rows.gather(found.data, found.address)
+
+    def moved(self) -> list[Moved]:
+        """Return all that is read and written."""
+        loads = self._write is None
+        moved = []
+        for at, rows in enumerate(self._rows):
+            for places in self._places[at]:
+                first, owner, box = places * UNIT_BYTES, np.full(places.shape, at), rows.box
+                start = first.min(keepdims=True)  # a swizzle keeps units in their 128 bytes
+                tiles = Tiles(box.map.swizzle, box.row_bytes, box.count, start)
+                moved.append(Moved(self._region, first, UNIT_BYTES, owner, loads, tiles))
+            memory = self._found[at]
+            if memory is not None:
+                first = rows.elements()[0] - memory.address
+                owner, size = np.full(first.shape, at), rows.box.map.size
+                moved.append(Moved(memory, first, size, owner, not loads))
+        return moved
+
+    def land(self, chosen: Array | None) -> None:
+        """Write them."""
+        self.read(chosen)
+        for at in range(len(self._rows)) if chosen is None else chosen.tolist():
+            found = self._found[at]
+            if self._write is None:
+                for places in self._places[at]:
+                    self._shared[places] = self._data[at]
+            elif found is not None:
+                self._write(self._rows[at], found, self._data[at])
+
+
+def _allocation(frame: Frame, rows: Rows) -> Allocation | None:
+    """Return where the rows lie, None for a box outside of its tensor. Raise ValueError elsewhere."""
+    if rows.extent is None:
+        return None
+    first, end = rows.extent
+    found = frame.wave.memory.find(first)
+    if found is None or end > found.address + found.size:
+        raise ValueError(
+            f"the box reaches from {first:#x} to {end:#x} in global memory, which no allocation holds"
+        )
+    return found
+
+
+def _places(access: Access, copies: Copies, frame: Frame, rows: list[Rows]) -> list[list[Array]]:
+    """Return for each thread where its box lies in shared memory, in units, once for each CTA."""
+    address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
+    owners = Threads(frame.wave.width, index=copies.threads.index[copies.thread])
+    [part] = located(access, frame, owners, copies.address(access, frame))
+    region = frame.wave.regions["shared"]
+    found: list[list[Array]] = [[] for _ in rows]
+    inside = (address & np.uint64((1 << RANK_SHIFT) - 1)).astype(np.int64)
+    index = np.broadcast_to(part.index, inside.shape)
+    for thread, offset, unit in zip(
+        copies.thread.tolist(), inside.tolist(), index.tolist(), strict=True
+    ):
+        box = rows[thread].box
+        units = attempt(access, frame, copies.threads, thread, partial(box.units, offset))
+        if offset + box.nbytes > region.size:
+            raise _outside(access, frame, copies.threads, thread, offset + box.nbytes)
+        found[thread].append(units + (unit - offset // UNIT_BYTES))
+    return found
+
+
+def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) -> LaunchError:
+    wave = frame.wave
+    return LaunchError(
+        f"{access.verb} to byte {end:#x} of shared memory, of which a CTA has "
+        f"{wave.regions['shared'].size:#x}, by {wave.thread(int(threads.index[at]))}",
+        location=wave.locate(access.line),
+        kind="bounds",
+    )
+
+
+def load(context: Context, form: Form) -> Step:
+    """Copy a box to shared memory of one CTA, or of several; what is outside the tensor is filled."""
+    operands = list(context.instruction.operands)
+    policy(context, form, operands)
+    mask = multicast(context, form, operands)
+    target, place, barrier, *offsets = operands
+    tensor = Tensor.of(context, form, place, *offsets)
+    write = _in_shared(context, target, form["to"], "write")
+    signal = Signal.of(context, form, barrier)
+
+    def run(frame: Frame, threads: Threads) -> None:
+        rows = tensor.rows(frame, threads)
+        copies = Copies.of(frame, threads, mask)
+        boxes = _boxes(frame, threads, write, rows, _places(write, copies, frame, rows), None)
+        nbytes = np.array([one.box.nbytes for one in rows])[copies.thread]
+        signal.start(frame, copies, boxes, nbytes)
+
+    return run
+
+
+def store(context: Context, form: Form) -> Step:
+    """Copy a box to global memory, or reduce it into that; what is outside the tensor is left out."""
+    operands = list(context.instruction.operands)
+    policy(context, form, operands)
+    place, origin = operands
+    tensor = Tensor.of(context, form, place, stores=True)
+    read = _in_shared(context, origin, "shared::cta", "read")
+    write = _reducing(form) if form["op"] else _storing
+
+    def run(frame: Frame, threads: Threads) -> None:
+        rows = tensor.rows(frame, threads)
+        places = _places(read, Copies.of(frame, threads, None), frame, rows)
+        boxes = _boxes(frame, threads, read, rows, places, write)
+        start_in_group(frame, threads, boxes)
+
+    return run
+
+
+def _boxes(
+    frame: Frame,
+    threads: Threads,
+    access: Access,
+    rows: list[Rows],
+    places: list[list[Array]],
+    write: Write | None,
+) -> BoxCopies:
+    found = [
+        attempt(access, frame, threads, at, partial(_allocation, frame, one))
+        for at, one in enumerate(rows)
+    ]
+    return BoxCopies(frame, rows, places, found, write)
+
+
+def _in_shared(context: Context, operand: Operand, space: str, verb: str) -> Access:
+    """Return the access to the first bytes of a box."""
+    base, offset = context.address(operand)
+    what = f"tensor copy {verb}"
+    return Access(
+        state_space([space]), base, offset, UNIT_BYTES, context.line, what, verb == "write"
+    )
+
+
+def _storing(rows: Rows, memory: Allocation, data: Array) -> None:
+    rows.scatter(memory.data, memory.address, data)
+
+
+def _reducing(form: Form) -> Write:
+    """Return how a box is reduced into memory, by the type of its map."""
+
+    def write(rows: Rows, memory: Allocation, data: Array) -> None:
+        kind = TYPES[rows.box.map.dtype]
+        if not any(
+            form["op"] in op.split() and kind.name in types.split() for op, _, types in REDUCED
+        ):
+            raise Unsupported(f"{form.name} of a tensor of {kind.name} does not exist")
+        addresses, numbers = rows.elements()
+        part = Part(memory, (addresses - memory.address) // kind.bytes)
+        reduction(form, kind)(part, data.view(ITEM[kind.bytes])[numbers])
+
+    return write
+
+
+def prefetch(context: Context, form: Form) -> Step:
+    """Take a hint; only its operands are checked."""
+    operands = list(context.instruction.operands)
+    policy(context, form, operands)
+    Tensor.of(context, form, *operands)
+    return nothing
+
+
+# ---- rows -----------------------------------------------------------------------------------
+
+_row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
+_TILE, _IM2COL = "1d 2d 3d 4d 5d", "3d 4d 5d"
+_START = "cp.async.bulk.tensor.<dim>.<to>.global"
+for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
+    for _mode, _dims, _name, _more in (
+        ("{.<mode>}", _TILE, "tile", ""),
+        (".<mode>", _IM2COL, "im2col", " u16*dim-2"),
+    ):
+        _shaped = partial(_row, dim=_dims, mode=_name)
+        for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
+            _shaped(
+                f"{_START}{_mode}.{SIGNAL}{_cast}{_hint}",
+                f"[b8@to] &s32*dim [b64@to]{_more}{_mask}{_policy}",
+                step=load,
+                to="shared::cluster",
+            )
+        _shaped(
+            f"{_START}{_mode}.{SIGNAL}{_hint}",
+            f"[b8@to] &s32*dim [b64@to]{_more}{_policy}",
+            step=load,
+            needs="sm_90 8.6",
+            to="shared::cta",
+        )
+        _shaped(
+            f"cp.async.bulk.prefetch.tensor.<dim>.L2.global{_mode}{_hint}",
+            f"&s32*dim{_more}{_policy}",
+            step=prefetch,
+        )
+    for _mode, _dims, _name in (
+        ("{.<mode>}", _TILE, "tile"),
+        (".<mode>", _IM2COL, "im2col_no_offs"),
+    ):
+        _stores = partial(_row, step=store, dim=_dims, mode=_name)
+        _end = f"{_mode}.bulk_group{_hint}"
+        _stores(f"cp.async.bulk.tensor.<dim>.global.shared::cta{_end}", f"&s32*dim [b8]{_policy}")
+        _stores(
+            f"cp.reduce.async.bulk.tensor.<dim>.global.shared::cta.<op>{_end}",
+            f"&s32*dim [b8]{_policy}",
+            op="add min max inc dec and or xor",
+        )

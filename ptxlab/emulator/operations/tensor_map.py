@@ -1,0 +1,136 @@
+"""Tensor maps in memory: reading them, tensormap.replace and tensormap.cp_fenceproxy.
+
+Source: PTX ISA, "Data Movement and Conversion Instructions: tensormap.replace" and "tensormap.cp_fenceproxy".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import partial
+
+import numpy as np
+
+from ptxlab.emulator.operations.memory import gather, scatter, state_space
+from ptxlab.emulator.operations.order import fence, nothing
+from ptxlab.emulator.operations.warp import ALIGNED
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.registers import Array
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.errors import LaunchError
+from ptxlab.syntax.tree import Integer, Operand
+from ptxlab.tensormap.encoding import MAP_BYTES
+from ptxlab.tensormap.encoding import replace as replaced
+
+PIECE = 16
+
+
+def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> Sequence[Access]:
+    """Return the accesses that a map at ``operand`` is read or written with."""
+    base, offset = context.address(operand)
+    verb = f"{'write' if writes else 'read'} of a tensor map"
+    return [
+        Access(space, base, offset + at, PIECE, context.line, verb, writes)
+        for at in range(0, MAP_BYTES, PIECE)
+    ]
+
+
+def read_maps(pieces: Sequence[Access], frame: Frame, threads: Threads) -> list[bytes]:
+    """Return the map of each thread."""
+    columns = [np.resize(gather(piece, frame, threads), threads.size) for piece in pieces]
+    table = np.stack(columns, axis=1)
+    return [one.tobytes() for one in table]
+
+
+def _write_maps(
+    pieces: Sequence[Access], frame: Frame, threads: Threads, maps: list[bytes]
+) -> None:
+    items = np.frombuffer(b"".join(maps), ITEM[PIECE]).reshape(len(maps), -1)
+    for number, piece in enumerate(pieces):
+        scatter(piece, frame, threads, np.ascontiguousarray(items[:, number]))
+
+
+def _replace(context: Context, form: Form) -> Step:
+    """Change one field of a map."""
+    address, *numbered, value = context.instruction.operands
+    space = state_space(form.modifiers)
+    reads = map_at(context, address, space, writes=False)
+    writes = map_at(context, address, space, writes=True)
+    ordinal = numbered[0].value if numbered and isinstance(numbered[0], Integer) else 0
+    source, field, line = context.source(value, form["T"]), form["field"], context.line
+
+    def run(frame: Frame, threads: Threads) -> None:
+        given = threads.pick(source.read(frame.registers)).astype(np.uint64)
+        values: Array = np.broadcast_to(given, (threads.size,))
+        maps = read_maps(reads, frame, threads)
+        for at, value in enumerate(values.tolist()):
+            try:
+                maps[at] = replaced(maps[at], field, value, ordinal)
+            except ValueError as error:
+                wave = frame.wave
+                raise LaunchError(
+                    f"tensormap.replace by {wave.thread(int(threads.index[at]))}: {error}",
+                    location=wave.locate(line),
+                ) from None
+        _write_maps(writes, frame, threads, maps)
+
+    return run
+
+
+def _copy(context: Context, form: Form) -> Step:
+    """Copy a map from shared to global memory, all threads of a warp the same one."""
+    target, origin, size = context.operands(3)
+    _require_map(context, size)
+    writes = map_at(context, target, "global", writes=True)
+    reads = map_at(context, origin, "shared", writes=False)
+    context.participants = ALIGNED
+
+    def run(frame: Frame, threads: Threads) -> None:
+        _write_maps(writes, frame, threads, read_maps(reads, frame, threads))
+
+    return run
+
+
+def _acquire(context: Context, form: Form) -> Step:
+    """Order accesses to a tensor map, which they are."""
+    address, size = context.operands(2)
+    context.address(address)
+    _require_map(context, size)
+    return nothing
+
+
+def _require_map(context: Context, size: Operand) -> None:
+    if size != Integer(MAP_BYTES):
+        context.reject(f"a tensor map has {MAP_BYTES} bytes", size)
+
+
+_map = partial(row, mix="asynchronous copy", needs="sm_90a sm_100f sm_120f 8.3")
+_field = partial(_map, step=_replace, space="global shared::cta")
+_start = "tensormap.replace.tile.<field>{.<space>}.b1024.<T>"
+_field(_start, "[b8] T", field="global_address", T="b64")
+_field(_start, "[b8] T", field="rank", T="b32")
+_field(_start, "[b8] #u32<5 T", field="box_dim global_dim element_stride", T="b32")
+_field(_start, "[b8] #u32<5 T", field="global_stride", T="b64")
+for _mode, _modes in (
+    ("elemtype", 16),
+    ("interleave_layout", 3),
+    ("swizzle_mode", 4),
+    ("fill_mode", 2),
+):
+    _field(_start, f"[b8] #T<{_modes}", field=_mode, T="b32")
+_map(
+    "tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.<scope>.sync.aligned",
+    "[b8] [b8] #u32",
+    step=_copy,
+    collective=True,
+    needs="sm_90 8.3",
+    scope="cta cluster gpu sys",
+)
+_fence = partial(
+    row, mix="synchronization", fidelity="ordering", needs="sm_90 8.3", scope="cta cluster gpu sys"
+)
+_fence("fence.proxy.tensormap::generic.release.<scope>", "", step=fence)
+_fence("fence.proxy.tensormap::generic.acquire.<scope>", "[b8] #u32", step=_acquire)

@@ -1,0 +1,285 @@
+"""wgmma: products of whole warpgroups, whose factors lie in shared memory, or A in registers.
+
+Source: PTX ISA, "Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_async" and
+"wgmma.mma_async.sp", "wgmma.fence", "wgmma.commit_group", "wgmma.wait_group".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ptxlab.emulator.operations.matrix import (
+    Factors,
+    Sparsity,
+    arithmetic,
+    sparsity_of,
+    word_type,
+)
+from ptxlab.emulator.operations.order import nothing
+from ptxlab.emulator.operations.warp import Aligned, Warps
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.forms import matrix_form
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARPGROUP
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.matrix.form import SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
+from ptxlab.syntax.tree import Integer, Operand
+
+TOGETHER = Aligned(WARPGROUP)
+
+
+class Warpgroups(Warps):
+    """The whole warpgroups that an instruction acts on."""
+
+    kind = "warpgroup"
+    size = WARPGROUP
+
+    def one(self, source: Source, what: str) -> Array:
+        """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
+        values = self.read(source)
+        differ = (values != values[:, :1]).any(axis=1)
+        if differ.any():
+            first = self.wave.thread(self.first_thread(int(differ.argmax())))
+            raise self.fault(
+                f"{self.name}: {what} differs between the threads of the warpgroup of {first}",
+                hint="all 128 threads must give the same",
+            )
+        return np.asarray(values[:, 0])
+
+
+@dataclass(frozen=True, slots=True)
+class _Shared:
+    """A factor in shared memory: contiguous along ``major``, ``k`` or ``mn``."""
+
+    operand: SharedOperand
+    major: str
+    descriptor: Source
+
+    def issue(self, groups: Warpgroups) -> Callable[[], Array]:
+        """Take the descriptors, and return what reads [rows, cols, warpgroups] through them."""
+        units = self._units(groups)
+        region = groups.wave.regions["shared"]
+        return lambda: elements(self.operand, self.major, region.items(UNIT_BYTES)[units])
+
+    def moved(self, groups: Warpgroups) -> list[Moved]:
+        """Return what is read, one core matrix after the other."""
+        units, region = core_matrices(self._units(groups)), groups.wave.regions["shared"]
+        words, which = np.unique(groups.one(self.descriptor, ""), return_inverse=True)
+        fields = [WGMMA_DESCRIPTOR.decode(int(word)) for word in words]
+        start = np.array([one["start address"] for one in fields], np.int64)[which]
+        start += region.start[groups.threads.index[:: groups.size]]
+        swizzles = np.array([one["swizzle"] for one in fields])[which]
+        moved = []
+        for swizzle in dict.fromkeys(swizzles.tolist()):
+            chosen = np.flatnonzero(swizzles == swizzle)
+            first = units[chosen].reshape(-1) * UNIT_BYTES
+            owner = np.repeat(chosen * groups.size, units[0].size)
+            tiles = Tiles(swizzle, MODES[swizzle].span, 0, start[chosen])
+            moved.append(Moved(region, first, UNIT_BYTES, owner, writes=False, tiles=tiles))
+        return moved
+
+    def _units(self, groups: Warpgroups) -> Array:
+        """Return which 16 bytes of shared memory are read: [warpgroups, lines, units]."""
+        name = f"the descriptor of {self.operand.operand}"
+        try:
+            units = addresses(self.operand, self.major, groups.one(self.descriptor, name))
+        except ValueError as error:
+            location = groups.fault("").location
+            raise Unsupported(f"{groups.name}: {error}", location=location) from None
+        return _placed(groups, units, name)
+
+
+@dataclass(frozen=True, slots=True)
+class _Held:
+    """A factor in registers."""
+
+    layout: FragmentLayout
+    sources: Sequence[Source]
+
+    def issue(self, groups: Warpgroups) -> Callable[[], Array]:
+        """Take the registers' values, and return what makes [rows, cols, warpgroups] of them."""
+        matrix = groups.matrix(self.layout, self.sources)
+        return lambda: matrix
+
+    def moved(self, groups: Warpgroups) -> list[Moved]:
+        """Return what is read in memory."""
+        return []
+
+
+def _placed(groups: Warpgroups, addresses: Array, name: str) -> Array:
+    """Return where in shared memory the 16 bytes at each of [warpgroups, lines, units] addresses are."""
+    region = groups.wave.regions["shared"]
+    outside = (addresses < region.first) | (addresses + UNIT_BYTES > region.size)
+    wrong = outside.any(axis=(1, 2))
+    if wrong.any():
+        group = int(wrong.argmax())
+        raise groups.fault(
+            f"{groups.name}: {name} reaches from byte {int(addresses[group].min()):#x} of shared memory "
+            f"to {int(addresses[group].max()) + UNIT_BYTES:#x}, of which a CTA has {region.first:#x} to "
+            f"{region.size:#x}, in the warpgroup of "
+            f"{groups.wave.thread(groups.first_thread(group))}",
+            hint="all 64 rows of A and all n columns of B are read, wherever the offsets put them",
+            kind="bounds",
+        )
+    first = groups.threads.index[:: groups.size]
+    inside = addresses + region.start[first][:, np.newaxis, np.newaxis]
+    return inside // UNIT_BYTES
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplication:
+    """One wgmma.mma_async, prepared.
+
+    ``negates`` says that imm-scale-a and imm-scale-b make the product negative.
+    """
+
+    form: MatrixInstruction
+    d: Sequence[Destination]
+    c: Sequence[Source]
+    a: _Shared | _Held
+    b: _Shared | _Held
+    sparsity: Sparsity | None
+    adds: Source
+    negates: bool
+    compute: Callable[[Factors], Array]
+    line: int
+
+    def start(self, frame: Frame, threads: Threads) -> None:
+        """Begin the product: operands are taken now, shared memory and D when it is waited for.
+
+        An instruction that touches D waits too, as ptxas makes it: "warpgroup.wait is injected in
+        around line 7 by compiler to allow use of registers defined by GMMA" (C7517).
+        """
+        begun = Frame(frame.wave, frame.layout, frame.registers.copy(), frame.local_base)
+        whole = self._issued(frame, begun, threads.apart())
+        if frame.wave.watched:
+            groups = Warpgroups(frame, threads.apart(), self.form.name, self.line)
+            moved = self.a.moved(groups) + self.b.moved(groups)
+            frame.wave.watcher.begun(threads, moved, None)
+
+        def land(chosen: Array | None) -> None:
+            if chosen is None:
+                whole()
+            else:
+                some = Threads(threads.width, index=threads.index[chosen])
+                self._issued(frame, begun, some)()
+
+        writes = frozenset(one.slot for one in self.d)
+        frame.wave.products.start(threads, land, writes=writes)
+
+    def _issued(self, frame: Frame, begun: Frame, threads: Threads) -> Callable[[], None]:
+        """Take the operands of some threads as they were when it was begun; return what executes it."""
+        given = Warpgroups(begun, threads, self.form.name, self.line)
+        groups = Warpgroups(frame, threads, self.form.name, self.line)
+        adds = given.one(self.adds, "scale-d")
+        a, b = self.a.issue(given), self.b.issue(given)
+        places = None if self.sparsity is None else self.sparsity.places(given)
+
+        def execute() -> None:
+            left = a()
+            if self.negates:
+                left = left ^ left.dtype.type(1 << (8 * left.itemsize - 1))
+            d = self.compute(Factors(left, b(), self._addend(groups, adds), places))
+            groups.write_matrix(self.form.operand("D"), self.d, d)
+
+        return execute
+
+    def _addend(self, groups: Warpgroups, adds: Array) -> Array:
+        """Return C: D as it is, or zero where ``adds`` does not hold."""
+        layout = self.form.operand("D")
+        if not adds.any():
+            word = np.dtype(f"u{layout.bits // 8}")
+            return np.zeros((layout.rows, layout.cols, len(adds)), word)
+        c = groups.matrix(layout, self.c)
+        return c if adds.all() else c * adds
+
+
+# ---- from the instruction to that -----------------------------------------------------------
+
+
+def multiply_async(context: Context, asked: Form) -> Step:
+    """Compute D = A*B + D for every active warpgroup at once, when it is waited for."""
+    form = matrix_form(context, asked)
+    assert isinstance(form, MatrixInstruction)
+    multiplication = _bound(context, form)
+    context.participants = TOGETHER
+    context.accumulators |= context.writes
+    return multiplication.start
+
+
+def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
+    names = [operand.name for operand in form.signature]
+    given = dict(zip(names, context.instruction.operands, strict=True))
+    negated = [_is_constant(given.get(f"imm-scale-{x}"), -1) for x in "ab"]
+    d = word_type(form.operand("D"))
+    sparsity = None
+    if form.metadata is not None:
+        sparsity = sparsity_of(context, form.metadata, given["sp-meta"], given["sp-sel"])
+    return Multiplication(
+        form=form,
+        d=context.destinations(given["d"], d),
+        c=context.sources(given["d"], d),
+        a=_factor(context, form, "a", given),
+        b=_factor(context, form, "b", given),
+        sparsity=sparsity,
+        adds=context.source(given["scale-d"], "pred"),
+        negates=negated[0] != negated[1],
+        compute=arithmetic(form, context.target),
+        line=context.line,
+    )
+
+
+def _factor(
+    context: Context, form: MatrixInstruction, name: str, given: Mapping[str, Operand]
+) -> _Shared | _Held:
+    operand = form.held(name.upper())
+    if isinstance(operand, FragmentLayout):
+        return _Held(operand, context.sources(given[name], word_type(operand)))
+    along_mn = _is_constant(given.get(f"imm-trans-{name}"), 1)
+    source = context.source(given[f"{name}-desc"], "b64")
+    return _Shared(operand, "mn" if along_mn else "k", source)
+
+
+def _is_constant(operand: Operand | None, value: int) -> bool:
+    """Say whether an operand, which not all forms have, is this constant."""
+    return isinstance(operand, Integer) and operand.value == value
+
+
+def fence(context: Context, asked: Form) -> Step:
+    """Order accesses to registers and products, which take their registers when they begin."""
+    context.participants = TOGETHER
+    return nothing
+
+
+def commit_group(context: Context, asked: Form) -> Step:
+    """Close the group of products."""
+    context.participants = TOGETHER
+    return lambda frame, threads: frame.wave.products.commit(threads)
+
+
+def wait_group(context: Context, asked: Form) -> Step:
+    """Wait for all groups of products but the latest ones."""
+    [allowed] = context.operands(1)
+    context.participants = TOGETHER
+    return lambda frame, threads: frame.wave.products.wait(threads, allowed.value)
+
+
+row("wgmma.mma_async.*", "", step=multiply_async, mix="matrix multiply", collective=True)
+_order = partial(row, mix="synchronization", needs="sm_90a 8.0", collective=True)
+_order("wgmma.fence.sync{.aligned}", "", step=fence, fidelity="ordering")
+_order("wgmma.commit_group.sync{.aligned}", "", step=commit_group)
+_order("wgmma.wait_group.sync{.aligned}", "#u32<4294967296", step=wait_group)

@@ -1,0 +1,210 @@
+"""mbarrier objects in shared memory: arrivals, bytes that are expected, phases.
+
+An object is its 64-bit word in shared memory, for all programs may know opaque. Here, low bits first:
+20 bits of arrivals that are pending, 20 of those that a phase expects, 21 of the transaction count
+(signed), 3 of the phase. A phase is complete when no arrival is pending and the count is zero.
+Source: PTX ISA, "Parallel Synchronization and Communication Instructions: mbarrier".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from ptxlab.emulator.run.registers import Array
+
+OBJECT_BYTES = 8
+
+COUNT_BITS, TX_BITS = 20, 21
+MOST = (1 << COUNT_BITS) - 1
+"""The most arrivals of a phase, and the largest transaction count."""
+
+PHASES = 8
+"""How far an object counts its phases: those asked for are the last two."""
+
+_COUNT = np.uint64(MOST)
+_TX = np.uint64((1 << TX_BITS) - 1)
+_EXPECTED_AT, _TX_AT = np.uint64(COUNT_BITS), np.uint64(2 * COUNT_BITS)
+_PHASE_AT = np.uint64(2 * COUNT_BITS + TX_BITS)
+
+
+@dataclass(slots=True)
+class State:
+    """The fields of several objects, an entry each; all are int64."""
+
+    pending: Array
+    expected: Array
+    tx: Array
+    phase: Array
+
+    @classmethod
+    def of(cls, words: Array) -> State:
+        """Take words apart."""
+        tx = (words >> _TX_AT & _TX).astype(np.int64)
+        return cls(
+            (words & _COUNT).astype(np.int64),
+            (words >> _EXPECTED_AT & _COUNT).astype(np.int64),
+            np.where(tx > MOST, tx - (1 << TX_BITS), tx),
+            (words >> _PHASE_AT).astype(np.int64),
+        )
+
+    def words(self) -> Array:
+        """Return the words."""
+        pending, expected, phase = (
+            value.astype(np.uint64) for value in (self.pending, self.expected, self.phase % PHASES)
+        )
+        tx = self.tx.astype(np.uint64) & _TX
+        words: Array = pending | expected << _EXPECTED_AT | tx << _TX_AT | phase << _PHASE_AT
+        return words
+
+    def settle(self) -> Array:
+        """Let the phases that are complete be followed by the next ones; return which."""
+        complete: Array = (self.pending == 0) & (self.tx == 0)
+        self.phase = self.phase + complete
+        self.pending = np.where(complete, self.expected, self.pending)
+        return complete
+
+
+@dataclass(frozen=True, slots=True)
+class Arrive:
+    """Arrivals, an entry each: ``counts`` of them after ``tx`` more bytes are expected.
+
+    Those that ``drop`` are expected no more in the phases that follow. Where they ``leave_open`` the
+    phase, it must not be complete after them.
+    """
+
+    counts: Array
+    tx: Array
+    drop: bool = False
+    leave_open: bool = False
+
+
+class Refused(Exception):
+    """What PTX leaves undefined, at the entry ``at`` of those given; the text says what it is."""
+
+    def __init__(self, at: int, what: str) -> None:
+        super().__init__(what)
+        self.at = at
+
+
+class Mbarriers:
+    """The objects of a wave of ``width`` threads: ``words`` are all 64-bit words of its shared memory.
+
+    ``changes`` counts what may end somebody's wait. Who is among the ``hurried`` gets an answer though
+    the phase is not complete. If somebody watches, ``tell`` gets the words whose phases complete.
+    """
+
+    tell: Callable[[Array], None] | None = None
+
+    def __init__(self, words: Array, width: int) -> None:
+        self._words = words
+        self.valid = np.zeros(words.shape, bool)
+        self.changes = 0
+        self.hurried = np.zeros(width, bool)
+
+    def init(self, index: Array, counts: Array) -> None:
+        """Make objects that expect ``counts`` arrivals in each phase."""
+        self._require((counts < 1) | (counts > MOST), counts, f"a count of {{}}, not 1 to {MOST}")
+        zero = np.zeros_like(counts)
+        self._words[index] = State(counts, counts, zero, zero).words()
+        self.valid[index] = True
+
+    def invalidate(self, index: Array) -> None:
+        """Unmake objects; their memory holds nothing then."""
+        self.state(index)
+        self._words[index] = np.uint64((1 << 64) - 1)
+        self.valid[index] = False
+
+    def state(self, index: Array) -> State:
+        """Return the state of objects."""
+        self._require(~self.valid[index], index, "memory that holds no mbarrier")
+        return State.of(self._words[index])
+
+    def among(self, words: slice) -> tuple[Array, State]:
+        """Return which of some words are objects, by number, and their states."""
+        found = np.flatnonzero(self.valid[words])
+        return found, State.of(self._words[words][found])
+
+    def passed(self, index: Array, phases: Array) -> Array:
+        """Return whether the phases (of each the lowest bit counts) are complete."""
+        passed: Array = (self.state(index).phase & 1) != (phases & 1)
+        return passed
+
+    def expect(self, index: Array, tx: Array) -> None:
+        """Expect more bytes in the current phases, or have some arrive that ``tx`` is less than 0 for."""
+        self._change(index, Arrive(np.zeros_like(tx), tx))
+
+    def arrive(self, index: Array, arrive: Arrive) -> Array:
+        """Arrive, entry by entry. Return the words before each arrival."""
+        return self._change(index, arrive)
+
+    def _change(self, index: Array, arrive: Arrive) -> Array:
+        """Change objects in the order of the entries, all at once where no phase ends in between."""
+        self.changes += 1
+        objects, which = np.unique(index, return_inverse=True)
+        before = self.state(index)  # of the entries, so that one of them is at fault
+        if len(objects) == len(index):
+            return self._change_each(index, arrive, np.arange(len(index)))
+        counts = _sums(which, arrive.counts)
+        one = self.state(objects)
+        # No phase ends before the last entry, if that is an arrival.
+        few = counts < one.pending + arrive.counts.all()
+        if few.all() and not (arrive.drop or arrive.leave_open):
+            order = np.argsort(which, kind="stable")
+            earlier = np.cumsum(arrive.counts[order]) - arrive.counts[order]
+            first = np.searchsorted(which[order], np.arange(len(objects)))
+            earlier -= earlier[first][which[order]]
+            before.pending[order] -= earlier
+            words = before.words()
+            self._apply(objects, one, Arrive(counts, _sums(which, arrive.tx)), None)
+            return words
+        words = np.empty(len(index), np.uint64)
+        turn = _turns(which)
+        for number in range(int(turn.max()) + 1):
+            at = np.flatnonzero(turn == number)
+            words[at] = self._change_each(index[at], arrive, at)
+        return words
+
+    def _change_each(self, index: Array, arrive: Arrive, at: Array) -> Array:
+        """Change different objects by the entries ``at``; return their words before."""
+        words = self._words[index]
+        one = replace(arrive, counts=arrive.counts[at], tx=arrive.tx[at])
+        self._apply(index, State.of(words), one, at)
+        return words
+
+    def _apply(self, index: Array, state: State, arrive: Arrive, at: Array | None) -> None:
+        state.tx = state.tx + arrive.tx
+        self._require(np.abs(state.tx) > MOST, state.tx, "a transaction count of {}", at)
+        state.pending = state.pending - arrive.counts
+        wrong = (state.pending < 0) | (state.pending > MOST)
+        self._require(wrong, state.pending, "{} arrivals pending after it", at)
+        if arrive.drop:
+            state.expected = state.expected - arrive.counts
+        if arrive.leave_open:
+            done = (state.pending == 0) & (state.tx == 0)
+            self._require(done, arrive.counts, "{} arrivals that complete the phase", at)
+        complete = state.settle()
+        self._words[index] = state.words()
+        if self.tell is not None and complete.any():
+            self.tell(index[complete])
+
+    def _require(self, wrong: Array, values: Array, what: str, at: Array | None = None) -> None:
+        if wrong.any():
+            first = int(np.argmax(wrong))
+            raise Refused(first if at is None else int(at[first]), what.format(values[first]))
+
+
+def _sums(which: Array, values: Array) -> Array:
+    return np.bincount(which, values).astype(np.int64)
+
+
+def _turns(which: Array) -> Array:
+    """Return of each entry how many before it are of the same object."""
+    order = np.argsort(which, kind="stable")
+    ordered = which[order]
+    starts = np.searchsorted(ordered, ordered)
+    turns = np.empty(len(which), np.int64)
+    turns[order] = np.arange(len(which)) - starts
+    return turns

@@ -1,0 +1,69 @@
+"""The arguments of a kernel: matrices by address, or by tensor maps for the copy engine.
+
+The copy engine takes matrices whose rows begin at multiples of 16 bytes. Of an A or B whose rows do not,
+or that has no elements, it is given a copy filled up with zeros, which is made before the launch and is
+not timed. A kernel stores a D whose rows do not begin there without it.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.memory import Buffer
+from ptxlab.device.protocol import Device
+from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.gemm.problem import Operands, gathered
+from ptxlab.tensormap.encoding import MAP_BYTES
+
+ALIGNMENT = 16
+
+PANEL = (64, 64)
+"""The box of A and B: lines of 128 bytes."""
+
+SLAB = (64, 32)
+"""The box of D, of f32: lines of 128 bytes, too."""
+
+
+def arguments(device: Device, operands: Operands, algorithm: Algorithm) -> list[Any]:
+    """Return the arguments of a kernel, which keep what its tensor maps are of."""
+    if not algorithm.maps:
+        return operands.arguments()
+    p, (lda, ldb, ldd) = operands.problem, operands.problem.leading
+    of_a, of_b, of_d = p.stored
+    factors = [
+        _factor(device, operands.a, of_a, lda),
+        _factor(device, operands.b, of_b, ldb),
+    ]
+    result = [_result(device, operands.d, of_d, ldd)] if "d" in algorithm.maps else []
+    epilogue = [p.alpha, p.beta, operands.bias or 0]
+    return [p.m, p.n, p.k, *factors, operands.d, ldd, *result, *epilogue]
+
+
+def _factor(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int) -> Any:
+    if buffer.nbytes and _is_aligned(buffer, leading):
+        return _map(device, buffer, PANEL, shape, leading)
+    rows, columns = shape
+    width = ALIGNMENT // buffer.dtype.itemsize
+    copy = np.zeros((max(rows, 1), max(-(-columns // width), 1) * width), buffer.dtype)
+    copy[:rows, :columns], _ = gathered(buffer.numpy().reshape(-1), rows, columns, leading)
+    return _map(device, device.upload(copy), PANEL, copy.shape, copy.shape[1])
+
+
+def _result(device: Device, buffer: Buffer, shape: tuple[int, int], leading: int) -> Any:
+    if not _is_aligned(buffer, leading):
+        return bytes(MAP_BYTES)
+    return _map(device, buffer, SLAB, shape, leading)
+
+
+def _map(
+    device: Device, buffer: Buffer, box: tuple[int, int], shape: tuple[int, int], leading: int
+) -> Any:
+    size = buffer.dtype.itemsize
+    strides = (leading * size, size)
+    return device.tensor_map(buffer, box, shape=shape, strides=strides, swizzle="128B")
+
+
+def _is_aligned(buffer: Buffer, leading: int) -> bool:
+    return not (buffer.address | leading * buffer.dtype.itemsize) % ALIGNMENT

@@ -1,0 +1,98 @@
+"""What ``wgmma`` reads through a matrix descriptor: which bytes of shared memory are which elements.
+
+A matrix is read in units of 16 bytes, along its major direction. Each index of the other direction has
+a line of units, and 8 lines lie a span of the swizzling mode apart from each other. Before the swizzle
+unit u of line l is at
+
+    start + span (l mod 8) + across (l div 8) + 16 (u mod p) + along (u div p)
+
+for p units a span. ``along`` is the leading byte offset and ``across`` the stride byte offset; without
+swizzle it is the other way round in a matrix contiguous along m or n. The swizzle moves units by their
+address in shared memory, wherever the matrix starts.
+
+Source: PTX ISA, "Strides" and "Matrix Descriptor Format" of wgmma; CUTLASS, ``mma_sm90_desc.hpp``.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.matrix.descriptor import ADDRESS_BITS, WGMMA_DESCRIPTOR
+from ptxlab.matrix.form import SharedOperand
+
+Array = npt.NDArray[Any]
+
+_LINES = 8
+_PERIOD = max(mode.period for mode in MODES.values())
+_WHOLE_PERIODS = WGMMA_DESCRIPTOR.encode({"start address": (1 << ADDRESS_BITS) - _PERIOD})
+"""The bits of a start address that move a matrix together with the pattern of its swizzle."""
+
+
+def addresses(operand: SharedOperand, major: str, descriptors: Array) -> Array:
+    """Return the byte addresses [descriptors, lines, units] of what ``operand`` is read from.
+
+    ``descriptors`` are 64-bit words. Addresses count from the beginning of a CTA's shared memory and
+    may lie behind its end. Raises ValueError for a descriptor that says what is not modelled.
+    """
+    patterns, which = np.unique(descriptors & ~np.uint64(_WHOLE_PERIODS), return_inverse=True)
+    start = (descriptors & np.uint64(_WHOLE_PERIODS)).astype(np.int64) * UNIT_BYTES
+    units = np.stack([_pattern(operand, major, int(word)) for word in patterns])
+    return np.asarray(units[which] + start[:, np.newaxis, np.newaxis])
+
+
+def core_matrices(units: Array) -> Array:
+    """Return units [descriptors, lines, units] as [descriptors, core matrices, 8]: a unit of 8 lines each."""
+    count, lines, across = units.shape
+    atoms = units.reshape(count, lines // _LINES, _LINES, across).swapaxes(2, 3)
+    return atoms.reshape(count, -1, _LINES)
+
+
+def elements(operand: SharedOperand, major: str, units: Array) -> Array:
+    """Return the matrices [rows, cols, descriptors] in units [descriptors, lines, units] of 16 bytes.
+
+    Elements are raw words of their size; those of one bit come one a byte.
+    """
+    octets = np.ascontiguousarray(units).view(np.uint8)
+    if operand.bits < 8:
+        lines = np.unpackbits(octets, axis=-1, bitorder="little")
+    else:
+        lines = octets.view(f"u{operand.bits // 8}")
+    by_row = lines.transpose(1, 2, 0)
+    return np.ascontiguousarray(by_row if _has_rows(operand, major) else by_row.swapaxes(0, 1))
+
+
+def _has_rows(operand: SharedOperand, major: str) -> bool:
+    """Say whether a line of units is a row of the matrix, and not a column."""
+    return (operand.operand == "A") == (major == "k")
+
+
+@lru_cache(maxsize=1024)
+def _pattern(operand: SharedOperand, major: str, descriptor: int) -> Array:
+    """Return the addresses [lines, units] for one descriptor."""
+    fields = WGMMA_DESCRIPTOR.decode(descriptor)
+    mode = MODES[str(fields["swizzle"])]
+    start, leading, stride, base = (
+        int(fields[name])
+        for name in ("start address", "leading byte offset", "stride byte offset", "base offset")
+    )
+    lines, length = operand.rows, operand.cols
+    if not _has_rows(operand, major):
+        lines, length = length, lines
+    line, unit = np.ix_(np.arange(lines), np.arange(length * operand.bits // (8 * UNIT_BYTES)))
+    per_span = mode.span // UNIT_BYTES
+    swizzled = per_span > 1
+    if base:
+        raise ValueError(f"base offset {base} in a matrix descriptor is not modelled")
+    if swizzled and major == "k" and unit.size > per_span:
+        raise ValueError(
+            f"swizzle {mode.name} of rows of {unit.size * UNIT_BYTES} bytes is not modelled"
+        )
+    along, across = (leading, stride) if swizzled or major == "k" else (stride, leading)
+    in_line = UNIT_BYTES * (unit % per_span) + along * (unit // per_span)
+    to_line = mode.span * (line % _LINES) + across * (line // _LINES)
+    return np.asarray(mode.swizzle(start + to_line + in_line))

@@ -1,0 +1,77 @@
+"""Who accesses memory: the threads of a wave, and the engines that work for them.
+
+An engine is what is waited for as one: the copies that one mbarrier hears of, the bulk copies of one
+thread, the products of one warpgroup. The threads of a wave are the agents 0 to its width; agents of a
+cluster have columns, its threads first and the engines in the order in which they are met.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import WARPGROUP
+
+Array = npt.NDArray[Any]
+
+_MOST = 1 << 20
+"""Engines that a cluster may have."""
+
+
+class Agents:
+    """The numbers of the agents of a wave."""
+
+    def __init__(self, wave: Wave) -> None:
+        self._wave = wave
+        ctas = wave.config.cluster_ctas
+        self.threads = wave.cta_width * ctas
+        self.columns = self.threads
+        sizes = {
+            "mbarrier": wave.shared_pitch // OBJECT_BYTES,
+            "copies": wave.cta_width,
+            "products": -(-wave.cta_width // WARPGROUP),
+        }
+        self._known = {kind: np.full(ctas * size, -1) for kind, size in sizes.items()}
+        self._kinds: list[tuple[str, int]] = []
+
+    def engines(self, kind: str, places: Array) -> Array:
+        """Return the engines of a kind.
+
+        The ``places`` are words of shared memory, threads or warpgroups, counted through the wave.
+        """
+        known = self._known[kind]
+        clusters, inside = np.divmod(places, len(known))
+        new = np.unique(inside[known[inside] < 0])
+        if new.size:
+            known[new] = np.arange(self.columns, self.columns + new.size)
+            self.columns += new.size
+            self._kinds += [(kind, int(place)) for place in new]
+        return self._at(clusters, known[inside])
+
+    def column(self, agents: Array) -> Array:
+        """Return the columns of agents in their clusters."""
+        width = self._wave.width
+        columns = agents % self.threads
+        engines = agents >= width
+        if engines.any():
+            columns[engines] = self.threads + (agents[engines] - width) % _MOST
+        return columns
+
+    def of(self, ctas: Array, columns: Array) -> Array:
+        """Return the agents with these columns in the clusters of the CTAs of the wave."""
+        return self._at(ctas // self._wave.config.cluster_ctas, columns)
+
+    def _at(self, clusters: Array, columns: Array) -> Array:
+        engines = self._wave.width + (clusters + 1) * _MOST + columns - self.threads
+        agents: Array = np.where(columns < self.threads, clusters * self.threads + columns, engines)
+        return agents
+
+    def engine(self, agent: int) -> tuple[str, int] | None:
+        """Return the kind of an engine and its place in its cluster; None for a thread."""
+        if agent < self._wave.width:
+            return None
+        return self._kinds[(agent - self._wave.width) % _MOST]

@@ -1,0 +1,151 @@
+"""Programs of asynchronous work: mbarriers, clusters, bulk copies and products of warpgroups.
+
+Here what happens to them is handed to those who follow it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.instrument.sites import instructions
+from ptxlab.observe.bulk_stores import BulkStores
+from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.clocks import Clocks
+from ptxlab.observe.engines import Engines
+from ptxlab.observe.fences import is_relaxed
+from ptxlab.observe.global_races import GlobalRaces
+from ptxlab.observe.handover import Handovers
+from ptxlab.observe.leaving import Leaving
+from ptxlab.observe.map_use import MapUse
+from ptxlab.observe.mbarrier_bytes import MbarrierBytes
+from ptxlab.observe.races import Races
+from ptxlab.observe.tile_layouts import TileLayouts
+from ptxlab.observe.uninitialized import SharedMemory
+from ptxlab.observe.wgmma_use import WgmmaUse
+from ptxlab.syntax.tree import Function, Instruction
+
+Array = npt.NDArray[Any]
+
+
+def is_asynchronous(instruction: Instruction) -> bool:
+    """Say whether an instruction is about mbarriers, clusters, bulk copies or warpgroups."""
+    return (
+        instruction.opcode in ("mbarrier", "wgmma", "mapa")
+        or not {"bulk", "cluster", "mbarrier"}.isdisjoint(instruction.modifiers)
+        or (instruction.opcode in ("st", "red") and "async" in instruction.modifiers)
+    )
+
+
+def has_asynchronous(functions: Iterable[Function]) -> bool:
+    return any(
+        is_asynchronous(site.instruction)
+        for function in functions
+        for site in instructions(function)
+    )
+
+
+class Asynchronous:
+    """All of this in a wave."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        clocks: Clocks,
+        races: Races,
+        shared: SharedMemory,
+        memory: GlobalRaces,
+    ) -> None:
+        self._scene = scene
+        self._clocks = clocks
+        self._leaving = Leaving(scene, clocks)
+        self._products = WgmmaUse(scene)
+        self.stores = BulkStores(scene)
+        self.maps = MapUse(scene, memory)
+        self._bytes = MbarrierBytes(scene)
+        self.layouts = TileLayouts(scene)
+        self._engines = Engines(
+            scene, clocks, races, self._leaving, shared, self.stores, self.layouts
+        )
+        self.handovers = Handovers(scene, clocks, races)
+
+    def before(self, site: Site, frame: Frame, passing: Threads) -> None:
+        """See an instruction about to be executed."""
+        instruction = site.instruction
+        self._products.see(site, frame, passing)
+        if instruction.opcode in ("fence", "membar"):
+            self.handovers.fence(site, passing)
+            self.maps.fence(instruction, passing)
+        elif instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
+            self.handovers.cluster(site, passing)
+        elif instruction.opcode == "wgmma" or "bulk" in instruction.modifiers:
+            self._engines.control(site, passing)
+
+    def touch(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
+        """See plain accesses to shared memory."""
+        wave = self._scene.wave
+        if self.handovers.any:
+            self.handovers.overlap(threads, first, nbytes, writes=writes)
+        if wave.config.cluster_ctas > 1:
+            self.reach(threads, first)
+
+    def reach(self, threads: Array, first: Array, *, noted: bool = True) -> None:
+        """See threads, or copies for them, access bytes of shared memory that may be another CTA's.
+
+        Not ``noted`` is what the end of that CTA need not be held against.
+        """
+        ctas = first // self._scene.wave.shared_pitch
+        away = ctas != self._scene.wave.cta_of[threads]
+        if away.any():
+            threads, ctas = threads[away], ctas[away]
+            self._leaving.reach(threads, ctas, self.handovers.started(threads))
+            if noted:
+                self._leaving.note(ctas, threads)
+
+    def arrive(self, site: Site, threads: Threads, words: Array) -> None:
+        """See threads act on mbarriers."""
+        # Who sees the phase complete has seen a relaxed arrival, which is told of nowhere else.
+        self.reach(threads.index, words * OBJECT_BYTES, noted=not is_relaxed(site.instruction))
+        self.handovers.arrive(site, threads, words)
+        if "expect_tx" in site.instruction.modifiers:
+            self._bytes.expect(site, words)
+
+    def complete(self, words: Array) -> None:
+        """See phases of mbarriers complete."""
+        self._bytes.complete(words)
+        self.handovers.complete(words)
+
+    def stuck(self) -> None:
+        """See that nobody can go on any more."""
+        self._bytes.stuck()
+
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        """See asynchronous work begin."""
+        if self._scene.site.instruction.opcode == "wgmma":
+            self._engines.multiply(threads, moved)
+            return
+        if told is not None:
+            owners = threads.index[told.owner]
+            self.handovers.use(owners, told.words)
+            self._bytes.copy(self._scene.site, told.words, told.nbytes)
+            self.reach(owners, told.words * OBJECT_BYTES, noted=False)
+        self._engines.copy(threads, moved, told)
+
+    def done(self, words: Array, threads: Threads | None) -> None:
+        """See asynchronous work done that mbarriers hear of."""
+        if threads is None:
+            self._bytes.done(words)
+            self.handovers.done(words)
+        else:
+            self.handovers.copies_arrive(threads, words)
+
+    def ended(self, over: Array) -> None:
+        """See CTAs end."""
+        self._leaving.end(over, self.handovers.known_in)

@@ -1,0 +1,79 @@
+"""Bulk copies to global memory: nobody sees them before the thread that began them has waited in full.
+
+cp.async.bulk.wait_group.read is about their sources alone. Source: PTX ISA, "cp.async.bulk.wait_group".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.memory import Allocation
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved
+from ptxlab.observe.async_copies import overlap
+from ptxlab.observe.check_scene import Scene
+
+Array = npt.NDArray[Any]
+
+
+@dataclass(slots=True)
+class _Store:
+    """Items of ``size`` bytes that are written from the bytes ``first`` of ``memory`` on, for ``threads``."""
+
+    site: Site
+    memory: Allocation
+    first: Array
+    size: int
+    threads: Array
+
+
+class BulkStores:
+    """The bulk copies of a wave to global memory that have not been waited for."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._stores: list[_Store] = []
+
+    def begin(self, threads: Threads, moved: Iterable[Moved]) -> list[_Store]:
+        """See stores begin, and return them."""
+        begun = [
+            _Store(self._scene.site, one.memory, one.first, one.size, threads.index[one.owner])
+            for one in moved
+            if one.writes and isinstance(one.memory, Allocation) and one.first.size
+        ]
+        self._stores += begun
+        return begun
+
+    def waited(self, stores: Iterable[_Store], threads: Array) -> None:
+        """See ``threads`` wait for what they had stored."""
+        for store in stores:
+            left = ~np.isin(store.threads, threads)
+            store.first, store.threads = store.first[left], store.threads[left]
+        self._stores = [store for store in self._stores if store.first.size]
+
+    def touch(
+        self, memory: Allocation, threads: Array, first: Array, nbytes: int, *, writes: bool
+    ) -> None:
+        """See threads access global memory."""
+        for store in self._stores:
+            if store.memory is not memory:
+                continue
+            found = overlap(first, nbytes, store.first, store.size)
+            if found is None:
+                continue
+            mine, theirs = found
+            did = "overwrites" if writes else "reads"
+            who, other = int(threads[mine[0]]), int(store.threads[theirs[0]])
+            message = (
+                f"{self._scene.thread(who)} {did} byte {int(first[mine[0]])} of {memory.name}, which the "
+                f"copy of line {store.site.line} writes until {self._scene.thread(other)} has waited for it"
+            )
+            hint = "cp.async.bulk.wait_group without .read by the thread that began the copy, then a barrier"
+            count = mine.size * nbytes
+            self._scene.find("async", "error", did, count, (message, hint), store.site)

@@ -1,0 +1,99 @@
+"""In which threads an instruction takes the values of its operands, where it does not take all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.numbers.types import TYPES
+from ptxlab.observe.unwritten import State
+from ptxlab.observe.value_flow import slots
+from ptxlab.syntax.tree import Integer, Not, Operand
+
+Array = npt.NDArray[Any]
+
+CHOOSING = frozenset({"selp", "slct"})
+"""The instructions whose result is one of two operands as it is."""
+
+
+def taken(site: Site, frame: Frame, states: Sequence[State]) -> dict[int, Array]:
+    """Return for registers that an instruction does not read in all threads in which it does.
+
+    ``states`` say where registers are not written.
+    """
+    match site.instruction.opcode, site.instruction.modifiers:
+        case "selp" | "slct", _:
+            return _chosen(site, frame)
+        case ("and" | "or") as opcode, ("pred",):
+            return _undecided(site, frame, states, deciding=opcode == "or")
+        case "wgmma", _:
+            return _added_to(site, frame)
+    return {}
+
+
+def _chosen(site: Site, frame: Frame) -> dict[int, Array]:
+    """Choose as selp and slct do."""
+    form = form_of(site.instruction)
+    *_, first, second, selector = site.instruction.operands
+    kind = TYPES[form.operands[0]].dtype
+    by = _value(site, frame, selector, form.operands[2])
+    if by is None:
+        return {}
+    holds = form.compute(np.ones(1, kind), np.zeros(1, kind), by) == 1
+    found: dict[int, Array] = {}
+    for operand, where in ((first, holds), (second, ~holds)):
+        [slot] = slots(site, operand)
+        if slot is not None and slot not in slots(site, selector):
+            found[slot] = found.get(slot, np.False_) | where
+    return found
+
+
+def _undecided(
+    site: Site, frame: Frame, states: Sequence[State], *, deciding: bool
+) -> dict[int, Array]:
+    """Leave out the operand of ``and`` or ``or`` whose other one is written, and ``deciding``."""
+    _, *both = site.instruction.operands
+    found: dict[int, Array] = {}
+    for operand, other in (both, both[::-1]):
+        slot, value = _register(site, operand), _value(site, frame, other, "pred")
+        if slot is None or value is None:
+            continue
+        place = _register(site, other)
+        state = None if place is None else states[place]
+        open_ = value != deciding
+        found[slot] = open_ if state is None else open_ | (state != 0)
+    return found
+
+
+def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
+    """Take the registers of D where wgmma adds to them: where scale-d holds."""
+    form = form_of(site.instruction).matrix
+    if form is None:
+        return {}
+    place = [operand.name for operand in form.signature].index("scale-d")
+    holds = _value(site, frame, site.instruction.operands[place], "pred")
+    d = slots(site, site.instruction.operands[0])
+    return {} if holds is None else {slot: holds for slot in d if slot is not None}
+
+
+def _register(site: Site, operand: Operand) -> int | None:
+    [slot] = slots(site, operand.operand if isinstance(operand, Not) else operand)
+    return slot
+
+
+def _value(site: Site, frame: Frame, operand: Operand, type_name: str) -> Array | None:
+    """Return the value of an operand in each thread, None for what is neither register nor integer."""
+    dtype = TYPES[type_name].dtype
+    if isinstance(operand, Integer):
+        return np.array([operand.value]).astype(dtype)
+    slot = _register(site, operand)
+    if slot is None:
+        return None
+    value = frame.registers[slot].view(dtype)
+    return ~value if isinstance(operand, Not) else value

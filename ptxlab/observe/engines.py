@@ -1,0 +1,130 @@
+"""Asynchronous work: what the copy engine and the tensor cores access, from its beginning to a wait.
+
+Work accesses memory at any time until somebody waits for it, so that it is noted when it begins, as
+done by an engine of which threads hear by waiting alone. It comes after what the thread knows that
+began it. Source: PTX ISA, "Asynchronous operations", "Asynchronous copy", "wgmma.wait_group".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.in_flight import Groups, Schedule
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.observe.bulk_stores import BulkStores
+from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.clocks import Clocks
+from ptxlab.observe.leaving import Leaving
+from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.races import Races, is_strong
+from ptxlab.observe.tile_layouts import TileLayouts
+from ptxlab.observe.uninitialized import SharedMemory
+from ptxlab.syntax.tree import Integer
+
+Array = npt.NDArray[Any]
+
+
+class Engines:
+    """Follows the work of a wave."""
+
+    def __init__(
+        self,
+        scene: Scene,
+        clocks: Clocks,
+        races: Races,
+        leaving: Leaving,
+        shared: SharedMemory,
+        stores: BulkStores,
+        layouts: TileLayouts,
+    ) -> None:
+        self._scene = scene
+        self._clocks = clocks
+        self._races = races
+        self._leaving = leaving
+        self._shared = shared
+        self._stores = stores
+        self._layouts = layouts
+        self._copies, self._products = (Groups(scene.wave.width, Schedule()) for _ in range(2))
+
+    def copy(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        """See bulk copies begin that mbarriers are told of, or that are waited for in groups."""
+        clocks, agents = self._clocks, self._clocks.agents
+        if told is None:
+            engines = agents.engines("copies", threads.index)
+            of_item = [engines[one.owner] for one in moved]
+        else:
+            of_item = [agents.engines("mbarrier", self._words(one, threads, told)) for one in moved]
+        for one, engine in zip(moved, of_item, strict=True):
+            if one.memory.name == "shared":
+                self._see(one, engine, threads.index[one.owner])
+        time = clocks.tick()
+        if told is not None:
+            return
+        stores = self._stores.begin(threads, moved)
+
+        def read(chosen: Array | None) -> None:
+            who = slice(None) if chosen is None else chosen
+            clocks.hear(threads.index[who], engines[who], time)
+
+        def land(chosen: Array | None) -> None:
+            self._stores.waited(stores, threads.index[slice(None) if chosen is None else chosen])
+
+        self._copies.start(threads, land, read)
+
+    def multiply(self, threads: Threads, moved: list[Moved]) -> None:
+        """See warpgroups begin a product."""
+        clocks, width = self._clocks, self._scene.wave.width
+        groups, known = clocks.issue(threads.index)
+        of_thread = np.repeat(groups, threads.size // groups.size)
+        engines = clocks.agents.engines("products", of_thread - width)
+        for one in moved:
+            self._see(one, engines[one.owner], of_thread[one.owner])
+        time = clocks.tick()
+
+        def hear(chosen: Array | None) -> None:
+            who = np.arange(threads.size) if chosen is None else chosen
+            clocks.learn(threads.index[who], known, np.searchsorted(groups, of_thread[who]))
+            clocks.hear(threads.index[who], engines[who], time)
+
+        self._products.start(threads, hear)
+
+    def control(self, site: Site, threads: Threads) -> None:
+        """Follow the groups of bulk copies and of products."""
+        instruction = site.instruction
+        groups = self._products if instruction.opcode == "wgmma" else self._copies
+        if "commit_group" in instruction.modifiers:
+            groups.commit(threads)
+        elif "wait_group" in instruction.modifiers:
+            [allowed] = instruction.operands
+            assert isinstance(allowed, Integer)
+            groups.wait(threads, allowed.value, read_only="read" in instruction.modifiers)
+
+    def _words(self, one: Moved, threads: Threads, told: Told) -> Array:
+        """Return for each item the mbarrier that hears of it: it is where the item is written."""
+        of_thread = np.zeros(threads.size, np.int64)
+        of_thread[told.owner] = told.words
+        found: Array = of_thread[one.owner]
+        if one.writes:
+            pitch = self._scene.wave.shared_pitch
+            words = pitch // OBJECT_BYTES
+            found = found % words + one.first // pitch * words
+        return found
+
+    def _see(self, one: Moved, engines: Array, behind: Array) -> None:
+        scene = self._scene
+        granules, count = scene.shadow.cover(one.first, one.size)
+        kind = Kind(one.writes, strong=is_strong(scene.site.instruction), engine=True)
+        engine, row = entries(engines, count), entries(behind, count)
+        touch = Touch(kind, scene.number(scene.site), engine, granules, row)
+        self._races.compare(touch)
+        self._races.remember(touch)
+        self._leaving.note(one.first // scene.wave.shared_pitch, engines)
+        self._layouts.see(one, granules)
+        if one.writes:
+            self._shared.write(granules)

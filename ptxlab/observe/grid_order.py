@@ -1,0 +1,65 @@
+"""Global memory that a grid accesses before griddepcontrol.wait, while the grid before it may still run.
+
+Nothing here launches grids that overlap, so that nobody can tell which of these accesses are to what the grid
+before has: they are information. Source: PTX ISA, "griddepcontrol"; CUDA C++ Programming Guide, "Programmatic
+Dependent Launch and Synchronization".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.memory import Allocation
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.instrument.sites import instructions
+from ptxlab.observe.check_scene import Scene
+from ptxlab.syntax.tree import Instruction
+
+Array = npt.NDArray[Any]
+
+CAVEAT = (
+    "what griddepcontrol orders, with grids that this one overlaps: here a grid begins when the one before "
+    "it is over"
+)
+
+
+class GridOrder:
+    """Which CTAs of a wave have waited for the grid before; of interest if the program ever does.
+
+    ``controls`` says whether it has griddepcontrol at all.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        found = [
+            site.instruction.modifiers
+            for function in scene.wave.functions
+            for site in instructions(function)
+            if site.instruction.opcode == "griddepcontrol"
+        ]
+        self.controls = bool(found)
+        self._waits = any("wait" in modifiers for modifiers in found)
+        self._waited = np.zeros(scene.wave.ctas, bool)
+
+    def control(self, instruction: Instruction, threads: Threads) -> None:
+        """See threads execute griddepcontrol."""
+        if "wait" in instruction.modifiers:
+            self._waited[self._scene.wave.cta_of[threads.index]] = True
+
+    def touch(self, memory: Allocation, threads: Array, first: Array, *, writes: bool) -> None:
+        """See threads, or copies for them, access global memory."""
+        if not self._waits or not memory.writable:
+            return
+        early = np.flatnonzero(~self._waited[self._scene.wave.cta_of[threads]])
+        if early.size:
+            at = int(early[0])
+            does = "writes" if writes else "reads"
+            message = (
+                f"{self._scene.thread(int(threads[at]))} {does} byte {int(first[at])} of {memory.name} before "
+                "griddepcontrol.wait: the grid before may still run, if it launches this one programmatically"
+            )
+            hint = "what the grid before writes is read after griddepcontrol.wait, and what it reads written"
+            self._scene.find("race", "info", "grid", early.size, (message, hint), unit="threads")

@@ -1,0 +1,219 @@
+"""mbarriers and barriers of clusters: what who arrives there tells those who wait.
+
+An arrival releases, a wait that has seen the phase complete acquires; a copy that completes bytes
+releases what it wrote. Relaxed ones do so with fences (``fences``). A release of the scope of its CTA tells
+another CTA nothing; one that names no scope has that one too, but is taken to be wide enough, as CUTLASS
+frees slots by such arrivals. Source: PTX ISA, "mbarrier", "barrier.cluster" and "Memory Consistency Model:
+Synchronization".
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.clocks import Clocks
+from ptxlab.observe.fences import Fences, is_relaxed
+from ptxlab.observe.knowledge import HEARD
+from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.phases import Phases
+from ptxlab.observe.races import Races
+from ptxlab.observe.releases import Releases
+
+Array = npt.NDArray[Any]
+
+
+class Handovers:
+    """Follows the barrier objects of a wave; ``any`` says that there have been mbarriers."""
+
+    def __init__(self, scene: Scene, clocks: Clocks, races: Races) -> None:
+        self._scene = scene
+        self._clocks = clocks
+        self._races = races
+        wave = scene.wave
+        self._cluster = clocks.agents.threads
+        self._numbers: Array = np.full(wave.ctas * wave.shared_pitch // OBJECT_BYTES, -1)
+        self._count = 0
+        self.any = False
+        self._objects = Releases(clocks, 0)
+        self._clusters = Releases(clocks, wave.width // self._cluster)
+        self._phases = Phases(scene)
+        self._fences = Fences(clocks, wave.functions, wave.width)
+        self._met = np.zeros(wave.ctas, bool)
+
+    # ---- mbarriers ----
+
+    def arrive(self, site: Site, threads: Threads, words: Array) -> None:
+        """See each of ``threads`` act on an mbarrier."""
+        what, *_ = site.instruction.modifiers
+        makes = what in ("init", "inval")
+        self.any |= makes
+        if what == "init":
+            self._again(threads, words)
+            self._phases.begin(self._of(words))
+        self._touch(Kind(writes=True, strong=not makes), threads.index, words)
+        if what in ("arrive", "arrive_drop"):
+            self._release(site, threads, words)
+
+    def _release(self, site: Site, threads: Threads, words: Array) -> None:
+        """See ``threads`` arrive: they tell what they know, as far as the scope of that reaches."""
+        ctas = words * OBJECT_BYTES // self._scene.wave.shared_pitch
+        away = ctas != self._scene.wave.cta_of[threads.index]
+        if away.any() and "cluster" not in site.instruction.modifiers:
+            threads, words = self._too_narrow(site, threads, words, away)
+        objects = self._of(words)
+        if not is_relaxed(site.instruction):
+            self._objects.release(threads, objects)
+        elif (rows := self._fences.told(threads.index, near=not away.any())) is not None:
+            self._objects.arrive(objects, rows)
+
+    def _too_narrow(
+        self, site: Site, threads: Threads, words: Array, away: Array
+    ) -> tuple[Threads, Array]:
+        """Report arrivals ``away`` from their CTA that are of its scope. Return those that tell something."""
+        said = "cta" in site.instruction.modifiers
+        who = self._scene.thread(int(threads.index[away.argmax()]))
+        what = (
+            "releases to its own CTA alone, .cta"
+            if said
+            else "names no scope, which is .cta in PTX"
+        )
+        message = f"{who} arrives at an mbarrier of another CTA, and {what}" + (
+            "" if said else ": taken to be wide enough here"
+        )
+        hint = (
+            "mbarrier.arrive.release.cluster, where the other CTA reads what was written before it"
+        )
+        self._scene.find("async", "info", "scope", int(away.sum()), (message, hint), unit="threads")
+        if not said:
+            return threads, words
+        return Threads(threads.width, index=threads.index[~away]), words[~away]
+
+    def copies_arrive(self, threads: Threads, words: Array) -> None:
+        """See ``threads`` arrive as the copies have landed that they began with cp.async."""
+        self._objects.release(threads, self._of(words))
+
+    def done(self, words: Array) -> None:
+        """See copies done that these mbarriers hear of."""
+        self._objects.signal(self._of(words), self._clocks.agents.engines("mbarrier", words))
+
+    def complete(self, words: Array) -> None:
+        objects = self._of(words)
+        self._objects.complete(objects)
+        self._phases.complete(objects, words, self._objects.told(objects)[HEARD])
+
+    def waited(self, threads: Threads, words: Array) -> None:
+        self._touch(Kind(writes=False, strong=True), threads.index, words)
+        objects = self._of(words)
+        self._phases.waited(threads.index, objects, self._clocks.now)
+        if is_relaxed(self._scene.site.instruction):
+            self._fences.see(threads.index, self._objects.told(objects))
+        else:
+            self._objects.acquire(threads, objects)
+
+    def use(self, threads: Array, words: Array) -> None:
+        """See ``threads`` have copies tell these mbarriers."""
+        self._touch(Kind(writes=True, strong=True), threads, words)
+
+    def overlap(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
+        """See plain accesses to shared memory: none may be to an mbarrier."""
+        valid = self._scene.wave.mbarriers.valid
+        words = first[:, None] // OBJECT_BYTES + np.arange(-(-nbytes // OBJECT_BYTES))
+        found = np.flatnonzero(valid[words].any(axis=1))
+        if found.size:
+            at = int(found[0])
+            did = "stores to" if writes else "loads"
+            where = self._scene.shared_at(int(words[at][valid[words[at]]][0]) * OBJECT_BYTES)
+            message = f"{self._scene.thread(int(threads[at]))} {did} {where}, which is an mbarrier"
+            hint = "only mbarrier instructions may access it; mbarrier.inval gives the memory back"
+            count = found.size * nbytes
+            self._scene.find("async", "error", "object", count, (message, hint))
+
+    def _again(self, threads: Threads, words: Array) -> None:
+        """Report objects that are made where there is one."""
+        there = np.flatnonzero(self._scene.wave.mbarriers.valid[words])
+        if there.size:
+            at = int(there[0])
+            where = self._scene.shared_at(int(words[at]) * OBJECT_BYTES)
+            message = (
+                f"{self._scene.thread(int(threads.index[at]))} makes an mbarrier of {where}, "
+                "which is one already"
+            )
+            hint = "mbarrier.inval comes before the memory of an mbarrier is used again"
+            self._scene.find("async", "error", "again", there.size, (message, hint), unit="threads")
+
+    def _touch(self, kind: Kind, threads: Array, words: Array) -> None:
+        scene = self._scene
+        granules, count = scene.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
+        place = scene.number(scene.site)
+        self._races.see(Touch(kind, place, np.repeat(threads, count), granules))
+
+    def _of(self, words: Array) -> Array:
+        """Return the numbers of objects."""
+        new = np.unique(words[self._numbers[words] < 0])
+        if new.size:
+            self._numbers[new] = np.arange(self._count, self._count + new.size)
+            self._count += new.size
+            self._objects.more(new.size)
+            self._phases.more(new.size)
+        return self._numbers[words]
+
+    # ---- clusters ----
+
+    def fence(self, site: Site, threads: Threads) -> None:
+        """See a fence: of the proxies, or one that makes relaxed arrivals and waits order."""
+        modifiers = site.instruction.modifiers
+        if "proxy" not in modifiers:
+            self._fences.fence(site.instruction, threads.index)
+        elif "async" in modifiers and "global" not in modifiers:
+            self._clocks.fence(threads.index)
+
+    def cluster(self, site: Site, threads: Threads) -> None:
+        """See threads arrive or wait at the barrier of their cluster."""
+        if "aligned" in site.instruction.modifiers:
+            self._divergent(site, threads)
+        index = threads.index
+        clusters = index // self._cluster
+        if "wait" in site.instruction.modifiers:
+            self._clusters.acquire(threads, clusters)
+            self._met[self._scene.wave.cta_of[index]] = True
+        elif not is_relaxed(site.instruction):
+            self._clusters.release(threads, clusters)
+        elif (rows := self._fences.told(index, near=False)) is not None:
+            self._clusters.arrive(clusters, rows)
+
+    def clusters_met(self, arrived: Array) -> None:
+        self._clusters.complete(np.unique(np.flatnonzero(arrived) // self._cluster))
+
+    def known_in(self, ctas: Array) -> Array:
+        """Return what the threads of each CTA know together, or have seen: they end no earlier."""
+        known = self._clocks.known_in(ctas)
+        seen = self._fences.seen_in(ctas, self._scene.wave.cta_width)
+        columns = min(known.shape[1], seen.shape[1])
+        known[:, :columns] = np.maximum(known[:, :columns], seen[:, :columns])
+        return known
+
+    def started(self, threads: Array) -> Array:
+        """Say which threads are in a CTA that has met the others of its cluster."""
+        met: Array = self._met[self._scene.wave.cta_of[threads]]
+        return met
+
+    def _divergent(self, site: Site, threads: Threads) -> None:
+        alive = self._scene.wave.alive.mask & ~self._scene.ended
+        here = threads.mask.reshape(-1, WARP)
+        absent = (alive.reshape(-1, WARP) & ~here)[here.any(axis=1)]
+        if absent.any():
+            who = self._scene.thread(int(threads.index[0]))
+            message = f"{who} comes to {site.instruction.name} without the rest of its warp"
+            hint = "all threads of a warp execute an .aligned barrier together; leave out .aligned"
+            count = int(absent.sum())
+            self._scene.find(
+                "barrier", "error", "divergent", count, (message, hint), unit="threads"
+            )

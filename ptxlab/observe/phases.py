@@ -1,0 +1,85 @@
+"""Phases of mbarriers that end before everybody who waits for the one before has seen that end.
+
+A wait tells phases apart by their parity: who looks two phases too late waits for one that is long over.
+So the end of a phase comes after all waits for the one before, by threads that wait there at all.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.knowledge import Rows
+
+Array = npt.NDArray[Any]
+
+_SEEN, _TIME, _PLACE = range(3)
+
+
+class Phases:
+    """Of each mbarrier how many phases have ended, and what threads of its CTA have seen of that."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._ended: Array = np.zeros(0, np.int64)
+        self._threads = Rows(3, 0)
+        self._threads.fit(scene.wave.cta_width)
+
+    def more(self, count: int) -> None:
+        """Have as many objects more."""
+        self._ended = np.append(self._ended, np.zeros(count, np.int64))
+        self._threads.more(count)
+
+    def begin(self, objects: Array) -> None:
+        """See objects made: nobody waits for them yet."""
+        self._ended[objects] = 0
+        self._threads.data[:, objects] = 0
+
+    def waited(self, threads: Array, objects: Array, time: int) -> None:
+        """See threads told that the last phase of objects has ended."""
+        inside = threads % self._scene.wave.cta_width
+        known = self._threads.data
+        known[_SEEN, objects, inside] = self._ended[objects]
+        known[_TIME, objects, inside] = time
+        known[_PLACE, objects, inside] = self._scene.number(self._scene.site)
+
+    def complete(self, objects: Array, words: Array, told: Array) -> None:
+        """See phases end after what is ``told`` there: up to when of each cluster's agents, a row each."""
+        wave = self._scene.wave
+        width = wave.cta_width
+        ended = self._ended[objects][:, None]
+        seen, time, place = self._threads.data[:, objects, :width]
+        waits = (seen == ended) & (ended > 0)
+        self._ended[objects] += 1
+        if not waits.any():
+            return
+        ctas = words * OBJECT_BYTES // wave.shared_pitch
+        first = ctas % wave.config.cluster_ctas * width
+        heard = np.take_along_axis(told, first[:, None] + np.arange(width), axis=1) > time
+        missed = waits & ~heard
+        if not missed.any():
+            return
+        some = (waits & heard).reshape(len(objects), -1, WARP).any(axis=2)
+        in_warp = np.repeat(some, WARP, axis=1)
+        for severity, chosen in (("error", missed & ~in_warp), ("warning", missed & in_warp)):
+            for number in np.unique(place[chosen]).tolist():
+                at, lane = (int(one[0]) for one in np.nonzero(chosen & (place == number)))
+                count = int((chosen & (place == number)).sum())
+                self._tell(severity, count, int(words[at]), int(ctas[at]) * width + lane, number)
+
+    def _tell(self, severity: str, count: int, word: int, thread: int, place: int) -> None:
+        scene, site = self._scene, self._scene.numbered(place)
+        message = (
+            f"{scene.thread(thread)} waits here for a phase of the mbarrier {scene.shared_at(word * OBJECT_BYTES)}, and "
+            "the next phase can end before it has looked: it would wait for one that is long over"
+        )
+        hint = (
+            "what ends the next phase is to come after this wait: the thread arrives at the mbarrier that "
+            "frees the slot, or meets the one that does, as with bar.warp.sync"
+        )
+        scene.find("async", severity, "phase", count, (message, hint), None, site, "threads")

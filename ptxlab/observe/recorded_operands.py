@@ -1,0 +1,136 @@
+"""The registers of the instructions that a recording has: their names, types and fragments."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.row import Form, UnknownForm
+from ptxlab.matrix.catalog import named
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.ldmatrix import RowMove
+from ptxlab.numbers.types import TYPES
+from ptxlab.observe.recording import FragmentInfo, Operands, RegisterInfo
+from ptxlab.observe.value_flow import Names, slots
+from ptxlab.syntax.tree import Operand
+
+Numbers = tuple[int | None, ...]
+"""The numbers of the registers of an operand in a frame, None for what is no register."""
+
+
+class KnownRegisters:
+    """The registers that instructions name, numbered in the order in which they are met."""
+
+    def __init__(self) -> None:
+        self._sites: dict[Site, None] = {}
+        self._names = Names()
+        self._numbers: dict[str, dict[int, int]] = {}
+        self._declared: list[tuple[str, str, str]] = []
+
+    def meet(self, site: Site) -> dict[int, int]:
+        """Return the registers of a site's function that are known: their numbers here by those in a frame."""
+        numbers = self._numbers.setdefault(site.function, {})
+        if site not in self._sites:
+            self._sites[site] = None
+            names = self._names.seen_from(site.scope)
+            for slot in sorted(site.reads | site.writes):
+                name = names.get(slot)
+                register = None if slot in numbers or name is None else site.register(name)
+                if name is not None and register is not None:
+                    numbers[slot] = len(self._declared)
+                    self._declared.append((name, site.function, register.type))
+        return numbers
+
+    def operands(self, site: Site) -> Operands:
+        numbers = self._numbers[site.function]
+        reads, writes = (
+            tuple(sorted(numbers[slot] for slot in some if slot in numbers))
+            for some in (site.reads, site.writes)
+        )
+        fragments = tuple(
+            FragmentInfo(layout, tuple(None if s is None else numbers.get(s) for s in held), result)
+            for layout, held, result in _fragments(site)
+        )
+        return Operands(reads, writes, fragments)
+
+    def infos(self) -> tuple[RegisterInfo, ...]:
+        """Return what the instructions say of each register: the first of its fragments most of all."""
+        holds: dict[int, str] = {}
+        for claims in (_of_fragments, self._of_declarations, _of_results, _of_sources):
+            for site in self._sites:
+                for slot, kind in claims(site):
+                    number = self._numbers[site.function].get(-1 if slot is None else slot)
+                    if number is not None and _may_hold(self._declared[number][2], kind):
+                        holds.setdefault(number, kind)
+        return tuple(
+            RegisterInfo(name, function, kind, holds.get(number, kind), TYPES[kind].bits)
+            for number, (name, function, kind) in enumerate(self._declared)
+        )
+
+    def _of_declarations(self, site: Site) -> Iterator[tuple[int, str]]:
+        numbers = self._numbers[site.function]
+        for slot in site.reads | site.writes:
+            if slot in numbers:
+                yield slot, self._declared[numbers[slot]][2]
+
+
+def _may_hold(declared: str, kind: str) -> bool:
+    """Say whether a type tells more of all bits of a register than that they are bits."""
+    bits = TYPES[kind].bits if kind in TYPES else 0
+    return not _is_bits(kind) and bits in (0, TYPES[declared].bits)
+
+
+def _is_bits(kind: str) -> bool:
+    return kind.startswith("b") and kind[1:].isdecimal()
+
+
+def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, Numbers, bool]]:
+    """Yield the matrices in registers of an instruction, which of its operands have them, and if it writes them."""
+    found, operands = _form(site), site.instruction.operands
+    form = None if found is None else found.matrix
+    if form is None:
+        return
+    if form.variant:
+        held = len(slots(site, operands[1])) > 1
+        form = named(f"{form.name}.{'rs' if held else 'ss'}") or form
+    for operand, written in zip(form.signature, operands, strict=False):
+        layout = operand.layout
+        if isinstance(form, RowMove) and operand.role in ("result", "source"):
+            layout = form.operands[0]
+        if layout is not None:
+            yield layout, slots(site, written), operand.role == "result"
+
+
+def _of_fragments(site: Site) -> Iterator[tuple[int | None, str]]:
+    for layout, held, _ in _fragments(site):
+        several = layout.elements_per_register
+        kind = layout.dtype if several == 1 else f"{layout.dtype}x{several}"
+        if not _is_bits(layout.dtype):
+            yield from ((slot, kind) for slot in held)
+
+
+def _of_results(site: Site) -> Iterator[tuple[int | None, str]]:
+    if form := _form(site):
+        yield from _typed(site, site.instruction.operands[:1], form.results)
+
+
+def _of_sources(site: Site) -> Iterator[tuple[int | None, str]]:
+    if form := _form(site):
+        yield from _typed(site, site.instruction.operands[1:], form.operands)
+
+
+def _form(site: Site) -> Form | None:
+    """Return the form of an instruction, None for calls and others that no row has."""
+    try:
+        return form_of(site.instruction)
+    except (KeyError, UnknownForm):
+        return None
+
+
+def _typed(
+    site: Site, operands: Sequence[Operand], kinds: Sequence[str]
+) -> Iterator[tuple[int | None, str]]:
+    for operand, kind in zip(operands, kinds, strict=False):
+        if kind in TYPES:
+            yield from ((slot, kind) for slot in slots(site, operand))

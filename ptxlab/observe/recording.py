@@ -1,0 +1,173 @@
+"""What the warps of a CTA had in their registers and shared memory, step by step: the records of a recording.
+
+Steps are those of a ``Timeline``. Of each is kept what it changed, as words of 32 bits: old xor new, so
+that a reader goes forwards and backwards in the same way. Before the first step registers hold 0 and
+shared memory holds ``UNWRITTEN`` bytes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.wave import UNWRITTEN
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.observe.timeline import Timeline
+
+Array = npt.NDArray[Any]
+Words = npt.NDArray[np.uint32]
+
+WORD_BITS = 32
+
+READ, WRITE, COPY = range(3)
+"""What an access to shared memory does; what a copy writes is there when it has landed."""
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterInfo:
+    """A register of ``function``, declared with type ``declared`` of ``bits``.
+
+    Its bits are numbers of type ``holds``: of the fragment that it is a part of, of the instructions that
+    write it, or of those that read it, where its declaration leaves that open.
+    """
+
+    name: str
+    function: str
+    declared: str
+    holds: str
+    bits: int
+
+    @property
+    def words(self) -> int:
+        """How many words of 32 bits it takes."""
+        return -(-self.bits // WORD_BITS)
+
+
+@dataclass(frozen=True, slots=True)
+class FragmentInfo:
+    """An operand of a matrix instruction and its registers by number, None for what is none."""
+
+    layout: FragmentLayout
+    registers: tuple[int | None, ...]
+    result: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Operands:
+    """The registers, by number, that an instruction reads and writes, and its ``fragments``."""
+
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    fragments: tuple[FragmentInfo, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Turns:
+    """Who executed what: in ``step`` the warp ``warp``, with the lanes in the bits of ``lanes``.
+
+    The lanes are those that the guard lets execute it.
+    """
+
+    step: Words
+    warp: Words
+    lanes: Words
+
+
+@dataclass(frozen=True, slots=True)
+class RegisterChanges:
+    """What registers of warps have become in steps, an entry each.
+
+    ``words`` has for each entry, one after another, a word of each lane, the low words of wide registers
+    first.
+    """
+
+    step: Words
+    warp: Words
+    register: Words
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class SharedChanges:
+    """What runs of shared memory have become in steps: ``count`` words from ``first`` on, an entry each."""
+
+    step: Words
+    first: Words
+    count: Words
+    words: Words
+
+
+@dataclass(frozen=True, slots=True)
+class SharedAccesses:
+    """Accesses of warps to shared memory of the CTA, an entry each.
+
+    Warps are counted through the CTAs of the cluster. Of the lanes in the bits of ``lanes`` the ``addresses``
+    are, one after another, where each one's ``nbytes`` begin; ``kind`` is READ, WRITE or COPY.
+    """
+
+    step: Words
+    warp: Words
+    kind: Words
+    nbytes: Words
+    lanes: Words
+    addresses: Words
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """What happened, who took part, and what that made of registers and shared memory.
+
+    ``rank`` is the position of the CTA in its cluster, ``warps`` are those whose registers are kept.
+    ``operands`` are those of the timeline's places. ``shared_bytes`` is how much shared memory the CTA has,
+    ``variables`` what begins where in it. ``swizzles`` say by the number of a flight how the copy
+    engine or the tensor cores permute what it moves.
+    """
+
+    timeline: Timeline
+    rank: int
+    warps: tuple[int, ...]
+    registers: tuple[RegisterInfo, ...]
+    operands: tuple[Operands, ...]
+    turns: Turns
+    changes: RegisterChanges
+    shared_bytes: int
+    variables: dict[str, int]
+    shared: SharedChanges
+    accesses: SharedAccesses
+    swizzles: dict[int, str]
+
+    def __repr__(self) -> str:
+        timeline = self.timeline
+        warps = f"{len(self.warps)} warp{'s' * (len(self.warps) != 1)}"
+        return (
+            f"<recording of {timeline.kernel} on {timeline.target}: {len(timeline.executed)} steps, "
+            f"{warps}, {len(self.registers)} registers, {timeline.config!r}>"
+        )
+
+    def became(self) -> Iterator[tuple[int, int, int, Words]]:
+        """Yield step, warp, number of a register, and what its lanes hold then, [lanes, words]."""
+        held: dict[tuple[int, int], Words] = {}
+        end = 0
+        entries = (self.changes.step, self.changes.warp, self.changes.register)
+        for step, warp, number in zip(*(one.tolist() for one in entries), strict=True):
+            words = self.registers[number].words
+            first, end = end, end + WARP * words
+            change = self.changes.words[first:end].reshape(words, WARP).T
+            held[warp, number] = held.get((warp, number), np.uint32(0)) ^ change
+            yield step, warp, number, held[warp, number]
+
+    def stored(self) -> Iterator[tuple[int, int, Words]]:
+        """Yield step, number of the first word of shared memory, and what some words from it on are then."""
+        size = int((self.shared.first + self.shared.count).max(initial=0))
+        memory = np.full(4 * size, UNWRITTEN, np.uint8).view(np.uint32)
+        end = 0
+        entries = (self.shared.step, self.shared.first, self.shared.count)
+        for step, at, count in zip(*(one.tolist() for one in entries), strict=True):
+            first, end = end, end + count
+            memory[at : at + count] ^= self.shared.words[first:end]
+            yield step, at, memory[at : at + count].copy()

@@ -1,0 +1,151 @@
+"""A launch recorded: registers and shared memory of a CTA after every step, beside what a trace has."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.protocol import Kernel
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.memory import Access, Part
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.errors import PtxlabError
+from ptxlab.isa.targets import WARP
+from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.observe.recorded_state import RegisterLog, SharedLog
+from ptxlab.observe.recording import Array, Recording
+from ptxlab.observe.trace import Tracer, follow
+from ptxlab.observe.value_flow import slots
+from ptxlab.tensormap.encoding import MAP_BYTES, decode
+
+
+def step(
+    kernel: Kernel,
+    config: LaunchConfig,
+    args: Sequence[Any] = (),
+    cta: Dim3 = (0, 0, 0),
+    warps: Sequence[int] | None = None,
+    most: int = sys.maxsize,
+) -> Recording:
+    """Launch ``kernel`` of the emulator and return what CTA ``cta`` held, step by step.
+
+    Registers are those of its ``warps``, all unless told. Everything else is as ``trace`` has it. Raises
+    PtxlabError for a warp that the CTA has not, and as ``trace`` does.
+    """
+    has = -(-config.cta_threads // WARP)
+    chosen = tuple(range(has)) if warps is None else tuple(dict.fromkeys(warps))
+    for warp in chosen:
+        if warp >= has:
+            raise PtxlabError(
+                f"there is no warp {warp}, a CTA of {config.cta_threads} threads has {has}"
+            )
+    recorder = Recorder(cta, chosen, most)
+    fault = follow(recorder, kernel, config, args)
+    return recorder.recording(kernel.name, fault)
+
+
+class Recorder(Tracer):
+    """Traces, and looks at the registers of ``warps`` of the CTA and at its shared memory at every step."""
+
+    def __init__(self, cta: Dim3, warps: Sequence[int], most: int) -> None:
+        super().__init__(cta, most)
+        self._warps = tuple(warps)
+        self._map = bytearray()
+        self._swizzles: dict[int, str] = {}
+        self._over = True  # the last instruction is, and what it changed has been seen
+
+    def begin(self, wave: Wave) -> None:
+        super().begin(wave)
+        if self._live:
+            self._position = wave.numbers.index(self._number)
+            self._registers = RegisterLog(self._scene, self._position, self._warps)
+            self._shared = SharedLog(self._scene, self._position)
+
+    def end(self, wave: Wave) -> None:
+        if self._live:
+            self._shared.look()
+        super().end(wave)
+
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        if self._live and not self._over:
+            self._registers.doubt()
+        self._over = False
+        self._look(site, frame, threads)
+        super().before(site, frame, threads, passing)
+        if self._live and self._scene.warps(threads.mask):
+            self._registers.turn(threads, passing)
+            self._map.clear()
+            if self._flights.beginning is not None and passing is not None:
+                self._describe(site, frame, passing)
+
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        super().after(site, frame, threads, passing)
+        self._look(site, frame, threads)
+        self._over = True
+
+    def _look(self, site: Site, frame: Frame, threads: Threads) -> None:
+        if self._live:
+            self._shared.look()
+            self._registers.look(site, frame, threads)
+
+    def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
+        super().landed(queue, turn, threads)
+        if self._live and queue == "products":
+            self._registers.doubt()
+
+    def touch(
+        self, access: Access, threads: Threads, parts: list[Part], items: Array | None
+    ) -> None:
+        super().touch(access, threads, parts, items)
+        if not self._live:
+            return
+        for part in parts:
+            index = threads.index if part.where is None else threads.index[part.where]
+            first = np.broadcast_to(part.index, index.shape) * access.nbytes
+            if part.memory.name == "shared":
+                mine = self._scene.follows(index)
+                copies = self._flights.beginning is not None
+                self._shared.access(access, index[mine], first[mine], copies=copies)
+            elif access.verb == "read of a tensor map" and len(self._map) < MAP_BYTES:
+                self._map += part.memory.data[first[0] : first[0] + access.nbytes].tobytes()
+
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        super().begun(threads, moved, told)
+        if self._live and len(self._map) == MAP_BYTES:
+            self._swizzle(decode(bytes(self._map)).swizzle)
+
+    def _describe(self, site: Site, frame: Frame, threads: Threads) -> None:
+        """Note the swizzle that the descriptor of B says, with which wgmma reads."""
+        if site.instruction.opcode == "wgmma":
+            [slot] = slots(site, site.instruction.operands[2])
+            if slot is not None:
+                value = np.broadcast_to(frame.registers[slot], (threads.width,))[threads.index[0]]
+                self._swizzle(str(WGMMA_DESCRIPTOR.decode(int(value))["swizzle"]))
+
+    def _swizzle(self, name: str) -> None:
+        if name != "none":
+            self._swizzles[len(self._flights.found) - 1] = name
+
+    def recording(self, kernel: str, fault: str | None) -> Recording:
+        """Return what came out."""
+        known, scene = self._registers.known, self._scene
+        return Recording(
+            timeline=self.timeline(kernel, fault),
+            rank=self._position - scene.first,
+            warps=self._warps,
+            registers=known.infos(),
+            operands=tuple(known.operands(site) for site in self._places),
+            turns=self._registers.turns(),
+            changes=self._registers.changes(),
+            shared_bytes=scene.wave.shared_bytes,
+            variables={one.name: start for one, start in scene.wave.shared.starts.items()},
+            shared=self._shared.changes(),
+            accesses=self._shared.accesses(),
+            swizzles=self._swizzles,
+        )

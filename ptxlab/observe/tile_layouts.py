@@ -1,0 +1,121 @@
+"""How tiles lie in shared memory: the swizzle they were filled with, that they are read with, where it begins.
+
+A program may have arranged its data for another layout beforehand, and the swizzle is one of addresses, so
+that what is found here is a warning. Source: PTX ISA, "Shared Memory Matrix Layout" and "Matrix Descriptor
+Format" of wgmma; CUDA C++ Programming Guide, "Swizzle Modes".
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator import Site
+from ptxlab.emulator.run.transfer import Moved, Tiles
+from ptxlab.matrix.canonical import MODES
+from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.observe.check_scene import Scene
+
+Array = npt.NDArray[Any]
+
+_CODES = WGMMA_DESCRIPTOR.field("swizzle").codes or {}
+
+
+class _Filled(NamedTuple):
+    """What a tensor copy fills: rows of ``row_bytes``, swizzled."""
+
+    site: Site
+    swizzle: str
+    row_bytes: int
+
+
+class TileLayouts:
+    """Of the shared memory of a wave which tensor copy last filled it, if one did."""
+
+    def __init__(self, scene: Scene) -> None:
+        self._scene = scene
+        self._filled = scene.shadow.table(np.int32)
+        self._copies: list[_Filled | None] = [None]
+        self._numbers: dict[_Filled, int] = {}
+
+    def see(self, moved: Moved, granules: Array) -> None:
+        """See asynchronous work begin that reads or writes granules of shared memory."""
+        tiles = moved.tiles
+        if moved.writes:
+            self.written(granules, tiles)
+        elif tiles is not None and self._scene.site.instruction.opcode == "wgmma":
+            self._compare(tiles, granules)
+        if tiles is not None:
+            self._aligned(tiles)
+
+    def written(self, granules: Array, tiles: Tiles | None = None) -> None:
+        """See granules written, by a tensor copy if as ``tiles``; a single row is plain bytes."""
+        number = 0
+        if tiles is not None and tiles.rows > 1:
+            copy = _Filled(self._scene.site, tiles.swizzle, tiles.row_bytes)
+            number = self._numbers.setdefault(copy, len(self._copies))
+            if number == len(self._copies):
+                self._copies.append(copy)
+        if number or len(self._copies) > 1:
+            self._filled.data[granules] = number
+
+    def _compare(self, tiles: Tiles, granules: Array) -> None:
+        """Report what a product reads in another layout than it was filled in."""
+        scene, filled = self._scene, self._filled.data.take(granules)
+        for number in np.unique(filled).tolist():
+            copy = self._copies[number]
+            if copy is None or copy[1:] == (tiles.swizzle, tiles.row_bytes):
+                continue
+            found = np.flatnonzero(filled == number)
+            message = (
+                f"this product reads {scene.shared(int(granules[found[0]]))} by a descriptor of "
+                f"{_layout(tiles.swizzle, tiles.row_bytes)}, and line {copy.site.line} fills that by a "
+                f"tensor map of {_layout(copy.swizzle, copy.row_bytes)}"
+            )
+            count = found.size * scene.shadow.size
+            words = message, _remedy(copy, tiles)
+            scene.find("async", "warning", "swizzle", count, words, copy.site)
+
+    def _aligned(self, tiles: Tiles) -> None:
+        """Report tiles that begin in the middle of their swizzle's pattern, of which nobody is told."""
+        scene, mode = self._scene, MODES[tiles.swizzle]
+        behind = tiles.first % scene.wave.shared_pitch % mode.period
+        late = np.flatnonzero(behind >= mode.span)
+        if tiles.swizzle == "none" or not late.size:
+            return
+        product = scene.site.instruction.opcode == "wgmma"
+        message = (
+            f"the tile of this {'product' if product else 'copy'} begins at "
+            f"{scene.shared_at(int(tiles.first[late[0]]))}, {int(behind[late[0]])} bytes behind a multiple of "
+            f"{mode.period}, where the pattern of its {tiles.swizzle} swizzle begins"
+            + (", and the descriptor's base offset is 0" if product else "")
+        )
+        hint = (
+            f"have every tile and stage begin at a multiple of {mode.period}: align shared memory so, and make "
+            "stages multiples of it"
+        )
+        words = message, hint
+        scene.find("alignment", "warning", "swizzle", late.size, words, unit="threads")
+
+
+def _layout(swizzle: str, row_bytes: int) -> str:
+    if swizzle == "none":
+        return f"rows of {row_bytes} bytes without swizzle"
+    return f"swizzle {swizzle}"
+
+
+def _remedy(copy: _Filled, tiles: Tiles) -> str:
+    """Say what to change, the map or the descriptor."""
+    code = _CODES[copy.swizzle]
+    if copy.swizzle == tiles.swizzle:
+        return (
+            f"a box of {tiles.row_bytes} bytes along dimension 0, as 8 rows of those are what the descriptor "
+            "reads together, or a swizzle in both"
+        )
+    if copy.swizzle == "none":
+        return f"swizzle {tiles.swizzle} in the tensor map, as in the descriptor"
+    return (
+        f"{code} in bits 62 to 63 of the descriptor, or swizzle {tiles.swizzle} in the tensor map"
+    )

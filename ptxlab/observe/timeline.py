@@ -1,0 +1,200 @@
+"""What a CTA, or the CTAs of a cluster, did in a launch, step by step: the records of a trace.
+
+A step is an instruction that some of their warps execute together, or a copy that lands and tells an
+mbarrier. Moments lie between steps: moment 0 is the beginning, moment n the end of step n - 1. They are
+an order, and no time. Warps are counted through the CTAs, those of the first one first.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.syntax.functions import SourceLine
+
+Warps = tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """An instruction, on ``line`` of the PTX; ``kind`` is its class in the instruction mix.
+
+    ``source`` is where it comes from, where the PTX says so.
+    """
+
+    line: int
+    text: str
+    kind: str
+    source: SourceLine | None
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Span:
+    """Bytes ``start`` to ``end`` of the shared memory of a CTA, by its position in the cluster."""
+
+    cta: int
+    start: int
+    end: int
+
+    def overlaps(self, other: Span) -> bool:
+        return self.cta == other.cta and self.start < other.end and other.start < self.end
+
+
+@dataclass(slots=True)
+class Access:
+    """An access of a step: of how many bytes, from the lowest address to the end of the highest one.
+
+    Addresses count from the beginning of ``memory``, an allocation or shared memory of a CTA.
+    """
+
+    step: int
+    verb: str
+    memory: str
+    low: int
+    high: int
+    nbytes: int
+
+
+@dataclass(slots=True)
+class Flight:
+    """Asynchronous work that ``warps`` began in a step: a copy, or a product of warpgroups.
+
+    ``queue`` is how it is waited for: as one of the ``copies`` of cp.async, of the ``bulk_copies`` or
+    ``products`` in groups, or by ``signals`` of mbarriers. It ``landed`` at a moment, and after it the
+    steps in ``read`` read from shared memory what it wrote. ``mbarriers`` are those that hear of it, each
+    with its phase when it began; ``group`` is the number of its group among those of its warps. In global
+    memory it is at bytes ``low`` to ``high`` of the allocation ``far``.
+    """
+
+    queue: str
+    step: int
+    warps: Warps
+    nbytes: int = 0
+    landed: int | None = None
+    group: int | None = None
+    committed: int | None = None
+    writes: list[Span] = field(default_factory=list)
+    reads: list[Span] = field(default_factory=list)
+    far: str = ""
+    low: int = 0
+    high: int = 0
+    mbarriers: list[tuple[int, int]] = field(default_factory=list)
+    read: list[int] = field(default_factory=list)
+
+
+@dataclass(slots=True)
+class Meeting:
+    """A barrier of a CTA, or of the cluster, from its first arrival until it is complete.
+
+    ``arrivals`` are steps; ``name`` is its operands in the PTX.
+    """
+
+    cta: int | None
+    name: str
+    arrivals: list[int]
+    complete: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Wait:
+    """Warps that stood at an instruction, executed later in a step, from a moment to another.
+
+    ``mbarrier`` is the one whose phase they waited for, None at other barriers.
+    """
+
+    warps: Warps
+    since: int
+    until: int
+    step: int
+    mbarrier: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Moment:
+    """What an mbarrier holds from a moment on: its phase, and what that lacks."""
+
+    at: int
+    phase: int
+    pending: int
+    tx: int
+
+
+@dataclass(slots=True)
+class Mbarrier:
+    """An mbarrier at an address in shared memory, from when it is made on until it is ``unmade``."""
+
+    cta: int
+    address: int
+    name: str
+    expected: int
+    states: list[Moment]
+    unmade: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Fill:
+    """A tile filled, or read, by ``flights`` that are waited for together, as the ``number``-th ones."""
+
+    number: int
+    flights: tuple[int, ...]
+    since: int
+    landed: int | None
+    nbytes: int
+    read: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """Shared memory that asynchronous copies fill, or read, again and again."""
+
+    span: Span
+    name: str
+    fills: tuple[Fill, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """What the ``ctas`` did, which are one or the cluster of one, in the order of their ranks.
+
+    Step n is the instruction ``places[executed[n]]``, executed by the warps ``together[who[n]]``, or -1
+    and no warps for a copy that lands.
+    ``cut`` says that more happened than was to be kept, ``fault`` why the launch stopped.
+    """
+
+    kernel: str
+    target: str
+    schedule: str
+    config: LaunchConfig
+    ctas: tuple[Dim3, ...]
+    path: str
+    text: tuple[str, ...]
+    places: tuple[Place, ...]
+    together: tuple[Warps, ...]
+    executed: tuple[int, ...]
+    who: tuple[int, ...]
+    accesses: tuple[Access, ...]
+    flights: tuple[Flight, ...]
+    tiles: tuple[Tile, ...]
+    barriers: tuple[Meeting, ...]
+    waits: tuple[Wait, ...]
+    mbarriers: tuple[Mbarrier, ...]
+    cut: bool
+    fault: str | None
+
+    def __repr__(self) -> str:
+        ctas = ", ".join(map(str, self.ctas))
+        steps = f"{len(self.executed)} steps of CTA {ctas}"
+        return f"<timeline of {self.kernel} on {self.target}: {steps}, {self.config!r}>"
+
+
+def united(spans: Iterable[Span], gap: int = 0) -> list[Span]:
+    """Return spans with those joined that overlap or, at a ``gap`` of 0, touch each other."""
+    found: list[Span] = []
+    for span in sorted(spans):
+        last = found[-1] if found else None
+        if last is not None and last.cta == span.cta and span.start <= last.end - gap:
+            found[-1] = Span(last.cta, last.start, max(last.end, span.end))
+        else:
+            found.append(span)
+    return found

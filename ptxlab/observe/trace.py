@@ -1,0 +1,242 @@
+"""A launch traced: what the warps of a CTA or cluster do, step by step, and what works for them.
+
+The order is the one in which the emulator executes instructions, one of the orders that a GPU may have
+too. Asynchronous work lands when the schedule of the launch says, as late as it may unless told.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.protocol import Kernel
+from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.run import memory
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.wave import Frame, Wave, unravel
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.instrument.sites import sources
+from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.observe.barrier_use import is_barrier
+from ptxlab.observe.stages import tiles
+from ptxlab.observe.timeline import Access, Place, Timeline
+from ptxlab.observe.trace_barriers import Barriers, Waits
+from ptxlab.observe.trace_flights import Flights, queue_of
+from ptxlab.observe.trace_mbarriers import Mbarriers
+from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.work import work
+from ptxlab.syntax.printer import instruction_text
+
+Array = npt.NDArray[Any]
+
+
+def trace(
+    kernel: Kernel,
+    config: LaunchConfig,
+    args: Sequence[Any] = (),
+    cta: Dim3 = (0, 0, 0),
+    most: int = sys.maxsize,
+) -> Timeline:
+    """Launch ``kernel`` of the emulator and return what CTA ``cta``, or its cluster, did.
+
+    The ``args`` are those of ``kernel.launch``; buffers hold afterwards what the kernel left. Of a
+    launch that stops is kept what came before, of one of more than ``most`` steps the first ones.
+    Raises PtxlabError for arguments that do not fit, a CTA that the grid has not, and a kernel that is
+    on a GPU.
+    """
+    tracer = Tracer(cta, most)
+    fault = follow(tracer, kernel, config, args)
+    return tracer.timeline(kernel.name, fault)
+
+
+def follow(tracer: Tracer, kernel: Kernel, config: LaunchConfig, args: Sequence[Any]) -> str | None:
+    """Launch ``kernel`` with a tracer that watches; return why the launch stopped, None if it did not."""
+    if any(at >= size for at, size in zip(tracer.cta, config.grid, strict=True)):
+        raise PtxlabError(f"there is no CTA {tracer.cta} in a grid of {config.grid}")
+    try:
+        kernel.watch(tracer).run(config, args)
+    except (LaunchError, Unsupported) as error:
+        if not tracer.began:
+            raise
+        return str(error)
+    return None
+
+
+class Tracer(Watcher):
+    """Follows one CTA, or the cluster that it is in, until ``most`` steps have been executed."""
+
+    def __init__(self, cta: Dim3, most: int) -> None:
+        self.cta = cta
+        self._most = most
+        self._live = False
+        self._cut = False
+        self.began = False
+
+    def begin(self, wave: Wave) -> None:
+        (x, y, _), (i, j, k) = wave.config.grid, self.cta
+        self._number = i + x * (j + y * k)
+        self._live = self._number in wave.numbers
+        if not self._live:
+            wave.watched = False
+            return
+        self.began = True
+        scene = self._scene = Scene(wave, self._number)
+        self._places: dict[Site, int] = {}
+        self._accesses: list[Access] = []
+        self._flights = Flights(scene)
+        self._waits = Waits(scene)
+        self._barriers = Barriers(scene, self._waits)
+        self._mbarriers = Mbarriers(scene)
+
+    def end(self, wave: Wave) -> None:
+        if self._live:
+            self._mbarriers.look()
+        self._live = False
+
+    # ---- instructions ----
+
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        scene, instruction = self._scene, site.instruction
+        self._mbarriers.look()
+        self._flights.beginning = None
+        warps = scene.warps(threads.mask)
+        if not warps:
+            return
+        if scene.now >= self._most:
+            self._cut, self._live, scene.wave.watched = True, False, False
+            return
+        scene.add(self._places.setdefault(site, len(self._places)), warps)
+        self._waits.begin_step(warps)
+        acting = () if passing is None else scene.warps(passing.mask)
+        if passing is None or not acting:
+            return
+        queue = queue_of(instruction)
+        if queue is not None:
+            self._flights.begin(queue, passing, acting)
+        elif "commit_group" in instruction.modifiers:
+            self._flights.commit(instruction, acting)
+        elif is_barrier(instruction):
+            self._barriers.meet(instruction, acting)
+        elif instruction.opcode == "barrier" and "cluster" in instruction.modifiers:
+            self._barriers.meet_cluster(instruction, acting)
+
+    def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        if self._live:
+            self._mbarriers.look()
+
+    def touch(
+        self, access: memory.Access, threads: Threads, parts: list[memory.Part], items: Array | None
+    ) -> None:
+        if not self._live:
+            return
+        for part in parts:
+            index = threads.index if part.where is None else threads.index[part.where]
+            place, first = part.memory, np.broadcast_to(part.index, index.shape) * access.nbytes
+            first = first[self._scene.follows(index)]
+            if not first.size or place.name in ("local", "param"):
+                continue
+            self._see(access, place, first)
+            if self._flights.beginning is not None:
+                self._flights.move(place, first, access.nbytes, writes=access.writes)
+            elif place.name == "shared":
+                self._flights.access(first, writes=access.writes)
+
+    def _see(self, access: memory.Access, place: memory.Bytes, first: Array) -> None:
+        scene, name, base = self._scene, place.name, 0
+        low, high = int(first.min()), int(first.max()) + access.nbytes
+        if name == "shared":
+            cta = low // scene.wave.shared_pitch
+            base = cta * scene.wave.shared_pitch
+            name = (
+                f"shared memory of rank {cta - scene.first}" if scene.count > 1 else "shared memory"
+            )
+        nbytes = first.size * access.nbytes
+        self._accesses.append(
+            Access(scene.step, access.verb, name, low - base, high - base, nbytes)
+        )
+
+    # ---- asynchronous work, barriers ----
+
+    def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
+        flight = self._flights.beginning
+        if not self._live or flight is None:
+            return
+        self._flights.begun(threads, moved)
+        if told is not None:
+            flight.mbarriers = self._mbarriers.known(told.words)
+
+    def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
+        if self._live:
+            self._flights.landed(queue, turn, threads)
+            self._mbarriers.look()
+
+    def done(self, words: Array, threads: Threads | None) -> None:
+        if self._live and self._mbarriers.touch(words):
+            self._scene.add(Scene.LANDING, ())
+
+    def arrive(self, threads: Threads, words: Array) -> None:
+        if self._live:
+            self._mbarriers.touch(words)
+
+    def complete(self, words: Array) -> None:
+        if self._live:
+            self._mbarriers.complete(words)
+
+    def waited(self, threads: Threads, words: Array) -> None:
+        if not self._live:
+            return
+        mine = self._scene.follows(threads.index)
+        warps, words = self._scene.warp_of(threads)[mine], words[mine]
+        for word in np.unique(words).tolist():
+            number, moment = self._mbarriers.passed(word)
+            self._waits.over(np.unique(warps[words == word]).tolist(), moment, number)
+
+    def synchronize(self, arrived: Array, released: Array) -> None:
+        if self._live:
+            self._barriers.synchronize(arrived, released)
+
+    def clusters_met(self, arrived: Array) -> None:
+        if self._live:
+            self._barriers.clusters_met(arrived)
+
+    # ---- what came out ----
+
+    def timeline(self, kernel: str, fault: str | None) -> Timeline:
+        scene, flights = self._scene, self._flights.found
+        wave, source = scene.wave, scene.wave.module.source
+        origins = sources(wave.module, wave.functions)
+        numbers = wave.numbers[scene.first : scene.first + scene.count]
+        return Timeline(
+            kernel=kernel,
+            target=wave.target.name,
+            schedule=wave.schedule.text,
+            config=wave.config,
+            ctas=tuple(unravel(number, wave.config.grid) for number in numbers),
+            path=source.path,
+            text=tuple(source.text.split("\n")),
+            places=tuple(
+                Place(
+                    site.line,
+                    " ".join(instruction_text(site.instruction).split()),
+                    work(site.instruction).kind,
+                    origins.get(site.line),
+                )
+                for site in self._places
+            ),
+            together=tuple(scene.together),
+            executed=tuple(scene.executed),
+            who=tuple(scene.who),
+            accesses=tuple(self._accesses),
+            flights=tuple(flights),
+            tiles=tiles(flights, scene.name),
+            barriers=tuple(self._barriers.found),
+            waits=tuple(self._waits.found),
+            mbarriers=tuple(self._mbarriers.found),
+            cut=self._cut,
+            fault=fault,
+        )

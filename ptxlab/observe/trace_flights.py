@@ -1,0 +1,126 @@
+"""Asynchronous work as a trace sees it: what it moves, until when, and who reads what it brought."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.memory import Bytes
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.transfer import Moved
+from ptxlab.observe.timeline import Flight, Warps
+from ptxlab.observe.trace_scene import Scene
+from ptxlab.syntax.tree import Instruction
+
+Array = npt.NDArray[Any]
+
+GRANULE = 16
+"""Bytes of shared memory of which is known what copy filled them last."""
+
+NOTHING = -1
+
+
+class Flights:
+    """The asynchronous work that the followed warps have begun, in order.
+
+    ``beginning`` is what the instruction at hand begins, None where it begins nothing.
+    """
+
+    def __init__(self, scene: Scene) -> None:
+        wave = scene.wave
+        self._scene = scene
+        self.found: list[Flight] = []
+        self.beginning: Flight | None = None
+        self._aloft: dict[tuple[str, int], tuple[Flight, Array]] = {}
+        self._groups: dict[tuple[str, int], int] = {}
+        self._filled = np.full(wave.ctas * wave.shared_pitch // GRANULE, NOTHING)
+
+    def begin(self, queue: str, threads: Threads, warps: Warps) -> None:
+        """Begin work that comes next in a queue of the wave."""
+        scene = self._scene
+        flight = self.beginning = Flight(queue, scene.step, warps)
+        turn = getattr(scene.wave, queue).turn + 1
+        self._aloft[queue, turn] = flight, threads.mask[scene.inside].copy()
+        self.found.append(flight)
+
+    def move(self, memory: Bytes, first: Array, size: int, *, writes: bool) -> None:
+        """Say that what begins moves items of a size from or to memory, ``first`` their first bytes."""
+        flight = self.beginning
+        if flight is None or not first.size:
+            return
+        if memory.name != "shared":
+            flight.far, flight.low = memory.name, int(first.min())
+            flight.high = int(first.max()) + size
+        else:
+            spans = flight.writes if writes else flight.reads
+            spans.extend(self._scene.spans(first, size))
+        if writes:
+            flight.nbytes += first.size * size
+            if memory.name == "shared":
+                self._filled[first // GRANULE] = len(self.found) - 1
+
+    def begun(self, threads: Threads, moved: list[Moved]) -> None:
+        """See all that what begins moves."""
+        for one in moved:
+            mine = self._scene.follows(threads.index[one.owner])
+            self.move(one.memory, one.first[mine], one.size, writes=one.writes)
+        if self.beginning is not None and self.beginning.queue == "products":
+            self._feed(self.beginning)
+
+    def landed(self, queue: str, turn: int, threads: Threads | None) -> None:
+        """See work land, for some of the threads or for all."""
+        known = self._aloft.get((queue, turn))
+        if known is None:
+            return
+        flight, left = known
+        left &= False if threads is None else ~threads.mask[self._scene.inside]
+        if left.any():
+            return
+        del self._aloft[queue, turn]
+        flight.landed = self._scene.now
+        if queue == "products":
+            self._feed(flight)
+
+    def commit(self, instruction: Instruction, warps: Warps) -> None:
+        """Put what the warps have begun into their next group."""
+        bulk = "bulk" in instruction.modifiers
+        queue = "products" if instruction.opcode == "wgmma" else "bulk_copies" if bulk else "copies"
+        group = self._groups[queue, warps[0]] = self._groups.get((queue, warps[0]), -1) + 1
+        for flight, _ in self._aloft.values():
+            mine = flight.queue == queue and flight.group is None
+            if mine and not set(warps).isdisjoint(flight.warps):
+                flight.group, flight.committed = group, self._scene.now
+
+    def access(self, first: Array, *, writes: bool) -> None:
+        """See threads read what copies may have brought to shared memory, or write over it."""
+        granules = first // GRANULE
+        if writes:
+            self._filled[granules] = NOTHING
+            return
+        for number in np.unique(self._filled[granules]).tolist():
+            if number != NOTHING:
+                self.found[number].read.append(self._scene.step)
+
+    def _feed(self, product: Flight) -> None:
+        """Have a product read its factors."""
+        for span in product.reads:
+            start = (self._scene.first + span.cta) * self._scene.wave.shared_pitch
+            self.access(np.arange(start + span.start, start + span.end, GRANULE), writes=False)
+
+
+def queue_of(instruction: Instruction) -> str | None:
+    """Return the queue of the wave that an instruction adds work to; None where it begins none."""
+    opcode, modifiers = instruction.opcode, instruction.modifiers
+    if opcode == "wgmma":
+        return "products" if "mma_async" in modifiers else None
+    if opcode in ("st", "red"):
+        return "signals" if "async" in modifiers else None
+    if opcode != "cp" or "prefetch" in modifiers:
+        return None
+    if "mbarrier::complete_tx::bytes" in modifiers:
+        return "signals"
+    if "bulk_group" in modifiers:
+        return "bulk_copies"
+    return "copies" if "global" in modifiers else None

@@ -1,0 +1,84 @@
+"""The CTAs that a trace follows in a wave, and how far they are."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.timeline import Span, Warps
+
+Array = npt.NDArray[Any]
+
+
+class Scene:
+    """The cluster, or single CTA, that CTA ``number`` of the grid is in.
+
+    ``first`` is the position of its first CTA in the wave, ``count`` how many they are, ``inside`` their
+    threads. Step by step ``executed`` has the number of the instruction, or ``LANDING``, and ``who``
+    that of the warps in ``together``.
+    """
+
+    LANDING = -1
+
+    def __init__(self, wave: Wave, number: int) -> None:
+        self.wave = wave
+        self.count = wave.config.cluster_ctas
+        self.first = wave.numbers.index(number) // self.count * self.count
+        start = self.first * wave.cta_width
+        self.inside = slice(start, start + self.count * wave.cta_width)
+        self.cta_warps = wave.cta_width // WARP
+        self.executed: list[int] = []
+        self.who: list[int] = []
+        self.together: dict[Warps, int] = {}
+
+    @property
+    def now(self) -> int:
+        """The moment: how many steps are over, the one at hand among them."""
+        return len(self.executed)
+
+    @property
+    def step(self) -> int:
+        """The step at hand, or the last one."""
+        return len(self.executed) - 1
+
+    def add(self, instruction: int, warps: Warps) -> None:
+        """Begin a step."""
+        self.executed.append(instruction)
+        self.who.append(self.together.setdefault(warps, len(self.together)))
+
+    def warps(self, mask: Array) -> Warps:
+        """Return the warps of which threads are in a mask of the wave's."""
+        mine = mask[self.inside].reshape(-1, WARP).any(axis=1)
+        return tuple(np.flatnonzero(mine).tolist())
+
+    def warp_of(self, threads: Threads) -> Array:
+        """Return the warp of each thread."""
+        numbers: Array = (threads.index - self.inside.start) // WARP
+        return numbers
+
+    def follows(self, index: Array) -> Array:
+        """Say which of the wave's threads are followed."""
+        mine: Array = (index >= self.inside.start) & (index < self.inside.stop)
+        return mine
+
+    def spans(self, first: Array, size: int) -> list[Span]:
+        """Return the bytes that items of a size lie in, given where they begin in the wave's shared memory."""
+        first, pitch = np.unique(first), self.wave.shared_pitch
+        cuts = np.flatnonzero((np.diff(first) > size) | (np.diff(first // pitch) != 0)) + 1
+        starts, ends = first[np.r_[0, cuts]], first[np.r_[cuts - 1, first.size - 1]] + size
+        ctas = starts // pitch
+        places = (ctas - self.first, starts - ctas * pitch, ends - ctas * pitch)
+        return [Span(*place) for place in zip(*(one.tolist() for one in places), strict=True)]
+
+    def name(self, span: Span) -> str:
+        """Return the variable that a span begins in, with the distance from its beginning."""
+        found = self.wave.shared.at(span.start)
+        if found is None:
+            return "shared"
+        variable, offset = found
+        return f"{variable.name}+{offset:#x}" if offset else variable.name

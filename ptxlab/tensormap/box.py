@@ -1,0 +1,283 @@
+"""What one copy with a tensor map moves: which bytes of global memory, to where in shared memory.
+
+A copy is a list of rows, each contiguous on both sides, because what lies inside the tensor of a row
+along dimension 0 is the same for all of them. A row is moved as one item of numpy.
+
+    box = box_of(data)                               the 128 bytes of a map; kept for the next copy
+    rows = box.rows((x, y))                          for im2col box.rows((c, w, h, n), (w, h))
+    moved = rows.gather(memory, base)                memory: bytes from the global address base on
+    shared[box.units(address)] = moved               a load: shared memory in units of 16 bytes,
+                                                     address: where in it; once for each CTA it is for
+    rows.scatter(memory, base, shared[box.units(address)])       a store
+    addresses, elements = rows.elements()            a reduction, which works on moved[elements]
+
+Source: PTX ISA, "Tensors" and "Im2col mode"; CUDA C++ Programming Guide, "Swizzle Modes".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from math import prod
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.errors import Unsupported
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.rounding import narrow
+from ptxlab.tensormap.encoding import decode
+from ptxlab.tensormap.tensor_map import Im2col, TensorMap
+
+Places = npt.NDArray[np.int64]
+Bytes = npt.NDArray[np.uint8]
+Units = npt.NDArray[np.complex128]
+
+SHARED_ALIGNMENT = 128
+UNIT = np.dtype(np.complex128)
+"""What moves 16 bytes as one item."""
+
+
+class Box:
+    """What copies with ``map`` move: ``count`` rows of ``row_bytes``, ``nbytes`` in all.
+
+    That many bytes complete_tx counts, and so many from the shared address on are those of the copy,
+    whatever lies outside the tensor and whatever the swizzle.
+
+    Raises Unsupported for what NVIDIA does not document: interleaved layouts, rows shorter than the
+    span of their swizzle, and types with ``.ftz``.
+    """
+
+    def __init__(self, tensor_map: TensorMap) -> None:
+        _refuse(tensor_map)
+        self.map = tensor_map
+        self.row_bytes = tensor_map.row_bytes
+        self._outer: tuple[tuple[int, int, int, int], ...] = ()  # size, stride, step, count
+        if isinstance(tensor_map.box, Im2col):
+            self.count = tensor_map.box.pixels
+        else:
+            steps, sizes = tensor_map.element_strides[1:], tensor_map.box[1:]
+            counts = [-(-size // step) for size, step in zip(sizes, steps, strict=True)]
+            self._outer = tuple(
+                zip(tensor_map.dims[1:], tensor_map.strides, steps, counts, strict=True)
+            )
+            self.count = prod(counts)
+        self.nbytes = self.count * self.row_bytes
+        self._units: dict[int, Places] = {}
+
+    def rows(self, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> Rows:
+        """Return the rows of the copy at ``coordinates``, dimension 0 first.
+
+        ``offsets`` are those of an im2col load, none are zeros. Raises ValueError for a number of
+        coordinates other than the map's, and where the first pixel is outside its window.
+        """
+        tensor_map = self.map
+        if len(coordinates) != tensor_map.rank:
+            raise ValueError(f"{len(coordinates)} coordinates for {tensor_map.rank} dimensions")
+        size, inner = tensor_map.size, coordinates[0]
+        start = max(0, -inner) * size
+        stop = min(self.row_bytes, (tensor_map.dims[0] - inner) * size)
+        if stop <= start:
+            return Rows(self, _NOTHING, _NOTHING, 0, 0)
+        begin = tensor_map.address + inner * size + start
+        numbers: Places | slice
+        if isinstance(tensor_map.box, Im2col):
+            places, numbers = self._pixels(tensor_map.box, coordinates[1:], offsets)
+        else:
+            places, numbers, begin = self._lines(coordinates[1:], begin)
+        return Rows(self, places + _signed(begin), numbers, start, stop)
+
+    def units(self, address: int) -> Places:
+        """Return where each unit of 16 bytes lies of a copy at a shared ``address``, in such units.
+
+        The swizzle is one of addresses, so that its pattern does not begin with the copy. Raises
+        ValueError for an address that is no multiple of 128.
+        """
+        if address % SHARED_ALIGNMENT:
+            raise ValueError(
+                f"shared address {address:#x} is no multiple of {SHARED_ALIGNMENT}, as a copy with a "
+                "tensor map needs"
+            )
+        mode = MODES[self.map.swizzle]
+        phase = address % mode.period
+        if phase not in self._units:
+            straight = phase + UNIT_BYTES * np.arange(self.nbytes // UNIT_BYTES)
+            self._units[phase] = (mode.swizzle(straight) - phase) // UNIT_BYTES
+        return self._units[phase] + address // UNIT_BYTES
+
+    def outside(self) -> Bytes:
+        """Return the bytes of a copy from outside the tensor.
+
+        Which NaN it is nobody documents; this is the one that operations return.
+        """
+        if self.map.fill == "zeros":
+            return np.zeros(self.nbytes, np.uint8)
+        form = FORMATS[self.map.dtype]
+        return np.full(self.nbytes // self.map.size, form.nan_word, form.word).view(np.uint8)
+
+    @cached_property
+    def _pattern(self) -> Places:
+        """The offsets of a tile's rows from its first one; the last axis is dimension 1."""
+        pattern = np.zeros((), np.int64)
+        for _, stride, step, count in self._outer:
+            pattern = np.add.outer(np.arange(count) * (step * stride), pattern)
+        return pattern
+
+    @cached_property
+    def _numbers(self) -> Places:
+        return np.arange(self.count).reshape(self._pattern.shape)
+
+    def _lines(self, coordinates: Sequence[int], begin: int) -> tuple[Places, Places | slice, int]:
+        """Return the rows of a tile that are inside: their offsets, their numbers, where they begin.
+
+        Inside is a range along each dimension.
+        """
+        inside: list[slice] = []
+        whole = True
+        for x, (size, stride, step, count) in zip(coordinates, self._outer, strict=True):
+            low, high = max(0, -(x // step)), min(count, -((x - size) // step))
+            if high <= low:
+                return _NOTHING, _NOTHING, 0
+            begin += x * stride
+            whole = whole and (low, high) == (0, count)
+            inside.append(slice(low, high))
+        if whole:
+            return self._pattern.reshape(-1), slice(None), begin
+        part = tuple(reversed(inside))
+        return self._pattern[part].reshape(-1), self._numbers[part].reshape(-1), begin
+
+    def _pixels(
+        self, box: Im2col, coordinates: Sequence[int], offsets: Sequence[int]
+    ) -> tuple[Places, Places]:
+        """Return the offsets and the numbers of the pixels that are inside the image.
+
+        They follow each other through the window of an image as the digits of a number count, and
+        from its end to the next image. Only the first line, plane and image begin in their middle.
+        """
+        tensor_map, spatial = self.map, coordinates[:-1]
+        offsets = offsets or (0,) * len(spatial)
+        turn = np.arange(self.count)
+        place = np.zeros(self.count, np.int64)
+        inside = np.ones(self.count, np.bool_)
+        for d, (x, shift) in enumerate(zip(spatial, offsets, strict=True)):
+            size, step = tensor_map.dims[d + 1], tensor_map.element_strides[d + 1]
+            low, high = box.lower[d] + shift, size + box.upper[d] + shift
+            first = x + shift
+            if not low <= first < high:
+                raise ValueError(
+                    f"coordinate {x} + {shift} of dimension {d + 1} is outside the window, which is "
+                    f"{low} to {high - 1}"
+                )
+            count, left = -((low - high) // step), -((first - high) // step)
+            turn, digit = np.divmod(turn + (count - left), count)
+            position = low + digit * step
+            position[turn == 0] += first - (low + (count - left) * step)
+            place += position * tensor_map.strides[d]
+            inside &= (position >= 0) & (position < size)
+        image = coordinates[-1] + turn
+        place += image * tensor_map.strides[-1]
+        inside &= (image >= 0) & (image < tensor_map.dims[-1])
+        numbers = np.flatnonzero(inside)
+        return place[numbers], numbers
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Rows:
+    """The part of one copy that is inside the tensor: bytes ``start`` to ``stop`` of some rows.
+
+    ``addresses`` say where it begins in each of them, as signed numbers, ``numbers`` which rows of
+    the box they are: an array, or a slice that is all.
+    """
+
+    box: Box
+    addresses: Places
+    numbers: Places | slice
+    start: int
+    stop: int
+
+    @property
+    def extent(self) -> tuple[int, int] | None:
+        """The first address that is touched and the one behind the last; None where there is none."""
+        if not self.addresses.size:
+            return None
+        first, last = int(self.addresses.min()), int(self.addresses.max())
+        return first, last + self.stop - self.start
+
+    def gather(self, memory: Bytes, base: int) -> Units:
+        """Return the bytes of the copy, in units, from ``memory``, which begins at address ``base``.
+
+        What is outside the tensor is filled. All of ``extent`` must lie in ``memory``. Elements of
+        tf32 are rounded to the nearest, of two the even one, as a bitwise test of Triton's on Hopper
+        has it (``test_gluon_tma_round_f32_to_tf32``).
+        """
+        moved = self._filled(memory, base)
+        if self.box.map.element.is_tf32:
+            return narrow(moved.view(np.float32), FORMATS["tf32"]).view(UNIT)
+        return moved
+
+    def _filled(self, memory: Bytes, base: int) -> Units:
+        box = self.box
+        whole = isinstance(self.numbers, slice) and self.stop - self.start == box.row_bytes
+        if whole:
+            return _items(memory, self.stop - self.start)[self.addresses - base].view(UNIT)
+        moved = box.outside()
+        if self.addresses.size:
+            found = _items(memory, self.stop - self.start)[self.addresses - base]
+            self._part(moved)[self.numbers] = found
+        return moved.view(UNIT)
+
+    def scatter(self, memory: Bytes, base: int, moved: Units) -> None:
+        """Write what is inside the tensor of the bytes of a copy. Of rows at one address the last stays."""
+        if self.addresses.size:
+            rows = self._part(moved.view(np.uint8))[self.numbers]
+            _items(memory, self.stop - self.start)[self.addresses - base] = rows
+
+    def elements(self) -> tuple[Places, Places]:
+        """Return the address of every element that is inside, and its number in the box."""
+        size, box = self.box.map.size, self.box
+        along = np.arange(0, self.stop - self.start, size)
+        first = np.arange(box.count)[self.numbers] * box.row_bytes + self.start
+        addresses = np.add.outer(self.addresses, along).reshape(-1)
+        return addresses, np.add.outer(first, along).reshape(-1) // size
+
+    def _part(self, moved: Bytes) -> npt.NDArray[np.void]:
+        """Return bytes ``start`` to ``stop`` of each row of a copy as an item."""
+        pitch = self.box.row_bytes
+        item = np.dtype((np.void, self.stop - self.start))
+        return np.ndarray((self.box.count,), item, moved, self.start, (pitch,))
+
+
+_NOTHING: Places = np.zeros(0, np.int64)
+
+
+@lru_cache(maxsize=256)
+def box_of(data: bytes) -> Box:
+    """Return the box of a tensor map of 128 bytes, which is kept. Raises as ``decode`` and ``Box`` do."""
+    return Box(decode(data))
+
+
+def _refuse(tensor_map: TensorMap) -> None:
+    span = MODES[tensor_map.swizzle].span
+    if tensor_map.interleave != "none":
+        reason = f"interleave {tensor_map.interleave}"
+    elif tensor_map.swizzle != "none" and tensor_map.row_bytes != span:
+        reason = f"rows of {tensor_map.row_bytes} bytes in a swizzle of {span}"
+    elif tensor_map.dtype.endswith(".ftz"):
+        reason = f"elements of {tensor_map.dtype}"
+    elif isinstance(tensor_map.box, Im2col) and tensor_map.element_strides[-1] != 1:
+        reason = f"im2col that takes every {tensor_map.element_strides[-1]}th image"
+    else:
+        return
+    raise Unsupported(f"a tensor map with {reason} is not modelled: NVIDIA does not document it")
+
+
+def _items(memory: Bytes, nbytes: int) -> npt.NDArray[np.void]:
+    """Return ``memory`` as overlapping items: item i is the bytes from i on."""
+    return np.ndarray((memory.size - nbytes + 1,), np.dtype((np.void, nbytes)), memory, 0, (1,))
+
+
+def _signed(address: int) -> int:
+    """Return 64 bits as numpy's signed integers hold them."""
+    return (address + (1 << 63)) % (1 << 64) - (1 << 63)

@@ -1,0 +1,241 @@
+"""Tensor maps as the 128 bytes that the copy engine reads, and ``tensormap.replace`` on these.
+
+The first 64 bytes are one word of fields. A map may be made from 128 zeros by replacing every field.
+
+Source: NVIDIA TensorRT-LLM, ``fmha/hopper/tma_descriptor.h``; what ptxas 13.0 makes of
+``tensormap.replace``, which is loads, stores and shifts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from ptxlab.errors import Unsupported
+from ptxlab.tensormap.tensor_map import (
+    CORNER_BITS,
+    ELEMENT_TYPES,
+    FILLS,
+    INTERLEAVES,
+    L2_PROMOTIONS,
+    MOST_DIMENSIONS,
+    SWIZZLES,
+    Im2col,
+    TensorMap,
+)
+
+MAP_BYTES = 128
+_READ_BYTES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class _Field:
+    """``bits`` of the word from ``low`` on, which hold a number less ``least``, or a ``signed`` one."""
+
+    low: int
+    bits: int
+    least: int = 0
+    signed: bool = False
+
+    @property
+    def mask(self) -> int:
+        return (1 << self.bits) - 1
+
+    def get(self, word: int) -> int:
+        stored = word >> self.low & self.mask
+        negative = self.signed and stored >> self.bits - 1
+        return stored - (1 << self.bits if negative else 0) + self.least
+
+    def put(self, word: int, value: int) -> int:
+        return word & ~(self.mask << self.low) | (value - self.least & self.mask) << self.low
+
+
+_Fields = dict[str, _Field]
+
+
+def _row(name: str, count: int, low: int, bits: int, least: int = 0, first: int = 0) -> _Fields:
+    places = range(first, first + count)
+    return {f"{name} {i}": _Field(low + (i - first) * bits, bits, least) for i in places}
+
+
+def _corner(name: str, rank: int, low: int) -> _Fields:
+    bits = CORNER_BITS[rank]
+    return {f"{name} {i}": _Field(low + i * bits, bits, signed=True) for i in range(rank - 2)}
+
+
+_COMMON: _Fields = {
+    "address": _Field(0, 64),
+    "im2col": _Field(64, 1),
+    "version": _Field(65, 3),
+    "rank": _Field(68, 3, least=1),
+    "type": _Field(71, 4),
+    "interleave": _Field(75, 2),
+    "swizzle": _Field(77, 2),
+    "fill": _Field(79, 1),
+    "tf32": _Field(80, 1),
+    "l2 promotion": _Field(81, 2),
+    "swizzle atomicity": _Field(83, 2),
+    "large": _Field(85, 1),  # the driver sets it for tensors from 128 KiB on
+    **_row("stride", 4, 96, 32),
+    **_row("stride high", 4, 224, 4),
+    **_row("dim", 5, 256, 32, least=1),
+    **_row("element stride", 5, 416, 3, least=1),
+    "box 0": _Field(440, 8, least=1),
+}
+_TILED = _COMMON | _row("box", 4, 448, 8, least=1, first=1)
+_IM2COL = {
+    rank: {
+        **_COMMON,
+        **_corner("lower", rank, 448),
+        **_corner("upper", rank, 464),
+        "pixels": _Field(480, 10, least=1),
+    }
+    for rank in CORNER_BITS
+}
+
+_TYPES = {(one.code, one.is_tf32): name for name, one in ELEMENT_TYPES.items()}
+_PACKED = {11: "b4x16", 12: "b4x16_p64", 13: "b6x16_p32"}
+
+
+def encode(tensor_map: TensorMap) -> bytes:
+    """Return the 128 bytes of a tensor map. They are zero behind the 64 that the copy engine reads."""
+    element, box = tensor_map.element, tensor_map.box
+    values = {
+        "address": tensor_map.address,
+        "rank": tensor_map.rank,
+        "type": element.code,
+        "tf32": int(element.is_tf32),
+        "interleave": INTERLEAVES.index(tensor_map.interleave),
+        "swizzle": SWIZZLES.index(tensor_map.swizzle),
+        "fill": FILLS.index(tensor_map.fill),
+        "l2 promotion": L2_PROMOTIONS.index(tensor_map.l2_promotion),
+        **_each("dim", tensor_map.dims),
+        **_each("element stride", tensor_map.element_strides),
+    }
+    for i, stride in enumerate(tensor_map.strides):
+        values |= _stride(i, stride)
+    if isinstance(box, Im2col):
+        fields = _IM2COL[tensor_map.rank]
+        values |= {"im2col": 1, "box 0": box.channels, "pixels": box.pixels}
+        values |= _each("lower", box.lower) | _each("upper", box.upper)
+    else:
+        fields = _TILED
+        values |= _each("box", box)
+    return _with(0, fields, values).to_bytes(MAP_BYTES, "little")
+
+
+def decode(data: bytes) -> TensorMap:
+    """Return what the copy engine reads in the bytes of a tensor map.
+
+    Raises ValueError for bits that mean nothing and for a map that the driver would not have made,
+    Unsupported for types of 4 and 6 bits and for swizzles of units larger than 16 bytes.
+    """
+    word = int.from_bytes(data[:_READ_BYTES], "little")
+    fields = _fields(word)
+    value = {name: field.get(word) for name, field in fields.items()}
+    rank = value["rank"]
+
+    def several(name: str, count: int) -> tuple[int, ...]:
+        return tuple(value[f"{name} {i}"] for i in range(count))
+
+    box: tuple[int, ...] | Im2col
+    if value["im2col"]:
+        lower, upper = several("lower", rank - 2), several("upper", rank - 2)
+        box = Im2col(lower, upper, value["box 0"], value["pixels"])
+    else:
+        box = several("box", rank)
+    strides = zip(several("stride", rank - 1), several("stride high", rank - 1), strict=True)
+    return TensorMap(
+        dtype=_TYPES[value["type"], bool(value["tf32"])],
+        address=value["address"],
+        dims=several("dim", rank),
+        strides=tuple((high << 32 | low) << 4 for low, high in strides),
+        box=box,
+        element_strides=several("element stride", rank),
+        swizzle=SWIZZLES[value["swizzle"]],
+        interleave=INTERLEAVES[value["interleave"]],
+        fill=FILLS[value["fill"]],
+        l2_promotion=L2_PROMOTIONS[value["l2 promotion"]],
+    )
+
+
+def _fields(word: int) -> _Fields:
+    """Return the fields of a tensor map, or raise as ``decode`` does for one that has none."""
+    value = {name: field.get(word) for name, field in _COMMON.items()}
+    rank, kind = value["rank"], (value["type"], bool(value["tf32"]))
+    if value["swizzle atomicity"] or kind[0] in _PACKED:
+        what = _PACKED.get(kind[0], "a swizzle of larger units")
+        raise Unsupported(f"a tensor map with {what} is not modelled")
+    for name, known in (
+        ("version", value["version"] <= 1),
+        ("rank", rank in _IM2COL if value["im2col"] else rank <= MOST_DIMENSIONS),
+        ("type", kind in _TYPES),
+        ("interleave", value["interleave"] < len(INTERLEAVES)),
+    ):
+        if not known:
+            raise ValueError(f"{name} {value[name]} is none that a tensor map has")
+    fields = _IM2COL[rank] if value["im2col"] else _TILED
+    used = sum(field.mask << field.low for field in fields.values())
+    if stray := word & ~used:
+        raise ValueError(f"bit {stray.bit_length() - 1} is set, which is none of a tensor map's")
+    return fields
+
+
+_REPLACED = {
+    "global_address": "address",
+    "box_dim": "box {}",
+    "element_stride": "element stride {}",
+    "interleave_layout": "interleave",
+    "swizzle_mode": "swizzle",
+    "fill_mode": "fill",
+}
+"""What those fields of ``tensormap.replace`` are called here that take what they hold."""
+
+
+def replace(data: bytes, field: str, value: int, ordinal: int = 0) -> bytes:
+    """Return a tensor map after ``tensormap.replace.tile.FIELD`` with ``value``.
+
+    ``rank`` takes the number of dimensions less 1, ``global_stride`` bytes, and modes their numbers.
+    ``ordinal`` is the dimension; stride 0 is that of dimension 1. Replacing tf32 by another type leaves
+    the bit of tf32 set, as ptxas's code does. Raises ValueError for what the field cannot hold.
+    """
+    if field == "elemtype":
+        values = _element(value)
+    elif field == "global_stride":
+        values = _stride(ordinal, value)
+    elif field == "rank":
+        values = {"rank": value + 1}
+    elif field == "global_dim":
+        values = {f"dim {ordinal}": value or 1 << 32}  # 32 bits of a size of 2**32 are 0
+    else:
+        values = {_REPLACED[field].format(ordinal): value}
+    for name, number in values.items():
+        known = _TILED.get(name)
+        if known is None or not 0 <= number - known.least <= known.mask:
+            raise ValueError(f"{field} {ordinal} cannot be {value}")
+    word = _with(int.from_bytes(data, "little"), _TILED, values)
+    return word.to_bytes(len(data), "little")
+
+
+def _element(number: int) -> dict[str, int]:
+    for one in ELEMENT_TYPES.values():
+        if one.replaced == number:
+            return {"type": one.code} | ({"tf32": 1} if one.is_tf32 else {})
+    raise ValueError(f"elemtype cannot be {number}: it is 0 to {len(ELEMENT_TYPES) - 1}")
+
+
+def _stride(i: int, nbytes: int) -> dict[str, int]:
+    if nbytes % 16:
+        raise ValueError(f"global_stride {i} cannot be {nbytes}, no multiple of 16")
+    return {f"stride {i}": nbytes >> 4 & 0xFFFF_FFFF, f"stride high {i}": nbytes >> 36}
+
+
+def _each(name: str, values: tuple[int, ...]) -> dict[str, int]:
+    return {f"{name} {i}": value for i, value in enumerate(values)}
+
+
+def _with(word: int, fields: _Fields, values: Mapping[str, int]) -> int:
+    """Return ``word`` with other ``values`` in some of its ``fields``."""
+    for name, value in values.items():
+        word = fields[name].put(word, value)
+    return word

@@ -1,0 +1,226 @@
+"""What a tensor map says, and what the driver demands of one.
+
+Dimensions are innermost first, as the driver and PTX have them: dimension 0 is contiguous.
+
+Source: CUDA Driver API, "Tensor Map Object Management"; PTX ISA, "tensormap.replace".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxlab.matrix.canonical import MODES, UNIT_BYTES
+from ptxlab.numbers.types import TYPES, ScalarType
+
+SWIZZLES = ("none", "32B", "64B", "128B")
+INTERLEAVES = ("none", "16B", "32B")
+FILLS = ("zeros", "nan")
+L2_PROMOTIONS = (0, 64, 128, 256)
+"""The modes in the order of their numbers, which the driver, the map and ``tensormap.replace`` share."""
+
+MOST_DIMENSIONS = 5
+CORNER_BITS = {3: 16, 4: 8, 5: 5}
+"""The bits of an offset of an im2col window's corner, by the number of dimensions."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElementType:
+    """A type of tensor elements, by its name in PTX.
+
+    ``driver`` is its number in CUtensorMapDataType, ``replaced`` the one that ``tensormap.replace``
+    takes. Those with ``.ftz`` and those of tf32 are f32 in memory, and changed on the way.
+    """
+
+    name: str
+    driver: int
+    replaced: int
+
+    @property
+    def is_tf32(self) -> bool:
+        """Whether f32 becomes tf32, which has a bit of its own in a map."""
+        return self.name.startswith("tf32")
+
+    @property
+    def code(self) -> int:
+        """Its number in a map, which for tf32 is that of f32."""
+        return self.replaced - 4 if self.is_tf32 else self.replaced
+
+    @property
+    def scalar(self) -> ScalarType:
+        """The type of the numbers in memory."""
+        return TYPES["f32" if self.is_tf32 else self.name.removesuffix(".ftz")]
+
+
+ELEMENT_TYPES: dict[str, ElementType] = {
+    one.name: one
+    for one in (
+        ElementType("u8", 0, 0),
+        ElementType("u16", 1, 1),
+        ElementType("u32", 2, 2),
+        ElementType("s32", 3, 3),
+        ElementType("u64", 4, 4),
+        ElementType("s64", 5, 5),
+        ElementType("f16", 6, 6),
+        ElementType("f32", 7, 7),
+        ElementType("f32.ftz", 10, 8),
+        ElementType("f64", 8, 9),
+        ElementType("bf16", 9, 10),
+        ElementType("tf32", 11, 11),
+        ElementType("tf32.ftz", 12, 12),
+    )
+}
+"""The types of compute capability 9.0. Numbers of 8 bits travel as u8."""
+
+
+@dataclass(frozen=True, slots=True)
+class Im2col:
+    """What one copy takes of a tensor of pixels: ``pixels`` of them, of each so many ``channels``.
+
+    Pixels are those of a window per image, which begins ``lower`` pixels after the image's begin and
+    ends ``upper`` pixels after its end, one number for each spatial dimension, in the order in which
+    whoever holds this has its dimensions.
+    """
+
+    lower: tuple[int, ...]
+    upper: tuple[int, ...]
+    channels: int
+    pixels: int
+
+
+@dataclass(frozen=True, slots=True)
+class TensorMap:
+    """A tensor in global memory, and what a copy takes of it: a ``box``, or pixels as ``Im2col`` says.
+
+    ``address`` is where it begins, ``dims`` are its sizes and ``strides`` the bytes from one element
+    to the next, of every dimension but 0. A copy takes every ``element_strides``-th element of a box,
+    whose inner rows are ``swizzle``d in shared memory. What lies outside the tensor is a ``fill``.
+    ``l2_promotion`` (bytes) concerns caches alone.
+
+    Raises ValueError, with what and why, for a map that cuTensorMapEncodeTiled or
+    cuTensorMapEncodeIm2col refuses with CUDA_ERROR_INVALID_VALUE.
+    """
+
+    dtype: str
+    address: int
+    dims: tuple[int, ...]
+    strides: tuple[int, ...]
+    box: tuple[int, ...] | Im2col
+    element_strides: tuple[int, ...]
+    swizzle: str = "none"
+    interleave: str = "none"
+    fill: str = "zeros"
+    l2_promotion: int = 0
+
+    def __post_init__(self) -> None:
+        for problem in _problems(self):
+            raise ValueError(problem)
+
+    @property
+    def element(self) -> ElementType:
+        return ELEMENT_TYPES[self.dtype]
+
+    @property
+    def size(self) -> int:
+        """How many bytes an element has."""
+        return self.element.scalar.bytes
+
+    @property
+    def rank(self) -> int:
+        return len(self.dims)
+
+    @property
+    def row_bytes(self) -> int:
+        """How many bytes lie next to each other in a copy: those along dimension 0."""
+        inner = self.box.channels if isinstance(self.box, Im2col) else self.box[0]
+        return inner * self.size
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes the tensor reaches over, from its first to behind its last element."""
+        steps = (
+            (size - 1) * stride for size, stride in zip(self.dims[1:], self.strides, strict=True)
+        )
+        return sum(steps) + self.dims[0] * self.size
+
+
+def _problems(tensor_map: TensorMap) -> Iterator[str]:
+    """Yield what the driver refuses ``tensor_map`` for; what comes first the rest relies on."""
+    for name, value, known in (
+        ("element type", tensor_map.dtype, tuple(ELEMENT_TYPES)),
+        ("swizzle", tensor_map.swizzle, SWIZZLES),
+        ("interleave", tensor_map.interleave, INTERLEAVES),
+        ("fill", tensor_map.fill, FILLS),
+        ("L2 promotion", tensor_map.l2_promotion, L2_PROMOTIONS),
+    ):
+        if value not in known:
+            yield f"{name} {value} is none of {', '.join(str(one) for one in known)}"
+    least = 1 if isinstance(tensor_map.box, tuple) and tensor_map.interleave == "none" else 3
+    if not least <= tensor_map.rank <= MOST_DIMENSIONS:
+        yield (
+            f"it has {tensor_map.rank} dimensions, not {least} to {MOST_DIMENSIONS}"
+            + (", as with im2col or interleaved" if least > 1 else "")
+        )
+    unit = 32 if tensor_map.interleave == "32B" else 16
+    if tensor_map.address % unit or not 0 <= tensor_map.address < 1 << 64:
+        yield f"address {tensor_map.address:#x} is no multiple of {unit} below 2**64"
+    yield from _out_of_range("size", tensor_map.dims, tensor_map.rank, 1, 1 << 32)
+    yield from _out_of_range(
+        "stride", tensor_map.strides, tensor_map.rank - 1, 0, (1 << 40) - unit, first=1
+    )
+    for dimension, stride in enumerate(tensor_map.strides, 1):
+        if stride % unit:
+            yield f"stride {stride} of dimension {dimension} is no multiple of {unit} bytes"
+    yield from _out_of_range("element stride", tensor_map.element_strides, tensor_map.rank, 1, 8)
+    yield from (
+        _of_pixels(tensor_map, tensor_map.box)
+        if isinstance(tensor_map.box, Im2col)
+        else _of_box(tensor_map, tensor_map.box)
+    )
+    yield from _of_rows(tensor_map)
+
+
+def _out_of_range(
+    what: str, values: tuple[int, ...], count: int, least: int, most: int, first: int = 0
+) -> Iterator[str]:
+    if len(values) != count:
+        yield f"it has {len(values)} of {what}, not {count}"
+    for dimension, value in enumerate(values, first):
+        if not least <= value <= most:
+            yield f"{what} {value} of dimension {dimension} is not {least} to {most}"
+
+
+def _of_box(tensor_map: TensorMap, box: tuple[int, ...]) -> Iterator[str]:
+    yield from _out_of_range("box", box, tensor_map.rank, 1, 256)
+
+
+def _of_pixels(tensor_map: TensorMap, pixels: Im2col) -> Iterator[str]:
+    corner = 1 << CORNER_BITS[tensor_map.rank] - 1
+    spatial = tensor_map.dims[1:-1]
+    for name, offsets in (("lower corner", pixels.lower), ("upper corner", pixels.upper)):
+        yield from _out_of_range(name, offsets, len(spatial), -corner, corner - 1, first=1)
+    if not 1 <= pixels.channels <= 256:
+        yield f"{pixels.channels} channels are not 1 to 256"
+    if not 1 <= pixels.pixels <= 1024:
+        yield f"{pixels.pixels} pixels are not 1 to 1024"
+    windows = zip(spatial, pixels.lower, pixels.upper, strict=True)
+    for dimension, (size, lower, upper) in enumerate(windows, 1):
+        if size + upper - lower < 1:
+            yield f"the window of dimension {dimension} is empty: {lower} to {size} + {upper}"
+
+
+def _of_rows(tensor_map: TensorMap) -> Iterator[str]:
+    """What is wrong with the bytes along dimension 0, and with how they are filled."""
+    if tensor_map.interleave == "none" and tensor_map.row_bytes % UNIT_BYTES:
+        yield f"{tensor_map.row_bytes} bytes of the box along dimension 0 are no multiple of {UNIT_BYTES}"
+    span = MODES[tensor_map.swizzle].span
+    if (
+        tensor_map.interleave == "none"
+        and tensor_map.swizzle != "none"
+        and tensor_map.row_bytes > span
+    ):
+        yield f"{tensor_map.row_bytes} bytes of the box along dimension 0 are more than swizzle {span}B"
+    if tensor_map.interleave == "32B" and tensor_map.swizzle != "32B":
+        yield f"swizzle {tensor_map.swizzle} does not go with interleave 32B, which takes 32B alone"
+    if tensor_map.fill == "nan" and tensor_map.element.scalar.kind != "float":
+        yield f"{tensor_map.dtype} has no NaN to fill with"

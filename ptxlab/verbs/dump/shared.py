@@ -1,0 +1,167 @@
+"""Shared memory of one CTA in a dump: the state of mbarriers, and tiles read through their swizzle."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.cli.readers import one_of, positive, several, suggestion, word
+from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
+from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
+from ptxlab.errors import PtxlabError
+from ptxlab.matrix.canonical import MODES
+from ptxlab.numbers.types import STORED, TYPES, ScalarType
+from ptxlab.view.colour import plain
+from ptxlab.view.json import members
+from ptxlab.view.text import aligned, grid, number, values
+
+READABLE = TYPES | STORED
+_SWIZZLES = tuple(name for name in MODES if not name.endswith("atom32B"))
+_size = several(positive, "ROWSxCOLS, such as 8x64", counts=(2,), separator="x")
+
+
+@dataclass(frozen=True, slots=True)
+class Spot:
+    """A place in shared memory: a variable, or nothing, and how many bytes behind its beginning."""
+
+    text: str
+    variable: str
+    offset: int
+
+    def address(self, memory: SharedSnapshot, nbytes: int) -> int:
+        """Return where it is. Raises PtxlabError unless so many bytes are there."""
+        if self.variable and self.variable not in memory.variables:
+            known = memory.variables
+            raise PtxlabError(
+                f"there is no shared variable {self.variable}{suggestion(self.variable, known)}",
+                hint=f"there are {', '.join(known)}; or give an address" if known else None,
+            )
+        address = memory.variables.get(self.variable, 0) + self.offset
+        if address + nbytes > len(memory.data):
+            raise PtxlabError(
+                f"{self.text} ends at byte {address + nbytes:#x} of shared memory, "
+                f"of which the CTA has {len(memory.data):#x}"
+            )
+        return address
+
+    def mbarrier(self, memory: SharedSnapshot) -> tuple[int, Mbarrier | None]:
+        """Return its address, and the mbarrier there if it is one."""
+        address = self.address(memory, OBJECT_BYTES)
+        return address, memory.mbarriers.get(address)
+
+
+@dataclass(frozen=True, slots=True)
+class Tile:
+    """A matrix in shared memory, row by row without gaps, before ``swizzle`` moves its 16-byte units."""
+
+    spot: Spot
+    rows: int
+    cols: int
+    kind: ScalarType
+    swizzle: str
+
+    def read(self, memory: SharedSnapshot) -> npt.NDArray[Any]:
+        """Return its elements as values of their type."""
+        size = self.kind.bits // 8
+        start = self.spot.address(memory, self.rows * self.cols * size)
+        byte = start + np.arange(self.rows * self.cols * size)
+        found = MODES[self.swizzle].swizzle(byte)
+        if found.max() >= len(memory.data):
+            raise PtxlabError(
+                f"{self.spot.text}: its swizzle {self.swizzle} leads out of shared memory"
+            )
+        words = memory.data[found].view(f"u{size}").reshape(self.rows, self.cols)
+        return values(words, self.kind.dtype)
+
+
+def spot(text: str) -> Spot:
+    """Read ``NAME``, ``NAME+OFFSET`` or an address."""
+    match = re.fullmatch(r"(?:([A-Za-z_$%][\w$]*)(?:\+(\w+))?|(\w+))", text)
+    if match is None:
+        raise ValueError(f"{text!r} is not NAME, NAME+OFFSET or an address, such as full+8")
+    name, offset, address = match.groups()
+    return Spot(text, name or "", word(offset or address or "0"))
+
+
+def tile(text: str) -> Tile:
+    """Read ``PLACE:ROWSxCOLS:TYPE`` or ``PLACE:ROWSxCOLS:TYPE:SWIZZLE``."""
+    parts = text.split(":")
+    if len(parts) not in (3, 4):
+        raise ValueError(
+            f"{text!r} is not PLACE:ROWSxCOLS:TYPE[:SWIZZLE], such as a:64x64:bf16:128B"
+        )
+    where, size, dtype, swizzle = (*parts, "none")[:4]
+    rows, cols = _size(size)
+    whole = {
+        name: kind for name, kind in READABLE.items() if kind.bits >= 8 and kind.kind != "packed"
+    }
+    kind = whole[one_of("type", dtype, whole)]
+    return Tile(spot(where), rows, cols, kind, one_of("swizzle", swizzle, _SWIZZLES))
+
+
+def text(
+    memory: SharedSnapshot | None,
+    spots: Sequence[Spot],
+    tiles: Sequence[Tile],
+    width: int | None = None,
+) -> list[list[str]]:
+    """Return a table of the mbarriers, and a matrix for each tile."""
+    if memory is None:
+        return [["shared memory: the warp was not there"]] if spots or tiles else []
+    blocks = []
+    if spots:
+        head = ["mbarrier", "address", "phase", "parity", "pending", "expected", "tx"]
+        rows = [[one.text, *_state(memory, one)] for one in spots]
+        blocks.append(aligned([head, *rows]))
+    for one in tiles:
+        cells = [[number(value) for value in row] for row in one.read(memory)]
+        title = (
+            f"{one.spot.text}  {one.rows} x {one.cols} of {one.kind.name}, swizzle {one.swizzle}"
+        )
+        nobody = dict.fromkeys(np.ndindex(one.rows, one.cols), 0)
+        blocks.append([title, *grid(cells, nobody, plain, width=width)])
+    return blocks
+
+
+def _state(memory: SharedSnapshot, one: Spot) -> list[str]:
+    address, state = one.mbarrier(memory)
+    if state is None:
+        return [f"{address:#x}", *"-----"]
+    numbers = (state.phase, state.phase % 2, state.pending, state.expected, state.tx)
+    return [f"{address:#x}", *map(str, numbers)]
+
+
+def as_json(
+    memory: SharedSnapshot | None, spots: Sequence[Spot], tiles: Sequence[Tile]
+) -> dict[str, Any]:
+    """Return both as JSON data: no entry where the warp was not there, None for what is no mbarrier."""
+    if memory is None:
+        return {"mbarriers": [], "tiles": []}
+    return {
+        "mbarriers": [
+            {
+                "name": one.text,
+                "address": address,
+                "state": None
+                if state is None
+                else members(state, "phase", "pending", "expected", "tx"),
+            }
+            for one in spots
+            for address, state in [one.mbarrier(memory)]
+        ],
+        "tiles": [
+            {
+                "name": one.spot.text,
+                "address": one.spot.address(memory, 0),
+                "dtype": one.kind.name,
+                "swizzle": one.swizzle,
+                "values": one.read(memory),
+            }
+            for one in tiles
+        ],
+    }

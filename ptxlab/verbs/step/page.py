@@ -1,0 +1,153 @@
+"""A Recording as one HTML page to walk through; it needs no network.
+
+The page holds what there is to know as JSON, and the columns of numbers as words, both deflated; its
+scripts (``page_files/``) inflate them and draw the moment that is chosen.
+"""
+
+from __future__ import annotations
+
+import base64
+import zlib
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, fields
+from html import escape
+from importlib.resources import files
+from typing import Any
+
+import numpy as np
+
+from ptxlab.emulator.run.wave import UNWRITTEN
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.recording import (
+    Array,
+    Operands,
+    Recording,
+    RegisterChanges,
+    SharedAccesses,
+    SharedChanges,
+    Turns,
+    Words,
+)
+from ptxlab.verbs.fragments.atlas_tables import Tables
+from ptxlab.verbs.step.text import heading, totals
+from ptxlab.verbs.trace.text import notes
+from ptxlab.view.json import write
+from ptxlab.view.page import assembled, lane_schemes
+from ptxlab.view.sources import Sources
+
+SCRIPTS = (
+    "layouts.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "matrix.js",
+    "shared.js", "waiting.js", "events.js",
+)  # fmt: skip
+
+
+def page(
+    found: Recording, sources: Sources, machine_code: Sequence[Mapping[str, Any]] | str
+) -> str:
+    """Return the page. ``machine_code`` is that of the kernel, or why there is none."""
+    folder = files("ptxlab.verbs.step") / "page_files"
+    words = _words(found)
+    told = _facts(found, sources) | {
+        "sass": machine_code,
+        "sizes": {name: len(column) for name, column in words.items()},
+    }
+    parts = {
+        "colours": lane_schemes(),
+        "title": escape(heading(found)),
+        "totals": "".join(
+            f"<li><b>{escape(name)}</b> {escape(what)}</li>" for name, what in totals(found)
+        ),
+        "notes": "".join(f'<p class="note">{escape(note)}</p>' for note in notes(found.timeline)),
+        "data": _deflated(write(told).encode()),
+        "words": _deflated(b"".join(_planes(column) for column in words.values())),
+    }
+    return assembled(folder, SCRIPTS, parts)
+
+
+def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
+    timeline, tables = found.timeline, Tables()
+    config = timeline.config
+    named = {place.source.path for place in timeline.places if place.source} & sources.keys()
+    places = [
+        {
+            "line": place.line,
+            "text": place.text,
+            "kind": place.kind,
+            "source": place.source,
+            **_operands(operands, tables),
+        }
+        for place, operands in zip(timeline.places, found.operands, strict=True)
+    ]
+    flights = [asdict(flight) for flight in timeline.flights]
+    for number, swizzle in found.swizzles.items():
+        flights[number]["swizzle"] = swizzle
+    return {
+        "kernel": timeline.kernel,
+        "path": timeline.path,
+        "warps": found.warps,
+        "ctaWarps": -(-config.cta_threads // WARP),
+        "ctas": len(timeline.ctas),
+        "rank": found.rank,
+        "threads": config.cta_threads,
+        "together": timeline.together,
+        "places": places,
+        "registers": [asdict(one) | {"words": one.words} for one in found.registers],
+        "ptx": [line.expandtabs(4) for line in timeline.text],
+        "sources": {path: [line.expandtabs(4) for line in sources[path]] for path in sorted(named)},
+        "flights": flights,
+        **{
+            name: [asdict(one) for one in getattr(timeline, name)]
+            for name in ("barriers", "waits", "mbarriers")
+        },
+        "sharedBytes": found.shared_bytes,
+        "unwritten": UNWRITTEN,
+        "variables": found.variables,
+        **tables.as_json(),
+    }
+
+
+def _operands(operands: Operands, tables: Tables) -> dict[str, Any]:
+    return {
+        "reads": operands.reads,
+        "writes": operands.writes,
+        "fragments": [
+            {
+                "name": one.layout.operand,
+                "dtype": one.layout.dtype,
+                "layout": tables.layout(one.layout),
+                "registers": one.registers,
+                "result": one.result,
+            }
+            for one in operands.fragments
+        ],
+    }
+
+
+def _words(found: Recording) -> dict[str, Words]:
+    """Return all columns of numbers by name; what an instruction is not, is the largest number."""
+    timeline = found.timeline
+    tables: dict[str, Turns | RegisterChanges | SharedChanges | SharedAccesses] = {
+        "turn": found.turns,
+        "change": found.changes,
+        "shared": found.shared,
+        "access": found.accesses,
+    }
+    return {
+        "executed": np.array(timeline.executed, np.int32).view(np.uint32),
+        "who": np.array(timeline.who, np.uint32),
+        **{
+            f"{table}.{name}": getattr(columns, name)
+            for table, columns in tables.items()
+            for name in (one.name for one in fields(columns))
+        },
+    }
+
+
+def _planes(words: Words) -> bytes:
+    """Return the lowest bytes of all words, then the next ones: equal bytes side by side deflate best."""
+    planes: Array = words.astype("<u4").view(np.uint8).reshape(-1, 4).T
+    return planes.tobytes()
+
+
+def _deflated(content: bytes) -> str:
+    return base64.b64encode(zlib.compress(content, 9)).decode()

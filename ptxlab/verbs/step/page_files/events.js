@@ -1,0 +1,164 @@
+// Going from step to step by key, slider and click; the address of the page; light and dark; the start.
+
+function draw() {
+  const turn = turnNow(), step = state.step, place = placeOf(step);
+  drawNow(place, turn);
+  drawCode(place);
+  drawRegisters(place, turn);
+  drawWaiting();
+  drawMatrix();
+  drawShared();
+  drawChosen();
+  $("slider").value = step;
+  $("slider").setAttribute("aria-valuetext", `step ${step + 1} of ${END}`);
+  $("count").textContent = `${number(step + 1)} of ${number(END)}`;
+  for (const [id, by] of [["back", -1], ["on", 1]]) $(id).disabled = seek(by, () => true) === null;
+  history.replaceState(null, "", hashOf());
+}
+
+/** The instruction at hand, with its registers to choose. */
+function drawNow(place, turn) {
+  if (!place) {
+    $("now").innerHTML = '<code>a copy lands</code> <span class="hint">what it brings is there from now on</span>';
+    return;
+  }
+  const names = new Map([...place.writes, ...place.reads].map((register) => [data.registers[register].name, register]));
+  const text = escape(place.text).replace(/[%$A-Za-z_][\w$.]*/g, (word) => (names.has(word)
+    ? `<button type="button" class="${place.writes.includes(names.get(word)) ? "written" : "read"}" data-register="${names.get(word)}">${word}</button>` : word));
+  const lanes = turn === null ? 0 : lanesOfTurn(turn), count = bitsSet(lanes), others = warpsOf(state.step).filter((warp) => warp !== state.warp);
+  const who = turn === null ? `warp ${warpsOf(state.step).join(", ") || "of another CTA"} alone`
+    : `${count === LANES ? "all lanes" : count ? plural(count, "lane") : "no lane, its guard holds it back"}${others.length ? `, with ${others.length > 4 ? plural(others.length, "other warp") : `${others.length > 1 ? "warps" : "warp"} ${others.join(", ")}`}` : ""}`;
+  $("now").innerHTML = `<code>${text}</code> <span class="hint">${who}</span>`;
+}
+
+function go(step) {
+  if (step === null || step === undefined || !END) return;
+  move(Math.min(Math.max(0, step), END - 1));
+  draw();
+}
+
+// ---- the address keeps the moment ----
+
+function hashOf() {
+  const parts = [`step=${state.step}`, `warp=${state.warp}`];
+  if (state.kind !== "auto") parts.push(`as=${state.kind}`);
+  if (state.register !== null) parts.push(`register=${nameOf(state.register)}`);
+  if (state.lane !== null) parts.push(`lane=${state.lane}`);
+  if (state.word !== null) parts.push(`address=${hex(4 * state.word)}`);
+  return `#${parts.join("&")}`;
+}
+
+function readHash() {
+  const asked = new URLSearchParams(location.hash.slice(1)), whole = (name, low, high, otherwise) => {
+    const value = asked.has(name) ? Number(asked.get(name)) : NaN;
+    return Number.isInteger(value) && value >= low && value <= high ? value : otherwise;
+  };
+  const kinds = [...$("kind").options].map((option) => option.value), warp = whole("warp", 0, data.ctaWarps - 1, data.warps[0]);
+  const register = data.registers.findIndex((_, register) => nameOf(register) === asked.get("register"));
+  Object.assign(state, {
+    warp: data.warps.includes(warp) ? warp : data.warps[0], kind: kinds.includes(asked.get("as")) ? asked.get("as") : "auto",
+    register: register < 0 ? null : register, lane: whole("lane", 0, LANES - 1, null),
+  });
+  const address = whole("address", 0, 4 * memory.length - 4, null);
+  state.word = address === null ? null : address >> 2;
+  $("warp").value = state.warp;
+  $("kind").value = state.kind;
+  go(whole("step", 0, END - 1, turnCount() ? stepOfTurn(0) : 0));
+}
+
+// ---- what is chosen ----
+
+function choose(what) {
+  Object.assign(state, what);
+  draw();
+}
+
+document.addEventListener("click", (event) => {
+  const { go: step, register } = (event.target.closest("[data-go],[data-register]") || { dataset: {} }).dataset;
+  if (step !== undefined) { go(Number(step)); return; }
+  const box = event.target.closest("#lanes,#operands,#now");
+  if (!box) return;
+  const cell = event.target.closest("td"), row = event.target.closest("[data-lane]");
+  const named = register !== undefined ? register : cell ? cell.dataset.at : undefined;
+  const lane = row ? Number(row.dataset.lane) : state.lane;
+  if (named === undefined && !row) return;
+  const same = named !== undefined && Number(named) === state.register && lane === state.lane;
+  choose({ register: same ? null : named === undefined || named === "null" ? state.register : Number(named), lane: same ? null : lane, word: null });
+});
+const banks = $("banks");
+banks.addEventListener("scroll", () => paintBanks());
+banks.addEventListener("pointermove", (event) => {
+  const word = wordUnder(event);
+  if (word === hovered) return;
+  hovered = word;
+  banks.title = word === null ? "" : `${hex(4 * word)} ${variableAt(4 * word)}: ${wordText(word, whole)}`;
+  paintBanks();
+});
+banks.addEventListener("pointerleave", () => { hovered = null; paintBanks(); });
+banks.addEventListener("click", (event) => {
+  const word = wordUnder(event);
+  if (word !== null) choose({ word: word === state.word ? null : word, register: null, lane: null });
+});
+$("through").addEventListener("click", () => { through = !through; draw(); });
+$("values").addEventListener("click", () => { valued = !valued; draw(); });
+$("operands").addEventListener("pointerover", (event) => {
+  const cell = event.target.closest(".c");
+  if (cell) $("operands").title = aboutElement(cell);
+});
+$("operands").addEventListener("change", (event) => choose({ [event.target.name]: Number(event.target.value) }));
+for (const id of ["cuda", "ptx", "sass"]) $(id).addEventListener("click", goToLine);
+
+// ---- from step to step ----
+
+const turnBy = (by) => () => go(seek(by, () => true));
+function writeBy(by) {
+  if (state.register !== null) go(seekWrite(by, state.register));
+  else if (state.word !== null) {
+    const steps = wordWrites(state.word).map(({ step }) => step).filter((step) => (by > 0 ? step > state.step : step < state.step));
+    go(by > 0 ? steps[0] : steps[steps.length - 1]);
+  }
+}
+const matrixBy = (by) => go(seek(by, hasFragments));
+const ACTS = {
+  ArrowRight: turnBy(1), ArrowLeft: turnBy(-1), ".": () => go(state.step + 1), ",": () => go(state.step - 1),
+  "]": () => writeBy(1), "[": () => writeBy(-1), m: () => matrixBy(1), M: () => matrixBy(-1),
+  Home: () => go(0), End: () => go(END - 1), Escape: () => choose({ register: null, lane: null, word: null }),
+};
+document.addEventListener("keydown", (event) => {
+  const typing = event.target.tagName === "SELECT";
+  if (!ACTS[event.key] || typing || event.ctrlKey || event.metaKey || event.altKey) return;
+  event.preventDefault();
+  ACTS[event.key]();
+});
+$("back").addEventListener("click", turnBy(-1));
+$("on").addEventListener("click", turnBy(1));
+$("slider").addEventListener("input", () => go(Number($("slider").value)));
+$("warp").addEventListener("change", () => choose({ warp: Number($("warp").value) }));
+$("kind").addEventListener("change", () => choose({ kind: $("kind").value }));
+addEventListener("hashchange", readHash);
+let width = innerWidth;
+addEventListener("resize", () => { if (data && innerWidth !== width) { width = innerWidth; draw(); } });
+
+const root = document.documentElement, darkSystem = matchMedia("(prefers-color-scheme: dark)");
+const isDark = () => (root.dataset.scheme || (darkSystem.matches ? "dark" : "light")) === "dark";
+function dress() {
+  $("scheme").textContent = isDark() ? "light" : "dark";
+  if (data && data.sharedBytes) paintBanks();
+}
+$("scheme").addEventListener("click", () => { root.dataset.scheme = isDark() ? "light" : "dark"; dress(); });
+darkSystem.addEventListener("change", dress);
+
+async function begin() {
+  $("scheme").textContent = isDark() ? "light" : "dark";
+  await unpack();
+  prepare();
+  prepareShared();
+  buildCode();
+  $("slider").max = END - 1;
+  $("warp").innerHTML = data.warps.map((warp) => `<option value="${warp}">warp ${warp}</option>`).join("");
+  document.body.classList.remove("unpacking");
+  readHash();
+}
+begin().catch((error) => {
+  $("now").textContent = `This page needs a browser of 2023 or later, which can inflate what it holds: ${error.message}`;
+});

@@ -1,0 +1,87 @@
+"""``ptxlab step``: a launch to walk through, instruction by instruction, as a page."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.readers import count, index, positive, several
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+EXAMPLE = f"""\
+example:
+  ptxlab step ptx/mma_m16n8k16_bf16_f32.ptx -o page.html    a page to walk through, in a browser
+  ptxlab step kernels/tensor_core.cu --warp 0,3 --steps 500 -o page.html
+  ptxlab step ptx/ldmatrix.ptx                              what there is to see, in words
+  ptxlab step ptx/ldmatrix.ptx --json                       what every step changed
+
+For each instruction that a warp of one CTA executes: the line of CUDA C, PTX and machine code, the
+registers of its 32 lanes and what became of them, the matrices of an instruction for tensor cores, shared
+memory by bank with who wrote it, and what is on its way or waited for. Forwards and backwards; the
+address of the page keeps the moment.
+
+The order is the one in which the emulator executes instructions. It is no time.
+
+{ARGUMENTS}"""
+
+STEPS = 5_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = EXAMPLE
+    add_launch(parser)
+    parser.add_argument(
+        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
+    )
+    parser.add_argument(
+        "--warp",
+        type=several(count, "W or W,W,..., such as 0,3"),
+        metavar="W[,W...]",
+        help="keep the registers of these warps (default all)",
+    )
+    parser.add_argument(
+        "--steps",
+        type=positive,
+        default=STEPS,
+        metavar="N",
+        help=f"keep the first N instructions and landings (default {STEPS:,})",
+    )
+    add_common(parser, ("html",))
+    parser.set_defaults(device="emulator", device_options=())
+
+
+def execute(args: argparse.Namespace) -> int:
+    from ptxlab.observe.step import step
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.verbs.step import page as step_page
+    from ptxlab.verbs.step import text as view
+    from ptxlab.verbs.step.machine_code import machine_code
+    from ptxlab.view.sources import read_sources
+
+    if args.device.startswith("cuda"):
+        raise PtxlabError(
+            "ptxlab steps on the emulator, where every register can be seen",
+            hint="leave out --device; ptxlab dump looks at registers of a GPU, at one line",
+        )
+    args.device = "emulator"
+    if args.format == "text" and (args.output or "").endswith(".html"):
+        args.format = "html"
+    x, y, z = (*args.cta, 0, 0)[:3]
+    asked = read_launch(args, line_info=True)
+    with closing(open_device(args)) as device:
+        launch = bind_launch(asked, device)
+        found = step(launch.kernel, launch.config, launch.passed, (x, y, z), args.warp, args.steps)
+        target = device.target
+    places = found.timeline.places
+    sources = read_sources({place.source.path for place in places if place.source})
+    emit(
+        args,
+        lambda: view.text(found),
+        lambda: view.as_json(found),
+        html=lambda: step_page.page(
+            found, sources, machine_code(asked, target, launch.kernel.name)
+        ),
+    )
+    return int(found.timeline.fault is not None)

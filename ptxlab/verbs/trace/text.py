@@ -1,0 +1,149 @@
+"""A Timeline in words and as JSON."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from ptxlab.isa.targets import WARP
+from ptxlab.observe.timeline import Timeline, Wait
+from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.text import fields
+
+SCHEMA = "ptxlab.trace/1"
+LONGEST = 5
+"""How many of the places where warps wait longest are told."""
+
+
+def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
+    config = timeline.config
+    places = [
+        {
+            **asdict(place),
+            "source": place.source
+            and {
+                "path": place.source.path,
+                "line": place.source.line,
+                "text": source_text(sources, place.source.path, place.source.line),
+            },
+        }
+        for place in timeline.places
+    ]
+    return {
+        "schema": SCHEMA,
+        "kernel": timeline.kernel,
+        "device": "emulator",
+        "arch": timeline.target,
+        "schedule": timeline.schedule,
+        "grid": list(config.grid),
+        "block": list(config.block),
+        "cluster": config.cluster and list(config.cluster),
+        "ctas": [list(cta) for cta in timeline.ctas],
+        "warps": -(-config.cta_threads // WARP),
+        "path": timeline.path,
+        "cut": timeline.cut,
+        "fault": timeline.fault,
+        "instructions": places,
+        "executed": timeline.executed,
+        "who": timeline.who,
+        "together": timeline.together,
+        **{
+            name: [asdict(one) for one in getattr(timeline, name)]
+            for name in ("accesses", "flights", "tiles", "barriers", "waits", "mbarriers")
+        },
+    }
+
+
+def heading(timeline: Timeline) -> str:
+    first, last = (_index(timeline.ctas[at]) for at in (0, -1))
+    ctas = f"CTA {first}" if len(timeline.ctas) == 1 else f"the cluster of CTA {first} to {last}"
+    return f"{timeline.kernel}, {ctas}, on the emulator ({timeline.target})"
+
+
+def notes(timeline: Timeline) -> list[str]:
+    """Return what there is to know before the events are believed."""
+    found = []
+    if timeline.fault is not None:
+        found.append(f"the launch stopped: {timeline.fault}")
+    if timeline.cut:
+        found.append(
+            f"these are the first {len(timeline.executed):,} steps, and there are more: --steps N "
+            "keeps the first N"
+        )
+    return found
+
+
+def totals(timeline: Timeline) -> list[tuple[str, str]]:
+    """Return what there was of each, named, in words; nothing is said of what there was none of."""
+    warps = len(timeline.ctas) * -(-timeline.config.cta_threads // WARP)
+    found = [("steps", f"{len(timeline.executed):,}, by {_count(warps, 'warp')}")]
+    copies = [flight for flight in timeline.flights if flight.queue != "products"]
+    products = len(timeline.flights) - len(copies)
+    if copies:
+        nbytes = sum(flight.nbytes for flight in copies)
+        found.append(("copies", f"{len(copies):,} of {nbytes:,} bytes, {_aloft(timeline)}"))
+    for tile in timeline.tiles:
+        span, times = tile.span, _count(len(tile.fills), "time")
+        done = "filled" if timeline.flights[tile.fills[0].flights[0]].writes else "copied out"
+        told = f"{span.end - span.start:,} bytes, {done} {times}"
+        found.append((f"  {tile.name}{_of(timeline, span.cta)}", told))
+    if products:
+        found.append(("products", f"{products:,} of warpgroups"))
+    for mbarrier in timeline.mbarriers:
+        name = f"mbarrier {mbarrier.name}{_of(timeline, mbarrier.cta)}"
+        found.append((name, f"{_count(mbarrier.states[-1].phase, 'phase')} complete"))
+    if timeline.barriers:
+        found.append(
+            ("barriers", f"{sum(one.complete is not None for one in timeline.barriers):,}")
+        )
+    return found
+
+
+def text(timeline: Timeline) -> str:
+    parts = [[heading(timeline), *notes(timeline)], fields(totals(timeline))]
+    if timeline.waits:
+        parts.append(["longest waits, in steps of others", *fields(list(_longest(timeline)))])
+    return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def _aloft(timeline: Timeline) -> str:
+    """Return the most bytes that were on their way at a moment."""
+    changes: Counter[int] = Counter()
+    for flight in timeline.flights:
+        if flight.queue != "products":
+            changes[flight.step] += flight.nbytes
+            if flight.landed is not None:
+                changes[flight.landed] -= flight.nbytes
+    most = now = 0
+    for moment in sorted(changes):
+        now += changes[moment]
+        most = max(most, now)
+    return f"at most {most:,} on their way at once"
+
+
+def _longest(timeline: Timeline) -> Iterator[tuple[str, str]]:
+    """Yield the places where warps waited longest, the longest first."""
+    lines: Counter[int] = Counter()
+    for wait in timeline.waits:
+        lines[_line(timeline, wait)] += (wait.until - wait.since) * len(wait.warps)
+    for line, steps in lines.most_common(LONGEST):
+        yield f"line {line}", f"{steps:,}  {timeline.text[line - 1].strip()}"
+
+
+def _line(timeline: Timeline, wait: Wait) -> int:
+    return timeline.places[timeline.executed[wait.step]].line
+
+
+def _of(timeline: Timeline, cta: int) -> str:
+    return f" of rank {cta}" if len(timeline.ctas) > 1 else ""
+
+
+def _count(number: int, what: str) -> str:
+    return f"{number:,} {what}{'s' * (number != 1)}"
+
+
+def _index(cta: tuple[int, int, int]) -> str:
+    x, y, z = cta
+    return f"({x}, {y}, {z})" if y or z else str(x)

@@ -1,0 +1,76 @@
+"""``ptxlab trace``: what the warps of a CTA, its copies and its barriers do, in order, as a page."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.readers import index, positive
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+
+EXAMPLE = f"""\
+example:
+  ptxlab trace ptx/mbarrier.ptx -o page.html          a timeline, to open in a browser
+  ptxlab trace ptx/mbarrier.ptx                       what there was of each, in words
+  ptxlab trace kernels/tensor_core.cu --cta 1 --json  every event
+
+For one CTA, or all CTAs of its cluster: what each warp executes and what it waits for, when tiles of
+shared memory are filled and read, products of warpgroups from their beginning until they land, every
+barrier, and every phase of each mbarrier with what it lacks.
+
+The axis is the order in which the emulator executes instructions and lets copies land. It is no
+time: the emulator has none of a GPU's. Asynchronous work lands as late as it may, or when --schedule
+says.
+
+{ARGUMENTS}"""
+
+STEPS = 20_000
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = EXAMPLE
+    add_launch(parser)
+    parser.add_argument(
+        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=positive,
+        default=STEPS,
+        metavar="N",
+        help=f"keep the first N instructions and landings (default {STEPS:,})",
+    )
+    add_common(parser, ("html",))
+    parser.set_defaults(device="emulator", device_options=())
+
+
+def execute(args: argparse.Namespace) -> int:
+    from ptxlab.observe.trace import trace
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.verbs.trace import page as trace_page
+    from ptxlab.verbs.trace import text as view
+    from ptxlab.view.sources import read_sources
+
+    if args.device.startswith("cuda"):
+        raise PtxlabError(
+            "ptxlab traces on the emulator, where every step can be seen",
+            hint="leave out --device; Nsight Compute samples what warps of a GPU wait for",
+        )
+    args.device = "emulator"
+    if args.format == "text" and (args.output or "").endswith(".html"):
+        args.format = "html"
+    x, y, z = (*args.cta, 0, 0)[:3]
+    asked = read_launch(args, line_info=True)
+    with closing(open_device(args)) as device:
+        launch = bind_launch(asked, device)
+        timeline = trace(launch.kernel, launch.config, launch.passed, (x, y, z), args.steps)
+    sources = read_sources({place.source.path for place in timeline.places if place.source})
+    emit(
+        args,
+        lambda: view.text(timeline),
+        lambda: view.as_json(timeline, sources),
+        html=lambda: trace_page.page(timeline, sources),
+    )
+    return int(timeline.fault is not None)

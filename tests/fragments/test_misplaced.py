@@ -1,0 +1,75 @@
+"""Elements in the wrong place are found by name: registers are filled by the manual's formulas, wrongly."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from ptxlab.fragments.misplaced import Held
+from ptxlab.fragments.numbers import Array
+from ptxlab.matrix.catalog import find
+
+A = find("m16n8k16", "bf16").operand("A")
+MATRIX = np.arange(1, 257, dtype=np.uint64).reshape(16, 16) + np.uint64(0x3F80)
+"""The bits of A: all different."""
+
+Wrong = Callable[[int, int], tuple[int, int]]
+
+
+def manual(lane: int, i: int) -> tuple[int, int]:
+    """PTX ISA, Matrix Fragments for mma.m16n8k16 with floating point type: row and column of a_i."""
+    row = lane >> 2 if 0 <= i < 2 or 4 <= i < 6 else (lane >> 2) + 8
+    return row, (lane % 4) * 2 + (i & 1) + (8 if i >= 4 else 0)
+
+
+def held(place: Wrong) -> Held:
+    """The registers of which a_i of a lane was loaded from ``place``."""
+    words = np.zeros((32, 4), np.uint64)
+    for lane in range(32):
+        for i in range(8):
+            words[lane, i // 2] |= MATRIX[place(lane, i)] << np.uint64(16 * (i % 2))
+    return Held(A, words, MATRIX)
+
+
+def exchanged(lane: int, i: int) -> tuple[int, int]:
+    return manual(lane, {2: 4, 3: 5, 4: 2, 5: 3}.get(i, i))
+
+
+def test_what_is_right_needs_no_words() -> None:
+    assert not len(held(manual).wrong)
+    assert held(manual).explained() == []
+
+
+def test_two_registers_exchanged() -> None:
+    found = held(exchanged)
+    assert len(found.wrong) == 128
+    swapped, example = found.explained()
+    assert swapped == "a1 and a2 are swapped"
+    start = "lane 0: a1, element 0, holds A[0,8] and should hold A[8,0], "
+    assert example.startswith(start)
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        (lambda lane, i: manual(lane, i ^ 1 if i < 2 else i), "the elements of a0 are in reverse"),
+        (lambda lane, i: manual(lane, 6 + i % 2 if i < 2 else i), "a0 holds what belongs in a3"),
+        (lambda lane, i: manual(lane, i)[::-1], "the registers hold A transposed"),
+        (lambda lane, i: manual(lane ^ 4, i), "32 lanes hold what belongs in others: 0 that of 4"),
+    ],
+)
+def test_what_one_sentence_explains(place: Wrong, sentence: str) -> None:
+    first, *_ = held(place).explained()
+    assert first.startswith(sentence)
+
+
+def test_one_element_that_is_nowhere_else() -> None:
+    words: Array = held(manual).words.copy()
+    words[7, 2] ^= np.uint64(1 << 31)
+    found = Held(A, words, MATRIX)
+    assert found.wrong.tolist() == [[7, 2, 1]]
+    (only,) = found.explained()
+    assert only.startswith("lane 7: a2, element 1, holds -")
+    assert "and should hold A[1,15], " in only

@@ -1,0 +1,202 @@
+"""The trials of ``wgmma``: right on the emulator, and a slip in any layout is caught.
+
+Where the trials put a matrix is compared with the formula of the PTX ISA, and not with how the emulator
+gathers it; every twin is a slip in what the trials are made from, of which the emulator knows nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.fragments.campaign import SAMPLED, campaign
+from ptxlab.fragments.report import Mismatch
+from ptxlab.fragments.specimen import module
+from ptxlab.fragments.trials import trials, warpgroup
+from ptxlab.fragments.trials.multiply import MultiplyTrial
+from ptxlab.fragments.trials.trial import launch
+from ptxlab.fragments.verify import verify
+from ptxlab.layouts.layout import Swizzle
+from ptxlab.matrix.canonical import MODES, SharedTile
+from ptxlab.matrix.catalog import matching
+from ptxlab.matrix.form import Form
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.verbs.fragments.campaign import sentence
+from tests.emulator.matrix.warpgroups import CODES, Placed, unpack_groups
+from tests.fragments.test_trials import with_tampered
+
+Patch = pytest.MonkeyPatch
+
+LEAST = [form for form in WGMMA if form.n == SAMPLED[0] and not form.satfinite]
+
+
+@pytest.fixture(scope="module")
+def hopper() -> Device:
+    return open_device("emulator", arch="sm_90a")
+
+
+def form(name: str) -> MatrixInstruction:
+    found = matching(name)[0]
+    assert isinstance(found, MatrixInstruction)
+    return found
+
+
+def test_of_each_line_a_few_n_are_run_and_the_others_assembled(hopper: Device) -> None:
+    line = [one for one in WGMMA if one.line == LEAST[0].line and one.variant == "ss"][:5]
+    outcomes = campaign(hopper, line, everywhere=False)
+    ran = {outcome.form.key: outcome.probes > 0 for outcome in outcomes}
+    assert ran == {one.key: one.n in SAMPLED for one in line}
+    assert {outcome.status for outcome in outcomes} == {"emulator", "assembled"}
+    every = campaign(hopper, line, everywhere=False, every_n=True)
+    assert all(outcome.probes for outcome in every)
+    assert {outcome.status for outcome in every} == {"emulator"}
+
+
+@pytest.mark.parametrize("one", LEAST[::7], ids=lambda form: form.key)
+def test_instructions_are_where_the_layouts_say(hopper: Device, one: MatrixInstruction) -> None:
+    """One in seven of all types; ``ptxlab fragments --all`` takes every one."""
+    assert found_in(hopper, one) == []
+
+
+@pytest.mark.parametrize("name", ["m64n24k16.f32.bf16.ss", "m64n8k32.s32.s8.ss"])
+def test_matrices_lie_where_the_ptx_isa_says(name: str) -> None:
+    """D is the product of what the descriptors of the record lead to, by the formula of the ISA."""
+    one = form(f"wgmma.{name}")
+    seen = set()
+    for trial in trials(one):
+        assert isinstance(trial, MultiplyTrial)
+        along = trial.choices[0][-1] if one.a_type == "bf16" else 0
+        kept = len(trial.body.sources)
+        shared = np.ascontiguousarray(trial.given[..., kept:]).view(np.uint8)
+        expected = unpack_groups(trial.expected, one.n, 4)
+        for probe, memory in enumerate(shared.reshape(trial.count, -1)):
+            a, b = (
+                gathered(memory, int(word), "mn" if along else "k", mn, one)
+                for word, mn in zip(trial.given[probe, 0], (64, one.n), strict=False)
+            )
+            adds = bool(trial.given[probe, 0, 2])
+            d = np.zeros((64, one.n)) if adds else a @ b.T
+            found = expected[probe].view("f4" if one.d_type == "f32" else "i4")
+            assert adds or np.array_equal(found, d)
+            assert not adds or not (a.any() or b.any())
+            seen.add((along, int(trial.given[probe, 0, 0]) >> 62))
+    assert {code for _, code in seen} == set(CODES.values())
+    assert one.a_type != "bf16" or (1, CODES["none"]) in seen
+
+
+def gathered(memory: Any, descriptor: int, major: str, mn: int, one: MatrixInstruction) -> Any:
+    """The matrix [mn, k] a descriptor leads to, of numbers."""
+    start, leading, stride = ((descriptor >> low & 0x3FFF) << 4 for low in (0, 16, 32))
+    swizzle = next(name for name, code in CODES.items() if code == descriptor >> 62)
+    size = 2 if one.a_type == "bf16" else 1
+    row, k = np.indices((mn, one.k))
+    at = Placed(start, leading, stride, swizzle, major).address(row, k, size)
+    words = memory.view(f"u{size}")[at // size]
+    if size == 1:
+        return words.view(np.int8).astype(np.float64)
+    return (words.astype(np.uint32) << 16).view(np.float32).astype(np.float64)
+
+
+def test_d_is_looked_at_after_the_wait(hopper: Device) -> None:
+    report = verify(hopper, form("wgmma.m64n8k16.f32.f16.ss"), "ones")
+    assert report.passed
+    assert (report.shown.registers["D"].view(np.float32) == np.full((128, 4), 16)).all()
+    assert report.shown.result is not None
+    assert (report.shown.result.view(np.float32) == 16).all()
+
+
+# ---- faulty twins ---------------------------------------------------------------------------
+
+
+def found_in(device: Device, one: Form) -> list[Mismatch]:
+    every = list(trials(one))
+    loaded = device.load(module([(one, trial.body) for trial in every], "sm_90a"))
+    found: list[Mismatch] = []
+    for trial, kernel in zip(every, loaded.kernels.values(), strict=True):
+        words = launch(device, kernel, trial)
+        found += trial.mismatches(words, trial.wrong(words, promised_only=True))
+    return found
+
+
+@pytest.mark.parametrize("what", ["row", "col"])
+@pytest.mark.parametrize(
+    ("name", "operand"),
+    [("f32.bf16.rs", "A"), ("s32.s8.u8.rs", "A"), ("f16.e4m3.ss", "D"), ("sp.f32.f16.ss", "D")],
+)
+def test_two_lines_of_registers_exchanged(
+    hopper: Device, name: str, operand: str, what: str
+) -> None:
+    found = found_in(hopper, with_tampered(f"wgmma.{name}", (operand, what, 2, 5)))
+    assert operand == "D" or operand in {mismatch.operand for mismatch in found}
+    assert found
+
+
+def of_swizzle(patch: Patch) -> None:
+    """The 128-byte mode looks at the line before the one it should."""
+    wrong = replace(MODES["128B"], swizzle=Swizzle(3, 4, 4))
+    patch.setattr(warpgroup, "MODES", {**MODES, "128B": wrong})
+
+
+def of_offsets(patch: Patch) -> None:
+    """The descriptor's two offsets change places."""
+    leading, stride = SharedTile.leading, SharedTile.stride
+    patch.setattr(SharedTile, "leading", stride)
+    patch.setattr(SharedTile, "stride", leading)
+
+
+def of_step(patch: Patch) -> None:
+    """The start is that of the step before."""
+    right = SharedTile.advance
+    patch.setattr(SharedTile, "advance", lambda tile, step: right(tile, step - 1))
+
+
+def of_order(patch: Patch) -> None:
+    """Neighbouring columns of B are exchanged."""
+    right = warpgroup._Placed.elements
+
+    def elements(placed: Any) -> Any:
+        found = right.fget(placed)  # type: ignore[attr-defined]
+        turned = np.arange(found.shape[1]) ^ (placed.operand.operand == "B")
+        return found[:, turned]
+
+    patch.setattr(warpgroup._Placed, "elements", property(elements))
+
+
+@pytest.mark.parametrize("slip", [of_swizzle, of_offsets, of_step, of_order])
+@pytest.mark.parametrize("name", ["m64n24k16.f32.bf16.ss", "m64n24k32.s32.u8.rs"])
+def test_a_slip_in_shared_memory(
+    hopper: Device, monkeypatch: Patch, name: str, slip: Callable[[Patch], None]
+) -> None:
+    one = form(f"wgmma.{name}")
+    slip(monkeypatch)
+    (outcome,) = campaign(hopper, [one], everywhere=False)
+    assert outcome.status == "failed"
+    assert outcome.note or {mismatch.operand for mismatch in outcome.mismatches} & {"A", "B"}
+    for mismatch in outcome.mismatches:
+        if mismatch.operand == "B":
+            assert (mismatch.lane, mismatch.register, mismatch.element) == (None, None, None)
+            place = f"B[{mismatch.row},{mismatch.col}] in shared memory: D shows"
+            assert sentence(outcome, mismatch).startswith(place)
+    assert slip is not of_order or {mismatch.operand for mismatch in outcome.mismatches} == {"B"}
+
+
+def test_metadata_elsewhere(hopper: Device) -> None:
+    class OtherLanes(Metadata):
+        def encode(self, values: Any, selector: int = 0) -> Any:
+            """Exchange the registers of neighbouring lanes of every warp."""
+            return Metadata.encode(self, values, selector)[..., np.arange(self.threads) ^ 1]
+
+    right = form("wgmma.sp.m64n8k32.f32.bf16.rs")
+    parts = right.metadata
+    assert parts is not None
+    wrong = OtherLanes(parts.k, parts.bits, parts.ordered, parts.rows)
+    found = found_in(hopper, replace(right, metadata=wrong))
+    assert "E" in {mismatch.operand for mismatch in found}

@@ -1,0 +1,277 @@
+"""The rungs of Hopper: right on every problem, to the bit those of mma.sync, and fast by their machine code."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab import resources
+from ptxlab.device.protocol import Device
+from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
+from ptxlab.gemm.facts import main_loop
+from ptxlab.gemm.problem import LAYOUTS, Inputs, Operands, memory_type, uploaded
+from ptxlab.gemm.run import compute, prepare
+from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
+from ptxlab.isa.targets import TARGETS
+from ptxlab.observe import check
+from ptxlab.observe.check_report import CheckReport
+from ptxlab.toolchain import assemble_cuda
+from ptxlab.toolchain.sass import sass
+
+RUNGS = [name for name, each in ALGORITHMS.items() if each.target == "sm_90a"]
+FEW = 2
+"""CTAs of the rung that stays: each then has several tiles."""
+
+
+def rung(name: str) -> Algorithm:
+    algorithm = ALGORITHMS[name]
+    return replace(algorithm, resident=FEW) if algorithm.resident else algorithm
+
+
+def whole_numbers(problem: Problem) -> Inputs:
+    """Small ones, of which no sum is rounded."""
+    random = np.random.default_rng(problem.seed)
+    m, n, k = problem.m, problem.n, problem.k
+
+    def some(*shape: int, dtype: str = problem.dtype) -> Any:
+        return random.integers(-4, 5, shape).astype(memory_type(dtype))
+
+    bias = some(n, dtype="f32") if "bias" in problem.epilogue else None
+    return Inputs(some(m, k), some(k, n), some(m, n, dtype="f32"), bias)
+
+
+def expected(problem: Problem, inputs: Inputs) -> Any:
+    d = problem.alpha * (inputs.a.astype(np.float64) @ inputs.b.astype(np.float64))
+    d += problem.beta * inputs.d + (0 if inputs.bias is None else inputs.bias)
+    return np.maximum(d, 0) if "relu" in problem.epilogue else d
+
+
+def is_right(device: Device, problem: Problem, algorithm: Algorithm, sizes: Sizes) -> bool:
+    inputs = whole_numbers(problem)
+    found = compute(device, problem, inputs, algorithm, sizes)
+    return not found.strays and np.array_equal(found.d, expected(problem, inputs))
+
+
+# ---- right --------------------------------------------------------------------------------------
+
+SIZES = ((1, 1, 1), (17, 9, 33), (129, 257, 65), (5, 3, 0), (300, 136, 200))
+
+
+@pytest.mark.parametrize("turn", range(2))
+@pytest.mark.parametrize("name", RUNGS)
+def test_every_problem(keeping: Device, name: str, turn: int) -> None:
+    """Layouts, types and epilogues by turns; rows that tensor maps take as they are, and others."""
+    choice = RUNGS.index(name) + 2 * turn
+    dtype, layout = ("bf16", "f16")[(choice + turn) % 2], LAYOUTS[choice % 4]
+    epilogue = ("none", "bias+relu")[turn]
+    for number, (m, n, k) in enumerate(SIZES):
+        alpha, beta = ((1, 0), (2, -1))[(number + turn) % 2]
+        tight = Problem(
+            m, n, k, dtype, layout=layout, epilogue=epilogue, alpha=alpha, beta=beta, seed=number
+        )
+        room = (None, 1, 8)[number % 3]
+        leading = [None if room is None else -(-one // 8) * 8 + room for one in tight.leading]
+        problem = replace(tight, lda=leading[0], ldb=leading[1], ldd=leading[2])
+        assert is_right(keeping, problem, rung(name), AS_IT_IS), problem
+
+
+def test_random_numbers_are_added_up_as_by_mma_sync(keeping: Device) -> None:
+    """Both take 16 products at a time in increasing k, and round alike."""
+    problem = Problem(130, 260, 520, layout="tn")
+    inputs = problem.inputs()
+    results = {
+        compute(keeping, problem, inputs, rung(name)).d.tobytes()
+        for name in ("tensor_core", "wgmma", "wgmma_persistent")
+    }
+    assert len(results) == 1
+
+
+def test_a_larger_one(keeping: Device) -> None:
+    result = run(keeping, Problem(512, 512, 512), ALGORITHMS["wgmma_pipelined"])
+    assert result.passed
+    assert result.verdict.error > 0
+
+
+def test_matrices_begin_anywhere(keeping: Device) -> None:
+    """What begins one element off is copied for its tensor map, and D is stored without one."""
+    algorithm, problem = rung("wgmma_persistent"), Problem(40, 48, 32)
+    inputs = whole_numbers(problem)
+    memory = [inputs.a, inputs.b, inputs.d]
+    with uploaded(keeping, problem, inputs) as aligned:
+        _, _, arguments = prepare(keeping, aligned, algorithm, algorithm.tile)
+        maps = [arguments[place] for place in (3, 4, 7)]
+        assert [one.buffer for one in maps] == [aligned.a, aligned.b, aligned.d]
+    off = [keeping.upload(np.append(np.zeros(1, one.dtype), one)) for one in memory]
+    parts: list[Any] = [_Part(buffer) for buffer in off]
+    operands = Operands(problem, *parts)
+    kernel, config, arguments = prepare(keeping, operands, algorithm, algorithm.tile)
+    assert arguments[7] == bytes(128)
+    arguments[5] = parts[2].address
+    kernel.run(config, arguments)
+    found = off[2].numpy()
+    assert found[0] == 0
+    np.testing.assert_array_equal(found[1:].reshape(40, 48), expected(problem, inputs))
+
+
+class _Part:
+    """All of a buffer but its first element, as a buffer."""
+
+    def __init__(self, whole: Any) -> None:
+        self.whole, self.dtype = whole, whole.dtype
+        self.address = whole.address + whole.dtype.itemsize
+        self.nbytes = whole.nbytes - whole.dtype.itemsize
+
+    def numpy(self) -> Any:
+        return self.whole.numpy()[1:]
+
+
+def test_elsewhere_they_are_left_out() -> None:
+    from ptxlab.device.opening import open_device
+
+    for arch in ("sm_80", "sm_100a"):
+        with pytest.raises(Unsupported, match=f"wgmma is for sm_90a, and this is {arch}"):
+            run(open_device("emulator", arch=arch), Problem(8, 8, 8), ALGORITHMS["wgmma"])
+
+
+@pytest.mark.parametrize(
+    ("name", "sizes", "said"),
+    [
+        ("wgmma", {"BK": 32}, "a tile is as deep as a panel"),
+        ("wgmma", {"WN": 64}, "a warp has all columns of the tile"),
+        ("wgmma", {"BN": 64, "WN": 64}, "a product is 128 or 256 columns wide"),
+        ("wgmma", {"STAGES": 2}, "tiles are copied one at a time"),
+        ("wgmma_specialised", {"WM": 32}, "a thread has at most 128 results"),
+        ("wgmma_cluster", {"CLUSTER": 8}, "the CTAs of a cluster copy whole panels"),
+    ],
+)
+def test_tiles_that_cannot_be(device: Device, name: str, sizes: Sizes, said: str) -> None:
+    with pytest.raises(PtxlabError, match=said):
+        run(device, Problem(64, 64, 64), ALGORITHMS[name], sizes)
+
+
+# ---- what a slip of the pen would be ------------------------------------------------------------
+
+QUICK = {"BM": 64, "BN": 128, "WM": 16, "WN": 128}
+PROBLEM = Problem(200, 136, 456, beta=1)
+SLIPS = [
+    ("wgmma", "!first || step > 0", "!first"),
+    ("wgmma", "K_MAJOR ? first : p, K_MAJOR ? p : first", "first, p"),
+    ("wgmma", "TRANSPOSE_B ? 32 : 16 * LINE", "32"),
+    ("wgmma", "mbarrier_wait(full, i % 2)", "mbarrier_wait(full, 0)"),
+    ("wgmma_pipelined", "mbarrier_wait(empty(), parity ^ 1)", "mbarrier_wait(empty(), parity)"),
+    ("wgmma_cluster", "tile.column + rank * PART, p", "tile.column, p"),
+    ("wgmma_cluster", "if (lane_id() < CLUSTER) mbarrier", "if (lane_id() < 1) mbarrier"),
+    ("wgmma_persistent", "i / 2 ^ odd", "i / 2"),
+    ("wgmma_persistent", "if (row >= m || column >= n) return {};", ""),
+]
+
+
+Rewrite = Callable[[str, str, str], Algorithm]
+
+
+@pytest.fixture
+def rewrite(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Rewrite:
+    """Return a rung with another text in one of its files."""
+    shipped = resources.path
+
+    def changed(name: str, old: str, new: str) -> Algorithm:
+        file, having = ALGORITHMS[name].file, 0
+        for each in (file, *(f"kernels/{one}.cuh" for one in ("wgmma", "hopper", "gemm"))):
+            text = shipped(each).read_text()
+            having += old in text
+            (tmp_path / Path(each).name).write_text(text.replace(old, new))
+        assert having == 1
+        monkeypatch.setattr(
+            resources, "path", lambda n: tmp_path / Path(n).name if n == file else shipped(n)
+        )
+        return rung(name)
+
+    return changed
+
+
+@pytest.mark.parametrize(("name", "old", "new"), SLIPS)
+def test_a_slip_is_noticed(device: Device, rewrite: Rewrite, name: str, old: str, new: str) -> None:
+    slipped = rewrite(name, old, new)
+    with contextlib.suppress(LaunchError):
+        assert not is_right(device, PROBLEM, slipped, QUICK)
+
+
+def checked(device: Device, algorithm: Algorithm) -> tuple[CheckReport, Any]:
+    if device.kind != "emulator":
+        pytest.skip("compute-sanitizer checks a GPU")
+    with uploaded(device, PROBLEM, whole_numbers(PROBLEM)) as x:
+        report = check(*prepare(device, x, algorithm, algorithm.cut(QUICK)))
+        return report, x.result()[0]
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_without_a_slip_it_works_and_nothing_races(device: Device, name: str) -> None:
+    report, found = checked(device, rung(name))
+    assert report.verdict == "clean", report.findings
+    np.testing.assert_array_equal(found, expected(PROBLEM, whole_numbers(PROBLEM)))
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new"),
+    [
+        ("wgmma_pipelined", "if (tile > 0) release(before)", "release(ring.empty())"),
+        ("wgmma_pipelined", "            wgmma_wait<1>();", ""),
+        ("wgmma_cluster", "    }\n    cluster_barrier();", "    }"),
+        ("wgmma_persistent", "        async_proxy_fence();", ""),
+        ("wgmma_persistent", "if (thread == 0) bulk_wait_read<1>();", ""),
+    ],
+)
+def test_a_missing_wait_is_found(
+    device: Device, rewrite: Rewrite, name: str, old: str, new: str
+) -> None:
+    report, _ = checked(device, rewrite(name, old, new))
+    assert report.verdict != "clean"
+
+
+# ---- what the compilers make of them ------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", RUNGS)
+def test_products_run_on_while_others_begin(name: str) -> None:
+    """Neither spills nor a wait of ptxas's own, which it warns of with a number (C7510)."""
+    algorithm, turn = ALGORITHMS[name], RUNGS.index(name)
+    problem = Problem(1, 1, 1, *algorithm.types[turn % 2], layout=LAYOUTS[turn % 4])
+    file, options = resources.path(algorithm.file), algorithm.options(problem, algorithm.tile)
+    _, cubin = assemble_cuda(file.read_text(), path=str(file), arch="sm_90a", options=options)
+    assert "(C7" not in cubin.log
+    used, function = cubin.kernels[name], sass(cubin)[name]
+    assert used.spill_stores == used.spill_loads == used.stack == used.shared == 0
+    config = algorithm.launch(problem, algorithm.tile)
+    require(config, TARGETS["sm_90a"])
+    assert used.registers * config.cta_threads <= 65536
+    tile, opcodes = algorithm.tile, function.opcodes()
+    steps, wide = tile.bk // 16, tile.wm // 16
+    assert opcodes["HGMMA"] == steps * wide
+    loop = main_loop(function, "HGMMA")
+    assert loop is not None
+    assert loop.count("HGMMA") == steps * wide
+    assert len(loop.instructions) < 100
+    assert (loop.count("BAR"), loop.count("MEMBAR")) == (name == "wgmma", 0)
+    assert opcodes["USETMAXREG"] == (2 if algorithm.producers == 128 else 0)
+
+
+def test_a_wait_of_its_own_would_be_seen(tmp_path: Path) -> None:
+    """Sums that begin as zeros are registers that something else than wgmma defines."""
+    name = "wgmma_pipelined"
+    for file in resources.path("kernels").glob("*.cuh"):
+        text = file.read_text().replace(
+            "f32 sums[HEIGHT / 64][BN / 2];", "f32 sums[1][BN / 2] = {};"
+        )
+        (tmp_path / file.name).write_text(text)
+    source = resources.path(ALGORITHMS[name].file).read_text()
+    options = [f"-D{macro}={size}" for macro, size in QUICK.items()]
+    path = str(tmp_path / "x.cu")
+    _, cubin = assemble_cuda(source, path=path, arch="sm_90a", options=options)
+    assert "(C7" in cubin.log

@@ -1,0 +1,152 @@
+"""Clusters: the shared memory of other CTAs, from their beginning to their end."""
+
+from __future__ import annotations
+
+import pytest
+
+from tests.observe.hopper.conftest import Check, lines, only
+
+START = """
+    mov.u32 r4, %cluster_ctarank;
+    xor.b32 r7, r4, 1;
+    mad.lo.u32 r5, r0, 4, r3;
+    mad.lo.u32 r6, r1, 128, r0;
+    mad.wide.u32 d2, r6, 4, d0;
+"""
+MEET = "    barrier.cluster.arrive;\n    barrier.cluster.wait;\n"
+WRITE = "    st.shared.u32 [r5], r0;\n"
+READ = """
+    mapa.shared::cluster.u32 r8, r5, r7;
+    ld.shared::cluster.u32 r9, [r8];
+    st.global.u32 [d2], r9;
+"""
+EXCHANGE = START + WRITE + MEET + READ + MEET
+GRID = {"grid": 4, "cluster": 2}
+
+
+def test_ctas_read_what_others_wrote(checked: Check) -> None:
+    report = checked(EXCHANGE, **GRID)
+    assert (report.verdict, report.findings) == ("clean", ())
+
+
+def test_a_relaxed_arrival_tells_nothing_without_a_fence(checked: Check) -> None:
+    relaxed = EXCHANGE.replace("arrive;", "arrive.relaxed;", 1)
+    report = checked(relaxed, **GRID)
+    finding = only(report)
+    assert (finding.kind, finding.rule, finding.count) == ("race", "RAW", 4 * 512)
+    assert "of CTA (1, 0, 0)" in finding.message
+    fenced = relaxed.replace("barrier", "fence.acq_rel.cluster;\n    barrier", 1)
+    assert checked(fenced, **GRID).verdict == "clean"
+
+
+def test_between_arrival_and_wait_nothing_is_known(checked: Check) -> None:
+    between = (
+        START + WRITE + MEET + MEET.replace("barrier.cluster.wait", READ + "barrier.cluster.wait")
+    )
+    assert checked(between + MEET, **GRID).verdict == "clean"
+    early = (
+        START + MEET + WRITE + MEET.replace("barrier.cluster.wait", READ + "barrier.cluster.wait")
+    )
+    finding = only(checked(early + MEET, **GRID))
+    assert (finding.rule, finding.count) == ("RAW", 4 * 512)
+
+
+def test_another_cta_that_need_not_have_started(checked: Check) -> None:
+    remote = START + READ.replace(
+        "ld.shared::cluster.u32 r9, [r8]", "st.shared::cluster.u32 [r8], r0"
+    )
+    remote = remote.replace("st.global.u32 [d2], r9;", "")
+    report = checked(remote + MEET, **GRID)
+    finding = only(report)
+    assert (finding.kind, finding.rule, finding.count) == ("async", "not started", 512)
+    assert "CTA (1, 0, 0), which need not have started" in finding.message
+    assert checked(MEET + remote + MEET, **GRID).verdict == "clean"
+
+
+def test_a_cta_that_may_have_ended(checked: Check) -> None:
+    report = checked(START + WRITE + MEET + READ, **GRID)
+    finding = only(report)
+    assert (finding.rule, finding.count) == ("end", 512)
+    assert lines(report, finding) == ("ld.shared::cluster.u32 r9, [r8]", None)
+    assert finding.message.startswith(
+        "CTA (0, 0, 0) can end before thread (0, 0, 0) of CTA (1, 0, 0)"
+    )
+    assert finding.hint.startswith("barrier.cluster.arrive and .wait at the end")
+
+
+ARRIVE = """
+    @!p0 bra W;
+    mapa.shared::cluster.u32 r8, r5, r7;
+    st.shared::cluster.u32 [r8], 5;
+    mapa.shared::cluster.u32 r8, r2, r7;
+    mbarrier.arrive.release.cluster.shared::cluster.b64 _, [r8];
+W:  mbarrier.try_wait.parity.acquire.cluster.shared.b64 p1, [bar], 0;
+    @!p1 bra W;
+    ld.shared.u32 r9, [r3];
+    st.global.u32 [d2], r9;
+"""
+
+
+def test_an_mbarrier_of_another_cta(checked: Check) -> None:
+    """Whoever waits knows of the store and of the arrival, so that nothing more is to be met at the end."""
+    make = START + "    @p0 mbarrier.init.shared.b64 [bar], 1;\n"
+    assert checked(make + MEET + ARRIVE, **GRID).verdict == "clean"
+    early = ARRIVE.replace("    ld.shared.u32 r9, [r3];\n", "").replace(
+        "W:  mbar", "W:  ld.shared.u32 r9, [r3];\n    mbar"
+    )
+    finding = only(checked(make + MEET + early, **GRID))
+    assert (finding.kind, finding.rule) == ("race", "RAW")
+
+
+@pytest.mark.parametrize("fence", ["", "fence.mbarrier_init.release.cluster;"])
+def test_an_mbarrier_is_made_before_another_cta_uses_it(checked: Check, fence: str) -> None:
+    make = START + f"    @p0 mbarrier.init.shared.b64 [bar], 1;\n    {fence}\n"
+    report = checked(make + MEET.replace("arrive", "arrive.relaxed") + ARRIVE, **GRID)
+    made = [finding for finding in report.findings if finding.rule == "makes"]
+    assert bool(made) is not bool(fence)
+    for finding in made:
+        assert "fence.mbarrier_init before an arrival that is relaxed" in finding.hint
+
+
+def test_nobody_waits_for_an_arrival(checked: Check) -> None:
+    make = START + "    @p0 mbarrier.init.shared.b64 [bar], 1;\n"
+    arrive = ARRIVE[: ARRIVE.index("W:")].replace("    st.shared::cluster.u32 [r8], 5;\n", "")
+    report = checked(make + MEET + arrive + "W:\n", **GRID)
+    finding = only(report)
+    assert (finding.rule, finding.count) == ("end", 4)
+    assert "mbarrier.arrive" in lines(report, finding)[0]
+    assert checked(make + MEET + arrive + "W:\n" + MEET, **GRID).verdict == "clean"
+
+
+MULTICAST = """
+    @!p0 bra W;
+    mbarrier.arrive.expect_tx.shared.b64 _, [bar], 512;
+    setp.ne.u32 p2, r4, 0;
+    @p2 bra W;
+    mov.u16 h0, 3;
+    cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [r3], [d1], 512, [r2], h0;
+W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+    @!p1 bra W;
+"""
+TAKE = "    ld.shared.u32 r9, [r5];\n    st.global.u32 [d2], r9;\n"
+
+
+def test_a_copy_for_all(checked: Check) -> None:
+    make = START + "    @p0 mbarrier.init.shared.b64 [bar], 1;\n"
+    assert checked(make + MEET + MULTICAST + TAKE, **GRID).verdict == "clean"
+    report = checked(make + "bar.sync 0;\n" + MULTICAST + TAKE, **GRID)
+    assert {finding.rule for finding in report.findings} == {"not started", "makes"}
+    unread = MULTICAST[: MULTICAST.index("W:")]
+    report = checked(make + MEET + unread + "W:\n", **GRID)
+    assert {finding.rule for finding in report.findings} <= {"end", "ended"}
+    assert not report.findings[0].message.endswith("has accessed its shared memory")
+
+
+def test_a_warp_that_is_not_whole(checked: Check) -> None:
+    body = "    @p0 bra X;\n    barrier.cluster.arriveALIGNED;\n    bra Y;\nX: barrier.cluster.arriveALIGNED;\nY: barrier.cluster.wait;\n"
+    report = checked(body.replace("ALIGNED", ".aligned"), **GRID)
+    assert {(finding.kind, finding.rule) for finding in report.findings} == {
+        ("barrier", "divergent")
+    }
+    assert checked(body.replace("ALIGNED", ""), **GRID).verdict == "clean"

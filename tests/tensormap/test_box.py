@@ -1,0 +1,301 @@
+"""What copies with tensor maps move, against loops over every element in plain Python."""
+
+from __future__ import annotations
+
+import math
+import random
+from collections.abc import Iterator
+from dataclasses import replace
+from fractions import Fraction
+from itertools import product
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab.errors import Unsupported
+from ptxlab.layouts.layout import Swizzle
+from ptxlab.numbers.types import TYPES
+from ptxlab.tensormap.box import Box, box_of
+from ptxlab.tensormap.encoding import encode
+from ptxlab.tensormap.tensor_map import Im2col, TensorMap
+from tests.tensormap.maps import BASE, pixels, tiled
+
+Bytes = npt.NDArray[np.uint8]
+MASKS = {"none": 0, "32B": 0x10, "64B": 0x30, "128B": 0x70}
+SHARED = 1 << 16
+
+Element = tuple[int, int | None]
+"""The offset of an element in shared memory, before the swizzle, and its address if it is inside."""
+
+
+def tile(
+    tensor_map: TensorMap, at: tuple[int, ...], offsets: tuple[int, ...] = ()
+) -> Iterator[Element]:
+    """PTX ISA, "Tiled mode": dimension 0 runs fastest, and takes every element."""
+    assert isinstance(tensor_map.box, tuple)
+    steps = (1, *tensor_map.element_strides[1:])
+    counts = [(box + step - 1) // step for box, step in zip(tensor_map.box, steps, strict=True)]
+    strides = (tensor_map.size, *tensor_map.strides)
+    for number, reversed_ in enumerate(product(*map(range, reversed(counts)))):
+        index = reversed_[::-1]
+        x = [c + i * step for c, i, step in zip(at, index, steps, strict=True)]
+        inside = all(0 <= one < size for one, size in zip(x, tensor_map.dims, strict=True))
+        address = tensor_map.address + sum(a * b for a, b in zip(x, strides, strict=True))
+        yield number * tensor_map.size, address if inside else None
+
+
+def column(
+    tensor_map: TensorMap, at: tuple[int, ...], offsets: tuple[int, ...] = ()
+) -> Iterator[Element]:
+    """PTX ISA, "im2col mode": from pixel to pixel of the window, then to the next line, image."""
+    assert isinstance(tensor_map.box, Im2col)
+    spatial = tensor_map.rank - 2
+    offsets = offsets or (0,) * spatial
+    low = [a + b for a, b in zip(tensor_map.box.lower, offsets, strict=True)]
+    sizes = tensor_map.dims[1:-1]
+    high = [a + b + c for a, b, c in zip(sizes, tensor_map.box.upper, offsets, strict=True)]
+    x = [a + b for a, b in zip(at[1:-1], offsets, strict=True)]
+    image, number = at[-1], 0
+    for _ in range(tensor_map.box.pixels):
+        here = all(0 <= one < size for one, size in zip(x, sizes, strict=True))
+        here = here and 0 <= image < tensor_map.dims[-1]
+        for c in range(at[0], at[0] + tensor_map.box.channels):
+            steps = zip((*x, image), tensor_map.strides, strict=True)
+            address = tensor_map.address + c * tensor_map.size + sum(a * b for a, b in steps)
+            yield (
+                number * tensor_map.size,
+                address if here and 0 <= c < tensor_map.dims[0] else None,
+            )
+            number += 1
+        for d in range(spatial):
+            x[d] += tensor_map.element_strides[d + 1]
+            if x[d] < high[d]:
+                break
+            x[d] = low[d]
+        else:
+            image += 1
+
+
+def swizzled(tensor_map: TensorMap, address: int) -> int:
+    return address ^ (address >> 3 & MASKS[tensor_map.swizzle])
+
+
+Place = tuple[tuple[int, ...], tuple[int, ...]]
+
+
+def place_of_tile(draw: random.Random, tensor_map: TensorMap) -> Place:
+    assert isinstance(tensor_map.box, tuple)
+    far = draw.random() < 0.1
+    return tuple(
+        draw.choice([-(1 << 31), (1 << 31) - 1]) if far else draw.randint(-box, size + 1)
+        for box, size in zip(tensor_map.box, tensor_map.dims, strict=True)
+    ), ()
+
+
+def place_of_column(draw: random.Random, tensor_map: TensorMap) -> Place:
+    assert isinstance(tensor_map.box, Im2col)
+    offsets = (
+        tuple(draw.randint(0, 3) for _ in range(tensor_map.rank - 2)) if draw.random() < 0.8 else ()
+    )
+    x = tuple(
+        draw.randint(low, size + high - 1)
+        for size, low, high in zip(
+            tensor_map.dims[1:-1], tensor_map.box.lower, tensor_map.box.upper, strict=True
+        )
+    )
+    return (draw.randint(-20, 20), *x, draw.randint(-1, tensor_map.dims[-1])), offsets
+
+
+KINDS: list[tuple[Any, Any, Any]] = [
+    (tiled, tile, place_of_tile),
+    (pixels, column, place_of_column),
+]
+
+
+def cases(count: int, seed: int) -> Iterator[tuple[random.Random, TensorMap, Any, Place]]:
+    for number in range(count):
+        draw = random.Random(seed * 1000 + number)
+        make, follow, place = KINDS[number % 2]
+        tensor_map = make(draw)
+        yield draw, tensor_map, follow, place(draw, tensor_map)
+
+
+def memory_of(tensor_map: TensorMap, seed: int) -> Bytes:
+    return np.frombuffer(random.Random(seed).randbytes(tensor_map.nbytes), np.uint8).copy()
+
+
+def test_loads_element_by_element() -> None:
+    partly = 0
+    for draw, tensor_map, follow, (at, offsets) in cases(300, 1):
+        memory = memory_of(tensor_map, 1)
+        expected = np.full(SHARED, 0xA5, np.uint8)
+        start = 128 * draw.randrange(100)
+        elements = list(follow(tensor_map, at, offsets))
+        for offset, address in elements:
+            for byte in range(tensor_map.size):
+                value = 0 if address is None else memory[address - BASE + byte]
+                expected[swizzled(tensor_map, start + offset + byte)] = value
+        shared = np.full(SHARED, 0xA5, np.uint8)
+        box = box_of(encode(tensor_map))
+        assert box.nbytes == len(elements) * tensor_map.size
+        rows = box.rows(at, offsets)
+        shared.view(np.complex128)[box.units(start)] = rows.gather(memory, BASE)
+        assert shared.tobytes() == expected.tobytes(), (tensor_map, at, offsets)
+        inside = [address for _, address in elements if address is not None]
+        reach = (min(inside), max(inside) + tensor_map.size) if inside else None
+        assert rows.extent == reach, (tensor_map, at, offsets)
+        partly += 0 < len(inside) < len(elements)
+    assert partly > 60
+
+
+@pytest.mark.parametrize("start", [0, -4])
+def test_loads_of_tf32_round_to_nearest_even(start: int) -> None:
+    draw = random.Random(5)
+    words = [draw.getrandbits(32) for _ in range(4096)]
+    words[::4] = [word & 0xFFFFE000 | 0x1000 for word in words[::4]]  # ties
+    words[1:9] = [0x7F800000, 0xFF800000, 0x7F7FFFFF, 0x7FC00001, 0x80000FFF, 0x1001, 0x3FFFF000, 0]
+    memory = np.array(words, np.uint32)
+    box = Box(TensorMap("tf32", BASE, (64, 64), (256,), (64, 64), (1, 1)))
+    with np.errstate(over="ignore", invalid="ignore"):
+        moved = box.rows((start, 0)).gather(memory.view(np.uint8), BASE).view(np.float32)
+    rounded = moved.reshape(64, 64)[:, -start:]
+    given = memory.view(np.float32).reshape(64, 64)[:, : 64 + start]
+    for x, found in zip(given.ravel().tolist(), rounded.ravel().tolist(), strict=True):
+        if math.isfinite(x):
+            ulp = Fraction(2) ** (max(math.frexp(x)[1] - 1, -126) - 10)
+            nearest = float(round(Fraction(x) / ulp) * ulp)
+            assert found == (nearest if abs(nearest) < 2.0**128 else math.copysign(math.inf, x)), x
+        else:
+            assert found == x or (math.isnan(found) and math.isnan(x))
+
+
+def test_stores_element_by_element() -> None:
+    for draw, tensor_map, follow, (at, _) in cases(200, 2):
+        moved = np.frombuffer(draw.randbytes(SHARED), np.uint8)
+        start = 128 * draw.randrange(100)
+        expected, memory = memory_of(tensor_map, 2), memory_of(tensor_map, 2)
+        for offset, address in follow(tensor_map, at):
+            if address is not None:
+                for byte in range(tensor_map.size):
+                    source = swizzled(tensor_map, start + offset + byte)
+                    expected[address - BASE + byte] = moved[source]
+        box = Box(tensor_map)
+        units = moved.view(np.complex128)[box.units(start)]
+        box.rows(at).scatter(memory, BASE, units)
+        assert memory.tobytes() == expected.tobytes(), (tensor_map, at)
+
+
+def test_elements_for_reductions() -> None:
+    for _, tensor_map, follow, (at, _) in cases(200, 3):
+        expected = {n: a for n, (_, a) in enumerate(follow(tensor_map, at)) if a is not None}
+        addresses, numbers = Box(tensor_map).rows(at).elements()
+        assert dict(zip(numbers.tolist(), addresses.tolist(), strict=True)) == expected
+
+
+def images(
+    lower: int, upper: int, pixels: int, start: tuple[int, ...], offsets: Any = ()
+) -> list[int]:
+    """Load pixels of two images of 4x4, numbered from 1 on: one channel of four counts."""
+    memory = np.zeros((2, 4, 4, 4), np.uint32)
+    memory[..., 0] = np.arange(1, 33).reshape(2, 4, 4)
+    what = Im2col((lower, lower), (upper, upper), 4, pixels)
+    tensor_map = TensorMap("u32", BASE, (4, 4, 4, 2), (16, 64, 256), what, (1, 1, 1, 1))
+    box = Box(tensor_map)
+    moved = box.rows((0, *start), offsets).gather(memory.view(np.uint8).reshape(-1), BASE)
+    return [int(one) for one in moved.view(np.uint32)[::4]]
+
+
+def test_the_published_example_of_im2col() -> None:
+    """Triton's tutorial on im2col, which ran on a Hopper GPU. Coordinates are w, h, n."""
+    zeros = [0] * 5
+    assert images(-1, -1, 16, (2, 1, 0)) == [7, 0, 9, 10, 11, *zeros, 17, 18, 19, 0, 21, 22]
+    whole = images(-1, -1, 16, (-1, -1, 0), (1, 1))
+    assert whole == list(range(1, 17))
+
+
+def test_wider_filters_of_im2col_step_through_the_window() -> None:
+    """A window wider than the image: PTX ISA's figures with lower corner 0, upper corner -2."""
+    inside = images(0, -2, 8, (0, 0, 0))
+    assert inside == [1, 2, 5, 6, 17, 18, 21, 22]
+    assert images(0, -2, 8, (0, 0, 0), (2, 1)) == [7, 8, 11, 12, 23, 24, 27, 28]
+    assert images(0, -2, 3, (1, 1, 1)) == [22, 0, 0]
+
+
+@pytest.mark.parametrize("name", ["32B", "64B", "128B"])
+def test_swizzles_are_those_of_cute_on_absolute_addresses(name: str) -> None:
+    bits = {"32B": 1, "64B": 2, "128B": 3}[name]
+    span = 16 << bits
+    box = Box(TensorMap("u8", BASE, (span, 256), (span,), (span, 96), (1, 1), name))
+    for start in range(0, 2048, 128):
+        addresses = start + np.arange(0, box.nbytes, 16)
+        expected = addresses ^ (addresses >> 3 & MASKS[name])
+        assert np.array_equal(Swizzle(bits, 4, 3)(addresses), expected)
+        units = box.units(start)
+        assert np.array_equal(16 * units, expected)
+        assert sorted(units) == list(range(start // 16, (start + box.nbytes) // 16))
+    assert not np.array_equal(box.units(128) - 8, box.units(0)), "the pattern is not the copy's own"
+
+
+def test_shared_addresses_are_multiples_of_128() -> None:
+    box = Box(TensorMap("u8", BASE, (16,), (), (16,), (1,)))
+    with pytest.raises(ValueError, match="shared address 0x40 is no multiple of 128"):
+        box.units(64)
+
+
+@pytest.mark.parametrize("dtype", ["f16", "bf16", "f32", "f64"])
+def test_filling_with_nan(dtype: str) -> None:
+    size = {"f16": 2, "bf16": 2, "f32": 4, "f64": 8}[dtype]
+    tensor_map = TensorMap(dtype, BASE, (16,), (), (16,), (1,), fill="nan")
+    memory = np.arange(16 * size, dtype=np.uint8)
+    moved = Box(tensor_map).rows((9,)).gather(memory, BASE).view(f"u{size}")
+    assert np.array_equal(moved[:7], memory.view(f"u{size}")[9:])
+    kind = TYPES[dtype].dtype
+    assert np.isnan(moved[7:].view(kind).astype(np.float64)).all()
+    zeros = Box(replace(tensor_map, fill="zeros")).rows((9,)).gather(memory, BASE)
+    assert not zeros.view(f"u{size}")[7:].any()
+
+
+def test_of_rows_at_one_address_the_last_store_stays() -> None:
+    tensor_map = TensorMap("u8", BASE, (16, 8), (0,), (16, 8), (1, 1))
+    memory = np.zeros(16, np.uint8)
+    moved = np.repeat(np.arange(1, 9, dtype=np.uint8), 16).view(np.complex128)
+    Box(tensor_map).rows((0, 0)).scatter(memory, BASE, moved)
+    assert memory.tolist() == [8] * 16
+
+
+def test_coordinates_are_as_many_as_dimensions() -> None:
+    tile_box = Box(TensorMap("u8", BASE, (16, 8), (16,), (16, 8), (1, 1)))
+    with pytest.raises(ValueError, match="3 coordinates for 2 dimensions"):
+        tile_box.rows((0, 0, 0))
+
+
+def test_the_first_pixel_is_in_the_window() -> None:
+    with pytest.raises(ValueError, match=r"coordinate 3 \+ 0 of dimension 1 .* -1 to 2"):
+        images(-1, -1, 4, (3, 0, 0))
+    with pytest.raises(ValueError, match=r"coordinate -2 \+ 1 of dimension 2 .* 0 to 3"):
+        images(-1, -1, 4, (0, -2, 0), (1, 1))
+
+
+@pytest.mark.parametrize(
+    ("changes", "what"),
+    [
+        ({"interleave": "16B"}, "interleave 16B"),
+        ({"swizzle": "128B"}, "rows of 64 bytes in a swizzle of 128"),
+        ({"dtype": "tf32.ftz"}, "elements of tf32.ftz"),
+        ({"dtype": "f32.ftz"}, "elements of f32.ftz"),
+    ],
+)
+def test_what_nobody_documents_is_refused(changes: dict[str, Any], what: str) -> None:
+    given = TensorMap("f32", BASE, (16, 8, 8), (64, 512), (16, 8, 8), (1, 1, 1))
+    Box(given)
+    with pytest.raises(Unsupported, match=f"a tensor map with {what} is not modelled"):
+        Box(replace(given, **changes))
+    with pytest.raises(Unsupported, match=what):
+        box_of(encode(replace(given, **changes)))
+
+
+def test_boxes_are_kept() -> None:
+    data = encode(TensorMap("u8", BASE, (16,), (), (16,), (1,)))
+    assert box_of(data) is box_of(bytes(bytearray(data)))

@@ -1,0 +1,69 @@
+"""``ptxlab dump --expect``: an operand beside a matrix of the arguments."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from ptxlab.main import main
+
+PROGRAM = Path("ptx/mma_m16n8k16_bf16_f32.ptx")
+
+
+def dump(
+    capsys: pytest.CaptureFixture[str], file: Path, expect: str, *more: str
+) -> tuple[int, str]:
+    words = ["dump", str(file), "--device", "emulator", "--at", "mma.sync", "--expect", expect]
+    status = main([*words, *more])
+    out, err = capsys.readouterr()
+    return status, out + err
+
+
+@pytest.fixture
+def swapped(tmp_path: Path) -> Path:
+    """The program with two registers of A exchanged, as a wrong index would."""
+    path = tmp_path / "swapped.ptx"
+    text = PROGRAM.read_text()
+    assert "{a0, a1, a2, a3}, {b0" in text
+    path.write_text(text.replace("{a0, a1, a2, a3}, {b0", "{a0, a2, a1, a3}, {b0"))
+    return path
+
+
+@pytest.mark.parametrize("expect", ["A=a[:,0:16]", "B=b[0:16]", "b=b[:16,:]"])
+def test_the_operands_are_what_they_should_be(
+    capsys: pytest.CaptureFixture[str], expect: str
+) -> None:
+    status, out = dump(capsys, PROGRAM, expect)
+    assert status == 0
+    operand, _, what = expect.partition("=")
+    assert f"{operand.upper()} is right: the registers hold {what}" in out
+
+
+def test_a_wrong_index_is_found_by_name(capsys: pytest.CaptureFixture[str], swapped: Path) -> None:
+    status, out = dump(capsys, swapped, "A=a[:,0:16]")
+    assert status == 1
+    assert "A is WRONG: 128 of 256 elements are not a[:,0:16]\n  a1 and a2 are swapped\n" in out
+    status, out = dump(capsys, swapped, "A=a[:,0:16]", "--json")
+    (found,) = json.loads(out)["expectations"]
+    assert status == 1
+    assert (found["operand"], found["wrong"], found["elements"]) == ("A", 128, 256)
+    assert found["explained"][0] == "a1 and a2 are swapped"
+
+
+def test_a_result_may_be_rounded(capsys: pytest.CaptureFixture[str]) -> None:
+    product = "D=d + a[:,:16].astype(f32) @ b[:16].astype(f32)"
+    assert dump(capsys, PROGRAM, product)[0] == 1
+    assert dump(capsys, PROGRAM, product, "--tolerance", "1e-5")[0] == 0
+
+
+def test_what_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    status, out = dump(capsys, PROGRAM, "A=a")
+    assert status == 2
+    assert "the operand is 16x16, this is 16x32" in out
+    assert "take a tile of it, such as a[0:16,0:16]" in out
+    status, out = dump(capsys, PROGRAM, "q=a")
+    assert (status, "--expect q: operands are" in out) == (2, True)
+    status, out = dump(capsys, PROGRAM, "A=nothing[:16,:16]")
+    assert status == 2

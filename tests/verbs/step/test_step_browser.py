@@ -1,0 +1,214 @@
+"""The page of a recording in a real browser: what it shows is what was recorded, whichever way one goes."""
+
+from __future__ import annotations
+
+import math
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.isa.targets import TARGETS, WARP
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.matrix.catalog import multiplication
+from ptxlab.observe.recording import Recording
+from ptxlab.observe.step import step
+from ptxlab.verbs.step import page as step_page
+from tests.observe.pipelines import A_BYTES, RING, STEPS
+from tests.verbs.browser import Browser, missing
+
+MISSING = missing()
+pytestmark = pytest.mark.skipif(
+    bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
+)
+
+
+@pytest.fixture(scope="module")
+def ring() -> Recording:
+    device, random = EmulatorDevice(TARGETS["sm_90a"]), np.random.default_rng(1)
+    sizes = (STEPS * A_BYTES, STEPS * 256, 2048)
+    bits = [random.integers(0, 60, (size // 2, 2)).astype(np.uint8) for size in sizes]
+    args = [device.upload(one.ravel()) for one in bits]
+    return step(device.load(RING).kernel(), LaunchConfig.of(1, 160), args)
+
+
+@pytest.fixture(scope="module")
+def product() -> Recording:
+    device, random = EmulatorDevice(TARGETS["sm_90a"]), np.random.default_rng(2)
+    kernel = device.load(Path("ptx/mma_m16n8k16_bf16_f32.ptx")).kernel()
+    a, b = (
+        random.standard_normal(shape).astype(ml_dtypes.bfloat16) for shape in ((16, 32), (32, 8))
+    )
+    args = [device.upload(a), device.upload(b), device.zeros((16, 8), "f32"), 32]
+    return step(kernel, LaunchConfig.of(1, 32), args)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    if MISSING:
+        pytest.fail(f"PTXLAB_NEEDS_BROWSER is set and there is {MISSING}")
+    with Browser() as browser:
+        yield browser
+        assert browser.errors() == []
+
+
+def show(browser: Browser, found: Recording, folder: Path, moment: str = "") -> None:
+    path = folder / "step.html"
+    path.write_text(step_page.page(found, {}, "no machine code"), encoding="utf-8")
+    browser.scheme("light")
+    browser.open(path.as_uri() + moment)
+    browser.until("!document.body.classList.contains('unpacking')")
+
+
+def held(found: Recording, warp: int, at: int) -> dict[int, Any]:
+    """Return by number what the lanes of a warp hold in registers after a step."""
+    return {
+        number: words.T.ravel().tolist()
+        for when, who, number, words in found.became()
+        if who == warp and when <= at
+    }
+
+
+def test_registers_and_memory_are_those_recorded_forwards_and_backwards(
+    browser: Browser, ring: Recording, tmp_path: Path
+) -> None:
+    show(browser, ring, tmp_path)
+    script = """
+        state.warp = arguments[1]; go(arguments[0]);
+        return [held.get(arguments[1]).map((words) => words && [...words]), [...memory]];"""
+    for at, warp in ((5, 0), (700, 4), (300, 1), (12, 4), (len(ring.timeline.executed) - 1, 2)):
+        registers, memory = browser.js(script, at, warp)
+        expected = held(ring, warp, at)
+        for number, words in enumerate(registers):
+            assert (words or [0] * len(expected.get(number, []))) == expected.get(
+                number, words or []
+            )
+        stored = np.full(len(memory), 0xFFFFFFFF, np.uint32)
+        for when, first, words in ring.stored():
+            if when <= at:
+                stored[first : first + len(words)] = words
+        assert memory == stored.tolist()
+
+
+def test_fragments_are_drawn_with_what_the_registers_hold(
+    browser: Browser, product: Recording, tmp_path: Path
+) -> None:
+    show(browser, product, tmp_path)
+    browser.press("m", "m")
+    assert browser.text("#which button").startswith("mma.sync.aligned.m16n8k16")
+    titles = browser.js("return [...document.querySelectorAll('#operands .c')].map(aboutElement)")
+    form = multiplication("m16n8k16", "bf16")
+    at = int(browser.js("return state.step"))
+    now, before = held(product, 0, at), held(product, 0, at - 1)
+    names = {
+        one.name: n
+        for n, one in enumerate(product.registers)
+        if one.function == product.timeline.kernel
+    }
+    for name, source, dtype in (
+        ("D", now, np.float32),
+        ("A", before, ml_dtypes.bfloat16),
+        ("B", before, ml_dtypes.bfloat16),
+    ):
+        layout = form.operand(name)
+        words = np.array(
+            [source[names[f"{name.lower()}{i}"]] for i in range(layout.registers_per_lane)],
+            np.uint32,
+        ).T
+        bits = layout.unpack(words)
+        expected = bits.astype(f"u{np.dtype(dtype).itemsize}").view(dtype).astype(np.float32)
+        drawn = [title for title in titles if title.startswith(f"{name}[")]
+        assert len(drawn) == layout.rows * layout.cols
+        for title in drawn:
+            place, value = title.split(" = ")
+            row, col = map(int, place[2:-1].split(","))
+            number, lane = value.split(", lane ")
+            assert np.float32(number) == expected[row, col]
+            assert int(lane.split(",")[0]) == layout.registers(row, col)[0].lane
+
+
+def test_bits_are_the_numbers_of_their_type(
+    browser: Browser, product: Recording, tmp_path: Path
+) -> None:
+    show(browser, product, tmp_path)
+    types = {
+        "f16": np.float16,
+        "bf16": ml_dtypes.bfloat16,
+        "e4m3": ml_dtypes.float8_e4m3fn,
+        "e5m2": ml_dtypes.float8_e5m2,
+    }
+    for name, dtype in types.items():
+        size = np.dtype(dtype).itemsize
+        count = 1 << (8 * size)
+        script = "return range(arguments[1]).map((bits) => String(numberOf(arguments[0], bits)))"
+        mine = [float(text) for text in browser.js(script, name, count)]
+        with np.errstate(invalid="ignore"):  # what a signaling NaN raises
+            known = np.arange(count).astype(f"u{size}").view(dtype).astype(np.float64)
+        assert np.array_equal(np.array(mine), known, equal_nan=True)
+    texts = browser.js(
+        "return [['s16x2', 0x8000ffff], ['f32', 0x40490fdb], ['s8x4', 0x80ff0102], ['hex', 0x1234]]"
+        ".map(([kind, word]) => elements(kind, [word], 32, whole).join(' '))"
+    )
+    assert texts == ["-1 -32768", "3.1415927", "2 1 -1 -128", "00001234"]
+    assert math.isclose(
+        float(browser.js("return numberOf('f64', 0x54442d18, 0x400921fb)")), math.pi
+    )
+
+
+def test_the_address_keeps_the_moment_and_keys_go_on(
+    browser: Browser, product: Recording, tmp_path: Path
+) -> None:
+    show(browser, product, tmp_path, "#step=70&as=hex&register=d1&lane=9")
+    last = held(product, 0, 70)
+    [number] = [
+        n
+        for n, one in enumerate(product.registers)
+        if (one.name, one.function) == ("d1", product.timeline.kernel)
+    ]
+    bits = f"{last[number][9]:08x}"
+    assert f"0x{bits}" in browser.text("#chosen")
+    assert bits == browser.text(f'tr[data-lane="9"] td[data-at="{number}"]')
+    assert browser.text("#ptx [aria-current]").startswith("218")
+    browser.press("ArrowRight", "ArrowRight", "ArrowLeft")
+    assert browser.js("return state.step") == 71
+    browser.press("[")
+    assert browser.js("return [state.step, location.hash]") == [
+        70, "#step=70&warp=0&as=hex&register=d1&lane=9"
+    ]  # fmt: skip
+    browser.press("]")
+    later = int(browser.js("return state.step"))
+    assert "d1" in product.timeline.places[product.timeline.executed[later]].text
+    assert later > 70
+    browser.js("goToLine({ target: document.querySelector('#ptx li.ran') })")
+    first = min(place.line for place in product.timeline.places)
+    assert browser.text("#ptx [aria-current]").startswith(str(first))
+
+
+def test_words_of_shared_memory_say_who_wrote_them(browser: Browser, tmp_path: Path) -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    kernel = device.load(Path("ptx/ldmatrix.ptx")).kernel("ldmatrix_x1")
+    tile = device.upload(np.arange(64, dtype=np.uint16))
+    found = step(kernel, LaunchConfig.of(1, WARP), [tile, device.zeros(32, "b32")])
+    show(browser, found, tmp_path, f"#step={len(found.timeline.executed) - 1}&address=0x14")
+    [stores] = [place for place in found.timeline.places if place.text.startswith("st.shared")]
+    assert browser.text("#chosen").startswith("0x14 rows+0x14, bank 5 0x000b000a")
+    assert f"written by line {stores.line}, warp 0, lane 1" in browser.text("#chosen")
+    browser.press("[")
+    at = int(browser.js("return state.step"))
+    assert found.timeline.places[found.timeline.executed[at]] == stores
+    assert "32 lanes write 16 bytes each" in browser.text("#touched")
+
+
+def test_it_fits_a_phone_in_the_dark(browser: Browser, ring: Recording, tmp_path: Path) -> None:
+    show(browser, ring, tmp_path, "#step=300")
+    browser.scheme("dark")
+    with browser.phone(390, 844):
+        browser.until("innerWidth === 390")
+        assert browser.js("return document.documentElement.scrollWidth") == 390
+        ground = browser.js("return getComputedStyle(document.body).backgroundColor")
+    assert ground == "rgb(13, 17, 23)"
