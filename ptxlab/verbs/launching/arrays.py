@@ -16,6 +16,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.cli.readers import suggestion
+from ptxlab.numbers.formats import FORMATS
+from ptxlab.numbers.rounding import narrow
 from ptxlab.numbers.types import STORED, TYPES, ScalarType
 
 Array = npt.NDArray[Any]
@@ -23,9 +25,12 @@ Array = npt.NDArray[Any]
 ELEMENT_TYPES: dict[str, ScalarType] = {
     name: scalar
     for name, scalar in (TYPES | STORED).items()
-    if scalar.kind in ("bits", "unsigned", "signed", "float") and name not in ("b128", "tf32")
+    if scalar.kind in ("bits", "unsigned", "signed", "float") and name != "b128"
 }
 """The types an array may have: those whose every bit pattern numpy can hold and print."""
+
+TF32 = ELEMENT_TYPES["tf32"]
+"""In memory it is f32, of which the instructions that take it see the first 19 bits."""
 
 _ARCHIVE = re.compile(r"(?P<path>.+\.npz)(?::(?P<name>[^:]+))?(?::(?P<type>\w+))?")
 _DAMAGED = (
@@ -51,6 +56,14 @@ def element_type(name: str) -> ScalarType:
             f"no array type {name!r}, there are {known}{suggestion(name, ELEMENT_TYPES)}"
         )
     return ELEMENT_TYPES[name]
+
+
+def converted(numbers: Array, kind: ScalarType) -> Array:
+    """Return numbers as the nearest of a type: f32 becomes tf32 as ``cvt.rna.tf32.f32`` has it."""
+    with np.errstate(over="ignore", invalid="ignore"):
+        if kind is TF32:
+            return narrow(numbers.astype(np.float64), FORMATS["tf32"], "rna")
+        return numbers.astype(kind.dtype)
 
 
 def load(text: str) -> ArrayValue:

@@ -9,15 +9,17 @@ from __future__ import annotations
 
 import ast
 import operator
+import re
 import warnings
 from collections.abc import Callable, Mapping
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
 
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.arrays import ELEMENT_TYPES
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, TF32, converted
 
 LONGEST = 2000
 """Characters of an expression; Python's parser recurses as deep as the text nests."""
@@ -74,16 +76,19 @@ class _Refused(Exception):
 def evaluate(text: str, names: Mapping[str, Any]) -> Any:
     """Return the value of ``text`` in terms of ``names``: a numpy array or scalar, or a number.
 
-    The PTX names of types (``f32``) stand for numpy's. Raises PtxlabError for text that does not
+    The PTX names of types (``f32``) stand for numpy's; what is converted to tf32 stays f32, rounded. An
+    argument may be called ``in`` or ``is``, as Python's own words are. Raises PtxlabError for text that does not
     parse, for all that the tables do not hold, and for what numpy cannot compute.
     """
-    scope = {name: scalar.dtype for name, scalar in ELEMENT_TYPES.items()} | dict(names)
+    types = {name: scalar.dtype for name, scalar in ELEMENT_TYPES.items()}
+    scope: dict[str, Any] = {**types, "tf32": TF32, **names}
+    parsed = _without_keywords(text.strip(), scope)
     try:
         if len(text) > LONGEST:
             raise _Refused(f"it is longer than {LONGEST} characters")
         with warnings.catch_warnings(), np.errstate(all="ignore"):
             warnings.simplefilter("ignore")
-            return _value(ast.parse(text.strip(), mode="eval").body, scope)
+            return _value(ast.parse(parsed, mode="eval").body, scope)
     except SyntaxError as error:
         reason = f"it does not parse: {error.msg}"
     except (RecursionError, MemoryError):
@@ -121,8 +126,32 @@ def _value(node: ast.expr, scope: Mapping[str, Any]) -> Any:
         case ast.Call(func=function, args=positional, keywords=keywords):
             call = _callee(function, scope)
             named = {_keyword(given): _value(given.value, scope) for given in keywords}
-            return call(*(_value(given, scope) for given in positional), **named)
+            return _called(call, [_value(given, scope) for given in positional], named)
     raise _Refused(f"{ast.unparse(node)!r} is not something it may contain")
+
+
+def _without_keywords(text: str, scope: dict[str, Any]) -> str:
+    """Give the names in ``scope`` that Python keeps for itself others, and return the text with these."""
+    for word in [name for name in scope if iskeyword(name)]:
+        free = word + "_"
+        while free in scope or free in text:
+            free += "_"
+        scope[free] = scope.pop(word)
+        text = re.sub(rf"(?<![\w.]){word}(?!\w)", free, text)
+    return text
+
+
+def _called(call: Callable[..., Any], positional: list[Any], named: dict[str, Any]) -> Any:
+    """Call what makes numbers of a type; numpy has no tf32, so these are made in f64 and rounded once."""
+    if not any(given is TF32 for given in (*positional, *named.values())):
+        return call(*positional, **named)
+    bits = getattr(call, "__name__", "") == "view"
+    dtype = TF32.dtype if bits else np.dtype(np.float64)
+    made = call(
+        *(dtype if given is TF32 else given for given in positional),
+        **{name: dtype if given is TF32 else given for name, given in named.items()},
+    )
+    return made if bits else converted(np.asarray(made), TF32)
 
 
 def _binary(op: ast.operator, left: Any, right: Any) -> Any:

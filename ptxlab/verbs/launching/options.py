@@ -20,7 +20,7 @@ names of the kernel's parameters or, if none of the names is one of those, in or
 values:
   128  0x80  0.5               a scalar, of the parameter's type
   randn(128x64,bf16,seed=1)    an array: zeros, ones, arange, randn or eye,
-                               of f16 bf16 f32 f64 e4m3 e5m2, s8 to s64, u8 to u64, b8 to b64
+                               of f16 bf16 tf32 f32 f64 e4m3 e5m2, s8 to s64, u8 to u64, b8 to b64
   @file.npy  @file.npz:name    an array from a file; its bits read as another type: @file.npy:bf16
   tma(A,box=64x64,swizzle=128B)  a tensor map of the argument A, a parameter or not, sizes as NumPy's;
                                also shape, strides, offset (bytes), dtype, element_strides, fill, and

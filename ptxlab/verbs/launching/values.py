@@ -22,7 +22,14 @@ from ptxlab.cli.readers import count, integer, positive, several, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.types import ScalarType
 from ptxlab.tensormap.tensor_map import Im2col
-from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, Array, ArrayValue, element_type, load
+from ptxlab.verbs.launching.arrays import (
+    ELEMENT_TYPES,
+    Array,
+    ArrayValue,
+    converted,
+    element_type,
+    load,
+)
 
 _CALL = re.compile(r"(?P<maker>\w+)\s*\((?P<inside>[^()]*)\)")
 _NAME = re.compile(r"[\w$%]+")
@@ -150,9 +157,7 @@ def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
         raise ValueError(f"{maker} takes a shape and a type{more}")
     kind, shape = element_type(fields[1]), _shape(fields[0])
     _refuse_more_than_memory(shape)
-    made = MAKERS[maker](shape, kind, seed)
-    with np.errstate(over="ignore", invalid="ignore"):
-        return ArrayValue(made.astype(kind.dtype), kind.name)
+    return ArrayValue(converted(MAKERS[maker](shape, kind, seed), kind), kind.name)
 
 
 def _refuse_more_than_memory(shape: tuple[int, ...]) -> None:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.launch import Argument
 from ptxlab.verbs.launching.tolerance import errors
@@ -119,8 +119,7 @@ def _fitted(name: str, text: str, array: npt.NDArray[Any], given: ArrayValue) ->
             f"--expect {name}={text}: its shape is {_shape(array.shape)}, {name} is {_shape(shape)}"
         )
     if ELEMENT_TYPES[given.dtype].kind == "float":
-        with np.errstate(all="ignore"):
-            array = array.astype(given.array.dtype)
+        array = converted(array, ELEMENT_TYPES[given.dtype])
     return np.broadcast_to(array, shape)
 
 

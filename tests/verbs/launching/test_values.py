@@ -78,6 +78,16 @@ def test_randn_is_the_seed_and_nothing_else() -> None:
     assert array("randn(64,f32)", (0, 1)).array.tobytes() != array("randn(64,f32)").array.tobytes()
 
 
+def test_tf32_is_f32_of_fewer_bits() -> None:
+    made = array("randn(4096,tf32,seed=1)")
+    exact = np.random.default_rng(1).standard_normal(4096)
+    assert made.dtype == "tf32"
+    assert not np.any(made.array.view(np.uint32) & 0x1FFF)
+    step = 2.0 ** (np.floor(np.log2(abs(exact))) - 10)
+    assert np.all(abs(made.array - exact) <= step / 2)
+    assert np.any(abs(made.array - exact) > step / 2.1)
+
+
 def save(path: Path, values: Any) -> str:
     with path.open("wb") as file:
         np.save(file, values)

@@ -50,6 +50,42 @@ def test_numpy_says_the_same(text: str, value: Any) -> None:
     assert np.asarray(found).dtype == np.asarray(value).dtype
 
 
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("in + is", A + 3),
+        ("is * in[0:is - 1]", 3 * A[0:2]),
+        ("in.sum(axis=0) - class.max() + inner", A.sum(axis=0) - 7 + 1),
+        ("in_ @ in.T", 2 * (A @ A.T)),
+    ],
+)
+def test_an_argument_is_called_what_the_kernel_calls_it(text: str, value: Any) -> None:
+    names = {"in": A, "is": 3, "class": np.array([7]), "inner": 1, "in_": 2 * A}
+    assert np.array_equal(evaluate(text, names), value)
+
+
+def tf32_by_bits(x: Any) -> Any:
+    """Round f32 to the nearest tf32, ties away from zero, as integers."""
+    return ((x.view(np.uint32) + np.uint32(0x1000)) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+@pytest.mark.parametrize("text", ["y.astype(tf32)", "y.astype(dtype=tf32)"])
+def test_tf32_is_rounded_as_cvt_rna_does(text: str) -> None:
+    y = np.random.default_rng(5).integers(0, 0x7F000000, 4096, np.uint32).view(np.float32)
+    y[:2] = np.array([0x3F801000, 0xBF803000], np.uint32).view(np.float32)  # ties
+    found = evaluate(text, {"y": y})
+    assert found.dtype == np.float32
+    assert np.array_equal(found, tf32_by_bits(y))
+    assert not np.array_equal(found, y)
+
+
+def test_tf32_of_doubles_is_rounded_once() -> None:
+    above = np.array([1 + 2.0**-11 - 2.0**-40])  # in f32 it is a tie, and that goes up
+    assert evaluate("y.astype(tf32)", {"y": above}) == 1
+    assert np.array_equal(evaluate("arange(2049, 2052, dtype=tf32)", {}), [2050, 2050, 2052])
+    assert evaluate("u.view(tf32)", NAMES).view(np.uint32).tolist() == [1, 2, 0xFFFFFFFF]
+
+
 def test_an_argument_goes_before_a_type_of_its_name() -> None:
     assert evaluate("f32 + 1", {"f32": 2}) == 3
 
