@@ -58,6 +58,11 @@ def notes(lines: Sequence[str]) -> list[str]:
     ]
 
 
+def legend(lines: Sequence[str]) -> list[str]:
+    """Return notes that stand below a heading."""
+    return [f'<g transform="translate(0,{TITLE})">', *notes(lines), "</g>"]
+
+
 def heading(name: str) -> tuple[str, float]:
     """Return an instruction's name at the top, and how wide the picture must be for it."""
     text = f'<text class="t" x="{MARGIN}" y="26">{escape(name)}</text>'

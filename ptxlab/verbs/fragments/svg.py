@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
 from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, runs, span
@@ -24,6 +25,7 @@ from ptxlab.verbs.fragments.svg_operands import (
     whole,
     window,
 )
+from ptxlab.verbs.fragments.svg_rows import rows_svg
 from ptxlab.view.svg_parts import (
     INDEX,
     LINE,
@@ -33,6 +35,7 @@ from ptxlab.view.svg_parts import (
     column_index,
     document,
     heading,
+    legend,
     n,
     notes,
     row_index,
@@ -50,8 +53,10 @@ def svg(instruction: Form, selection: Selection = EVERYTHING) -> str:
     An instruction that multiplies several matrices at once has one picture of each, side by side.
     Operands that are no fragments of A, B, C and D are not drawn, but of a warpgroup's instruction the
     16-byte units in shared memory are. Of an instruction that multiplies nothing the operands stand
-    side by side.
+    side by side, and rows of shared memory beside the lanes that give their addresses.
     """
+    if isinstance(instruction, RowMove):
+        return rows_svg(_title(instruction), instruction, selection)
     if not isinstance(instruction, MatrixInstruction):
         return side_by_side(_title(instruction), instruction, selection)
     if instruction.shared:
@@ -144,9 +149,7 @@ def _warpgroup(instruction: MatrixInstruction, selection: Selection) -> str:
     box = Box(d, cells, across, top, scale)
     parts = [
         heading(instruction.name)[0],
-        f'<g transform="translate(0,{TITLE})">',
-        *notes(lines),
-        "</g>",
+        *legend(lines),
     ]
     parts += [*box.columns(), *box.draw("D", "D0", selection)]
     parts += _b(

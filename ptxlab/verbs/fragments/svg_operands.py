@@ -29,7 +29,9 @@ from ptxlab.view.svg_parts import (
     column_index,
     document,
     heading,
+    legend,
     n,
+    notes,
     row_index,
 )
 
@@ -116,7 +118,9 @@ def window(layout: FragmentLayout, matrix: int, selection: Selection) -> Sequenc
 
 
 def operand_svg(layout: FragmentLayout, selection: Selection = EVERYTHING) -> str:
-    parts, right, bottom = _drawn([layout], selection, MARGIN + 2 * LINE)
+    parts, right, bottom = _drawn([layout], selection, MARGIN + 3 * LINE)
+    parts = [*notes([key(layout)]), *parts]
+    right = max(right, 2 * MARGIN + len(key(layout)) * 6.8)
     group = "warp" if layout.holder == "lane" else "warpgroup"
     about = f"Which {layout.holder} of a {group} holds which element of {layout.operand}"
     return document(about, parts, right, bottom)
@@ -124,9 +128,12 @@ def operand_svg(layout: FragmentLayout, selection: Selection = EVERYTHING) -> st
 
 def side_by_side(title: str, instruction: Form, selection: Selection) -> str:
     name, room = heading(title)
-    parts, right, bottom = _drawn(instruction.operands, selection, TITLE + MARGIN + 2 * LINE)
+    top = TITLE + MARGIN + 3 * LINE
+    parts, right, bottom = _drawn(instruction.operands, selection, top)
     about = f"Which lane of a warp holds which element in {instruction.name}"
-    return document(about, [name, *parts], max(right, room), bottom)
+    return document(
+        about, [name, *legend([key(instruction.operands[0])]), *parts], max(right, room), bottom
+    )
 
 
 def _drawn(
@@ -139,7 +146,9 @@ def _drawn(
         right += MARGIN
         for matrix in range(layout.matrices):
             left = right + INDEX
-            title = layout.operand if layout.matrices == 1 else f"{layout.operand}, matrix {matrix}"
+            title = f"{layout.operand} {layout.rows}×{layout.cols} {layout.dtype}"
+            if layout.matrices > 1:
+                title += f", matrix {matrix}"
             cells = window(layout, matrix, selection)
             scale = Scale.of(layout, cells)
             box = Box(layout, cells, left, top, scale)
@@ -148,7 +157,7 @@ def _drawn(
                 title += f", {cols} of {layout.cols} columns"
             parts += box.draw(title, f"{layout.operand}{matrix}", selection)
             parts += (*box.columns(), *box.rows())
-            right = left + max(cols * scale.width, 130) + MARGIN
+            right = left + max(cols * scale.width, len(title) * 7.9) + MARGIN
             bottom = max(bottom, top + layout.rows * scale.height + MARGIN)
     return parts, right, bottom
 

@@ -31,6 +31,8 @@ from ptxlab.view.svg_parts import (
     column_index,
     document,
     heading,
+    legend,
+    n,
     row_index,
 )
 from ptxlab.view.text import fields
@@ -39,6 +41,8 @@ T = TypeVar("T")
 
 SCHEMA = "ptxlab.layout/1"
 MOST_CELLS = 1 << 16
+SWATCH, PER_LINE = 22, 16
+"""How wide the colour of a bank is drawn in the legend of a picture, and how many of them a line has."""
 
 
 class Result(Protocol):
@@ -91,7 +95,11 @@ class Offsets:
             where = bank(offset * self.bits // 8)
             title = f"{row},{col}: offset {offset}, bank {where} with {self.bits}-bit elements"
             cells.append(Cell(row, col, str(offset), where, title))
-        return picture(self.layout.notation, cells)
+        lines = [
+            "number: the offset of an element, counted in elements",
+            f"colour: the bank of shared memory in which it begins, of {self.bits}-bit elements",
+        ]
+        return picture(self.layout.notation, cells, lines)
 
 
 @dataclass(frozen=True, slots=True)
@@ -225,14 +233,19 @@ class Cell(NamedTuple):
     outlined: bool = False
 
 
-def picture(title: str, cells: Sequence[Cell]) -> str:
-    """Return the SVG. A bank has the colour of the lane of its number: four, 16 bytes, share a hue."""
+def picture(title: str, cells: Sequence[Cell], lines: Sequence[str]) -> str:
+    """Return the SVG, with ``lines`` that say what is in it, and the colour of each bank.
+
+    A bank has the colour of the lane of its number: four, 16 bytes, share a hue.
+    """
     rows = 1 + max(cell.row for cell in cells)
     cols = 1 + max(cell.col for cell in cells)
     wide = CHARACTER * max(len(cell.label) for cell in cells) + PADDING
     name, least = heading(title)
-    top = TITLE + LINE
-    parts = [name]
+    least = max(least, 2 * MARGIN + max(map(len, lines)) * 6.8)
+    swatches, high = _banks(sorted({cell.bank for cell in cells}), TITLE + LINE * (len(lines) + 1))
+    top = high + 2 * LINE
+    parts = [name, *legend(lines), '<g id="banks">', *swatches, "</g>", '<g id="cells">']
     parts += [column_index(INDEX + wide * (col + 0.5), top - 4, str(col)) for col in range(cols)]
     for row in range(rows):
         parts.append(row_index(INDEX - 4, top + CELL_HEIGHT * (row + 0.5) + 3, str(row)))
@@ -241,5 +254,18 @@ def picture(title: str, cells: Sequence[Cell]) -> str:
         look = f'class="l{one.bank}"'
         size = (wide, CELL_HEIGHT)
         parts.append(cell(corner, size, one.label, one.title, look, outlined=one.outlined))
-    width = max(INDEX + wide * cols + MARGIN, least)
+    parts.append("</g>")
+    width = max(INDEX + wide * cols + MARGIN, least, INDEX + PER_LINE * SWATCH + MARGIN)
     return document(title, parts, width, top + CELL_HEIGHT * rows + MARGIN)
+
+
+def _banks(banks: Sequence[int], top: float) -> tuple[list[str], float]:
+    """Return the colours of banks, and where they end."""
+    parts = [f'<text class="s" x="{MARGIN}" y="{n(top + 13)}">bank</text>']
+    left = MARGIN + 4 * CHARACTER + PADDING
+    for i, number in enumerate(banks):
+        row, col = divmod(i, PER_LINE)
+        corner = (left + SWATCH * col, top + CELL_HEIGHT * row)
+        look, about = f'class="l{number}"', f"bank {number}"
+        parts.append(cell(corner, (SWATCH, CELL_HEIGHT), str(number), about, look))
+    return parts, top + CELL_HEIGHT * -(-len(banks) // PER_LINE)

@@ -73,7 +73,17 @@ class Banks:
         """Return the vectors of the widest access, coloured by bank, numbered by their first bank."""
         size = max(count.access.bytes for count in self.counts[0])
         grid, along = lines(self.layout, self.bits, size)
-        return picture(self.layout.notation, _vectors(grid.tolist(), along, size, {}))
+        names = ", ".join(count.access.name for count in self.counts[0])
+        told = [
+            f"{count.access.name}: {count.wavefronts} wavefronts, ideal {count.ideal}"
+            + (f", {count.worst}-way conflicts" if count.excess else ", free of conflicts")
+            for count in self.counts[-1]
+        ]
+        return picture(
+            f"{names} on {self.layout.notation}",
+            _vectors(grid.tolist(), along, size, {}),
+            [*told, *_legend(size, along, self.bits)],
+        )
 
     def _remedies(self) -> list[tuple[str, str]]:
         swizzle, padding = "none found", "none found"
@@ -152,6 +162,11 @@ class Planned:
         return picture(
             f"{self.plan.form.name} on {self.layout.notation}",
             _vectors(grid.tolist(), along, 16, named),
+            [
+                f"wavefronts {sum(self.plan.wavefronts)}, ideal {len(self.plan.wavefronts)}",
+                "framed: a row of a matrix, and the lane that gives its address",
+                *_legend(16, along, self.bits),
+            ],
         )
 
 
@@ -177,6 +192,15 @@ def _vectors(grid: list[list[int]], along: int, size: int, labels: dict[int, str
             title = f"{row},{col}: byte {address}, banks {first} to {last}"
             cells.append(Cell(row, col, label, first, title, address in labels))
     return cells
+
+
+def _legend(size: int, along: int, bits: int) -> list[str]:
+    """Say what the cells of a picture are."""
+    way = "a row" if along else "a column"
+    each = f"{8 * size // bits} elements of {way}"
+    return [
+        f"cell: {size} byte{'s' * (size > 1)}, {each}; number and colour: the first bank it lies in"
+    ]
 
 
 def _example(count: Conflicts) -> str:

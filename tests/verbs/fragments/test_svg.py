@@ -11,6 +11,7 @@ import pytest
 
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.ldmatrix import LDMATRIX, STMATRIX, LdMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
@@ -119,6 +120,33 @@ def test_a_warpgroup_is_drawn_by_eight_columns(col: int, first: int) -> None:
     where = f"start + {first // 8} SBO + LBO" if first > 8 else "start + LBO"
     assert f"B[8..15,{lines}]: 8 lines of 16 bytes from {where} on" in text
     assert "A[56..63,8..15]: 8 lines of 16 bytes from start + 7 SBO + LBO on" in text
+
+
+@pytest.mark.parametrize("move", [*LDMATRIX, *STMATRIX], ids=lambda m: m.name)
+def test_rows_stand_beside_the_lanes_that_give_their_addresses(move: LdMatrix | StMatrix) -> None:
+    """Lane r gives the address of row r of all matrices below each other, as the PTX ISA's table has it."""
+    root = ElementTree.fromstring(svg(move, Selection(lane=3)))
+    (layout,) = move.operands
+    heights = {}
+    for lane, (text, about, rect) in enumerate(cells(root, "address")):
+        matrix, row = lane // move.rows, lane % move.rows
+        assert about == f"lane {lane} gives the address of row {row} of matrix {matrix}"
+        assert (text, rect.get("class")) == (f"lane {lane}", f"l{lane}")
+        heights[lane] = float(rect.attrib["y"])
+    assert len(heights) == layout.rows
+    seen = set()
+    for text, title, rect in cells(root, "R0"):
+        match = ELEMENTS.fullmatch(title)
+        assert match is not None
+        assert float(rect.attrib["y"]) == heights[int(match[2])]
+        row, col = int(match[2]), int(match[4])
+        place = layout.registers(row, col)[0]
+        assert text == f"{place.lane}:r{place.register}"
+        seen |= {(i, j) for i in numbers(*match.group(2, 3)) for j in numbers(*match.group(4, 5))}
+    assert len(seen) == layout.rows * layout.cols
+    told = " ".join(text.text or "" for text in root.iter(f"{SVG}text"))
+    assert told.startswith(move.name)
+    assert "6:r0 is register r0 of lane 6" in told
 
 
 def test_reading_would_see_another_layout() -> None:

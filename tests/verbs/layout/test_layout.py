@@ -197,7 +197,8 @@ def test_fragments_as_thread_value_layouts(capsys: pytest.CaptureFixture[str]) -
 def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None:
     file = tmp_path / "layout.svg"
     assert main(["layout", *question, "--format", "svg", "-o", str(file)]) == 0
-    groups = ET.parse(file).getroot().findall(f"{SVG}g")
+    root = ET.parse(file).getroot()
+    groups = root.findall(f"{SVG}g[@id='cells']/{SVG}g")
     assert len(groups) == cells
     labels = [group.findtext(f"{SVG}text") for group in groups]
     if "--plan" in question:
@@ -206,6 +207,10 @@ def test_pictures(question: tuple[str, ...], cells: int, tmp_path: Path) -> None
         assert labels[8:16] == ["4", "0", "12", "8", "20", "16", "28", "24"]
         fills = {group.find(f"{SVG}rect").get("class") for group in groups}  # type: ignore[union-attr]
         assert len(fills) == 8
+        legend = root.findall(f"{SVG}g[@id='banks']/{SVG}g/{SVG}text")
+        assert [text.text for text in legend] == [str(bank) for bank in range(0, 32, 4)]
+        told = [text.text for text in root.iter(f"{SVG}text")]
+        assert told[1] == "ldmatrix: 64 wavefronts, ideal 64, free of conflicts"
 
 
 @pytest.mark.parametrize(
