@@ -10,7 +10,7 @@ base="${PYTHON:-python3}"
 
 # supported INTERPRETER: whether it runs, and is a version pyproject.toml allows.
 supported() {
-    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 14))' 2>/dev/null
+    "$1" -c 'import sys; sys.exit(not (3, 11) <= sys.version_info < (3, 16))' 2>/dev/null
 }
 
 # use_environment EXTRA: set $python to an interpreter with the project and this extra installed
@@ -44,7 +44,7 @@ require_supported() {
     local found
     if ! supported "$1"; then
         found="$("$1" --version 2>/dev/null | head -n 1)" || found="no Python"
-        echo "error: ptxlab needs Python 3.11 to 3.13, and $1 is ${found:-no Python}" \
+        echo "error: ptxlab needs Python 3.11 to 3.15, and $1 is ${found:-no Python}" \
             "(set PYTHON to another one)" >&2
         exit 3
     fi

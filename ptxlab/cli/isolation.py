@@ -3,7 +3,8 @@
 The child runs the same command line: what it prints is what the user sees, and its exit status is
 ours. It notes each launch in a file and sets its own alarm, whose signal ends it even inside the
 driver; only then does the parent have something to say. ``PTXLAB_CHILD`` marks the child: set to
-nothing, it keeps everything in one process, as a debugger or profiler wants it.
+nothing, it keeps everything in one process, as a debugger or profiler wants it. So does a system
+without alarms.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ def is_wanted(args: argparse.Namespace) -> bool:
     """Say whether the verb launches something on a GPU, and this process is no child already."""
     options: Sequence[str] = getattr(args, "device_options", ())
     kinds = {str(getattr(args, name)).partition(":")[0] for name in options}
-    return CHILD not in os.environ and bool(kinds & {"auto", "cuda"}) and _has_gpu()
+    able = hasattr(signal, "setitimer") and CHILD not in os.environ
+    return able and bool(kinds & {"auto", "cuda"}) and _has_gpu()
 
 
 def run(arguments: Sequence[str]) -> int:

@@ -163,7 +163,10 @@ def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
 def _refuse_more_than_memory(shape: tuple[int, ...]) -> None:
     """Refuse what the machine cannot hold: asking for it may end the process instead of failing."""
     size = 8 * math.prod(shape)  # arrays are made in 64 bits
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    try:
+        memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    except (AttributeError, ValueError):  # Windows has it not, and promises no more than there is
+        return
     if size > memory:
         raise ValueError(f"making it takes {size:,} bytes, this machine has {memory:,}")
 
