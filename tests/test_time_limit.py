@@ -31,10 +31,10 @@ HEARS_NO_SIGNAL = SLEEPS.replace(
 
 
 def outcome(folder: Path, program: str, *options: str) -> tuple[int, str]:
-    """Run tests as this project does, but with limits of 1 and 3 seconds."""
+    """Run tests as this project does, but with limits of half a second and a second and a half."""
     (folder / "test_program.py").write_text(program, encoding="utf-8")
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "-c", "pyproject.toml"]
-    limits = ["-o", "timeout=1", "-o", "faulthandler_timeout=3"]
+    limits = ["-o", "timeout=0.5", "-o", "faulthandler_timeout=1.5"]
     done = subprocess.run(
         [*command, *limits, *options, str(folder)],
         cwd=ROOT, capture_output=True, text=True, timeout=50,

@@ -12,7 +12,7 @@ import pytest
 from ptxlab.device.opening import open_device
 from ptxlab.errors import LaunchError
 
-MOST_BLOCKS = 40_000
+MOST_BLOCKS = 10_000
 
 
 @pytest.fixture

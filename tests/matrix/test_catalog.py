@@ -51,7 +51,7 @@ def test_multiplication(arguments: tuple[str, ...], name: str) -> None:
 
 
 def test_find_takes_every_form_and_a_multiplication_first() -> None:
-    assert all(find(form.key) is form for form in forms()[::7])
+    assert all(find(form.key) is form for form in forms()[::29])
     assert find("m16n8k16", "f16", "f32") is multiplication("m16n8k16", "f16", "f32")
     assert find("ldmatrix.x4.trans").operand("R").registers_per_lane == 4
     for dtype, acc in (("bf16", None), (None, "f32")):
