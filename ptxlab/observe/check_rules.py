@@ -27,7 +27,7 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
             "phase": "a phase that can end before a thread has seen the one before",
             "scope": "information: an arrival at another CTA's mbarrier of the scope of its own CTA",
             "not started|ended": "an access to a CTA of the cluster that may not have begun, or is over",
-            "end": "a CTA, or kernel, that can end before such an access or before its own work",
+            "end": "a CTA, or kernel, that can end before such an access or before its own work (a warning for a bulk store)",
             "map release|map acquire": "a tensor map that was changed, without that fence.proxy.tensormap",
             "swizzle": "a warning: a tensor map fills what a wgmma descriptor of another swizzle reads",
         },

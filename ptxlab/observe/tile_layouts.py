@@ -45,10 +45,11 @@ class TileLayouts:
         tiles = moved.tiles
         if moved.writes:
             self.written(granules, tiles)
-        elif tiles is not None and self._scene.site.instruction.opcode == "wgmma":
-            self._compare(tiles, granules)
-        if tiles is not None:
-            self._aligned(tiles)
+        if tiles is None:
+            return
+        if self._scene.site.instruction.opcode == "wgmma" and self._fits(tiles, granules):
+            return  # where the pattern begins is told of the copies
+        self._aligned(tiles)
 
     def written(self, granules: Array, tiles: Tiles | None = None) -> None:
         """See granules written, by a tensor copy if as ``tiles``; a single row is plain bytes."""
@@ -61,12 +62,13 @@ class TileLayouts:
         if number or len(self._copies) > 1:
             self._filled.data[granules] = number
 
-    def _compare(self, tiles: Tiles, granules: Array) -> None:
-        """Report what a product reads in another layout than it was filled in."""
+    def _fits(self, tiles: Tiles, granules: Array) -> bool:
+        """Say whether tensor copies filled all that a product reads as it does; report where one did not."""
         scene, filled = self._scene, self._filled.data.take(granules)
-        for number in np.unique(filled).tolist():
-            copy = self._copies[number]
-            if copy is None or copy[1:] == (tiles.swizzle, tiles.row_bytes):
+        copies = [(number, self._copies[number]) for number in np.unique(filled).tolist()]
+        layout = tiles.swizzle, tiles.row_bytes
+        for number, copy in copies:
+            if copy is None or copy[1:] == layout:
                 continue
             found = np.flatnonzero(filled == number)
             message = (
@@ -77,6 +79,7 @@ class TileLayouts:
             count = found.size * scene.shadow.size
             words = message, _remedy(copy, tiles)
             scene.find("async", "warning", "swizzle", count, words, copy.site)
+        return all(copy is not None and copy[1:] == layout for _, copy in copies)
 
     def _aligned(self, tiles: Tiles) -> None:
         """Report tiles that begin in the middle of their swizzle's pattern, of which nobody is told."""

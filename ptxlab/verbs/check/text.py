@@ -22,16 +22,29 @@ def text(report: CheckReport, sources: Sources | None = None) -> str:
 
 
 def groups(findings: Sequence[Finding]) -> list[list[Finding]]:
-    """Put together what is about the same lines of CUDA C, such as the copies of an unrolled loop."""
-    found: dict[tuple[object, ...], list[Finding]] = {}
+    """Put together what breaks one rule at the same line, such as all that a copy was not waited for."""
+    found: list[list[Finding]] = []
     for finding in findings:
-        where: tuple[object, ...] = (finding.line, finding.other_line)
-        if finding.source is not None and (finding.other_line is None or finding.other_source):
-            where = (finding.source, finding.other_source)
-        severity = finding.severity if finding.severity == "info" else ""
-        key = (finding.kind, finding.rule, severity, finding.unit, *where)
-        found.setdefault(key, []).append(finding)
-    return list(found.values())
+        for group in found:
+            if _alike(group[0], finding):
+                group.append(finding)
+                break
+        else:
+            found.append([finding])
+    return found
+
+
+def _alike(one: Finding, other: Finding) -> bool:
+    """Say whether findings have a line in common, or one of CUDA C, such as the copies of an unrolled loop."""
+    rules = ((each.kind, each.rule, each.unit, each.severity == "info") for each in (one, other))
+    places, others = zip(_places(one), _places(other), strict=True)
+    return next(rules) == next(rules) and (
+        places[0] == places[1] or (others[0] is not None and others[0] == others[1])
+    )
+
+
+def _places(finding: Finding) -> tuple[SourceLine | int, SourceLine | int | None]:
+    return finding.source or finding.line, finding.other_source or finding.other_line
 
 
 def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) -> Iterator[str]:
@@ -46,7 +59,7 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
         yield str(PtxlabError("the other", location=_place(report, finding.other_line)))
         yield from _source(finding.other_source, sources)
     if len(group) > 1:
-        yield f"and {len(group) - 1} more like it, from the same lines of CUDA C"
+        yield f"and {len(group) - 1} more like it"
     if finding.hint:
         yield f"hint: {finding.hint}"
 

@@ -126,9 +126,7 @@ def test_a_map_and_a_descriptor_of_two(
     assert finding.hint.startswith(remedy)
 
 
-def test_what_a_thread_stores_has_no_layout(hopper: Device) -> None:
-    """It may arrange a tile anew for the product."""
-    anew = """
+ANEW = """
     mad.lo.u32 r12, r0, 16, r3;
     ld.shared.v4.b32 {r13, r14, r15, r16}, [r12];
     ld.shared.v4.b32 {r17, r18, r19, r20}, [r12+2048];
@@ -136,27 +134,34 @@ def test_what_a_thread_stores_has_no_layout(hopper: Device) -> None:
     st.shared.v4.b32 [r12+2048], {r17, r18, r19, r20};
     fence.proxy.async.shared::cta;
     bar.sync 0;
-    """
-    report = checked(hopper, SWIZZLED, IN_64B, change=anew)
+"""
+
+
+def test_what_a_thread_stores_has_no_layout(hopper: Device) -> None:
+    """It may arrange a tile anew for the product."""
+    report = checked(hopper, SWIZZLED, IN_64B, change=ANEW)
     assert [one.rule for one in report.findings if one.kind == "async"] == []
 
 
 def test_a_stage_in_the_middle_of_its_pattern(hopper: Device) -> None:
     report = checked(hopper, SWIZZLED, IN_32B, behind=128)
-    copy, product = report.findings
-    assert report.errors == 0
-    assert {(one.kind, one.severity, one.rule) for one in report.findings} == {
-        ("alignment", "warning", "swizzle")
-    }
-    assert lines(report, copy) == (f"C:  {COPY}", None)
-    assert (copy.count, product.count) == (3, 2)
+    [copy] = report.findings
+    assert (copy.kind, copy.severity, copy.rule) == ("alignment", "warning", "swizzle")
+    assert (copy.count, lines(report, copy)) == (3, (f"C:  {COPY}", None))
     assert copy.message == (
         "the tile of this copy begins at buffer+0x80 in shared memory, 128 bytes behind a multiple of 256, "
         "where the pattern of its 32B swizzle begins"
     )
-    assert product.message.endswith("begins, and the descriptor's base offset is 0")
     assert copy.hint.startswith("have every tile and stage begin at a multiple of 256")
     assert checked(hopper, CORES, PLAIN, step=0, behind=128).verdict == "clean"
+
+
+def test_a_product_of_what_threads_stored_in_the_middle_of_a_pattern(hopper: Device) -> None:
+    """They may have gone by where the tile begins; what a copy filled goes by the same addresses."""
+    report = checked(hopper, SWIZZLED, IN_32B, behind=128, change=ANEW)
+    [product] = [one for one in report.findings if lines(report, one) == (PRODUCT, None)]
+    assert (product.severity, product.rule, product.count) == ("warning", "swizzle", 2)
+    assert product.message.endswith("begins, and the descriptor's base offset is 0")
 
 
 def test_a_descriptor_may_begin_inside_a_row(hopper: Device) -> None:

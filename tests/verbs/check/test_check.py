@@ -145,6 +145,19 @@ def test_copies_of_a_line_are_told_as_one(here: Path, capsys: pytest.CaptureFixt
     assert out.count("error: race") == 1
 
 
+def test_what_one_instruction_races_with_is_told_as_one(
+    here: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load = "    ld.shared.u32 x, [j];\n"
+    assert load in RACE
+    (here / "twice.ptx").write_text(RACE.replace(load, load * 3))
+    assert main(["check", "twice.ptx"]) == 1
+    out = capsys.readouterr().out
+    assert out.count("error: race") == 1
+    assert "and 2 more like it" in out
+    assert "findings: 3 errors" in out
+
+
 def test_json_names_both_lines_of_cuda_c(here: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (here / "sum.cu").write_text(UNROLLED)
     _, out = run(capsys, "sum.cu", "--json")
