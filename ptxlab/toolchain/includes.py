@@ -22,11 +22,12 @@ _INCLUDE = re.compile(
 class Includes:
     """The files found, with their contents, the names that were not, and whether that is all.
 
-    ``complete`` is False when an include is computed by a macro: such a source is not cached.
+    ``meant`` has, by file ("" for the source), what each name in its includes means. ``complete`` is False when an include is computed by a macro: such a source is not cached.
     """
 
     files: tuple[tuple[str, bytes], ...]
     missing: tuple[str, ...]
+    meant: dict[str, dict[str, str]]
     complete: bool
 
 
@@ -35,9 +36,10 @@ def scan(source: str, folder: Path, include_paths: Sequence[Path]) -> Includes:
     files: dict[Path, bytes] = {}
     missing: set[str] = set()
     complete = True
-    todo = [(source, folder)]
+    meant: dict[str, dict[str, str]] = {}
+    todo = [("", source, folder)]
     while todo:
-        text, here = todo.pop()
+        including, text, here = todo.pop()
         for match in _INCLUDE.finditer(text.replace("\\\n", "")):
             if match["computed"]:
                 complete = False
@@ -46,11 +48,13 @@ def scan(source: str, folder: Path, include_paths: Sequence[Path]) -> Includes:
             found = next(_candidates(name, here if match["quoted"] else None, include_paths), None)
             if found is None:
                 missing.add(name)
-            elif found not in files:
+                continue
+            meant.setdefault(including, {})[name] = str(found)
+            if found not in files:
                 files[found] = found.read_bytes()
-                todo.append((files[found].decode("utf-8", "replace"), found.parent))
+                todo.append((str(found), files[found].decode("utf-8", "replace"), found.parent))
     ordered = sorted((str(path), data) for path, data in files.items())
-    return Includes(tuple(ordered), tuple(sorted(missing)), complete)
+    return Includes(tuple(ordered), tuple(sorted(missing)), meant, complete)
 
 
 def _candidates(name: str, here: Path | None, include_paths: Sequence[Path]) -> Iterator[Path]:

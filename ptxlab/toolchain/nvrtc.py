@@ -19,18 +19,14 @@ from typing import Any
 from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.host_code import DevicePart, rejections
 from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
-_NO_HEADER = re.compile(r"could not open source file|cannot open source file")
-# my.cu(3): error: identifier "foo" is undefined / the source line / a caret under the place
-_PLACE = re.compile(
-    r"^(?P<path>.+)\((?P<line>\d+)\): (?:catastrophic )?error[^\n]*"
-    r"(?:\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^)?",
-    re.MULTILINE,
-)
+_NO_HEADER = re.compile(r'(?:could not|cannot) open source file "(?P<name>[^"]*)"')
+_UNDEFINED = re.compile(r'identifier "(?P<name>\w+)" is undefined')
 
 
 def compile_cuda(
@@ -78,7 +74,7 @@ def _kept(
     arch: str,
     options: Sequence[str],
     include_paths: Sequence[str | os.PathLike[str]],
-    make: Callable[[str, str, str, Sequence[str]], bytes],
+    make: Callable[[DevicePart, str, Sequence[str]], bytes],
 ) -> bytes:
     """Return what ``make`` makes of CUDA C, from the cache if it has it."""
     folder = Path(os.path.abspath(path)).parent
@@ -87,9 +83,11 @@ def _kept(
     includes = scan(source, folder, [Path(entry) for entry in searched + _paths_in(options)])
 
     def make_now() -> bytes:
-        kept = directory() / "headers" / version()
-        headers = _cuda_headers(kept) if includes.missing or not includes.complete else ()
-        return make(source, path, arch, [*arguments, *(f"-I{entry}" for entry in headers)])
+        texts = {file: contents.decode("utf-8", "replace") for file, contents in includes.files}
+        meant = {file or path: names for file, names in includes.meant.items()}
+        part = DevicePart(path, {path: source} | texts, meant, includes.missing)
+        part.needs_headers = bool(includes.missing) or not includes.complete
+        return make(part, arch, arguments)
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
         return make_now()
@@ -158,33 +156,50 @@ def _unpack(folder: Path) -> bool:
     return int(status) == 0
 
 
-def _compile(source: str, path: str, arch: str, arguments: Sequence[str]) -> bytes:
+def _compile(part: DevicePart, arch: str, arguments: Sequence[str]) -> bytes:
     """Return PTX."""
-    with _compiled(source, path, arch, arguments) as program:
+    with _compiled(part, arch, arguments) as program:
         return _ptx(program)
 
 
-def _assemble(source: str, path: str, arch: str, arguments: Sequence[str]) -> bytes:
+def _assemble(part: DevicePart, arch: str, arguments: Sequence[str]) -> bytes:
     """Return PTX, the log of ptxas and the cubin, packed."""
     nvrtc = _library()
-    with _compiled(source, path, arch, arguments) as program:
+    with _compiled(part, arch, arguments) as program:
         image = _fetched(nvrtc.nvrtcGetCUBINSize, nvrtc.nvrtcGetCUBIN, program)
         return packed(_ptx(program), _log(program), image)
 
 
 @contextmanager
-def _compiled(source: str, path: str, arch: str, arguments: Sequence[str]) -> Iterator[Any]:
-    """Run NVRTC; within, its results are there to be fetched."""
+def _compiled(part: DevicePart, arch: str, arguments: Sequence[str]) -> Iterator[Any]:
+    """Run NVRTC until what is left of a program is the device's; within, its results can be fetched."""
+    while True:
+        with _tried(part, arguments) as (program, accepted):
+            if accepted:
+                yield program
+                return
+            log = _log(program).decode(errors="replace")
+        if not part.reduce(log):
+            raise _rejected(part, arch, log)
+
+
+@contextmanager
+def _tried(part: DevicePart, arguments: Sequence[str]) -> Iterator[tuple[Any, bool]]:
+    """Run NVRTC once; within, there is what came of it, and whether it took the program."""
     nvrtc = _library()
-    status, program = nvrtc.nvrtcCreateProgram(source.encode(), path.encode(), 0, [], [])
+    headers = part.headers()
+    contents, names = ([text.encode() for text in texts] for texts in (headers.values(), headers))
+    status, program = nvrtc.nvrtcCreateProgram(
+        part.text().encode(), part.path.encode(), len(headers), contents, names
+    )
     if int(status):
-        raise ToolchainError(f"NVRTC did not take {path}: {status.name}")
+        raise ToolchainError(f"NVRTC did not take {part.path}: {status.name}")
     try:
-        encoded = [argument.encode() for argument in arguments]
-        (status,) = nvrtc.nvrtcCompileProgram(program, len(encoded), encoded)
-        if int(status):
-            raise _rejected(path, source, arch, _log(program).decode(errors="replace"))
-        yield program
+        given = [*arguments, *part.options()]
+        if part.needs_headers:
+            given += [f"-I{entry}" for entry in _cuda_headers(directory() / "headers" / version())]
+        (status,) = nvrtc.nvrtcCompileProgram(program, len(given), [one.encode() for one in given])
+        yield program, not int(status)
     finally:
         nvrtc.nvrtcDestroyProgram(program)
 
@@ -207,19 +222,21 @@ def _fetched(size: Any, get: Any, program: Any) -> bytes:
     return buffer
 
 
-def _rejected(path: str, source: str, arch: str, log: str) -> ToolchainError:
+def _rejected(part: DevicePart, arch: str, log: str) -> ToolchainError:
     """Turn NVRTC's log into an error at the first place it names."""
     hint = None
-    if _NO_HEADER.search(log):
-        hint = "NVRTC has no host headers: <cuda/std/cstdint> stands for <stdint.h>"
+    absent, unknown = _NO_HEADER.search(log), _UNDEFINED.search(log)
+    if absent:
+        hint = f"-I FOLDER says where {absent['name']} is"
+    elif unknown and unknown["name"] in part.host:
+        hint = f"{unknown['name']} is of the host here: __device__ makes it one of kernels too"
     elif "--gpu-architecture" in log:
         hint = f"NVRTC {version()} does not compile for {arch}"
-    place = _PLACE.search(log)
     location = None
-    if place:
-        line = int(place["line"])
-        lines = source.splitlines() if place["path"] == path else []
-        text = lines[line - 1] if line <= len(lines) else (place["text"] or "")
-        location = Location(place["path"], line, 1 + len(place["indent"] or ""), text)
+    if first := next(rejections(log), None):
+        known = part.known(first.path)
+        lines = [] if known is None else part.texts[known].splitlines()
+        text = lines[first.line - 1] if first.line <= len(lines) else first.text
+        location = Location(first.path, first.line, max(first.column, 1), text)
     message = f"NVRTC rejected this CUDA C for {arch}\n{log.strip()}"
     return ToolchainError(message, location=location, hint=hint)

@@ -12,6 +12,7 @@ import pytest
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain import Cubin, assembler, compile_cuda, disassemble, link_ptx, nvrtc
 from ptxlab.toolchain.cache import bypassed
+from ptxlab.toolchain.host_code import DevicePart
 from ptxlab.toolchain.includes import scan
 from ptxlab.toolchain.wheels import ToolAbsent
 
@@ -52,9 +53,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     seen: list[str] = []
     real = nvrtc._compile
 
-    def spy(source: str, path: str, arch: str, arguments: list[str]) -> bytes:
-        seen.append(path)
-        return real(source, path, arch, arguments)
+    def spy(part: DevicePart, arch: str, arguments: list[str]) -> bytes:
+        seen.append(part.path)
+        return real(part, arch, arguments)
 
     monkeypatch.setattr(nvrtc, "_compile", spy)
     return seen
@@ -169,11 +170,13 @@ def test_error_inside_a_header_names_the_header(tmp_path: Path) -> None:
     assert place.text[place.column - 1 :].startswith("nothing")
 
 
-def test_missing_host_header_has_a_hint() -> None:
+def test_missing_header_has_a_hint() -> None:
     with pytest.raises(ToolchainError) as caught:
-        compile_cuda("#include <stdint.h>\n", path="k.cu", arch="sm_90a")
-    assert caught.value.hint is not None
-    assert "cuda/std/cstdint" in caught.value.hint
+        compile_cuda('#include <stdint.h>\n#include "gone.cuh"\n', path="k.cu", arch="sm_90a")
+    place = caught.value.location
+    assert place is not None
+    assert (place.path, place.line) == ("k.cu", 2)
+    assert caught.value.hint == "-I FOLDER says where gone.cuh is"
 
 
 @pytest.mark.parametrize("arch", ["sm_99", "sm_20", "nonsense"])

@@ -1,0 +1,257 @@
+"""The device part of a .cu file: what is left of it, and of its headers, without the code of the host.
+
+NVRTC takes nothing of the host. What it rejects, and what is not declared for the device, is taken
+out, until the rest compiles or what it rejects is the device's own. So no declaration is taken for
+the host's by its looks. Lines and columns stay what they were.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from functools import cache
+from typing import NamedTuple
+
+from ptxlab.toolchain.declarations import Declaration, declarations
+from ptxlab.toolchain.host_headers import PRELUDE, STANDARD, is_host
+
+PRELUDE_NAME = "ptxlab_host_prelude.h"
+
+_DEVICE = frozenset({"__constant__", "__device__", "__global__", "__managed__", "__shared__"})
+_MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_INCLUDE = re.compile(r'^([ \t]*#[ \t]*include[ \t]*)(?:"([^"\n]+)"|<([^>\n]+)>)', re.MULTILINE)
+_ERROR = re.compile(
+    r"^(?P<path>[^\n]+?)\((?P<line>\d+)\): (?:catastrophic )?error: (?P<what>[^\n]*)"
+    r"(?:(?:\n {8,}[^\n]*)*?\n  (?P<text>[^\n]*)\n  (?P<indent>[ \t]*)\^)?",
+    re.MULTILINE,
+)
+_FROM = re.compile(r"at line (?P<line>\d+)(?: of (?P<path>[^\n]+))?")
+_OF_HOST = re.compile(r"considered a host function|explicitly marked as a __host__ function")
+_SYNTAX = re.compile(r"expected |this declaration has no storage|explicit type is missing|unrecog")
+_NO_STD = re.compile(r'namespace "(?:cuda::)?std" has no member|name followed by "::" must be')
+
+_KEPT, _MARKED, _DELETED, _BLANK = range(4)
+
+
+class Rejected(NamedTuple):
+    """An error of NVRTC: where, 1-based, and what; without a column, ``column`` is 0, and ``text`` empty."""
+
+    path: str
+    line: int
+    column: int
+    what: str
+    text: str = ""
+
+
+class DevicePart:
+    """A source and its headers, by their paths, as NVRTC is given them.
+
+    ``includes`` says which file each ``#include`` of a file means. ``hosted`` is whether it is taken for a
+    file of nvcc's, which has the host's headers; ``bridged`` whether kernels see ``std`` as well.
+    """
+
+    def __init__(
+        self,
+        path: str,
+        texts: Mapping[str, str],
+        includes: Mapping[str, Mapping[str, str]],
+        missing: tuple[str, ...],
+    ) -> None:
+        self.path = path
+        self.texts = texts
+        self.includes = includes
+        self.host_headers = [name for name in missing if is_host(name)]
+        self.hosted = bool(self.host_headers)
+        self.needs_headers = False
+        self.bridged = False
+        self._found: dict[str, list[Declaration]] = {}
+        self._taken: dict[tuple[str, int], tuple[Declaration, int]] = {}
+
+    @property
+    def host(self) -> list[str]:
+        """The names of the functions, variables and classes that were taken out."""
+        return [one.name for one, how in self._taken.values() if how == _BLANK and one.name]
+
+    @property
+    def host_text(self) -> str:
+        """The text that was taken out."""
+        parts = ((path, one) for (path, _), (one, how) in self._taken.items() if how == _BLANK)
+        return "\n".join(self.texts[path][one.start : one.end] for path, one in parts)
+
+    def kernels(self) -> Iterator[tuple[str, Declaration]]:
+        """Yield the declarations of kernels, each with the text it is in."""
+        for path, text in self.texts.items():
+            for one in self._all(path):
+                if one.kind == "function" and "__global__" in text[one.start : one.head]:
+                    yield text, one
+
+    def text(self) -> str:
+        return self._left(self.path)
+
+    def headers(self) -> dict[str, str]:
+        """Return the headers that NVRTC is to be given, by the name they are included by."""
+        changed = {path for path, _ in self._taken} - {self.path}
+        found = {
+            path: f'#line 1 "{_shown(path, self.path)}"\n{self._left(path)}' for path in changed
+        }
+        if self.hosted:
+            found[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
+            found |= dict.fromkeys(self.host_headers, "")
+        return found
+
+    def options(self) -> list[str]:
+        return [f"--pre-include={PRELUDE_NAME}"] if self.hosted else []
+
+    def reduce(self, log: str) -> bool:
+        """Take out what the log rejects of the host; False when all of it is of the device."""
+        errors = list(rejections(log))
+        if not self.hosted:
+            self.hosted = self.needs_headers = True
+            self._reject(errors)
+            return bool(errors) and not any("cannot open source" in one.what for one in errors)
+        if self._reject(errors):
+            return True
+        if self.bridged or not any(_NO_STD.search(one.what) for one in errors):
+            return False
+        self.bridged = True
+        return True
+
+    def _reject(self, errors: list[Rejected]) -> bool:
+        """Take out what is rejected: all that is meaningless here, or else the first that does not parse."""
+        taken = [self._take(one) for one in errors if not _SYNTAX.match(one.what)]
+        return any(taken) or any(self._take(one) for one in errors)
+
+    def _take(self, error: Rejected) -> bool:
+        path = self.known(error.path)
+        if path is None:
+            return False
+        at = _offset(self.texts[path], error)
+        around = [one for one in self._all(path) if one.start <= at < one.end]
+        around = [one for one in around if one.kind != "namespace"]
+        if not around:
+            return False
+        return self._take_out(path, around[-1], error)
+
+    def _take_out(self, path: str, one: Declaration, error: Rejected) -> bool:
+        text = self.texts[path]
+        own = text[one.start : one.head if one.kind == "function" else one.end]
+        if self._device_words & set(_WORD.findall(own)):
+            return False
+        _, before = self._taken.get((path, one.start), (one, _KEPT))
+        after = _BLANK
+        if _OF_HOST.search(error.what) and before == _KEPT:
+            if re.search(r"\bconstexpr\b", own):
+                after = _MARKED
+            elif one.outer is not None and not re.search(r"~\s*\w+\s*\(|\bfriend\b", own):
+                after = _DELETED
+        field = one.kind == "other" and after == _BLANK
+        if one.outer is not None and (field or before == _BLANK):
+            return self._take_out(path, one.outer, error)
+        self._taken[path, one.start] = one, after
+        return after > before
+
+    @property
+    def _device_words(self) -> frozenset[str]:
+        return _device_words(tuple(self.texts.values()))
+
+    def _all(self, path: str) -> list[Declaration]:
+        if path not in self._found:
+            found = declarations(self.texts[path])
+            self._found[path] = [one for each in found for one in each.all()]
+        return self._found[path]
+
+    def known(self, path: str) -> str | None:
+        if path == self.path:
+            return path
+        shown = {_shown(known, self.path): known for known in self.texts}
+        return shown.get(path) or next(
+            (known for known in self.texts if known == os.path.abspath(path)), None
+        )
+
+    def _left(self, path: str) -> str:
+        """Return a file without what is taken out of it."""
+        text, pieces, at = self.texts[path], list[str](), 0
+        taken = [found for (where, _), found in self._taken.items() if where == path]
+        for one, how in sorted(taken, key=lambda found: found[0].start):
+            if one.start >= at:  # or it went with the class that it is a member of
+                pieces += [text[at : one.start], _without(text, one, how)]
+                at = one.end
+        changed = {where for where, _ in self._taken}
+        meant = self.includes.get(path, {})
+        named = {name: file for name, file in meant.items() if file in changed or path != self.path}
+
+        def include(found: re.Match[str]) -> str:
+            name = found[2] or found[3]
+            return f'{found[1]}"{named[name]}"' if name in named else found[0]
+
+        return _INCLUDE.sub(include, "".join(pieces) + text[at:])
+
+
+def _without(text: str, one: Declaration, how: int) -> str:
+    """Return what is in the place of a declaration, after which all has its line and column."""
+    if how == _BLANK:
+        return _blank(text[one.start : one.end])
+    if how == _DELETED:
+        return f"{text[one.start : one.head]}= delete;{_resumed(text, one.end)}"
+    at = one.start + text[one.start :].index("constexpr")
+    return f"{text[one.start : at]}__host__ __device__{_resumed(text, at)}{text[at : one.end]}"
+
+
+def _resumed(text: str, at: int) -> str:
+    """Return what has the compiler take the text after it for that at an offset of ``text``."""
+    line = text.count("\n", 0, at) + 1
+    return f"\n#line {line}\n" + " " * (at - text.rfind("\n", 0, at) - 1)
+
+
+def _blank(text: str) -> str:
+    """Return blanks in place of code, on as many lines; conditions and macros stay."""
+    lines = text.split("\n")
+    stays = False
+    for number, line in enumerate(lines):
+        directive = re.match(r"\s*#\s*(?!pragma|include)\w", line)
+        stays = bool(directive and number) or (stays and lines[number - 1].endswith("\\"))
+        if not stays:
+            lines[number] = " " * len(line)
+    return "\n".join(lines)
+
+
+def rejections(log: str) -> Iterator[Rejected]:
+    """Yield the errors in a log of NVRTC, each with the places that it says it comes from."""
+    found = list(_ERROR.finditer(log))
+    ends = [one.start() for one in found[1:]] + [len(log)]
+    for one, end in zip(found, ends, strict=False):
+        column = 0 if one["indent"] is None else 1 + len(one["indent"])
+        yield Rejected(one["path"], int(one["line"]), column, one["what"], one["text"] or "")
+        for origin in _FROM.finditer(log, one.end(), end):
+            path = (origin["path"] or one["path"]).strip().strip('"')
+            yield Rejected(path, int(origin["line"]), 0, one["what"])
+
+
+def _offset(text: str, error: Rejected) -> int:
+    """Return where an error is; of a line that it names without a column, where its code begins."""
+    lines = text.splitlines(keepends=True)
+    start = sum(map(len, lines[: error.line - 1]))
+    line = lines[error.line - 1] if error.line <= len(lines) else ""
+    column = error.column - 1 if error.column else len(line) - len(line.lstrip())
+    return start + max(0, min(column, len(line.rstrip()) - 1))
+
+
+def _shown(path: str, main: str) -> str:
+    """Return what a file is called beside ``main``, which the user called it."""
+    return path if path == main or os.path.isabs(main) else os.path.relpath(path)
+
+
+@cache
+def _device_words(texts: tuple[str, ...]) -> frozenset[str]:
+    """Return the words that declare something for the device: CUDA's, and macros of the texts."""
+    words = set(_DEVICE)
+    macros = [
+        (one[1], set(_WORD.findall(one[2]))) for text in texts for one in _MACRO.finditer(text)
+    ]
+    grown = -1
+    while grown != len(words):
+        grown = len(words)
+        words |= {name for name, used in macros if used & words}
+    return frozenset(words)

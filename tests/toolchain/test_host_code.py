@@ -1,0 +1,178 @@
+"""A .cu file with code of the host becomes the PTX of its kernels alone, written down a second time."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain import compile_cuda
+from ptxlab.toolchain.declarations import declarations, parameter_names
+
+HEADER = """\
+#pragma once
+#include <vector>
+#include <map>
+inline void die(const std::string& why) { std::cerr << why; std::exit(1); }
+#define CHECK(x) if ((x) != cudaSuccess) die(#x)
+template <class T> class Buffer { public: Buffer(size_t n) { CHECK(cudaMalloc(&p, n)); } private: T* p; };
+__device__ inline int header_device(int a) { return a + 1; }
+"""
+
+MIXED = """\
+#include <cstdio>
+#include <iostream>
+#include <cuda_runtime.h>
+#include "host.h"
+struct Pair { int a; Pair() : a(3) {} int get() { return a; }
+  ~Pair() { free(0); }
+ private:
+  std::string name() { return "}"; }
+  friend std::ostream& operator<<(std::ostream& o, const Pair& t) { return o << t.a; }
+ public:
+  __host__ __device__ int two() const { return 2 * a; } };
+constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+template <class V> void fill(V& v) { v.push_back('"'); }
+#ifdef __CUDACC__
+#define HD __host__ __device__
+#else
+#define HD
+#endif
+template <typename X> HD X twice(X x) { return x + x; }
+static int count = 0;
+const char* names[] = {"a", "b"};
+auto lambda = [](int a) { return a + 1; };
+using Vec = std::vector<float>;
+struct Holder { Vec v; std::map<int, int> m; };
+int forward(int);
+extern "C" { int of_c(void) { return 1; }
+__global__ void k(float* a, const Pair t, uint32_t n) {
+  a[ceil_div(n, 2)] = 1; a[1] = t.two() + twice(M_PI) + header_device(3); a[2] = INFINITY;
+} }
+int main() try {
+#pragma unroll
+  for (int i = 0; i < 3; ++i) k<<<dim3(1), 32, 0, 0>>>(nullptr, Pair(), 3);
+#ifdef NOBODY
+  {
+#else
+  if (count) {
+#endif
+  std::cout << R"(}{)" << Pair(); } return 0; } catch (...) { return 1; }
+"""
+
+ALONE = """\
+struct Pair { int a; __device__ int two() const { return 2 * a; } };
+__device__ constexpr int ceil_div(int a, int b) { return (a + b - 1) / b; }
+extern "C" __global__ void k(float* a, const Pair t, unsigned n) {
+  a[ceil_div(n, 2)] = 1;
+  a[1] = t.two() + 6.28318530717958647692 + 4;
+  a[2] = __int_as_float(0x7f800000);
+}
+"""
+
+
+def ptx(source: str, folder: Path) -> str:
+    return compile_cuda(source, path=str(folder / "mine.cu"), arch="sm_80")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    (tmp_path / "host.h").write_text(HEADER)
+    return tmp_path
+
+
+def test_what_is_left_of_a_program_is_its_kernels(folder: Path) -> None:
+    assert ptx(MIXED, folder) == ptx(ALONE, folder)
+    assert ptx(MIXED.replace("2 * a", "3 * a"), folder) != ptx(ALONE, folder)
+
+
+def test_what_kernels_take_of_the_standard_library_is_there(folder: Path) -> None:
+    source = "#include <algorithm>\n__global__ void k(float* a) { a[0] = %s; }\nint main() {}\n"
+    found = ptx(source % "std::max(a[1], std::numeric_limits<float>::lowest())", folder)
+    assert "0fFF7FFFFF" in found
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "line", "at", "what"),
+    [
+        ("t.two()", "t.two(1)", 28, "1) +", "too many arguments"),
+        ("t.two()", "forward(1)", 28, "forward", '"forward" is undefined'),
+        (
+            "const Pair t, uint32_t n) {",
+            "const Pair t, uint32_t n) { Pair own;",
+            27,
+            "own",
+            "deleted",
+        ),
+        ("const Pair t,", "const Pair t, Holder h,", 27, "Holder", "Holder"),
+        ("nullptr", "nullptr, (", 32, "", ""),
+    ],
+)
+def test_a_mistake_in_a_kernel_keeps_its_place(
+    folder: Path, old: str, new: str, line: int, at: str, what: str
+) -> None:
+    source = MIXED.replace(old, new)
+    if not what:  # of the host: nobody minds
+        assert ptx(source, folder) == ptx(ALONE, folder)
+        return
+    with pytest.raises(ToolchainError, match=what) as caught:
+        ptx(source, folder)
+    place = caught.value.location
+    assert place is not None
+    assert (Path(place.path).name, place.line) == ("mine.cu", line)
+    assert place.text == source.splitlines()[line - 1]
+    assert place.text[place.column - 1 :].startswith(at)
+    if "forward" in what:
+        assert (
+            caught.value.hint
+            == "forward is of the host here: __device__ makes it one of kernels too"
+        )
+
+
+def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
+    (folder / "host.h").write_text(HEADER.replace("a + 1", "b + 1"))
+    with pytest.raises(ToolchainError, match='"b" is undefined') as caught:
+        ptx(MIXED, folder)
+    place = caught.value.location
+    assert place is not None
+    assert (Path(place.path).name, place.line) == ("host.h", 7)
+    assert place.text[place.column - 1 :].startswith("b + 1")
+
+
+def test_lines_of_kernels_stay_what_they_were(folder: Path) -> None:
+    options = ["--generate-line-info"]
+    found = compile_cuda(MIXED, path=str(folder / "mine.cu"), arch="sm_80", options=options)
+    lines = {int(row.split()[2]) for row in found.splitlines() if row.strip().startswith(".loc")}
+    assert {11, 12, 28, 29} <= lines <= {7, 11, 12, 19, 27, 28, 29}
+
+
+def test_declarations_are_found_by_their_braces() -> None:
+    text = """\
+namespace n { namespace { template <class T = int> struct S : B { S(int a = f(1)) : a{3}, b(a) {}
+  bool operator()(int x) const { return x < 3; } enum { A = ';' }; }; } }
+__global__ void __launch_bounds__(128, 2) k(const float* __restrict__ in, int (&m)[3], T::type is = 3)
+{ /* } */ }
+int table[] = {1, 2}, other; // }
+#if 0
+don't }
+#endif
+int f(void);
+"""
+    found = [one for outer in declarations(text) for one in outer.all()]
+    names = [(one.kind, one.name, one.outer and one.outer.name) for one in found]
+    assert names == [
+        ("namespace", "", None),
+        ("namespace", "", None),
+        ("class", "S", None),
+        ("function", "S", "S"),
+        ("function", "operator()", "S"),
+        ("other", "enum", "S"),
+        ("function", "k", None),
+        ("other", "other", None),
+        ("function", "f", None),
+    ]
+    kernel = found[6]
+    assert text[kernel.head : kernel.end] == "{ /* } */ }"
+    assert kernel.parameters is not None
+    assert parameter_names(text[slice(*kernel.parameters)]) == ["in", "", "is"]
