@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+import sys
 from functools import cache
 from typing import Any
 
 from ptxlab.errors import DeviceUnavailable
 
 OLDEST_DRIVER = 13000  # CUDA 13.0, as cuDriverGetVersion counts
+_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+_NONE = "no NVIDIA driver is installed"
 NO_DRIVER = "run on the emulator with --device emulator, or install the NVIDIA driver"
 
 
@@ -23,19 +27,20 @@ class DriverError(Exception):
 def _find_driver() -> tuple[Any, str]:
     """Return the driver's binding and "", or None and why there is none.
 
-    The library is asked for before any call, and once: a call without it can block for ever.
+    The library is asked for before any call, and once: a call without it can block for ever. It comes
+    before its binding, which whoever has no GPU need not wait for.
     """
     try:
+        ctypes.CDLL(_LIBRARY)
+    except FileNotFoundError:
+        return None, _NONE
+    except OSError as error:
+        absent = "no such file" in str(error).lower()
+        return None, _NONE if absent else f"the NVIDIA driver does not load: {error}"
+    try:
         from cuda.bindings import driver
-        from cuda.pathfinder import DynamicLibNotFoundError, load_nvidia_dynamic_lib
     except ImportError as error:
         return None, f"cuda-python does not import: {error}"
-    try:
-        load_nvidia_dynamic_lib("cuda")
-    except DynamicLibNotFoundError:
-        return None, "no NVIDIA driver is installed"
-    except (RuntimeError, OSError) as error:
-        return None, f"the NVIDIA driver does not load: {error}"
     return driver, ""
 
 

@@ -448,12 +448,14 @@ def test_ptx_for_another_gpu_is_refused(gpu: CudaDevice) -> None:
 # ---- no driver ------------------------------------------------------------------------------
 
 ABSENT = """
-import cuda.pathfinder
-asked = []
-def load(name):
+import ctypes, sys
+asked, found = [], ctypes.CDLL
+def load(name, *rest, **more):
+    if name not in ("libcuda.so.1", "nvcuda.dll"):
+        return found(name, *rest, **more)
     asked.append(name)
-    raise cuda.pathfinder.DynamicLibNotFoundError("no library " + name)
-cuda.pathfinder.load_nvidia_dynamic_lib = load
+    raise OSError(name + ": cannot open shared object file: No such file or directory")
+ctypes.CDLL = load
 import ptxlab
 for spec in ("cuda", "cuda:1", "cuda"):
     try:
@@ -465,7 +467,8 @@ for spec in ("cuda", "cuda:1", "cuda"):
         raise SystemExit("opened a GPU that is not there")
 device = ptxlab.open_device("auto")
 assert device.kind == "emulator" and "no NVIDIA driver" in device.note
-assert asked == ["cuda"], asked
+assert len(asked) == 1, asked
+assert "cuda.bindings.driver" not in sys.modules
 print("done")
 """
 
@@ -475,3 +478,14 @@ def test_absent_driver_in_a_process_of_its_own() -> None:
         [sys.executable, "-c", ABSENT], capture_output=True, text=True, timeout=60, env=os.environ
     )
     assert (ran.stdout, ran.stderr, ran.returncode) == ("done\n", "", 0)
+
+
+def test_a_driver_that_does_not_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    def load(name: str) -> None:
+        raise OSError(f"{name}: file too short")
+
+    monkeypatch.setattr(ctypes, "CDLL", load)
+    binding, reason = cuda_driver._find_driver.__wrapped__()
+    assert binding is None
+    assert reason.startswith("the NVIDIA driver does not load: ")
+    assert reason.endswith(": file too short")
