@@ -86,8 +86,8 @@ def _ptx(name: str, fields: BitFields, what: str) -> str:
     return "\n".join([*lines, "}"])
 
 
-def ptx_assignment(output: Assignment, constant: int = 0) -> Iterator[str]:
-    """Yield the statements, which use a register ``bits``; ``constant`` is added bit by bit."""
+def ptx_assignment(output: Assignment, constant: str = "0") -> Iterator[str]:
+    """Yield the statements, which use a register ``bits``; they begin with a ``constant``."""
     name = output.variable.name
     yield f"mov.b32 {name}, {constant};"
     for field in output.fields:

@@ -101,7 +101,7 @@ def _lane_function(table: tuple[int, ...], name: str) -> Iterator[str]:
     lane, result = Variable("lane", 5), Variable(name, 5)
     constant = table[0]
     fields = derive((lane,), (result,), lambda at: {name: table[at["lane"]] ^ constant})
-    yield from ptx_assignment(fields.outputs[0], constant)
+    yield from ptx_assignment(fields.outputs[0], str(constant))
 
 
 def _choice(table: tuple[int, ...], name: str) -> Iterator[str]:

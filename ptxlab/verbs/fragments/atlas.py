@@ -19,6 +19,7 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.matrix.wmma_move import WmmaMove
+from ptxlab.verbs.fragments.atlas_search import elsewhere, machine_name
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
 from ptxlab.view.page import assembled, embedded, lane_schemes
@@ -26,8 +27,10 @@ from ptxlab.view.page import assembled, embedded, lane_schemes
 SCRIPTS = (
     "layouts.js",
     "choice.js",
+    "search.js",
     "figure.js",
     "warpgroup.js",
+    "code.js",
     "inspector.js",
     "shared_memory.js",
     "events.js",
@@ -62,6 +65,7 @@ def data(instructions: Sequence[MatrixInstruction], chosen: Form) -> dict[str, A
         "instructions": [_instruction(one, tables, proven) for one in instructions],
         "moves": [_move(move, tables, proven) for move in MOVES],
         "groups": list(_groups(tables, proven)),
+        "elsewhere": list(elsewhere()),
         **tables.as_json(),
     }
 
@@ -85,6 +89,8 @@ def _instruction(
         entry["operation"] = i.bit_operation
     entry["section"] = tables.section(i.section)
     entry["operands"] = tables.operands(i)
+    if not i.layout_open:
+        tables.accesses(i)
     if i.metadata:
         entry["sparse"] = tables.sparse(i.metadata)
     if i.scales:
@@ -98,6 +104,7 @@ def _inputs(instruction: MatrixInstruction) -> str:
 
 def _needs(form: Form, hardware: Mapping[str, str]) -> dict[str, Any]:
     return {
+        "sass": machine_name(form),
         "needs": form.minimum_target,
         "ptx": "{}.{}".format(*form.minimum_ptx),
         "hardware": hardware.get(form.key),
@@ -184,7 +191,9 @@ def _groups(tables: Tables, hardware: Mapping[str, str]) -> Iterator[dict[str, A
     multiplying = _alike(WGMMA, lambda form: form.key.replace(f"n{form.n}k", f"n{NUMBER}k"))
     for name, instructions in multiplying.items():
         last = instructions[-1]
+        tables.accesses(last)
         entry = group(last, name, [instruction.n for instruction in instructions], "n") | {
+            "sass": machine_name(last).replace(f"x{last.n}x", f"x{NUMBER}x"),
             "shape": f"m{last.m}n{NUMBER}k{last.k}",
             "mnk": [last.m, last.n, last.k],
             "types": f"{_inputs(last)} → {last.d_type}",

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.fragments.access import accessible, cuda, template
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
@@ -24,6 +25,7 @@ class Tables:
             name: [] for name in ("layouts", "sections", "sparse", "scales")
         }
         self._numbers: dict[tuple[str, str], int] = {}
+        self._accesses: dict[str, str] = {}
 
     def _number(self, table: str, item: Any) -> int:
         """Return the number of an item: different ones are numbered in the order they come."""
@@ -39,6 +41,13 @@ class Tables:
     def operands(self, form: Form) -> dict[str, int]:
         return {layout.operand: self.layout(layout) for layout in form.operands}
 
+    def accesses(self, form: Form) -> None:
+        """Keep how each operand of ``form`` is loaded or stored, by the number of its layout and its name."""
+        for layout in form.operands:
+            if accessible(layout):
+                lines = [cuda(layout), *template(layout)]
+                self._accesses[f"{self.layout(layout)}{layout.operand}"] = "\n".join(lines)
+
     def section(self, title: str) -> int:
         return self._number("sections", title)
 
@@ -49,7 +58,7 @@ class Tables:
         return self._number("scales", _scale(scale))
 
     def as_json(self) -> dict[str, Any]:
-        return {**self._items}
+        return {**self._items, "accesses": self._accesses}
 
 
 def compact(layout: FragmentLayout) -> dict[str, Any]:

@@ -11,9 +11,10 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
+from ptxlab.fragments.access import accesses, cuda, ptx
 from ptxlab.layouts.shared_memory import wavefronts
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
-from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
@@ -91,6 +92,7 @@ def test_every_layout_drawn_is_the_layout(page: Browser) -> None:
     """Have the page's own code say the places of all elements of all instructions."""
     script = """
         const found = {};
+        document.body.hidden = true;  // nothing has to be laid out
         for (const name of arguments[0]) {
           state.entry = entries.find((entry) => entry.name === name);
           state.matrix = 0;
@@ -214,6 +216,74 @@ def test_searching_and_choosing(page: Browser) -> None:
     page.press("Escape")
     known = (MULTIPLICATIONS, atlas.MOVES, WGMMA, TENSOR_MEMORY_MOVES)
     assert page.text("#count") == f"{sum(map(len, known))} instructions"
+
+
+def test_searching_an_element_jumps_to_it_with_its_code(page: Browser) -> None:
+    page.press("/")
+    page.press(*"D[5,6]")
+    place = BF16.operand("D").registers(5, 6)[0]
+    assert page.text("#inspector h2") == "D[5,6]"
+    assert f"lane {place.lane} register d{place.register}" in page.text(
+        "#inspector .where + .where"
+    )
+    codes = page.js("return [...document.querySelectorAll('.code pre')].map((e) => e.textContent)")
+    assert codes == [cuda(BF16.operand("D")), "\n".join(ptx(BF16.operand("D"), place))]
+    page.js(
+        "Object.defineProperty(navigator, 'clipboard',"
+        "{ value: { writeText: (text) => { window.copied = text; } } })"
+    )
+    page.click(".code .copy")
+    assert page.js("return window.copied") == codes[0]
+    page.js("$('search').value = 'HGMMA D[41,77]'; search()")
+    assert page.text("#count") == "no D[41,77]: D is 16×8"
+    page.click("#list button")
+    assert page.text("#inspector h2") == "D[41,77]"
+    form = multiplication(str(page.text("#name")))
+    place = form.operand("D").registers(41, 77)[0]
+    codes = page.js("return [...document.querySelectorAll('.code pre')].map((e) => e.textContent)")
+    assert codes[1] == "\n".join(ptx(form.operand("D"), place))
+
+
+def test_the_code_of_every_operand_is_that_of_the_command_line(page: Browser) -> None:
+    script = """
+        return arguments[0].map((name) => {
+          state.entry = entries.find((entry) => entry.name === name);
+          return Object.keys(state.entry.operands).map((letter) => {
+            const layout = operand(letter);
+            const place = { lane: 9, register: layout.registers - 1, element: layout.elements - 1 };
+            const found = accessOf(letter, place);
+            return found && [found.cuda, ...found.ptx.split("\\n")];
+          });
+        });"""
+    some = [i for i in DIFFERENT if not i.layout_open]
+    for instruction, found in zip(some, page.js(script, [i.name for i in some]), strict=True):
+        for layout, code in zip(instruction.operands, found, strict=True):
+            last = layout.registers_per_lane - 1, layout.elements_per_register - 1
+            expected = accesses(layout, Place(9, *last))[1:]
+            assert (code or []) == [line.strip() for line in expected]
+
+
+def test_what_has_no_fragments_is_found_with_the_reason(page: Browser) -> None:
+    script = "$('search').value = arguments[0]; search(); return $('list').textContent"
+    assert "tcgen05.mma D = A * B + D. No thread holds" in page.js(script, "tcgen05 mma")
+    assert "tcgen05.mma D = A * B + D. No thread holds" in page.js(script, "UTCHMMA")
+    assert page.js(script, "HMMA.16816.F32.BF16").startswith("mma 1m16n8k16bf16 → f32")
+    assert page.js(script, "16816").startswith("mma ")
+    assert page.js(script, "ldsm x4").startswith("ldmatrix ")
+    assert page.js(script, "no such").startswith("Nothing has all of these words.")
+
+
+@pytest.mark.parametrize("width", [390, 700, 1000, 1400])
+def test_an_empty_box_covers_nothing(page: Browser, address: str, width: int) -> None:
+    with page.phone(width, 844):
+        page.open(f"{address}#op={BF16.name}")
+        box, stage, marks = page.js(
+            "return ['inspector', 'stage', 'marks'].map((id) => {"
+            "const box = $(id).getBoundingClientRect(); return [box.left, box.top, box.right, box.bottom]; })"
+        )
+    for left, top, right, bottom in (stage, marks):
+        apart = box[0] >= right or box[2] <= left or box[1] >= bottom or box[3] <= top
+        assert apart, (box, stage, marks)
 
 
 def test_the_keyboard_reaches_everything(page: Browser) -> None:
@@ -343,6 +413,7 @@ def test_movmatrix_shows_where_an_element_goes(page: Browser, address: str) -> N
 def test_every_instruction_can_be_chosen_and_touched(page: Browser) -> None:
     """Go through all kinds of entries with a lane and an element chosen: no error, no stray text."""
     script = """
+        document.body.hidden = true;  // nothing has to be laid out
         const seen = new Set(), bad = [];
         for (const entry of entries) {
           const kind = JSON.stringify([entry.operands, entry.load, entry.sparse, entry.scales]);

@@ -9,7 +9,7 @@ const total = (some) => some.reduce((sum, entry) => sum + (entry.choices ? entry
 entries.forEach((entry) => {
   if (entry.sparse !== undefined) entry.sparse = data.sparse[entry.sparse];
   if (entry.scales) entry.scales = Object.fromEntries(Object.entries(entry.scales).map(([name, i]) => [name, data.scales[i]]));
-  entry.words = lower([entry.name, entry.family, entry.shape, entry.types, entry.needs, entry.more,
+  entry.words = lower([entry.name, entry.family, entry.shape, entry.types, entry.needs, entry.more, entry.sass,
     entry.hardware ? "verified" : "unverified",
     ...(entry.choices || []).map((n) => (entry.letter === "n" ? filled(entry.shape, n) : `x${n}`))].join(" "));
 });
@@ -117,8 +117,11 @@ const remember = () => history.replaceState(null, "", hashOf());
 function choose(entry, number = entry.choices && preferred(entry)) {
   if (number) state.number = number;
   Object.assign(state, { entry: concrete(entry, number), pinned: null, hovered: null, matrix: 0, first: 0 });
+  const what = sought();
+  if (what && !lacking(what)) { state.pinned = what; show(what); }
   history.pushState(null, "", hashOf());
   drawAll();
+  if (what) { drawList(); bringIntoSight(); }
 }
 
 function pin(what) {
@@ -127,20 +130,6 @@ function pin(what) {
   remember();
   if (show(what)) drawAll();
   else drawSelection();
-}
-
-function drawList() {
-  const words = lower($("search").value).split(/[\s,]+/).filter(Boolean);
-  const shown = entries.filter((entry) => words.every((word) => entry.words.includes(word)));
-  const families = new Map();
-  shown.forEach((entry) => families.set(entry.family, [...(families.get(entry.family) || []), entry]));
-  $("list").innerHTML = [...families].map(([family, members]) =>
-    `<h2>${family} <small>${total(members)}</small></h2>` + members.map((entry) =>
-      `<button type="button" data-name="${entry.name}" title="${entry.name}"${entry === listed(state.entry) ? ' aria-current="true"' : ""}>` +
-      `<span class="shape">${filled(entry.shape, "N")}</span><span>${entry.types} <span class="more">${entry.more}</span></span>` +
-      `<span class="dot${entry.hardware ? " good" : ""}" title="${verdict(entry)}"></span></button>`).join("")).join("");
-  $("count").textContent = shown.length === entries.length ? `${total(shown)} instructions`
-    : `${total(shown)} of ${total(entries)} instructions`;
 }
 
 function markCurrent() {
@@ -161,6 +150,7 @@ function drawFacts() {
   document.title = `${entry.name} · ptxlab atlas`;
   const facts = [[verdict(entry), entry.hardware ? "good" : "open"], [entry.needs], [`PTX ${entry.ptx}`]];
   if (multiplies()) facts.push([`${(2 * entry.mnk[0] * entry.mnk[1] * entry.mnk[2] * matrices()).toLocaleString("en")} operations`]);
+  if (entry.sass) facts.push([`SASS: ${entry.number ? filled(entry.sass, entry.number) : entry.sass}`]);
   facts.push([`PTX ISA: ${data.sections[entry.section]}`]);
   $("facts").innerHTML = facts.map(([text, look]) => `<li${look ? ` class="${look}"` : ""}>${text}</li>`).join("");
 }

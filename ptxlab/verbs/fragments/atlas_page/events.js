@@ -3,6 +3,7 @@
 function drawAll() {
   drawFacts();
   markCurrent();
+  drawMarks();
   if (state.entry.shared) drawWarpgroup();
   else if (multiplies()) drawFigure();
   else if (state.entry.operands) drawPanels();
@@ -115,7 +116,7 @@ $("list").addEventListener("keydown", (event) => {
   if (move < 0) $("search").focus();
   else if (buttons[move]) buttons[move].focus();
 });
-$("search").addEventListener("input", drawList);
+$("search").addEventListener("input", search);
 $("search").addEventListener("keydown", (event) => {
   const first = $("list").querySelector("button");
   if (!first || !["ArrowDown", "Enter"].includes(event.key)) return;

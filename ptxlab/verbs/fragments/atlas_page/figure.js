@@ -123,3 +123,18 @@ function drawPanels() {
   });
   $("stage").innerHTML = picks() + frame(x - INDEX, Math.max(bottom, 24 + 8 * 17) + 8, body);
 }
+
+/** What the marks of a picture mean, those that it has. */
+function drawMarks() {
+  const { entry } = state, holds = entry.operands && Object.keys(entry.operands).map((name) => [name, operand(name)]);
+  const said = [];
+  if (holds) {
+    const [name] = holds[0], copies = holds.some(([, layout]) => layout.runs.some((runs) => runs.some((run) => run.places.length > 1)));
+    said.push(`<code>6:${lower(name)}0</code> ${holder()} 6, register ${lower(name)}0; its colour is that of the ${holder() === "lane" ? "lane" : "lane in its warp"}`);
+    if (copies) said.push("<code>×2</code> as many hold a copy, and the first is named");
+    said.push("<b>framed</b> what is pointed at or kept", `<b>framed thinly</b> what goes into it, or is held by the same ${holder()}`);
+    if (multiplies()) said.push("<b>half pale</b> what it goes into");
+    if (holds.some(([, { steps }]) => steps && Object.values(steps).flat().some(([row, col]) => !row && !col))) said.push("<code>–</code> in the formula: a bit that changes nothing, where a copy is held");
+  } else said.push("<code>⚠</code> shares a bank with another row of its eight", `<code>6:r0</code> lane 6, register r0, ${entry.load.store ? "gives" : "gets"} these elements`);
+  $("marks").innerHTML = said.map((text) => `<li>${text}</li>`).join("");
+}

@@ -137,7 +137,7 @@ function inspect(what) {
     : name === "D" && operand("C") && sameTables(operand("C"), layout) ? ["C", "D"] : [name];
   const where = names.map((n) => placesAt(operand(n), state.matrix, row, col).map((p) =>
     `<p class="where">${names.length > 1 ? `${n} in ` : ""}${chip(p.lane, `${holder()} ${p.lane}`)} register <b>${lower(n)}${p.register}</b> ${bitsText(p.element * layout.bits, layout.bits)}</p>`).join("")).join("");
-  return `<h2>${name}[${row},${col}]</h2>${where}${strip(name, layout, places[0], places[0].element)}` +
+  return `<h2>${name}[${row},${col}]</h2>${where}${strip(name, layout, places[0], places[0].element)}${accesses(name, places[0])}` +
     (!multiplies() ? "" : name === "A" || name === "B" ? feeds(name, row, col) + extras(name, row, col) : dotProduct(row, col)) +
     `<h3 class="holds">${holder()} ${places[0].lane} holds</h3>${holdings(places[0].lane)}`;
 }
@@ -153,6 +153,7 @@ function sentence(what) {
 function drawSelection() {
   const what = selection(), entry = state.entry;
   $("inspector").innerHTML = `<div>${entry.operands ? inspect(what) : inspectLoad(what)}</div>`;
+  $("inspector").classList.toggle("empty", !what);
   $("say").textContent = entry.operands ? sentence(what) : what ? `lane ${what.lane}` : "";
   const svg = $("stage").querySelector("svg");
   svg.classList.toggle("busy", Boolean(what));

@@ -1,0 +1,45 @@
+// How an element is loaded or stored, as code to copy.
+
+const opened = { ptx: false };
+
+/** The C++ expression of an element, and its PTX: the template of the layout, with the numbers of a place. */
+function accessOf(name, { lane, register, element }) {
+  const found = data.accesses[`${state.entry.operands[name]}${name}`];
+  if (!found) return null;
+  const layout = operand(name), [row, col] = layout.table[0][register][element], low = element * layout.bits;
+  const numbers = { row, col, register, low, high: low + layout.bits - 1 };
+  const [cuda, ...ptx] = found.replace(/\{(\w+)\}/g, (_, key) => numbers[key]).split("\n");
+  return { cuda, ptx: ptx.join("\n") };
+}
+
+const copyable = (text) => `<div class="code"><pre>${text}</pre><button type="button" class="copy">copy</button></div>`;
+
+function accesses(name, place) {
+  const found = accessOf(name, place);
+  if (!found) return "";
+  const does = name === "D" ? "stored to" : "loaded from";
+  return `<h3>${does} row-major memory of ld${lower(name)} elements a row</h3>${copyable(found.cuda)}` +
+    `<details class="ptx"${opened.ptx ? " open" : ""}><summary>PTX</summary>${copyable(found.ptx)}</details>`;
+}
+
+$("inspector").addEventListener("toggle", (event) => { opened.ptx = event.target.open; }, true);
+
+/** Put a text on the clipboard, where a page may not by what is marked. */
+async function copy(text) {
+  try {
+    await navigator.clipboard.writeText(text);
+  } catch {
+    const area = document.body.appendChild(Object.assign(document.createElement("textarea"), { value: text }));
+    area.select();
+    document.execCommand("copy");
+    area.remove();
+  }
+}
+
+document.addEventListener("click", (event) => {
+  if (!event.target.classList.contains("copy")) return;
+  const button = event.target, code = button.parentElement.querySelector("pre, h1");
+  copy(code.textContent);
+  button.textContent = "copied";
+  setTimeout(() => { button.textContent = "copy"; }, 1200);
+});
