@@ -39,6 +39,8 @@ def _find_driver() -> tuple[Any, str]:
         return None, _NONE if absent else f"the NVIDIA driver does not load: {error}"
     try:
         from cuda.bindings import driver
+    except ModuleNotFoundError:
+        return None, "cuda-python is not installed"
     except ImportError as error:
         return None, f"cuda-python does not import: {error}"
     return driver, ""

@@ -13,6 +13,8 @@ from importlib import import_module
 from threading import Event, Thread
 from typing import Any
 
+from ptxlab.installation import adding_extra
+
 PERIOD = 0.05
 """Seconds between two readings; power is itself a mean over a while."""
 
@@ -62,7 +64,7 @@ def open_sensors(bus: str) -> Sensors | str:
     try:
         api = import_module("pynvml")
     except ImportError:
-        return "nvidia-ml-py is not installed (pip install 'ptxlab[bench]')"
+        return f"nvidia-ml-py is not installed ({adding_extra('bench')})"
     try:
         api.nvmlInit()
         return Sensors(api, api.nvmlDeviceGetHandleByPciBusId(bus.encode()))

@@ -21,6 +21,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.gemm.problem import Operands, Problem
+from ptxlab.installation import adding_extra
 
 WORKSPACE = 32 << 20
 CANDIDATES = 16
@@ -147,7 +148,7 @@ def _bindings(name: str) -> Any:
     except ImportError as error:
         raise DeviceUnavailable(
             f"{name} cannot be called: {error}",
-            hint="install what is missing with: pip install 'ptxlab[bench]'",
+            hint=f"install what is missing with: {adding_extra('bench')}",
         ) from None
 
 
@@ -164,7 +165,7 @@ def _library(api: Any, gpu: CudaDevice, operands: Operands) -> Iterator[tuple[in
     except Exception as error:
         raise DeviceUnavailable(
             f"{name} does not start: {error}",
-            hint="install what is missing with: pip install 'ptxlab[bench]'",
+            hint=f"install what is missing with: {adding_extra('bench')}",
         ) from None
     errors = ("cuBLASError", "cuBLASLtError")
     failed = tuple(getattr(api, error) for error in errors if hasattr(api, error))

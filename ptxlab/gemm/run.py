@@ -12,10 +12,11 @@ from time import perf_counter
 from typing import Any
 
 from ptxlab import resources
-from ptxlab.device.protocol import Device, Kernel, LaunchResult
+from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
+from ptxlab.gemm.compiled import ptx_for
 from ptxlab.gemm.ladder import Baseline, HostBaseline
 from ptxlab.gemm.problem import Array, Inputs, Operands, Problem, uploaded
 from ptxlab.gemm.tensor_maps import arguments
@@ -24,6 +25,8 @@ from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.syntax.parser import parse
+from ptxlab.toolchain.wheels import ToolAbsent
 
 _REFUSED = re.compile(r'static assertion failed with "([^"]+)"')
 
@@ -149,8 +152,20 @@ def prepare(
 ) -> tuple[Kernel, LaunchConfig, list[Any]]:
     """Compile the algorithm for a problem whose D is not empty; return also how it is launched."""
     with cutting(algorithm, operands.problem, tile, device.target) as (file, options, config):
-        kernel = device.load(file, options=options).kernel(algorithm.entry)
+        kernel = _loaded(device, algorithm, file, options).kernel(algorithm.entry)
     return kernel, config, arguments(device, operands, algorithm)
+
+
+def _loaded(device: Device, algorithm: Algorithm, file: Path, options: tuple[str, ...]) -> Module:
+    """Compile the algorithm, or where there is no NVRTC take the PTX that came with ptxlab."""
+    try:
+        return device.load(file, options=options)
+    except ToolAbsent as absent:
+        ptx = ptx_for(algorithm, options, device.target)
+        if ptx is None:
+            absent.hint = f"{absent.hint}; usual tiles of matrices as they are come compiled"
+            raise
+        return device.load(parse(ptx, f"{algorithm.file} (PTX)", skim=True))
 
 
 @contextmanager

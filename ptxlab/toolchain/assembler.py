@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from threading import Lock
 from typing import Any
 
+from ptxlab.toolchain.wheels import reason_of
+
 
 @dataclass(frozen=True, slots=True)
 class Assembled:
@@ -116,7 +118,7 @@ def _assembled(texts: list[str], options: list[str], path: str) -> Assembled:
     try:
         lib = library()
     except (ImportError, RuntimeError) as error:
-        return Assembled(absent=str(error))
+        return Assembled(absent=reason_of(error))
     try:
         handle = lib.create(len(options), options)
     except lib.nvJitLinkError as error:

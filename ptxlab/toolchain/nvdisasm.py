@@ -15,7 +15,7 @@ from pathlib import Path
 from ptxlab.errors import ToolchainError
 from ptxlab.toolchain.cache import cached
 from ptxlab.toolchain.cubin import Cubin
-from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 PACKAGE = "nvidia-cuda-nvdisasm"
 _TIMEOUT = 300.0
@@ -44,8 +44,10 @@ def version() -> str:
 @cache
 def program() -> str:
     """Find nvdisasm: the wheel's, or else that of an installed CUDA toolkit."""
-    from cuda.pathfinder import find_nvidia_binary_utility
-
+    try:
+        from cuda.pathfinder import find_nvidia_binary_utility
+    except ImportError as error:
+        raise ToolAbsent("nvdisasm", PACKAGE, reason_of(error)) from None
     found: str | None = find_nvidia_binary_utility("nvdisasm")
     if found is None:
         raise ToolAbsent("nvdisasm", PACKAGE, "no wheel and no CUDA toolkit has it")
@@ -60,7 +62,7 @@ def _run(image: bytes, options: Sequence[str]) -> bytes:
         try:
             ran = subprocess.run(command, capture_output=True, timeout=_TIMEOUT)
         except OSError as error:
-            raise ToolAbsent("nvdisasm", PACKAGE, error) from None
+            raise ToolAbsent("nvdisasm", PACKAGE, str(error)) from None
         except subprocess.TimeoutExpired:
             raise ToolchainError(f"nvdisasm gave no answer in {_TIMEOUT:g} seconds") from None
     if ran.returncode:

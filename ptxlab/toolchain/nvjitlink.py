@@ -14,7 +14,7 @@ from ptxlab.errors import Location, ToolchainError
 from ptxlab.toolchain.assembler import assemble, library
 from ptxlab.toolchain.cache import cached, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin, read_resources
-from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 PACKAGE = "nvidia-nvjitlink"
 # Per-kernel resources in the log, and the PTX line of every SASS instruction in the cubin.
@@ -51,7 +51,7 @@ def version() -> str:
     try:
         return wheel_version(PACKAGE) or ".".join(map(str, library().version()))
     except (ImportError, RuntimeError) as error:
-        raise ToolAbsent("nvJitLink", PACKAGE, error) from None
+        raise ToolAbsent("nvJitLink", PACKAGE, reason_of(error)) from None
 
 
 def _link(texts: Sequence[str], arch: str, options: Sequence[str], path: str) -> tuple[bytes, str]:

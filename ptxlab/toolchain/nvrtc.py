@@ -21,7 +21,7 @@ from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import DevicePart, rejections
 from ptxlab.toolchain.includes import scan
-from ptxlab.toolchain.wheels import ToolAbsent, wheel_version
+from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
@@ -112,7 +112,7 @@ def _library() -> Any:
 
         nvrtc.nvrtcVersion()
     except (ImportError, RuntimeError) as error:
-        raise ToolAbsent("NVRTC", PACKAGE, error) from None
+        raise ToolAbsent("NVRTC", PACKAGE, reason_of(error)) from None
     return nvrtc
 
 

@@ -6,6 +6,9 @@ from collections.abc import Iterable
 
 from ptxlab.errors import ToolchainError
 
+BINDINGS = "cuda-python"
+"""The package that calls NVIDIA's libraries."""
+
 
 def wheel_version(package: str) -> str:
     """Return the full version of an installed wheel, "" where the tool is not from one."""
@@ -28,7 +31,21 @@ class ToolAbsent(ToolchainError):
     exit_status = 3
     kind = "absent"
 
-    def __init__(self, tool: str, package: str, reason: object) -> None:
-        super().__init__(
-            f"{tool} is not available: {reason}", hint=f"install it with: pip install {package}"
-        )
+    def __init__(self, tool: str, package: str, reason: str) -> None:
+        super().__init__(f"{tool} is not available: {reason}", hint=_way_to(package))
+
+
+def reason_of(error: Exception) -> str:
+    """Return why the bindings of a tool do not import, or its library does not load."""
+    missing = isinstance(error, ModuleNotFoundError) and (error.name or "").startswith("cuda")
+    return f"{BINDINGS} is not installed" if missing else str(error)
+
+
+def _way_to(package: str) -> str:
+    from ptxlab import installation
+
+    if not installation.has_nvidia_wheels():
+        return f"NVIDIA has none for {installation.this_platform()}; what is PTX runs without it"
+    known = dict(installation.requirements())
+    missing = [one for one in (BINDINGS, package) if not wheel_version(one)] or [package]
+    return f"install it with: {installation.adding(*(known.get(one, one) for one in missing))}"

@@ -404,7 +404,7 @@ def test_without_the_bindings_it_says_what_to_install(
         run(gpu, Problem(3, 4, 5, "f32"), LADDER["cublas"])
     assert caught.value.exit_status == 3
     assert caught.value.hint is not None
-    assert "ptxlab[bench]" in caught.value.hint
+    assert "nvmath-python" in caught.value.hint
 
 
 def test_the_fakes_are_like_the_bindings() -> None:

@@ -332,7 +332,7 @@ def test_an_absent_nvjitlink_says_what_to_install(
     with bypassed(), pytest.raises(ToolAbsent, match=r"nvJitLink .*no such library") as caught:
         link_ptx(PTX, arch="sm_90a")
     assert caught.value.exit_status == 3
-    assert "pip install nvidia-nvjitlink" in str(caught.value)
+    assert 'pip install "nvidia-nvjitlink<14,>=13.0"' in str(caught.value)
 
 
 def test_options_that_nvjitlink_lacks_are_named() -> None:

@@ -12,7 +12,7 @@ from typing import Any
 
 PACKAGES = {"cuda", "nvidia", "fcntl", "grp", "pty", "pwd", "resource", "termios", "tty"}
 FUNCTIONS = {
-    os: "fork forkpty getpgid killpg pread pwrite sched_getaffinity setsid sysconf",
+    os: "fork forkpty getpgid killpg pread pwrite sched_getaffinity setsid",
     signal: "SIGALRM SIGHUP SIGPIPE SIGUSR1 alarm getitimer pause pthread_kill setitimer",
 }
 

@@ -1,0 +1,60 @@
+"""PTX of the ladder's kernels that comes with ptxlab, for machines on which NVRTC is not to be had.
+
+``compiled.json.xz`` has what NVRTC makes of each kernel with its usual tile, for the types it takes and
+matrices as they are; ``scripts/compile_ladder.py`` writes it. A text is found by the digest of what it was
+made from, so that of a kernel that was changed since there is none.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Sequence
+from functools import cache
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+from ptxlab import resources
+from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.isa.targets import DEFAULT_TARGET, Target
+from ptxlab.toolchain.includes import scan
+
+FILE = "compiled.json.xz"
+
+
+def ptx_for(algorithm: Algorithm, options: Sequence[str], target: Target) -> str | None:
+    """Return the PTX of a kernel, compiled with ``options`` for ``target``, None where none has come along.
+
+    Up to sm_90a NVRTC makes the same text for every target; newer ones run that too.
+    """
+    text: str | None = read()["kernels"].get(digest(algorithm, options))
+    return text and text.replace(f".target {DEFAULT_TARGET}\n", f".target {target.name}\n")
+
+
+def digest(algorithm: Algorithm, options: Sequence[str]) -> str:
+    """Return a name for what the PTX of a kernel is made from: its file, those it includes, its options."""
+    file = resources.path(algorithm.file)
+    source = file.read_text(encoding="utf-8")
+    included = {
+        Path(path).name: data.decode() for path, data in scan(source, file.parent, ()).files
+    }
+    parts = [source, *(f"{name}\n{included[name]}" for name in sorted(included)), *options]
+    text = "\0".join(parts).replace("\r\n", "\n")
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def bare(ptx: str) -> str:
+    """Return PTX without the comments of NVRTC, which name its version."""
+    return re.sub(r"^//.*\n", "", ptx, flags=re.MULTILINE)
+
+
+@cache
+def read() -> dict[str, Any]:
+    """Return the ``kernels``, PTX for sm_90a by digest, and the version of the ``nvrtc`` that made them."""
+    import lzma  # here: not every Python was built with it
+
+    packed = files("ptxlab.gemm").joinpath(FILE).read_bytes()
+    found: dict[str, Any] = json.loads(lzma.decompress(packed))
+    return found
