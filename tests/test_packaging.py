@@ -46,7 +46,8 @@ def test_the_wheel_holds_all_code_and_all_programs_and_nothing_else(wheel: zipfi
     programs = files_below("ptx", ".ptx") | files_below("kernels", ".cu", ".cuh")
     code |= files_below("ptxlab/gemm", ".xz")
     assert len(programs) > 5
-    assert inside == code | {f"ptxlab/{name}" for name in programs}
+    page = f"ptxlab-{ptxlab.__version__}.data/data/share/man/man1/ptxlab.1"
+    assert inside == code | {f"ptxlab/{name}" for name in programs} | {page}
 
 
 def test_the_wheel_says_what_the_project_says(wheel: zipfile.ZipFile) -> None:
