@@ -40,6 +40,13 @@ def sessions(page: str) -> list[tuple[str, str]]:
     return found
 
 
+def asked(page: str) -> list[str]:
+    """Return the commands in a page's tables that no console block shows already."""
+    shown = {command for each in PAGES for command, _ in sessions(each)}
+    rows = re.findall(r"^\|.*\| `(ptxlab [^`]*)` \|$", PAGES[page], re.MULTILINE)
+    return [command for command in rows if command not in shown]
+
+
 def same(expected: str, found: str) -> bool:
     """Compare an output with the README, where ``...`` stands for anything."""
     return doctest.OutputChecker().check_output(expected, found, doctest.ELLIPSIS)
@@ -51,7 +58,11 @@ def no_gpu(ordinal: int, target: object) -> NoReturn:
 
 
 @pytest.mark.parametrize(
-    ("command", "expected"), [session for page in PAGES for session in sessions(page)]
+    ("command", "expected"),
+    [
+        *(session for page in PAGES for session in sessions(page)),
+        *((command, "...") for command in asked("questions.md")),
+    ],
 )
 def test_each_command_prints_what_is_shown(
     command: str, expected: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
