@@ -159,11 +159,12 @@ class CudaModule(Module):
             found = self._in_cubin(path)
             makers = {name: partial(CudaKernel, self, name, given, None) for name, given in found}
         else:
+            self._source = tree.source
             makers = {f.name: partial(self._made, f) for f in tree.entries}
         super().__init__(device, path, tree, makers)
 
     def _made(self, function: ptx.Function) -> CudaKernel:
-        return CudaKernel(self, function.name, parameters(function), function)
+        return CudaKernel(self, function.name, parameters(function, self._source), function)
 
     def _located(self, name: str) -> tuple[int, int]:
         doing = f"find the variable {name} of {self.path}"

@@ -53,7 +53,9 @@ class EmulatorKernel(Kernel):
         function: Function,
         watcher: Watcher | None = None,
     ) -> None:
-        super().__init__(module.device, function.name, parameters(function), function)
+        super().__init__(
+            module.device, function.name, parameters(function, module.tree.source), function
+        )
         self.module = module
         self.program = program
         self.watcher = watcher

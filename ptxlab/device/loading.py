@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -11,6 +12,7 @@ from ptxlab import resources
 from ptxlab.errors import Location, PtxlabError, PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
+from ptxlab.syntax.names import called, matching
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Module
 
@@ -38,7 +40,8 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
     if is_cuda(source):
         from ptxlab.toolchain import compile_cuda  # here: PTX can spare it
 
-        return _parsed(compile_cuda(**_compilation(source, target, options)), source, target)
+        compilation = _compilation(source, target, options)
+        return _parsed(compile_cuda(**compilation), compilation, source, target)
     name = "<ptx>" if is_text(source) else os.fspath(source)
     if is_cubin(source):
         raise Unsupported(
@@ -60,19 +63,27 @@ def load_assembled(
     from ptxlab.toolchain import assemble_cuda, link_ptx
 
     if is_cuda(source):
-        ptx, cubin = assemble_cuda(**_compilation(source, target, options))
-        return _parsed(ptx, source, target), cubin
+        compilation = _compilation(source, target, options)
+        ptx, cubin = assemble_cuda(**compilation)
+        return _parsed(ptx, compilation, source, target), cubin
     module = load_ptx(source, target, options)
     # A tree that was rewritten is no longer what its text says.
     text = to_text(source) if isinstance(source, Module) else module.source.text
     return module, link_ptx(text, arch=target.name, path=module.source.path)
 
 
-def _parsed(ptx: str, source: str | os.PathLike[str], target: Target) -> Module:
-    """Parse the PTX that CUDA C became."""
+def _parsed(
+    ptx: str, compilation: Mapping[str, Any], source: str | os.PathLike[str], target: Target
+) -> Module:
+    """Parse the PTX that CUDA C became; its kernels' parameters are called as they were there."""
     module = parse(ptx, f"{os.fspath(source)} (PTX)", skim=True)
     _refuse_other_targets(module, target)
-    return module
+    kernels = {entry.name: len(entry.parameters) for entry in module.entries}
+    from ptxlab.toolchain.nvrtc import source_texts  # here: PTX can spare it
+    from ptxlab.toolchain.source_kernels import source_parameters
+
+    names = source_parameters(source_texts(**compilation), kernels)
+    return replace(module, source=replace(module.source, arguments=names))
 
 
 def _compilation(
@@ -134,22 +145,31 @@ def _beside(path: Path) -> list[str]:
 
 
 def pick(kernels: Mapping[str, _T], name: str | None, path: str) -> _T:
-    """Return the kernel called ``name``, or the only one when ``name`` is None."""
-    if name is None:
-        if len(kernels) == 1:
-            return next(iter(kernels.values()))
-        raise PtxlabError(
-            f"{path} has {len(kernels)} kernels" if kernels else f"{path} has no kernel (.entry)",
-            hint=f"name one of {', '.join(kernels)}" if kernels else None,
-        )
-    return named(kernels, name, "kernel", path)
+    """Return the kernel called ``name``, or by a part of it, or the only one when ``name`` is None."""
+    if name is not None:
+        return named(kernels, name, "kernel", path)
+    if len(kernels) == 1:
+        return next(iter(kernels.values()))
+    if kernels:
+        known = ", ".join(map(called, kernels))
+        raise PtxlabError(f"{path} has {len(kernels)} kernels", hint=f"name one of {known}")
+    raise PtxlabError(
+        f"{path} has no kernel (.entry)",
+        hint='an instance of a template is named with its arguments, as "scale<bf16,64>"',
+    )
 
 
 def named(things: Mapping[str, _T], name: str, what: str, path: str) -> _T:
-    """Return the kernel or variable, ``what`` says which, of that name."""
-    if name in things:
-        return things[name]
-    known = list(things)
+    """Return the kernel or variable, ``what`` says which, of that name: mangled or not, or a part of it."""
+    found = matching(things, name)
+    if len(found) == 1:
+        return things[found[0]]
+    known = list(map(called, things))
+    if found:
+        several = ", ".join(map(called, found))
+        raise PtxlabError(
+            f"{path} has several {what}s that {name} may mean", hint=f"name one of {several}"
+        )
     hint = did_you_mean(name, known, most=3) or (f"it has {', '.join(known)}" if known else None)
     raise PtxlabError(f"{path} has no {what} {name}", hint=hint)
 

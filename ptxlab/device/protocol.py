@@ -271,7 +271,7 @@ class Module(ABC):
         """
         self.device.require_open()
         found = None if self.tree is None else named(self.variables, name, "variable", self.path)
-        address, nbytes = self._located(name)
+        address, nbytes = self._located(name if found is None else found[1].name)
         what = bytes_of(name, nbytes) if found is None else described(found)
         return ModuleVariable(self.device, self, self.path, what, address)
 

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from ptxlab.errors import Unsupported
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Statement
+from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Source, Statement
 
 
 def statements(function: Function) -> Iterator[Statement]:
@@ -71,12 +71,15 @@ class Parameter:
     is_pointer: bool
 
 
-def parameters(function: Function) -> tuple[Parameter, ...]:
+def parameters(function: Function, source: Source | None = None) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel with the size, alignment and offset of each, in bytes.
+
+    Their names are those of the PTX, or with the ``source`` of a module what that knows they are called.
 
     Each lies at the next multiple of its alignment: the size of its type unless ``.align`` says more.
     """
     found: list[Parameter] = []
+    names = source.arguments.get(function.name, ()) if source else ()
     end = 0
     for index, declaration in enumerate(function.parameters):
         (declarator,) = declaration.names
@@ -92,8 +95,7 @@ def parameters(function: Function) -> tuple[Parameter, ...]:
         offset = -(-end // alignment) * alignment
         size = count * scalar.bytes
         pointer = declaration.pointer is not None
-        found.append(
-            Parameter(index, declarator.name, scalar.name, count, size, alignment, offset, pointer)
-        )
+        name = names[index] if names else declarator.name
+        found.append(Parameter(index, name, scalar.name, count, size, alignment, offset, pointer))
         end = offset + size
     return tuple(found)

@@ -7,7 +7,7 @@ Positions do not take part in comparison, so a printed and reparsed tree equals 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -349,10 +349,14 @@ class Module(Node):
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """The text a tree was parsed from, and the name errors call it by."""
+    """The text a tree was parsed from, and the name errors call it by.
+
+    ``arguments`` has, by kernel, what the language it was compiled from calls the parameters.
+    """
 
     text: str
     path: str = "<ptx>"
+    arguments: Mapping[str, Sequence[str]] = field(default_factory=dict, compare=False)
 
     def line(self, number: int) -> str:
         """Return the text of 1-based line ``number``, or "" when there is none."""

@@ -187,7 +187,10 @@ class _Reader:
             elif token.text == "{":
                 if parameters is None and not equals and "enum" not in words:
                     if "namespace" in words or words == ["extern"]:
-                        made = self._made("namespace", "", start, token.start, None, outer)
+                        name = "::".join(
+                            words[words.index("namespace") + 1 :] if "namespace" in words else []
+                        )
+                        made = self._made("namespace", name, start, token.start, None, outer)
                         made.members = self.scope(outer)
                         made.end = self.tokens[self.at - 1].end
                         return made

@@ -15,8 +15,11 @@ from typing import NamedTuple
 
 from ptxlab.toolchain.declarations import Declaration, declarations
 from ptxlab.toolchain.host_headers import PRELUDE, STANDARD, is_host
+from ptxlab.toolchain.source_kernels import Template, launched, templates
 
 PRELUDE_NAME = "ptxlab_host_prelude.h"
+INSTANCES = "__nv_name_map"
+"""What NVRTC calls the place of the instances it was asked for."""
 
 _DEVICE = frozenset({"__constant__", "__device__", "__global__", "__managed__", "__shared__"})
 _MACRO = re.compile(r"^[ \t]*#[ \t]*define[ \t]+(\w+)((?:\\\r?\n|[^\n])*)", re.MULTILINE)
@@ -31,6 +34,8 @@ _FROM = re.compile(r"at line (?P<line>\d+)(?: of (?P<path>[^\n]+))?")
 _OF_HOST = re.compile(r"considered a host function|explicitly marked as a __host__ function")
 _SYNTAX = re.compile(r"expected |this declaration has no storage|explicit type is missing|unrecog")
 _NO_STD = re.compile(r'namespace "(?:cuda::)?std" has no member|name followed by "::" must be')
+
+_INSTANCE = re.compile(r'Input name expression was: "([^"]*)"')
 
 _KEPT, _MARKED, _DELETED, _BLANK = range(4)
 
@@ -66,6 +71,8 @@ class DevicePart:
         self.hosted = bool(self.host_headers)
         self.needs_headers = False
         self.bridged = False
+        self.wanted: list[str] = []
+        self._refused: set[str] = set()
         self._found: dict[str, list[Declaration]] = {}
         self._taken: dict[tuple[str, int], tuple[Declaration, int]] = {}
 
@@ -80,12 +87,15 @@ class DevicePart:
         parts = ((path, one) for (path, _), (one, how) in self._taken.items() if how == _BLANK)
         return "\n".join(self.texts[path][one.start : one.end] for path, one in parts)
 
-    def kernels(self) -> Iterator[tuple[str, Declaration]]:
-        """Yield the declarations of kernels, each with the text it is in."""
-        for path, text in self.texts.items():
-            for one in self._all(path):
-                if one.kind == "function" and "__global__" in text[one.start : one.head]:
-                    yield text, one
+    def templates(self) -> list[Template]:
+        return list(templates(self.texts.values()))
+
+    def instances(self) -> list[str]:
+        """Return the instances of kernel templates to be made: those wanted, or those the host launches."""
+        if self.wanted or not self._taken:
+            return self.wanted
+        found = dict.fromkeys(launched(self.host_text, self.templates()))
+        return [name for name in found if _bare(name) not in self._refused]
 
     def text(self) -> str:
         return self._left(self.path)
@@ -112,6 +122,13 @@ class DevicePart:
             self._reject(errors)
             return bool(errors) and not any("cannot open source" in one.what for one in errors)
         if self._reject(errors):
+            return True
+        if (
+            refused := {_bare(name) for name in _INSTANCE.findall(log)}
+            if not self.wanted
+            else set()
+        ):
+            self._refused |= refused
             return True
         if self.bridged or not any(_NO_STD.search(one.what) for one in errors):
             return False
@@ -236,6 +253,10 @@ def _offset(text: str, error: Rejected) -> int:
     line = lines[error.line - 1] if error.line <= len(lines) else ""
     column = error.column - 1 if error.column else len(line) - len(line.lstrip())
     return start + max(0, min(column, len(line.rstrip()) - 1))
+
+
+def _bare(name: str) -> str:
+    return "".join(name.split())
 
 
 def _shown(path: str, main: str) -> str:

@@ -17,14 +17,16 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
+from ptxlab.syntax.names import expanded
 from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
-from ptxlab.toolchain.host_code import DevicePart, rejections
-from ptxlab.toolchain.includes import scan
+from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
+from ptxlab.toolchain.includes import Includes, scan
 from ptxlab.toolchain.wheels import ToolAbsent, reason_of, wheel_version
 
 PACKAGE = "nvidia-cuda-nvrtc"
 _PRE_INCLUDE = ("-include", "--pre-include")
+_INSTANCE = "--instance="
 _NO_HEADER = re.compile(r'(?:could not|cannot) open source file "(?P<name>[^"]*)"')
 _UNDEFINED = re.compile(r'identifier "(?P<name>\w+)" is undefined')
 
@@ -41,7 +43,8 @@ def compile_cuda(
 
     ``path`` is the name errors call the source by; ``#include "x.cuh"`` looks beside it first, then
     in ``include_paths``. The CUDA headers (``cuda_bf16.h``, ``cuda/std/...``) are always there.
-    ``arch`` is ``sm_90a``, compiled as ``compute_90a``; ``options`` are NVRTC's own (``-DBM=64``).
+    ``arch`` is ``sm_90a``, compiled as ``compute_90a``; ``options`` are NVRTC's own (``-DBM=64``), and
+    ``--instance=scale<bf16,64>``, which asks for an instance of a kernel template.
 
     Raises ToolchainError with NVRTC's log, placed at its first error.
     """
@@ -68,6 +71,16 @@ def assemble_cuda(
     return ptx.decode(), Cubin(arch, image, log.decode(errors="replace"))
 
 
+def _scan(
+    source: str,
+    path: str,
+    options: Sequence[str],
+    include_paths: Sequence[str | os.PathLike[str]],
+) -> Includes:
+    searched = [*map(os.path.abspath, include_paths), *_paths_in(options)]
+    return scan(source, Path(os.path.abspath(path)).parent, [Path(entry) for entry in searched])
+
+
 def _kept(
     source: str,
     path: str,
@@ -80,14 +93,17 @@ def _kept(
     folder = Path(os.path.abspath(path)).parent
     searched = [os.path.abspath(entry) for entry in include_paths]
     arguments = [*options, *(f"--include-path={entry}" for entry in searched)]
-    includes = scan(source, folder, [Path(entry) for entry in searched + _paths_in(options)])
+    includes = _scan(source, path, options, include_paths)
+
+    instances = [one.removeprefix(_INSTANCE) for one in options if one.startswith(_INSTANCE)]
 
     def make_now() -> bytes:
         texts = {file: contents.decode("utf-8", "replace") for file, contents in includes.files}
         meant = {file or path: names for file, names in includes.meant.items()}
         part = DevicePart(path, {path: source} | texts, meant, includes.missing)
+        part.wanted = [expanded(name) for name in instances]
         part.needs_headers = bool(includes.missing) or not includes.complete
-        return make(part, arch, arguments)
+        return make(part, arch, [one for one in arguments if not one.startswith(_INSTANCE)])
 
     if not includes.complete or any(option.startswith(_PRE_INCLUDE) for option in options):
         return make_now()
@@ -96,6 +112,22 @@ def _kept(
     for file, contents in includes.files:
         key += [file, contents]
     return cached("nvrtc", key, make_now)
+
+
+def source_texts(
+    source: str,
+    *,
+    path: str,
+    options: Sequence[str] = (),
+    include_paths: Sequence[str | os.PathLike[str]] = (),
+    **_: Any,
+) -> Iterator[str]:
+    """Yield the source that ``compile_cuda`` is given, and after it what it includes."""
+    yield source
+    yield from (
+        text.decode("utf-8", "replace")
+        for _, text in _scan(source, path, options, include_paths).files
+    )
 
 
 @cache
@@ -173,14 +205,17 @@ def _assemble(part: DevicePart, arch: str, arguments: Sequence[str]) -> bytes:
 @contextmanager
 def _compiled(part: DevicePart, arch: str, arguments: Sequence[str]) -> Iterator[Any]:
     """Run NVRTC until what is left of a program is the device's; within, its results can be fetched."""
+    alone = ""  # what NVRTC said before the prelude was there, which may itself not compile
     while True:
         with _tried(part, arguments) as (program, accepted):
             if accepted:
                 yield program
                 return
             log = _log(program).decode(errors="replace")
+        alone = alone or log
         if not part.reduce(log):
-            raise _rejected(part, arch, log)
+            own = any(part.known(one.path) for one in rejections(log))
+            raise _rejected(part, arch, log if own or part.wanted else alone)
 
 
 @contextmanager
@@ -195,6 +230,8 @@ def _tried(part: DevicePart, arguments: Sequence[str]) -> Iterator[tuple[Any, bo
     if int(status):
         raise ToolchainError(f"NVRTC did not take {part.path}: {status.name}")
     try:
+        for name in part.instances():
+            nvrtc.nvrtcAddNameExpression(program, name.encode())
         given = [*arguments, *part.options()]
         if part.needs_headers:
             given += [f"-I{entry}" for entry in _cuda_headers(directory() / "headers" / version())]
@@ -233,7 +270,14 @@ def _rejected(part: DevicePart, arch: str, log: str) -> ToolchainError:
     elif "--gpu-architecture" in log:
         hint = f"NVRTC {version()} does not compile for {arch}"
     location = None
-    if first := next(rejections(log), None):
+    first = next(rejections(log), None)
+    if first is not None and first.path == INSTANCES:
+        heads = [template.head for template in part.templates()]
+        return ToolchainError(
+            f"{part.path} has no kernel {', '.join(part.wanted)}: {first.what}",
+            hint=f"it has {'; '.join(heads)}" if heads else None,
+        )
+    if first is not None:
         known = part.known(first.path)
         lines = [] if known is None else part.texts[known].splitlines()
         text = lines[first.line - 1] if first.line <= len(lines) else first.text

@@ -162,7 +162,7 @@ int f(void);
     found = [one for outer in declarations(text) for one in outer.all()]
     names = [(one.kind, one.name, one.outer and one.outer.name) for one in found]
     assert names == [
-        ("namespace", "", None),
+        ("namespace", "n", None),
         ("namespace", "", None),
         ("class", "S", None),
         ("function", "S", "S"),

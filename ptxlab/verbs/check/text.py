@@ -8,6 +8,7 @@ from typing import Any
 from ptxlab.errors import Location, PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 
@@ -83,7 +84,9 @@ def _verdict(report: CheckReport) -> Iterator[str]:
         if number
     )
     what = " of ".join(
-        name for name in (report.kernel and f"kernel {report.kernel}", report.source.path) if name
+        name
+        for name in (report.kernel and f"kernel {called(report.kernel)}", report.source.path)
+        if name
     )
     yield f"{report.verdict}: {counts + ' in ' if counts else ''}{what}"
     if report.verdict == "clean":

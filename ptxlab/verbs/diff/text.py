@@ -8,6 +8,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Repeatable
 from ptxlab.syntax import locate
+from ptxlab.syntax.names import called
 from ptxlab.view.json import members
 from ptxlab.view.text import aligned, fields, hexadecimal, number
 
@@ -15,7 +16,7 @@ SCHEMA = "ptxlab.diff/1"
 
 
 def text(file: str, report: DiffReport) -> str:
-    lines = [f"{report.launch.kernel} of {file}: {_verdict(report)}"]
+    lines = [f"{called(report.launch.kernel)} of {file}: {_verdict(report)}"]
     lines += fields([*zip("ab", report.devices, strict=True)])
     if report.outputs:
         lines += [

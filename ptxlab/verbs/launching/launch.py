@@ -34,6 +34,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.header import read_header
+from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.options import add_run, compilation
 from ptxlab.verbs.launching.values import MapValue, Value, read, split
@@ -174,7 +175,9 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
     if block is None and function is not None:
         block = declared(function, "reqntid")
     if block is None:
-        raise PtxlabError(f"how many threads has a CTA of {kernel.name}?", hint="give --block")
+        raise PtxlabError(
+            f"how many threads has a CTA of {called(kernel.name)}?", hint="give --block"
+        )
     config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster, asked.cooperative)
     mapped = {
         name: device.upload(value.array)
@@ -259,7 +262,7 @@ def bind(
     many. Raises PtxlabError that says which argument is missing or unknown.
     """
     names = [parameter.name for parameter in kernel.parameters]
-    takes = f"{kernel.name} takes {', '.join(names) or 'no arguments'}"
+    takes = f"{called(kernel.name)} takes {', '.join(names) or 'no arguments'}"
     known = [name for name in values if name in names]
     unmapped = {name: value for name, value in values.items() if name not in mapped}
     spare = [name for name in values if name in mapped][: max(len(values) - len(names), 0)]

@@ -39,7 +39,12 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     parser.set_defaults(device_options=("device",))
     parser.add_argument("file", metavar="FILE", help="a .ptx or .cu file, or one ptxlab ships")
     group = parser.add_argument_group("options of a launch")
-    group.add_argument("--kernel", metavar="NAME", help="which kernel, if the file has several")
+    group.add_argument(
+        "--kernel",
+        metavar="NAME",
+        help="which kernel, if the file has several: its name or a part of it, or an instance of a "
+        "template such as 'scale<bf16,64>'",
+    )
     group.add_argument("--grid", type=dimensions, metavar="X[,Y[,Z]]", help="CTAs (default 1)")
     group.add_argument("--block", type=dimensions, metavar="X[,Y[,Z]]", help="threads of a CTA")
     group.add_argument(
@@ -150,4 +155,6 @@ def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:
     options = [f"-D{macro}" for macro in args.D]
     options += [f"--include-path={folder}" for folder in args.I]
     options += [f"--std={args.std}"] if args.std else []
+    if args.kernel and "<" in args.kernel:
+        options.append(f"--instance={args.kernel}")
     return options + ["--generate-line-info"] * line_info

@@ -10,6 +10,7 @@ from typing import Any
 from ptxlab.observe.counters import SPACES, Counts, Space
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.observe.traffic import Conflict
+from ptxlab.syntax.names import called
 from ptxlab.verbs.profile.lines import ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
 from ptxlab.view.sources import Sources, source_text
@@ -126,7 +127,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 
 def heading(profile: Profile) -> str:
     return (
-        f"{profile.kernel}<<<{_dim(profile.config.grid)}, {_dim(profile.config.block)}>>> counted on the "
+        f"{called(profile.kernel)}<<<{_dim(profile.config.grid)}, {_dim(profile.config.block)}>>> counted on the "
         f"emulator ({profile.target})"
     )
 

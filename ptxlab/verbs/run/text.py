@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.device.protocol import LaunchResult
+from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, Launch
 from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.text import hexadecimal, number
@@ -52,7 +53,7 @@ def text(outcome: Outcome) -> str:
     more = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
     more += ", cooperative" if launch.config.cooperative else ""
     lines = [
-        f"{launch.kernel.name}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{more} on "
+        f"{called(launch.kernel.name)}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else "")
     ]

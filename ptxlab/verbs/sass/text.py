@@ -11,6 +11,7 @@ from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.programs import Kernel, Program
@@ -83,7 +84,7 @@ def _summary(program: Program, kernel: Kernel) -> list[str]:
             f"{len(kernel.function.instructions)}: {shown}" + f", {more} more" * (more > 0),
         ),
     ]
-    return [f"{kernel.name} on {program.arch}", *fields(pairs)]
+    return [f"{called(kernel.name)} on {program.arch}", *fields(pairs)]
 
 
 def _occupancy(found: Occupancy) -> str:
@@ -135,7 +136,9 @@ def _beside(
         else {}
         for program in programs
     ]
-    rows: list[tuple[str, ...]] = [(name, *(f"SASS for {program.arch}" for program in programs))]
+    rows: list[tuple[str, ...]] = [
+        (called(name), *(f"SASS for {program.arch}" for program in programs))
+    ]
     here: SourceLine | None = None
     headings: list[tuple[int, str]] = []  # lines across all columns, each above a row
     for number in sorted(set().union(*by_line)):
@@ -181,7 +184,7 @@ def _below(row: Sequence[str], programs: Sequence[Program]) -> str:
 
 def _difference(before: Program, after: Program) -> Iterator[str]:
     for old, new in zip(before.kernels, after.kernels, strict=False):
-        yield f"{old.name} of {before.file} and {new.name} of {after.file} on {before.arch}"
+        yield f"{called(old.name)} of {before.file} and {called(new.name)} of {after.file} on {before.arch}"
         rows = [("", "before", "after", "change"), *_numbers(old, new)]
         yield from aligned(rows, "<")
         first, second = (

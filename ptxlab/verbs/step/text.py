@@ -8,6 +8,7 @@ import numpy as np
 
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.recording import WORD_BITS, Recording
+from ptxlab.syntax.names import called
 from ptxlab.verbs.trace import text as trace_text
 from ptxlab.view.text import fields, hexadecimal
 
@@ -17,7 +18,7 @@ SCHEMA = "ptxlab.step/1"
 def heading(found: Recording) -> str:
     timeline = found.timeline
     cta = ", ".join(map(str, timeline.ctas[found.rank]))
-    return f"{timeline.kernel}, CTA ({cta}), on the emulator ({timeline.target})"
+    return f"{called(timeline.kernel)}, CTA ({cta}), on the emulator ({timeline.target})"
 
 
 def totals(found: Recording) -> list[tuple[str, str]]:

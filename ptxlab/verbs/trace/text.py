@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Timeline, Wait
+from ptxlab.syntax.names import called
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
@@ -59,7 +60,7 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
 def heading(timeline: Timeline) -> str:
     first, last = (_index(timeline.ctas[at]) for at in (0, -1))
     ctas = f"CTA {first}" if len(timeline.ctas) == 1 else f"the cluster of CTA {first} to {last}"
-    return f"{timeline.kernel}, {ctas}, on the emulator ({timeline.target})"
+    return f"{called(timeline.kernel)}, {ctas}, on the emulator ({timeline.target})"
 
 
 def notes(timeline: Timeline) -> list[str]:

@@ -1,0 +1,106 @@
+"""What sources say of their kernels: the parameters' names, and the instances of templates launched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from typing import NamedTuple
+
+from ptxlab.syntax.names import called
+from ptxlab.toolchain.declarations import Declaration, declarations, parameter_names
+
+_WORD = re.compile(r"[A-Za-z_]\w*")
+_DEEPEST = 4
+"""How often a constant may be told by another."""
+
+
+class Template(NamedTuple):
+    """A kernel template: ``name`` with its namespaces, ``head`` as its source has it."""
+
+    name: str
+    head: str
+
+
+def templates(texts: Iterable[str]) -> Iterator[Template]:
+    """Yield the kernel templates of sources."""
+    for text in texts:
+        if "__global__" in text:
+            yield from _templates(text, declarations(text), ())
+
+
+def _templates(
+    text: str, found: Iterable[Declaration], within: tuple[str, ...]
+) -> Iterator[Template]:
+    for one in found:
+        if one.kind == "namespace":
+            yield from _templates(text, one.members, (*within, one.name) if one.name else within)
+        elif one.parameters is not None:
+            head = " ".join(text[one.start : one.parameters[0] - 1].split())
+            if head.startswith("template") and "__global__" in head:
+                yield Template("::".join((*within, one.name)), head)
+
+
+def launched(host: str, known: Iterable[Template]) -> Iterator[str]:
+    """Yield the instances that ``host`` names of ``known`` templates, its constants put in."""
+    for template in known:
+        plain = template.name.split("::")[-1]
+        for found in re.finditer(rf"\b{plain}\s*<(?!<)", host):
+            arguments = _closed(host[found.end() :])
+            if arguments is not None:
+                told = _told(arguments, host, found.start(), _DEEPEST)
+                yield f"{template.name}<{' '.join(told.split())}>"
+
+
+def _closed(text: str) -> str | None:
+    """Return what comes before the bracket that closes template arguments."""
+    angles, others = 1, 0
+    for at, character in enumerate(text):
+        others += (character in "([{") - (character in ")]}")
+        if not others:
+            angles += (character == "<") - (character == ">")
+        if not angles:
+            return text[:at]
+        if character == ";" or others < 0:
+            return None
+    return None
+
+
+def _told(text: str, host: str, before: int, deepest: int) -> str:
+    """Put in the constants and types that the host gave names to, the nearest ``before`` a place."""
+
+    def value(word: re.Match[str]) -> str:
+        name = word[0]
+        constant = rf"\b(?:const|constexpr)\b[^;={{}}()]*\b{name}\s*(?:=|\{{)([^;,{{}}]+)"
+        given = [
+            *re.finditer(constant, host[:before]),
+            *re.finditer(rf"\busing\s+{name}\s*=([^;]+)", host[:before]),
+        ]
+        if not given or not deepest:
+            return name
+        inside = _told(given[-1][1].strip(), host, given[-1].start(), deepest - 1)
+        return inside if re.fullmatch(r"[\w:]+", inside) else f"({inside})"
+
+    return _WORD.sub(value, text)
+
+
+def source_parameters(
+    texts: Iterable[str], kernels: Mapping[str, int]
+) -> dict[str, tuple[str, ...]]:
+    """Return what sources call the parameters of ``kernels``, which gives how many each has.
+
+    Left out is a kernel that is not found, or found twice with other names.
+    """
+    lists: dict[str, set[tuple[str, ...]]] = {}
+    for text in texts:
+        if "__global__" in text:
+            for one in (one for outer in declarations(text) for one in outer.all()):
+                if one.parameters is not None and "__global__" in text[one.start : one.head]:
+                    names = tuple(parameter_names(text[slice(*one.parameters)]))
+                    lists.setdefault(one.name, set()).add(names)
+    found = {}
+    for kernel, count in kernels.items():
+        plain = called(kernel).partition("<")[0].split("::")[-1]
+        fitting = [names for names in lists.get(plain, ()) if len(names) == count]
+        if len(fitting) == 1 and all(fitting[0]) and len(set(fitting[0])) == count:
+            found[kernel] = fitting[0]
+    return found

@@ -1,0 +1,106 @@
+"""Kernels by the names of their source, against what the C++ rules of a few programs say by hand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.errors import PtxlabError, ToolchainError
+from ptxlab.syntax.names import called, matching
+
+NAMES = {
+    "_Z5scaleI13__nv_bfloat16Li64EEvPKT_PS1_fi": "scale<__nv_bfloat16, 64>",
+    "_ZN2ns4gemmILj128ELb1EfEEvPT1_": "ns::gemm<128u, true, float>",
+    "_ZN2ns4gemmILj64ELb1EfEEvPT1_": "ns::gemm<64u, true, float>",
+    "_ZL6factor": "factor",
+    "_ZN35_GLOBAL__N__00000000_4_b_cu__Z2k4Pi2k3EPi": "k3",
+    "_Z1kPFvvE": "k",
+    "plain": "plain",
+    "_Znonsense": "_Znonsense",
+}
+
+SOURCE = """\
+#include <cstdio>
+#include <cuda_bf16.h>
+template <typename T, int N> __global__ void scale(const T* __restrict__ in, T* out, float is = 1) {
+    for (int i = threadIdx.x; i < N; i += blockDim.x) out[i] = T(float(in[i]) * is);
+}
+namespace ns {
+static __constant__ float factor = 2;
+__global__ void __launch_bounds__(64) plain(float* class_, int) { class_[threadIdx.x] *= factor; }
+}
+template <class T> void launch(T* p) { scale<T, 32><<<1, 32>>>(p, p); }
+int main() {
+    constexpr int half = 8;
+    const int n = 2 * half;
+    using Float = double;
+    scale<Float, n + 1><<<1, 32>>>(nullptr, nullptr, 1);
+    cudaFuncSetAttribute(scale<float, 4>, cudaFuncAttributeMaxDynamicSharedMemorySize, 1);
+    ns::plain<<<1, 64>>>(nullptr, 0);
+}
+"""
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_names_are_those_of_the_source(name: str) -> None:
+    assert called(name) == NAMES[name]
+
+
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ("plain", ["plain"]),
+        ("scale", ["scale<__nv_bfloat16, 64>"]),
+        ("scale<bf16,64>", ["scale<__nv_bfloat16, 64>"]),
+        ("scale< __nv_bfloat16 , 64 >", ["scale<__nv_bfloat16, 64>"]),
+        ("scale<bf16,6>", []),
+        ("gemm", ["ns::gemm<128u, true, float>", "ns::gemm<64u, true, float>"]),
+        ("ns::gemm<64,true,f32>", ["ns::gemm<64u, true, float>"]),
+        ("gemm<64,true,f32>", ["ns::gemm<64u, true, float>"]),
+        ("gemm<64", []),
+        ("gemm<128>", ["ns::gemm<128u, true, float>"]),
+        ("_ZL6factor", ["factor"]),
+        ("fact", ["factor"]),
+        ("k", ["k"]),
+        ("nothing", []),
+    ],
+)
+def test_a_kernel_is_found_by_its_name_or_a_part(wanted: str, found: list[str]) -> None:
+    assert [NAMES[name] for name in matching(NAMES, wanted)] == found
+
+
+@pytest.fixture(scope="module")
+def file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("names") / "mine.cu"
+    path.write_text(SOURCE)
+    return path
+
+
+def test_what_the_host_launches_is_there(file: Path) -> None:
+    with open_device("emulator", arch="sm_80") as device:
+        module = device.load(file)
+        kernels = {called(name): name for name in module.kernels}
+        assert set(kernels) == {"scale<double, 17>", "scale<float, 4>", "ns::plain"}
+        taken = {name: [one.name for one in module.kernel(name).parameters] for name in kernels}
+        assert taken["scale<float, 4>"] == ["in", "out", "is"]
+        assert taken["ns::plain"][1].endswith("_param_1")  # it has no name there
+        factor = module.variable("factor")
+        factor.upload(5.0)
+        a = device.upload(np.ones(64, np.float32))
+        module.kernel("plain").launch(1, 64, [a, 0])
+        assert np.array_equal(a.numpy(), np.full(64, 5, np.float32))
+        with pytest.raises(PtxlabError, match="several kernels that scale may mean") as caught:
+            module.kernel("scale")
+        assert caught.value.hint == "name one of scale<double, 17>, scale<float, 4>"
+
+
+def test_an_instance_is_made_that_nobody_launches(file: Path) -> None:
+    with open_device("emulator", arch="sm_80") as device:
+        kernel = device.load(file, options=["--instance=scale<bf16,3>"]).kernel("scale<bf16,3>")
+        assert called(kernel.name) == "scale<__nv_bfloat16, 3>"
+        with pytest.raises(ToolchainError, match=r"no kernel scale<bf61,3>.*bf61") as caught:
+            device.load(file, options=["--instance=scale<bf61,3>"])
+        assert caught.value.hint == "it has template <typename T, int N> __global__ void scale"
