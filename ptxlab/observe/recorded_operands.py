@@ -6,8 +6,10 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
-from ptxlab.emulator.prepare.row import Form, UnknownForm
+from ptxlab.emulator.prepare.row import Form as RowForm
+from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.matrix.catalog import named
+from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.numbers.types import TYPES
@@ -52,7 +54,8 @@ class KnownRegisters:
             FragmentInfo(layout, tuple(None if s is None else numbers.get(s) for s in held), result)
             for layout, held, result in _fragments(site)
         )
-        return Operands(reads, writes, fragments)
+        descriptors = tuple(numbers[slot] for _, slot in descriptor_slots(site) if slot in numbers)
+        return Operands(reads, writes, fragments, descriptors)
 
     def infos(self) -> tuple[RegisterInfo, ...]:
         """Return what the instructions say of each register: the first of its fragments most of all."""
@@ -87,19 +90,34 @@ def _is_bits(kind: str) -> bool:
 
 def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, Numbers, bool]]:
     """Yield the matrices in registers of an instruction, which of its operands have them, and if it writes them."""
-    found, operands = _form(site), site.instruction.operands
-    form = None if found is None else found.matrix
+    form, operands = matrix_form(site), site.instruction.operands
     if form is None:
         return
-    if form.variant:
-        held = len(slots(site, operands[1])) > 1
-        form = named(f"{form.name}.{'rs' if held else 'ss'}") or form
     for operand, written in zip(form.signature, operands, strict=False):
         layout = operand.layout
         if isinstance(form, RowMove) and operand.role in ("result", "source"):
             layout = form.operands[0]
         if layout is not None:
             yield layout, slots(site, written), operand.role == "result"
+
+
+def matrix_form(site: Site) -> Form | None:
+    """Return the form of a matrix instruction; of a warpgroup's product the one with A where it is."""
+    found, operands = _form(site), site.instruction.operands
+    form = None if found is None else found.matrix
+    if form is None or not form.variant:
+        return form
+    return named(f"{form.name}.{'rs' if len(slots(site, operands[1])) > 1 else 'ss'}") or form
+
+
+def descriptor_slots(site: Site) -> Iterator[tuple[str, int | None]]:
+    """Yield by its name, ``a`` or ``b``, the register that holds each matrix descriptor of a ``wgmma``."""
+    if site.instruction.opcode != "wgmma" or (form := matrix_form(site)) is None:
+        return
+    for operand, written in zip(form.signature, site.instruction.operands, strict=False):
+        if operand.name.endswith("-desc"):
+            [slot] = slots(site, written)
+            yield operand.name.removesuffix("-desc"), slot
 
 
 def _of_fragments(site: Site) -> Iterator[tuple[int | None, str]]:
@@ -120,7 +138,7 @@ def _of_sources(site: Site) -> Iterator[tuple[int | None, str]]:
         yield from _typed(site, site.instruction.operands[1:], form.operands)
 
 
-def _form(site: Site) -> Form | None:
+def _form(site: Site) -> RowForm | None:
     """Return the form of an instruction, None for calls and others that no row has."""
     try:
         return form_of(site.instruction)

@@ -16,6 +16,7 @@ import numpy.typing as npt
 
 from ptxlab.emulator.run.wave import UNWRITTEN
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.timeline import Timeline
 
@@ -59,11 +60,15 @@ class FragmentInfo:
 
 @dataclass(frozen=True, slots=True)
 class Operands:
-    """The registers, by number, that an instruction reads and writes, and its ``fragments``."""
+    """The registers, by number, that an instruction reads and writes, and its ``fragments``.
+
+    ``descriptors`` are those of the registers that say where its factors lie in shared memory.
+    """
 
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     fragments: tuple[FragmentInfo, ...]
+    descriptors: tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,13 +124,29 @@ class SharedAccesses:
 
 
 @dataclass(frozen=True, slots=True)
+class Factor:
+    """An operand of a product that lies in shared memory of the CTA, as a warpgroup from ``warp`` on reads it.
+
+    Its lines, rows of the matrix where it is ``by_row``, else columns, are in units of 16 bytes that lie at
+    ``units``, [lines, units of a line], counted from the beginning of the CTA's shared memory.
+    """
+
+    operand: SharedOperand
+    by_row: bool
+    warp: int
+    swizzle: str
+    units: Array
+
+
+@dataclass(frozen=True, slots=True)
 class Recording:
     """What happened, who took part, and what that made of registers and shared memory.
 
     ``rank`` is the position of the CTA in its cluster, ``warps`` are those whose registers are kept.
     ``operands`` are those of the timeline's places. ``shared_bytes`` is how much shared memory the CTA has,
-    ``variables`` what begins where in it. ``swizzles`` say by the number of a flight how the copy
-    engine or the tensor cores permute what it moves.
+    ``variables`` what begins where in it; all count from its beginning, which is at the address
+    ``shared_base``. ``swizzles`` say by the number of a flight how the copy engine permutes what it
+    moves, ``factors`` by the number of a product what it reads.
     """
 
     timeline: Timeline
@@ -136,10 +157,12 @@ class Recording:
     turns: Turns
     changes: RegisterChanges
     shared_bytes: int
+    shared_base: int
     variables: dict[str, int]
     shared: SharedChanges
     accesses: SharedAccesses
     swizzles: dict[int, str]
+    factors: dict[int, tuple[Factor, ...]]
 
     def __repr__(self) -> str:
         timeline = self.timeline

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -17,11 +18,10 @@ from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.observe.recorded_factors import factors
 from ptxlab.observe.recorded_state import RegisterLog, SharedLog
-from ptxlab.observe.recording import Array, Recording
+from ptxlab.observe.recording import Array, Factor, Recording
 from ptxlab.observe.trace import Tracer, follow
-from ptxlab.observe.value_flow import slots
 from ptxlab.tensormap.encoding import MAP_BYTES, decode
 
 
@@ -58,6 +58,7 @@ class Recorder(Tracer):
         self._warps = tuple(warps)
         self._map = bytearray()
         self._swizzles: dict[int, str] = {}
+        self._factors: dict[int, tuple[Factor, ...]] = {}
         self._over = True  # the last instruction is, and what it changed has been seen
 
     def begin(self, wave: Wave) -> None:
@@ -82,7 +83,7 @@ class Recorder(Tracer):
             self._registers.turn(threads, passing)
             self._map.clear()
             if self._flights.beginning is not None and passing is not None:
-                self._describe(site, frame, passing)
+                self._read(site, frame, passing)
 
     def after(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         super().after(site, frame, threads, passing)
@@ -118,19 +119,16 @@ class Recorder(Tracer):
     def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
         super().begun(threads, moved, told)
         if self._live and len(self._map) == MAP_BYTES:
-            self._swizzle(decode(bytes(self._map)).swizzle)
+            swizzle = decode(bytes(self._map)).swizzle
+            if swizzle != "none":
+                self._swizzles[len(self._flights.found) - 1] = swizzle
 
-    def _describe(self, site: Site, frame: Frame, threads: Threads) -> None:
-        """Note the swizzle that the descriptor of B says, with which wgmma reads."""
+    def _read(self, site: Site, frame: Frame, threads: Threads) -> None:
+        """Note what a product reads of shared memory; what its descriptors say wrongly stops the launch."""
         if site.instruction.opcode == "wgmma":
-            [slot] = slots(site, site.instruction.operands[2])
-            if slot is not None:
-                value = np.broadcast_to(frame.registers[slot], (threads.width,))[threads.index[0]]
-                self._swizzle(str(WGMMA_DESCRIPTOR.decode(int(value))["swizzle"]))
-
-    def _swizzle(self, name: str) -> None:
-        if name != "none":
-            self._swizzles[len(self._flights.found) - 1] = name
+            with suppress(ValueError):
+                found = tuple(factors(site, frame, threads, self._position))
+                self._factors[len(self._flights.found) - 1] = found
 
     def recording(self, kernel: str, fault: str | None) -> Recording:
         """Return what came out."""
@@ -144,8 +142,10 @@ class Recorder(Tracer):
             turns=self._registers.turns(),
             changes=self._registers.changes(),
             shared_bytes=scene.wave.shared_bytes,
+            shared_base=scene.wave.shared_base,
             variables={one.name: start for one, start in scene.wave.shared.starts.items()},
             shared=self._shared.changes(),
             accesses=self._shared.accesses(),
             swizzles=self._swizzles,
+            factors=self._factors,
         )

@@ -26,6 +26,7 @@ from ptxlab.view.page import assembled, embedded, lane_schemes
 
 SCRIPTS = (
     "layouts.js",
+    "copy.js",
     "choice.js",
     "search.js",
     "figure.js",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from bisect import bisect_right
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,8 +11,12 @@ from ptxlab.device.loading import load_assembled
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import Target
+from ptxlab.syntax.tree import Function
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.sass import SassInstruction
 from ptxlab.verbs.launching.launch import Asked
+
+_PRODUCT = "GMMA."
 
 
 def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, Any]] | str:
@@ -24,19 +29,38 @@ def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, An
         functions = assembly.functions
     except PtxlabError as error:
         return error.message
+    names = [kernel, *(name for name, one in functions.items() if not one.kernel)]
+    parsed = {function.name: function for function in assembly.module.functions}
     begins = sorted(
         site.instruction.position.line
-        for function in assembly.module.functions
+        for function in parsed.values()
         for site in instructions(function)
     )
-    names = [kernel, *(name for name, one in functions.items() if not one.kernel)]
     return [
-        {
-            "address": one.address,
-            "text": one.text,
-            "line": begins[bisect_right(begins, one.line) - 1] if one.line else 0,
-        }
+        {"address": one.address, "text": one.text, "line": line}
         for name in names
         if name in functions
-        for one in functions[name].instructions
+        for one, line in _placed(functions[name].instructions, parsed.get(name), begins)
     ]
+
+
+def _placed(
+    code: Sequence[SassInstruction], function: Function | None, begins: Sequence[int]
+) -> Iterator[tuple[SassInstruction, int]]:
+    """Yield instructions with their lines.
+
+    To the products of a warpgroup ptxas gives the lines of others. They are taken in their order, where PTX
+    has as many of them.
+    """
+    products = [
+        site.instruction.position.line
+        for site in (() if function is None else instructions(function))
+        if site.instruction.opcode == "wgmma" and "mma_async" in site.instruction.modifiers
+    ]
+    in_order = sum(_PRODUCT in one.text for one in code) == len(products)
+    left = iter(products)
+    for one in code:
+        if in_order and _PRODUCT in one.text:
+            yield one, next(left)
+        else:
+            yield one, begins[bisect_right(begins, one.line) - 1] if one.line else 0

@@ -18,6 +18,8 @@ import numpy as np
 
 from ptxlab.emulator.run.wave import UNWRITTEN
 from ptxlab.isa.targets import WARP
+from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.observe.recording import (
     Array,
     Operands,
@@ -31,13 +33,13 @@ from ptxlab.observe.recording import (
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.verbs.step.text import heading, totals
 from ptxlab.verbs.trace.text import notes
-from ptxlab.view.json import write
+from ptxlab.view.json import members, write
 from ptxlab.view.page import assembled, lane_schemes
 from ptxlab.view.sources import Sources
 
 SCRIPTS = (
-    "layouts.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "matrix.js",
-    "shared.js", "waiting.js", "events.js",
+    "layouts.js", "copy.js", "unpack.js", "numbers.js", "moments.js", "code.js", "registers.js", "factors.js",
+    "matrix.js", "shared.js", "waiting.js", "events.js", "find.js",
 )  # fmt: skip
 
 
@@ -91,6 +93,10 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
         "threads": config.cta_threads,
         "together": timeline.together,
         "places": places,
+        "descriptor": [
+            members(one, "name", "low", "bits", "unit", "codes") for one in WGMMA_DESCRIPTOR.fields
+        ],
+        "descriptors": sorted({one for place in found.operands for one in place.descriptors}),
         "registers": [asdict(one) | {"words": one.words} for one in found.registers],
         "ptx": [line.expandtabs(4) for line in timeline.text],
         "sources": {path: [line.expandtabs(4) for line in sources[path]] for path in sorted(named)},
@@ -99,11 +105,35 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
             name: [asdict(one) for one in getattr(timeline, name)]
             for name in ("barriers", "waits", "mbarriers")
         },
+        **_factors(found),
         "sharedBytes": found.shared_bytes,
+        "sharedBase": found.shared_base,
         "unwritten": UNWRITTEN,
         "variables": found.variables,
         **tables.as_json(),
     }
+
+
+def _factors(found: Recording) -> dict[str, Any]:
+    """Return what products read of shared memory: where it begins, and by number how it goes on from there."""
+    patterns: dict[tuple[int, ...], int] = {}
+    told = []
+    for flight, factors in found.factors.items():
+        for one in factors:
+            start = int(one.units.min())
+            pattern = tuple(((one.units - start) // UNIT_BYTES).ravel().tolist())
+            told.append(
+                {
+                    "flight": flight,
+                    "name": one.operand.operand,
+                    **members(one.operand, "rows", "cols", "bits", "dtype"),
+                    **members(one, "warp", "swizzle"),
+                    "byRow": one.by_row,
+                    "start": start,
+                    "pattern": patterns.setdefault(pattern, len(patterns)),
+                }
+            )
+    return {"factors": told, "patterns": list(patterns)}
 
 
 def _operands(operands: Operands, tables: Tables) -> dict[str, Any]:

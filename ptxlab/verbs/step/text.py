@@ -95,6 +95,7 @@ def as_json(found: Recording) -> dict[str, Any]:
             for step, warp, number, value in found.became()
         ],
         "shared_bytes": found.shared_bytes,
+        "shared_base": found.shared_base,
         "shared": [
             {
                 "step": step,

@@ -79,6 +79,17 @@ def test_the_page_of_a_kernel_is_small_and_has_its_source(
     assert isinstance(facts["sass"], list)
 
 
+def test_a_product_of_a_warpgroup_is_marked_in_machine_code(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """ptxas gives it the line of another instruction."""
+    page = tmp_path / "page.html"
+    run(capsys, "ptx/wgmma_m64n8k16_ss.ptx", "-o", str(page))
+    facts = json.loads(inflated(page.read_text(), "data"))
+    [line] = [one["line"] for one in facts["sass"] if one["text"].startswith("HGMMA")]
+    assert "wgmma.mma_async" in facts["ptx"][line - 1]
+
+
 def test_what_cannot_be_stepped_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["step", MMA, "--warp", "1"]) == 2
     assert "there is no warp 1, a CTA of 32 threads has 1" in capsys.readouterr().err

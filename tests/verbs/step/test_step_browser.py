@@ -15,6 +15,7 @@ import pytest
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS, WARP
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.layouts.shared_memory import wavefronts
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.observe.recording import Recording
 from ptxlab.observe.step import step
@@ -23,6 +24,25 @@ from tests.observe.pipelines import A_BYTES, RING, STEPS
 from tests.verbs.browser import Browser, missing
 
 MISSING = missing()
+STRIDED = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry strided()
+{
+    .shared .align 16 .b8 words[1024];
+    .reg .b32 lane, at;
+    mov.u32 lane, %laneid;
+    mov.u32 at, words;
+    mad.lo.u32 at, lane, 16, at;
+    st.shared.b32 [at], lane;
+    mov.u32 at, words;
+    mad.lo.u32 at, lane, 32, at;
+    st.shared.v4.b32 [at], {lane, lane, lane, lane};
+    ret;
+}
+"""
+"""Stores with bank conflicts: words 16 bytes apart, and vectors 32 bytes apart."""
 pytestmark = pytest.mark.skipif(
     bool(MISSING) and not os.environ.get("PTXLAB_NEEDS_BROWSER"), reason=str(MISSING)
 )
@@ -194,14 +214,80 @@ def test_words_of_shared_memory_say_who_wrote_them(browser: Browser, tmp_path: P
     kernel = device.load(Path("ptx/ldmatrix.ptx")).kernel("ldmatrix_x1")
     tile = device.upload(np.arange(64, dtype=np.uint16))
     found = step(kernel, LaunchConfig.of(1, WARP), [tile, device.zeros(32, "b32")])
-    show(browser, found, tmp_path, f"#step={len(found.timeline.executed) - 1}&address=0x14")
+    show(browser, found, tmp_path, f"#step={len(found.timeline.executed) - 1}&address=0x414")
     [stores] = [place for place in found.timeline.places if place.text.startswith("st.shared")]
-    assert browser.text("#chosen").startswith("0x14 rows+0x14, bank 5 0x000b000a")
+    assert browser.text("#chosen").startswith("0x414 rows+0x14, bank 5 0x000b000a")
     assert f"written by line {stores.line}, warp 0, lane 1" in browser.text("#chosen")
     browser.press("[")
     at = int(browser.js("return state.step"))
     assert found.timeline.places[found.timeline.executed[at]] == stores
-    assert "32 lanes write 16 bytes each" in browser.text("#touched")
+    assert "32 lanes write 16 bytes each: 4 wavefronts, no" in browser.text("#touched")
+
+
+def test_the_factors_of_a_warpgroup_are_drawn_from_shared_memory(
+    browser: Browser, tmp_path: Path
+) -> None:
+    """A and B are what was given to the kernel, whatever way they lie in shared memory."""
+    device, random = EmulatorDevice(TARGETS["sm_90a"]), np.random.default_rng(3)
+    kernel = device.load(Path("ptx/wgmma_m64n8k16_ss.ptx")).kernel()
+    a, b = (random.standard_normal(n).astype(ml_dtypes.bfloat16) for n in ((64, 16), (8, 16)))
+    args = [device.upload(a), device.upload(b), device.zeros((64, 8), "f32")]
+    found = step(kernel, LaunchConfig.of(1, 128), args)
+    show(browser, found, tmp_path)
+    browser.js("seeWarp(2); matrixBy(1)")
+    titles = browser.js("return [...document.querySelectorAll('#operands .c')].map(aboutElement)")
+    for name, matrix, rows in (("A", a, range(32, 48)), ("B", b.T, range(16))):
+        drawn = {
+            tuple(map(int, title[2 : title.index("]")].split(","))): title.split()[3].rstrip(",")
+            for title in titles
+            if title.startswith(f"{name}[")
+        }
+        assert {place: np.float32(number) for place, number in drawn.items()} == {
+            (row, col): np.float32(matrix[row, col])
+            for row in rows
+            for col in range(matrix.shape[1])
+        }
+    assert "A is read, 2,048 bytes from" in browser.text("#touched")
+    browser.js("find('wgmma.mma_async', 1); choose({ register: data.descriptors[0], lane: 0 })")
+    assert "stride byte offset" in browser.text("#chosen")
+
+
+def test_wavefronts_are_those_of_bank_conflicts(browser: Browser, tmp_path: Path) -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    found = step(device.load(STRIDED).kernel(), LaunchConfig.of(1, WARP), [])
+    show(browser, found, tmp_path)
+    seen = []
+    for store in ("st.shared.b32", "st.shared.v4"):
+        assert browser.js("return find(arguments[0], 1)", store)
+        seen.append(browser.text("#touched").split(";")[0])
+    lanes = np.arange(WARP)
+    for told, addresses, size in zip(
+        seen, (lanes * 16, (lanes * 32).reshape(4, 8)), (4, 16), strict=True
+    ):
+        fronts = int(wavefronts(addresses, size).sum())
+        most = fronts - (4 if size == 16 else 1)
+        assert (
+            told
+            == f"32 lanes write {size} bytes each: {fronts} wavefronts, of which {most} for bank conflicts"
+        )
+
+
+def test_what_is_typed_is_found(browser: Browser, product: Recording, tmp_path: Path) -> None:
+    show(browser, product, tmp_path)
+    browser.press("/")
+    browser.press(*"d1", "Enter")
+    first = browser.js("return [state.step, nameOf(state.register)]")
+    writes = [
+        at
+        for at, n in enumerate(product.timeline.executed)
+        if any(product.registers[one].name == "d1" for one in product.operands[n].writes)
+    ]
+    assert first == [writes[0], "d1"]
+    browser.press("Enter")
+    assert browser.js("return state.step") == writes[1]
+    assert browser.js("return find('218', 1)")
+    assert browser.text("#ptx [aria-current]").startswith("218")
+    assert not browser.js("return find('no such', 1)")
 
 
 def test_it_fits_a_phone_in_the_dark(browser: Browser, ring: Recording, tmp_path: Path) -> None:

@@ -24,22 +24,6 @@ function accesses(name, place) {
 
 $("inspector").addEventListener("toggle", (event) => { opened.ptx = event.target.open; }, true);
 
-/** Put a text on the clipboard, where a page may not by what is marked. */
-async function copy(text) {
-  try {
-    await navigator.clipboard.writeText(text);
-  } catch {
-    const area = document.body.appendChild(Object.assign(document.createElement("textarea"), { value: text }));
-    area.select();
-    document.execCommand("copy");
-    area.remove();
-  }
-}
-
-document.addEventListener("click", (event) => {
-  if (!event.target.classList.contains("copy")) return;
-  const button = event.target, code = button.parentElement.querySelector("pre, h1");
-  copy(code.textContent);
-  button.textContent = "copied";
-  setTimeout(() => { button.textContent = "copy"; }, 1200);
+document.addEventListener("click", ({ target }) => {
+  if (target.classList.contains("copy")) copyFrom(target, target.parentElement.querySelector("pre, h1").textContent);
 });

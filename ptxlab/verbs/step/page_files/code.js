@@ -54,7 +54,7 @@ function drawCode(place) {
     one.now.forEach((row) => row.removeAttribute("aria-current"));
     one.now = place ? one.lookup(place).map((index) => one.list.children[index]).filter(Boolean) : [];
     one.now.forEach((row) => row.setAttribute("aria-current", "true"));
-    if (one.now.length) bringIntoSight(one.box.querySelector(".lines"), one.now[0]);
+    if (one.now.length) bringIntoSight(one.box.querySelector(".lines"), one.now[one.now.length - 1]);
   }
 }
 

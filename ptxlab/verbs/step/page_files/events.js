@@ -19,16 +19,32 @@ function draw() {
 /** The instruction at hand, with its registers to choose. */
 function drawNow(place, turn) {
   if (!place) {
-    $("now").innerHTML = '<code>a copy lands</code> <span class="hint">what it brings is there from now on</span>';
+    $("now").innerHTML = `<code>a copy lands</code> <span class="hint">${landings(state.step).join("; ") || "of another CTA"}</span>`;
     return;
   }
   const names = new Map([...place.writes, ...place.reads].map((register) => [data.registers[register].name, register]));
   const text = escape(place.text).replace(/[%$A-Za-z_][\w$.]*/g, (word) => (names.has(word)
     ? `<button type="button" class="${place.writes.includes(names.get(word)) ? "written" : "read"}" data-register="${names.get(word)}">${word}</button>` : word));
   const lanes = turn === null ? 0 : lanesOfTurn(turn), count = bitsSet(lanes), others = warpsOf(state.step).filter((warp) => warp !== state.warp);
-  const who = turn === null ? `warp ${warpsOf(state.step).join(", ") || "of another CTA"} alone`
+  const who = turn === null ? elsewhere(others)
     : `${count === LANES ? "all lanes" : count ? plural(count, "lane") : "no lane, its guard holds it back"}${others.length ? `, with ${others.length > 4 ? plural(others.length, "other warp") : `${others.length > 1 ? "warps" : "warp"} ${others.join(", ")}`}` : ""}`;
   $("now").innerHTML = `<code>${text}</code> <span class="hint">${who}</span>`;
+}
+
+/** Who has the step, where this warp has not, with a way to see it. */
+function elsewhere(warps) {
+  if (!warps.length) return "warps of another CTA alone";
+  const seen = warps.find((warp) => data.warps.includes(warp));
+  return `${warps.length > 1 ? "warps" : "warp"} ${warps.join(", ")} alone` +
+    (seen === undefined ? "" : `<button type="button" class="see" data-warp="${seen}">see warp ${seen}</button>`);
+}
+
+/** What lands in a step, in words. */
+function landings(step) {
+  return data.flights.filter((one) => one.landed === step + 1).map((one) => {
+    const to = one.writes.filter(({ cta }) => cta === data.rank).map(({ start, end }) => `${hex(data.sharedBase + start)} to ${hex(data.sharedBase + end - 1)}`);
+    return `that of <button type="button" class="see" data-go="${one.step}">line ${placeOf(one.step).line}</button>, ${plural(one.nbytes, "byte")}${to.length ? `, ${to.join(", ")}` : ""}`;
+  });
 }
 
 function go(step) {
@@ -44,7 +60,7 @@ function hashOf() {
   if (state.kind !== "auto") parts.push(`as=${state.kind}`);
   if (state.register !== null) parts.push(`register=${nameOf(state.register)}`);
   if (state.lane !== null) parts.push(`lane=${state.lane}`);
-  if (state.word !== null) parts.push(`address=${hex(4 * state.word)}`);
+  if (state.word !== null) parts.push(`address=${hex(addressOf(state.word))}`);
   return `#${parts.join("&")}`;
 }
 
@@ -59,8 +75,8 @@ function readHash() {
     warp: data.warps.includes(warp) ? warp : data.warps[0], kind: kinds.includes(asked.get("as")) ? asked.get("as") : "auto",
     register: register < 0 ? null : register, lane: whole("lane", 0, LANES - 1, null),
   });
-  const address = whole("address", 0, 4 * memory.length - 4, null);
-  state.word = address === null ? null : address >> 2;
+  const address = whole("address", data.sharedBase, addressOf(memory.length - 1), null);
+  state.word = address === null ? null : (address - data.sharedBase) >> 2;
   $("warp").value = state.warp;
   $("kind").value = state.kind;
   go(whole("step", 0, END - 1, turnCount() ? stepOfTurn(0) : 0));
@@ -74,8 +90,10 @@ function choose(what) {
 }
 
 document.addEventListener("click", (event) => {
-  const { go: step, register } = (event.target.closest("[data-go],[data-register]") || { dataset: {} }).dataset;
+  const { go: step, register, word, warp } = (event.target.closest("[data-go],[data-register],[data-word],[data-warp]") || { dataset: {} }).dataset;
+  if (warp !== undefined) { seeWarp(Number(warp)); return; }
   if (step !== undefined) { go(Number(step)); return; }
+  if (word !== undefined) { choose({ word: Number(word) === state.word ? null : Number(word), register: null, lane: null }); return; }
   const box = event.target.closest("#lanes,#operands,#now");
   if (!box) return;
   const cell = event.target.closest("td"), row = event.target.closest("[data-lane]");
@@ -91,7 +109,7 @@ banks.addEventListener("pointermove", (event) => {
   const word = wordUnder(event);
   if (word === hovered) return;
   hovered = word;
-  banks.title = word === null ? "" : `${hex(4 * word)} ${variableAt(4 * word)}: ${wordText(word, whole)}`;
+  banks.title = word === null ? "" : `${hex(addressOf(word))} ${variableAt(4 * word)}: ${wordText(word, whole)}`;
   paintBanks();
 });
 banks.addEventListener("pointerleave", () => { hovered = null; paintBanks(); });
@@ -111,21 +129,27 @@ for (const id of ["cuda", "ptx", "sass"]) $(id).addEventListener("click", goToLi
 // ---- from step to step ----
 
 const turnBy = (by) => () => go(seek(by, () => true));
+/** Go to the next write of what is chosen; say if there is one. */
 function writeBy(by) {
-  if (state.register !== null) go(seekWrite(by, state.register));
-  else if (state.word !== null) {
-    const steps = wordWrites(state.word).map(({ step }) => step).filter((step) => (by > 0 ? step > state.step : step < state.step));
-    go(by > 0 ? steps[0] : steps[steps.length - 1]);
-  }
+  const steps = state.word === null ? [] : wordWrites(state.word).map(({ step }) => step).filter((step) => (by > 0 ? step > state.step : step < state.step));
+  const step = state.register !== null ? seekWrite(by, state.register) : by > 0 ? steps[0] : steps[steps.length - 1];
+  go(step);
+  return step !== null && step !== undefined;
 }
+function seeWarp(warp) {
+  $("warp").value = warp;
+  choose({ warp });
+}
+const warpBy = (by) => seeWarp(data.warps[(data.warps.indexOf(state.warp) + by + data.warps.length) % data.warps.length]);
 const matrixBy = (by) => go(seek(by, hasFragments));
 const ACTS = {
   ArrowRight: turnBy(1), ArrowLeft: turnBy(-1), ".": () => go(state.step + 1), ",": () => go(state.step - 1),
   "]": () => writeBy(1), "[": () => writeBy(-1), m: () => matrixBy(1), M: () => matrixBy(-1),
+  w: () => warpBy(1), W: () => warpBy(-1), "/": () => $("find").focus(),
   Home: () => go(0), End: () => go(END - 1), Escape: () => choose({ register: null, lane: null, word: null }),
 };
 document.addEventListener("keydown", (event) => {
-  const typing = event.target.tagName === "SELECT";
+  const typing = event.target.tagName === "SELECT" || event.target === $("find");
   if (!ACTS[event.key] || typing || event.ctrlKey || event.metaKey || event.altKey) return;
   event.preventDefault();
   ACTS[event.key]();
@@ -135,6 +159,7 @@ $("on").addEventListener("click", turnBy(1));
 $("slider").addEventListener("input", () => go(Number($("slider").value)));
 $("warp").addEventListener("change", () => choose({ warp: Number($("warp").value) }));
 $("kind").addEventListener("change", () => choose({ kind: $("kind").value }));
+$("link").addEventListener("click", () => copyFrom($("link"), location.href));
 addEventListener("hashchange", readHash);
 let width = innerWidth;
 addEventListener("resize", () => { if (data && innerWidth !== width) { width = innerWidth; draw(); } });

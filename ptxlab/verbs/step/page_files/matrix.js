@@ -53,11 +53,12 @@ const elementText = (kind, words, bits, text) => (kind === "hex" ? inHex(words, 
 /** An operand in a box at x and y, and its size. */
 function drawBox({ fragment, layout, cells, rows, kind, first, count, width }, x, y, fresh) {
   const at = new Map(rows.map((row, i) => [row, i])), shown = cells.filter(({ row }) => at.has(row));
-  const body = shown.map(({ row, col, lane, register, bits, text }) => {
-    const number = fragment.registers[register], left = x + (col - first) * width, top = y + at.get(row) * CELL_HIGH;
-    const look = `${fresh.has(`${number},${lane}`) ? " on" : ""}${lane === state.lane && number === state.register ? " at" : ""}`;
-    const about = [fragment.name, row, col, lane, number, kind, layout.bits, ...(bits || [])].join();
-    return `<g class="c${look}" data-register="${number}" data-lane="${lane}" data-about="${about}">` +
+  const body = shown.map(({ row, col, lane, register, word, bits, text }) => {
+    const number = word === undefined ? fragment.registers[register] : undefined, left = x + (col - first) * width, top = y + at.get(row) * CELL_HIGH;
+    const look = `${fresh.has(`${number},${lane}`) ? " on" : ""}${(word === undefined ? lane === state.lane && number === state.register : word === state.word) ? " at" : ""}`;
+    const about = [fragment.name, row, col, word === undefined ? lane : `w${word}`, number, kind, layout.bits, ...(bits || [])].join();
+    const holds = word === undefined ? `data-register="${number}" data-lane="${lane}"` : `data-word="${word}"`;
+    return `<g class="c${look}" ${holds} data-about="${about}">` +
       `<rect class="l${lane}" x="${round(left)}" y="${top}" width="${round(width)}" height="${CELL_HIGH}"/>` +
       `<text x="${round(left + width / 2)}" y="${top + 12}">${text}</text></g>`;
   }).join("");
@@ -79,19 +80,29 @@ function drawMatrix() {
   const place = placeOf(step), landed = resultStep(step), now = landed === state.step, away = turnAfter(state.step) - turnAfter(step);
   $("which").innerHTML = `<button type="button" data-go="${step}">${escape(place.text.split(" ").find((word) => !word.startsWith("@")))}</button> ` +
     `<span class="hint">${away ? `${plural(away, "turn")} ago` : "now"}${landed === null ? ", on its way" : ""}</span>`;
-  const key = [step, landed === null ? state.step : now, state.warp, state.kind, state.first, state.matrix, state.register, state.lane, box.clientWidth].join();
+  const key = [step, landed === null ? state.step : now, state.warp, state.kind, state.first, state.matrix, state.register, state.lane, state.word, box.clientWidth].join();
   if (key === box.dataset.drawn) return;
   box.dataset.drawn = key;
-  const widest = Math.max(...place.fragments.map(({ layout }) => data.layouts[layout].cols)), pager = widest > 2 * COLUMNS;
+  const factors = factorsAt(step, state.warp), words = factors.length ? memoryAt(step) : null;
+  const part = (cols) => (cols > 2 * COLUMNS ? [state.first, COLUMNS] : [0, Infinity]);
+  const widest = Math.max(...place.fragments.map(({ layout }) => data.layouts[layout].cols), ...factors.map(({ cols }) => cols)), pager = widest > 2 * COLUMNS;
   if (state.first >= widest) state.first = 0;
   const drawn = place.fragments.map((fragment) => {
     const when = fragment.result ? (landed === null ? state.step : landed) : step - 1;
-    const part = data.layouts[fragment.layout].cols > 2 * COLUMNS ? [state.first, COLUMNS] : [0, Infinity];
-    return cellsOf(fragment, fragment.registers.map((register) => (register === null ? null : valueAt(register, when))), ...part);
-  });
+    return cellsOf(fragment, fragment.registers.map((register) => (register === null ? null : valueAt(register, when))), ...part(data.layouts[fragment.layout].cols));
+  }).concat(factors.map((factor) => factorCells(factor, words, ...part(factor.cols))));
   const count = Math.max(...drawn.map(({ layout }) => layout.matrices));
   const pages = pager ? picks("columns", "first", range(Math.ceil(widest / COLUMNS)).map((i) => i * COLUMNS), (first) => span(first, Math.min(COLUMNS, widest - first))) : "";
   box.innerHTML = (count > 1 ? picks("product", "matrix", range(count), String) : "") + pages + arranged(drawn, now ? freshNow() : new Set());
+  keepHeight(box);
+}
+
+/** Keep what stands below in its place: a box stays as high as it has been at this width. */
+function keepHeight(box) {
+  const known = box.dataset.width === String(box.clientWidth) ? parseFloat(box.style.minHeight) : 0;
+  box.style.minHeight = "";
+  Object.assign(box.dataset, { width: box.clientWidth });
+  box.style.minHeight = `${Math.max(known, box.offsetHeight)}px`;
 }
 
 /** The registers and lanes that the step at hand has changed. */
@@ -109,7 +120,8 @@ const picks = (label, name, values, text) => `<label class="hint">${label} <sele
 function aboutElement(cell) {
   const [name, row, col, lane, register, kind, bits, ...words] = cell.dataset.about.split(",");
   const text = words.length ? elementText(kind, words.map(Number), Number(bits), whole) : "·";
-  return `${name}[${row}, ${col}] = ${text}, lane ${lane}${register ? `, ${data.registers[register].name}` : ""}`;
+  const where = lane.startsWith("w") ? `${hex(addressOf(Number(lane.slice(1))))} of shared memory` : `lane ${lane}${register ? `, ${data.registers[register].name}` : ""}`;
+  return `${name}[${row}, ${col}] = ${text}, ${where}`;
 }
 
 /** The 8 x 8 matrices, or larger ones, that an instruction moves, which lie below each other in its operand. */
@@ -129,8 +141,8 @@ function arranged(drawn, fresh) {
   for (const one of order.length ? order : drawn.flatMap(matricesOf)) {
     if (x > GAP && x + one.count * one.width > room) [x, y] = [GAP, bottom + TOP + 2];
     const found = drawBox(one, x, y, one.fragment.result ? fresh : new Set());
-    const size = `${one.size || `${one.layout.rows}×${one.layout.cols}`} ${one.kind}`, some = !one.size && one.rows.length < one.layout.rows ? ", this warp's rows" : "";
-    parts.push(`<text class="t" x="${x}" y="${y - 17}">${one.title || one.fragment.name} <tspan class="s">${size}${some}</tspan></text>${found.svg}`);
+    const size = `${one.size || `${one.layout.rows}×${one.layout.cols}`} ${one.kind}`, some = !one.size && one.rows.length < one.layout.rows ? ", this warp's rows" : "", where = one.where ? `, ${one.where}` : "";
+    parts.push(`<text class="t" x="${x}" y="${y - 17}">${one.title || one.fragment.name} <tspan class="s">${size}${some}${where}</tspan></text>${found.svg}`);
     bottom = Math.max(bottom, y + found.high);
     wide = Math.max(wide, x + found.wide);
     x += found.wide + GAP;

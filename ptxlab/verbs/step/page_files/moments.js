@@ -58,9 +58,11 @@ function applyChange(entry) {
   for (let i = 0, at = wordsFrom[entry]; i < words.length; i++, at++) words[i] ^= column["change.words"][at];
 }
 
-function applyShared(entry) {
+const applyShared = (entry) => changeRun(memory, entry);
+
+function changeRun(words, entry) {
   const first = column["shared.first"][entry];
-  for (let i = 0, at = runsFrom[entry]; at < runsFrom[entry + 1]; i++, at++) memory[first + i] ^= column["shared.words"][at];
+  for (let i = 0, at = runsFrom[entry]; at < runsFrom[entry + 1]; i++, at++) words[first + i] ^= column["shared.words"][at];
 }
 
 /** Bring registers and memory to what they are after a step. */

@@ -36,7 +36,8 @@ function columnsNow(room) {
   }
   while (recent.turn < last) {
     const { reads, writes } = placeOf(stepOfTurn(++recent.turn)), { slots, used } = recent;
-    const wanted = [...new Set([...writes, ...reads])].slice(0, MOST_COLUMNS);
+    const others = reads.filter((register) => !writes.includes(register));  // not behind 64 accumulators
+    const wanted = [...writes.slice(0, MOST_COLUMNS / 2), ...others, ...writes.slice(MOST_COLUMNS / 2)].slice(0, MOST_COLUMNS);
     wanted.forEach((register) => used.set(register, recent.turn));
     const missing = wanted.filter((register) => !slots.includes(register)).sort((a, b) => a - b);
     let left = room - [...slots, ...missing].reduce((sum, one) => sum + widthOf(one), 0), place = slots.length;
@@ -97,9 +98,26 @@ function drawChosen() {
     const words = wordsOf(valueAt(state.register, state.step), state.lane);
     const kinds = [...new Set([kindOf(state.register), info.holds])].filter((kind) => BITS[baseOf(kind)]);
     text += ` <span class="chip" style="--lane:var(--l${state.lane})">lane ${state.lane}</span> <code>0x${inHex(words, bits)}</code>` +
-      kinds.map((kind) => ` <span class="hint">${kind}</span> <code>${elements(kind, words, bits, whole).join(" ")}</code>`).join("");
+      kinds.map((kind) => ` <span class="hint">${kind}</span> <code>${elements(kind, words, bits, whole).join(" ")}</code>`).join("") + was(words, bits) + asDescriptor(words);
   }
   box.innerHTML = `<span>${text}</span>${jumps(before, after, "write")}`;
+}
+
+/** What a lane held before the step, where that has changed it. */
+function was(words, bits) {
+  const before = wordsOf(valueAt(state.register, state.step - 1), state.lane);
+  return before.every((word, i) => word === words[i]) ? "" : ` <span class="hint">was</span> <code>0x${inHex(before, bits)}</code>`;
+}
+
+/** The fields of a matrix descriptor, where the register is one. */
+function asDescriptor([low, high]) {
+  if (!data.descriptors.includes(state.register)) return "";
+  const word = (BigInt(high) << 32n) | BigInt(low);
+  return data.descriptor.map(({ name, low: at, bits, unit, codes }) => {
+    const stored = Number((word >> BigInt(at)) & ((1n << BigInt(bits)) - 1n));
+    const value = codes ? Object.keys(codes).find((one) => codes[one] === stored) : unit > 1 ? hex(stored * unit) : stored;
+    return ` <span class="hint">${name}</span> <code>${value}</code>`;
+  }).join("");
 }
 
 /** Buttons to the step of a kind before and after. */

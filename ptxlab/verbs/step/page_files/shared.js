@@ -36,6 +36,9 @@ function eachWord(access, tell) {
   }
 }
 
+/** The address of a word, as the program has it. */
+const addressOf = (word) => data.sharedBase + 4 * word;
+
 /** Bring up to the moment, for each word, the number of the write that it has from. */
 function moveWrites() {
   if (written.count && writes[written.count - 1].step > state.step) written = { by: written.by.fill(NOBODY), count: 0 };
@@ -51,18 +54,24 @@ function swizzlesNow() {
   const lines = new Map();
   for (const flight of data.flights) {
     if (!flight.swizzle || flight.step > state.step) continue;
-    for (const { cta, start, end } of [...flight.writes, ...flight.reads]) {
+    for (const { cta, start, end } of flight.writes) {
       if (cta === data.rank) for (let line = start >> 7; line <= (end - 1) >> 7; line++) lines.set(line, flight.swizzle);
     }
   }
+  for (const one of data.factors) {
+    if (one.swizzle !== "none" && data.flights[one.flight].step <= state.step) unitsOf(one).forEach((byte) => lines.set(byte >> 7, one.swizzle));
+  }
   return lines;
 }
+
+/** What a swizzle adds to the number of a unit of 16 bytes in a line: bits of the address that the program has. */
+const swizzleOf = (line, name) => (line + (data.sharedBase >> 7)) & SWIZZLES[name];
 
 /** The word that is drawn at a place: with a swizzle looked through, where its bytes really are. */
 function wordAt(line, bank, swizzles) {
   const name = through ? swizzles.get(line) : undefined;
   if (!name) return line * BANKS + bank;
-  return ((line * 128 + bank * 4) ^ ((line & SWIZZLES[name]) << 4)) >> 2;
+  return ((line * 128 + bank * 4) ^ (swizzleOf(line, name) << 4)) >> 2;
 }
 
 /** What the step does to shared memory: by word the lane and what it does, and what is new. */
@@ -71,15 +80,41 @@ function touchedNow() {
   for (let access = from.access[state.step]; access < from.access[state.step + 1]; access++) {
     const warp = column["access.warp"][access], kind = ["reads", "writes", "copies to"][column["access.kind"][access]];
     if (!(ofCta(warp) && warp % data.ctaWarps === state.warp)) continue;
-    const banks = range(BANKS).map(() => new Set());
-    eachWord(access, (word, lane) => { lanes.set(word, { lane, kind }); banks[word % BANKS].add(word); });
-    const most = Math.max(...banks.map((one) => one.size)), size = column["access.nbytes"][access], count = bitsSet(column["access.lanes"][access]);
-    facts.push(`${plural(count, "lane")} ${kind.replace(/s( to)?$/, "$1").replace("copie", "copy")} ${plural(size, "byte")} each, at most ${plural(most, "word")} of a bank`);
+    eachWord(access, (word, lane) => lanes.set(word, { lane, kind }));
+    const size = column["access.nbytes"][access], count = bitsSet(column["access.lanes"][access]), [fronts, passes] = wavefronts(access);
+    facts.push(`${plural(count, "lane")} ${kind.replace(/s( to)?$/, "$1").replace("copie", "copy")} ${plural(size, "byte")} each: ` +
+      `${plural(fronts, "wavefront")}, ${fronts > passes ? `of which ${fronts - passes} for bank conflicts` : "no bank conflict"}`);
+  }
+  for (const one of factorsAt(state.step, state.warp)) {
+    const units = unitsOf(one);
+    units.forEach((byte) => range(UNIT / 4).forEach((i) => lanes.set((byte >> 2) + i, { lane: one.name, kind: "reads" })));
+    facts.push(`${one.name} is read, ${plural(UNIT * units.length, "byte")} from ${hex(data.sharedBase + one.start)} on`);
+  }
+  for (const flight of data.flights) {
+    if (flight.step !== state.step || flight.queue === "copies" || !flight.warps.includes(data.rank * data.ctaWarps + state.warp)) continue;
+    for (const { cta, start, end } of flight.writes) {
+      if (cta !== data.rank) continue;
+      for (let word = start >> 2; word < end >> 2; word++) lanes.set(word, { lane: "", kind: "copies to" });
+      facts.push(`a copy of ${plural(end - start, "byte")} to ${hex(data.sharedBase + start)} begins`);
+    }
+  }
+  for (const { cta, start, end } of data.flights.filter((one) => one.landed === state.step + 1).flatMap((one) => one.writes)) {
+    if (cta === data.rank) for (let word = start >> 2; word < end >> 2; word++) fresh.add(word);
   }
   for (let run = from.shared[state.step]; run < from.shared[state.step + 1]; run++) {
     for (let i = 0; i < column["shared.count"][run]; i++) fresh.add(column["shared.first"][run] + i);
   }
   return { lanes, fresh, facts };
+}
+
+/** The wavefronts of an access, and how many it needs: passes of 128 bytes, each as many as words of one bank. */
+function wavefronts(access) {
+  const size = Math.max(4, column["access.nbytes"][access]), together = Math.max(1, 128 / size), passes = new Map();
+  eachWord(access, (word, lane) => {
+    const pass = Math.floor(lane / together), banks = passes.get(pass) || passes.set(pass, range(BANKS).map(() => new Set())).get(pass);
+    banks[word % BANKS].add(word);
+  });
+  return [[...passes.values()].reduce((sum, banks) => sum + Math.max(...banks.map((one) => one.size)), 0), passes.size];
 }
 
 let touched = null, swizzled = null;
@@ -90,7 +125,8 @@ function drawShared() {
   moveWrites();
   touched = touchedNow();
   swizzled = swizzlesNow();
-  const names = [...new Set(data.flights.map((one) => one.swizzle).filter(Boolean))];
+  const names = [...new Set([...data.flights, ...data.factors].map((one) => one.swizzle).filter((name) => name && name !== "none"))];
+  $("colours").textContent = `by bank, coloured by the lane that wrote it${names.length ? "; of a swizzled copy by the unit of 16 bytes, 0 to 7, before the swizzle" : ""}`;
   $("through").hidden = !names.length;
   $("through").setAttribute("aria-pressed", String(through));
   $("values").setAttribute("aria-pressed", String(valued));
@@ -131,7 +167,7 @@ function paintBanks() {
     pen.font = "10px ui-monospace, monospace";
     pen.textAlign = "right";
     pen.fillStyle = swizzled.has(line) && through ? paint.accent : paint.quiet;
-    pen.fillText(hex(line * 128), LABEL - 7, y + ROW / 2);
+    pen.fillText(hex(data.sharedBase + line * 128), LABEL - 7, y + ROW / 2);
     pen.textAlign = "center";
     for (let bank = 0; bank < BANKS; bank++) {
       const word = wordAt(line, bank, swizzled);
@@ -148,7 +184,8 @@ function paintBanks() {
 function paintWord(pen, word, x, y, paint, lanes) {
   const write = written.by[word], now = touched.lanes.get(word), one = write === NOBODY ? null : writes[write];
   const lane = one && !one.flight ? laneOf(one.access, word) : null;
-  pen.fillStyle = one === null ? paint.ground : one.flight ? paint.copy : lanes[lane];
+  const unit = one && one.flight && swizzled.has(word >> 5) ? ((word >> 2) & 7) ^ swizzleOf(word >> 5, swizzled.get(word >> 5)) : null;
+  pen.fillStyle = one === null ? paint.ground : unit !== null ? lanes[4 * unit] : one.flight ? paint.copy : lanes[lane];
   pen.fillRect(x + .5, y + .5, cell - 1, ROW - 1);
   if (touched.fresh.has(word)) outline(pen, x, y, paint.accent);
   else if (now) outline(pen, x, y, paint.ink);
@@ -156,7 +193,7 @@ function paintWord(pen, word, x, y, paint, lanes) {
     pen.fillStyle = paint.ink;
     pen.fillRect(x + 1, y + ROW - 4, cell - 2, 3);
   }
-  const text = valued ? (one || now ? wordText(word, briefer) : "") : now ? now.lane : lane;
+  const text = valued ? (one || now ? wordText(word, briefer) : "") : now ? now.lane : unit !== null ? (word % 4 ? "" : unit) : lane;
   if (text !== null) {
     pen.font = now ? "700 9.5px ui-monospace, monospace" : "9px ui-monospace, monospace";
     pen.fillStyle = now || valued ? paint.ink : paint.quiet;
@@ -212,7 +249,7 @@ function wordWrites(word) {
 }
 
 function inspectWord() {
-  const word = state.word, address = word * 4, write = written.by[word];
+  const word = state.word, write = written.by[word];
   const kind = wordKind();
   let by = "nobody has written it";
   if (write !== NOBODY) {
@@ -222,7 +259,7 @@ function inspectWord() {
     by = `${one.flight ? "copied" : "written"} by <button type="button" data-go="${step}">line ${place.line}</button>, ${nameOfWarp(warp)}${lane}`;
   }
   const own = wordWrites(word), before = own.filter(({ step }) => step < state.step).pop(), after = own.find(({ step }) => step > state.step);
-  return `<span><b>${hex(address)}</b> <span class="hint">${escape(variableAt(address))}, bank ${word % BANKS}</span> <code>0x${bare(memory[word], 8)}</code> ` +
+  return `<span><b>${hex(addressOf(word))}</b> <span class="hint">${escape(variableAt(word * 4))}, bank ${word % BANKS}</span> <code>0x${bare(memory[word], 8)}</code> ` +
     `${kind === "hex" ? "" : `<span class="hint">${kind}</span> <code>${wordText(word, whole)}</code> `}<span class="hint">${by}</span></span>` +
     jumps(before ? before.step : null, after ? after.step : null, "write");
 }
