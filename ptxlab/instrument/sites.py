@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.functions import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, call_lines, source_lines
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.tree import (
     Address,
@@ -101,6 +101,16 @@ def sources(module: Module, functions: Iterable[Function]) -> dict[int, SourceLi
         for site, origin in zip(instructions(function), origins, strict=True):
             if origin is not None:
                 found.setdefault(site.instruction.position.line, origin)
+    return found
+
+
+def calls(module: Module, functions: Iterable[Function]) -> dict[int, tuple[SourceLine, ...]]:
+    """Return of each line of PTX with an instruction the calls that it was inlined from, the innermost first."""
+    found: dict[int, tuple[SourceLine, ...]] = {}
+    for function in functions:
+        every = call_lines(module, function)
+        for site, one in zip(instructions(function), every, strict=True):
+            found.setdefault(site.instruction.position.line, one)
     return found
 
 

@@ -19,6 +19,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.timeline import Timeline
+from ptxlab.syntax.functions import SourceLine
 
 Array = npt.NDArray[Any]
 Words = npt.NDArray[np.uint32]
@@ -143,7 +144,8 @@ class Recording:
     """What happened, who took part, and what that made of registers and shared memory.
 
     ``rank`` is the position of the CTA in its cluster, ``warps`` are those whose registers are kept.
-    ``operands`` are those of the timeline's places. ``shared_bytes`` is how much shared memory the CTA has,
+    ``operands`` are those of the timeline's places, ``calls`` the lines they were inlined from, the innermost
+    first. ``shared_bytes`` is how much shared memory the CTA has,
     ``variables`` what begins where in it; all count from its beginning, which is at the address
     ``shared_base``. ``swizzles`` say by the number of a flight how the copy engine permutes what it
     moves, ``factors`` by the number of a product what it reads.
@@ -154,6 +156,7 @@ class Recording:
     warps: tuple[int, ...]
     registers: tuple[RegisterInfo, ...]
     operands: tuple[Operands, ...]
+    calls: tuple[tuple[SourceLine, ...], ...]
     turns: Turns
     changes: RegisterChanges
     shared_bytes: int

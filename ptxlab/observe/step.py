@@ -16,6 +16,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError
+from ptxlab.instrument.sites import calls
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.recorded_factors import factors
@@ -133,12 +134,14 @@ class Recorder(Tracer):
     def recording(self, kernel: str, fault: str | None) -> Recording:
         """Return what came out."""
         known, scene = self._registers.known, self._scene
+        inlined = calls(scene.wave.module, scene.wave.functions)
         return Recording(
             timeline=self.timeline(kernel, fault),
             rank=self._position - scene.first,
             warps=self._warps,
             registers=known.infos(),
             operands=tuple(known.operands(site) for site in self._places),
+            calls=tuple(inlined.get(site.line, ()) for site in self._places),
             turns=self._registers.turns(),
             changes=self._registers.changes(),
             shared_bytes=scene.wave.shared_bytes,

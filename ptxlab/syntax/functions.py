@@ -5,6 +5,7 @@ Source: PTX ISA, "Debugging Directives: .loc" and ".file"; "State Spaces: Kernel
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
@@ -13,6 +14,8 @@ from typing import NamedTuple
 from ptxlab.errors import Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Source, Statement
+
+_INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
 
 
 def statements(function: Function) -> Iterator[Statement]:
@@ -48,6 +51,29 @@ def source_lines(module: Module, function: Function) -> tuple[SourceLine | None,
         if isinstance(statement, Loc):
             known = statement.file in files and statement.line > 0
             here = SourceLine(files[statement.file], statement.line) if known else None
+        elif isinstance(statement, Instruction):
+            found.append(here)
+    return tuple(found)
+
+
+def call_lines(module: Module, function: Function) -> tuple[tuple[SourceLine, ...], ...]:
+    """Return for every instruction of ``function``, in text order, the calls that it was inlined from.
+
+    The innermost comes first. A ``.loc`` names one call; where that lies in an inlined function too, an
+    earlier ``.loc`` of the same place says from where it is called.
+    """
+    files = {item.index: item.path for item in module.items if isinstance(item, File)}
+    known: dict[tuple[int, ...], tuple[SourceLine, ...]] = {}
+    here: tuple[SourceLine, ...] = ()
+    found: list[tuple[SourceLine, ...]] = []
+    for statement in statements(function):
+        if isinstance(statement, Loc):
+            here = ()
+            if inlined := _INLINED.search(statement.rest):
+                file, line, column = map(int, inlined.groups())
+                outer = known.get((file, line, column), ())
+                here = (SourceLine(files[file], line), *outer) if file in files else ()
+            known[statement.file, statement.line, statement.column] = here
         elif isinstance(statement, Instruction):
             found.append(here)
     return tuple(found)

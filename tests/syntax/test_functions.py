@@ -1,6 +1,6 @@
 from __future__ import annotations
 
-from ptxlab.syntax.functions import SourceLine, source_lines
+from ptxlab.syntax.functions import SourceLine, call_lines, source_lines
 from ptxlab.syntax.parser import parse
 
 TEXT = """\
@@ -44,3 +44,30 @@ def test_where_instructions_come_from() -> None:
 def test_without_line_info_nothing_is_known() -> None:
     module = parse("\n".join(line for line in TEXT.splitlines() if ".loc" not in line))
     assert set(source_lines(module, module.functions[0])) == {None}
+
+
+def test_inlined_lines_know_the_calls_that_led_there() -> None:
+    """As nvcc writes them: each .loc names one call, and calls of calls are found by their places."""
+    module = parse(
+        """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry f()
+{
+    .reg .b32 r;
+    .loc 1 9 3
+    mov.b32 r, 0;
+    .loc 2 20 5, function_name $L1, inlined_at 1 9 3
+    mov.b32 r, 1;
+    .loc 3 30 7, function_name $L2, inlined_at 2 20 5
+    mov.b32 r, 2;
+    .loc 1 10 3
+    ret;
+}
+.file 1 "k.cu"
+.file 2 "a.cuh"
+.file 3 "b.cuh"
+"""
+    )
+    kernel, a = SourceLine("k.cu", 9), SourceLine("a.cuh", 20)
+    assert call_lines(module, module.functions[0]) == ((), (kernel,), (a, kernel), ())

@@ -66,19 +66,25 @@ def page(
     return assembled(folder, SCRIPTS, parts)
 
 
+def files_of(found: Recording) -> set[str]:
+    """Return the files that instructions come from, and the calls that they were inlined from."""
+    lines = {place.source for place in found.timeline.places if place.source}
+    return {one.path for one in lines.union(*found.calls)}
+
+
 def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
     timeline, tables = found.timeline, Tables()
     config = timeline.config
-    named = {place.source.path for place in timeline.places if place.source} & sources.keys()
+    named = files_of(found) & sources.keys()
     places = [
         {
             "line": place.line,
             "text": place.text,
             "kind": place.kind,
-            "source": place.source,
+            "sources": [place.source, *calls] if place.source else [],
             **_operands(operands, tables),
         }
-        for place, operands in zip(timeline.places, found.operands, strict=True)
+        for place, operands, calls in zip(timeline.places, found.operands, found.calls, strict=True)
     ]
     flights = [asdict(flight) for flight in timeline.flights]
     for number, swizzle in found.swizzles.items():

@@ -74,8 +74,7 @@ def execute(args: argparse.Namespace) -> int:
         launch = bind_launch(asked, device)
         found = step(launch.kernel, launch.config, launch.passed, (x, y, z), args.warp, args.steps)
         target = device.target
-    places = found.timeline.places
-    sources = read_sources({place.source.path for place in places if place.source})
+    sources = read_sources(step_page.files_of(found))
     emit(
         args,
         lambda: view.text(found),

@@ -77,6 +77,9 @@ def test_the_page_of_a_kernel_is_small_and_has_its_source(
     facts = json.loads(inflated(page.read_text(), "data"))
     assert any(path.endswith("tiled.cu") for path in facts["sources"])
     assert isinstance(facts["sass"], list)
+    chains = [one["sources"] for one in facts["places"] if one["sources"]]
+    assert any(len(chain) > 1 for chain in chains)
+    assert {chain[-1][0].rsplit("/", 1)[-1] for chain in chains} == {"tiled.cu"}
 
 
 def test_a_product_of_a_warpgroup_is_marked_in_machine_code(

@@ -33,19 +33,23 @@ function buildCode() {
 const shortPath = (path) => path.split("/").pop();
 let shownSource = null;
 
-/** Show the file that an instruction comes from. */
+/** The line of an instruction that is looked at: its own, or that of a call it was inlined from; -1 is the last. */
+const frameOf = ({ sources }) => sources[state.call < 0 ? sources.length - 1 : Math.min(state.call, sources.length - 1)];
+
+/** Show the file that an instruction comes from, and the calls that led there. */
 function drawSource(place) {
-  const [path, line] = place.source || [];
-  if (!data.sources[path]) return;
-  if (path !== shownSource) {
-    shownSource = path;
-    const ran = new Set(data.places.filter((one) => one.source && one.source[0] === path).map((one) => one.source[1]));
-    const found = pane("cuda", shortPath(path), data.sources[path].map((text, i) => ({ mark: i + 1, text, ran: ran.has(i + 1) })),
-      (one) => (one.source && one.source[0] === path ? [one.source[1] - 1] : []));
-    found.places = (index) => (one) => one.source && one.source[0] === path && one.source[1] === index + 1;
-    panes = [...panes.filter((one) => one.box.id !== "cuda"), found];
-  }
-  return line;
+  const [path] = frameOf(place) || [], box = $("cuda");
+  box.querySelector("h2 span").innerHTML = place.sources.map((frame, i) => {
+    const last = place.sources.length > 1 && i === place.sources.length - 1;
+    return `<button type="button" data-call="${last ? -1 : i}" aria-pressed="${frame === frameOf(place)}" title="${i ? "called from here" : "the line itself"}">${escape(shortPath(frame[0]))}:${frame[1]}</button>`;
+  }).join("");
+  if (!data.sources[path] || path === shownSource) return;
+  shownSource = path;
+  const at = (one) => one.sources.filter(([file]) => file === path).map(([, line]) => line), ran = new Set(data.places.flatMap(at));
+  const found = pane("cuda", "", data.sources[path].map((text, i) => ({ mark: i + 1, text, ran: ran.has(i + 1) })),
+    (one) => { const [file, line] = frameOf(one) || []; return file === path ? [line - 1] : []; });
+  found.places = (index) => (one) => at(one).includes(index + 1);
+  panes = [...panes.filter((one) => one.box.id !== "cuda"), found];
 }
 
 function drawCode(place) {

@@ -124,6 +124,7 @@ $("operands").addEventListener("pointerover", (event) => {
   if (cell) $("operands").title = aboutElement(cell);
 });
 $("operands").addEventListener("change", (event) => choose({ [event.target.name]: Number(event.target.value) }));
+$("cuda").addEventListener("click", ({ target }) => { if (target.dataset.call !== undefined) choose({ call: Number(target.dataset.call) }); });
 for (const id of ["cuda", "ptx", "sass"]) $(id).addEventListener("click", goToLine);
 
 // ---- from step to step ----

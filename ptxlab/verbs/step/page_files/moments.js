@@ -1,6 +1,6 @@
 // The launch at a moment: after step ``state.step`` of all, as warp ``state.warp`` sees it.
 
-const state = { step: 0, warp: 0, kind: "auto", register: null, lane: null, word: null, first: 0, matrix: 0 };
+const state = { step: 0, warp: 0, kind: "auto", register: null, lane: null, word: null, first: 0, matrix: 0, call: 0 };
 const NONE = 0xffffffff;
 let END = 0;
 /** By step, where the entries of tables begin: those of step s are from[name][s] to from[name][s + 1]. */
