@@ -33,6 +33,9 @@ from ptxlab.syntax.tree import Integer, Operand
 UNIT = 16
 """Bytes that a bulk copy moves as one; its sizes and addresses are multiples of them."""
 
+_MANY = 1 << 20
+"""Units of an instruction that its memory is asked for before they are listed."""
+
 _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 
 
@@ -187,9 +190,15 @@ def copy(context: Context, form: Form) -> Step:
         nbytes = given(sizes, frame, threads)[copies.thread]
         _require_multiples(frame, copies, nbytes, (write, read))
         counts = nbytes // unit
+        own = replace(copies, rank=None)
+        if counts.sum() > _MANY:
+            # What leaves its memory is refused by its end, before a list of all its units fills ours.
+            some = np.flatnonzero(counts)
+            end = (counts[some] - 1) * unit
+            own.units(read, frame, some, end)
+            copies.units(write, frame, some, end)
         which = np.repeat(np.arange(len(counts)), counts)
         offset = (np.arange(len(which)) - np.repeat(counts.cumsum() - counts, counts)) * unit
-        own = replace(copies, rank=None)
         transfer = Transfer(
             own.units(read, frame, which, offset),
             copies.units(write, frame, which, offset),

@@ -246,3 +246,9 @@ def test_sizes_that_registers_say_are_held_to_the_rule(run: Run) -> None:
     body = (START + FETCH + OUT).replace("[d1], 1024, [r2]", "[d1], r6, [r2]")
     with pytest.raises(LaunchError, match="size 0x3f8"):
         run("mov.u32 r6, 1016;" + body, words=256, data=words(1), block=256)
+
+
+def test_the_largest_size_leaves_memory_and_is_told_at_once(run: Run) -> None:
+    body = (START + FETCH + OUT).replace("[d1], 1024, [r2]", "[d1], r6, [r2]")
+    with pytest.raises(LaunchError, match=r"cp\.async\.bulk read"):
+        run("mov.u32 r6, 0xfffffff0;" + body, words=256, data=words(1), block=256)
