@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import atexit
 import os
+import re
+import shutil
+import sys
+import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeGuard, TypeVar
 
@@ -25,11 +31,14 @@ Loadable = str | os.PathLike[str] | Module
 _SUFFIXES = (".ptx", ".cu", ".cubin")
 _T = TypeVar("_T")
 
+STANDARD_INPUT = "-"
+"""What a program that comes through a pipe is called."""
+
 
 def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> Module:
     """Parse the PTX of ``source`` for a device of ``target``; CUDA C is compiled for it first.
 
-    ``source`` is a path, PTX text (a string that contains ``.version``) or PTX already parsed. A path
+    ``source`` is a path, ``-`` for standard input, PTX text (a string that contains ``.version``) or PTX already parsed. A path
     that does not exist is looked up among the programs that come with ptxlab (``ptx/x.ptx``,
     ``kernels/x.cu``). Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError,
     and Unsupported for machine code and when the ``.target`` of the PTX cannot run on ``target``.
@@ -42,7 +51,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
 
         compilation = _compilation(source, target, options)
         return _parsed(compile_cuda(**compilation), compilation, source, target)
-    name = "<ptx>" if is_text(source) else os.fspath(source)
+    name = "<ptx>" if is_text(source) else _named(source)
     if is_cubin(source):
         raise Unsupported(
             f"{name} is machine code, and this takes PTX or CUDA C",
@@ -76,7 +85,7 @@ def _parsed(
     ptx: str, compilation: Mapping[str, Any], source: str | os.PathLike[str], target: Target
 ) -> Module:
     """Parse the PTX that CUDA C became; its kernels' parameters are called as they were there."""
-    module = parse(ptx, f"{os.fspath(source)} (PTX)", skim=True)
+    module = parse(ptx, f"{_named(source)} (PTX)", skim=True)
     _refuse_other_targets(module, target)
     kernels = {entry.name: len(entry.parameters) for entry in module.entries}
     from ptxlab.toolchain.nvrtc import source_texts  # here: PTX can spare it
@@ -90,7 +99,7 @@ def _compilation(
     source: str | os.PathLike[str], target: Target, options: Sequence[str]
 ) -> dict[str, Any]:
     """Return what the compiler is to be given for a .cu file."""
-    file, name = locate(source), os.fspath(source)
+    file, name = locate(source), _named(source)
     return {
         "source": _read(file, name),
         "path": str(file) if resources.shipped(name) == file else name,
@@ -112,7 +121,9 @@ def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
 
 def _suffix(source: Loadable) -> str:
     """Return how the path that ``source`` is ends, "" for PTX."""
-    return "" if isinstance(source, Module) or is_text(source) else Path(source).suffix
+    if isinstance(source, Module) or is_text(source):
+        return ""
+    return (_standard_input() if os.fspath(source) == STANDARD_INPUT else Path(source)).suffix
 
 
 def is_text(source: Loadable) -> TypeGuard[str]:
@@ -123,6 +134,8 @@ def is_text(source: Loadable) -> TypeGuard[str]:
 def locate(source: str | os.PathLike[str]) -> Path:
     """Return the file that a path means, on its own or among those that come with ptxlab."""
     path = Path(source)
+    if os.fspath(source) == STANDARD_INPUT:
+        return _standard_input()
     if path.suffix not in _SUFFIXES:
         raise PtxlabError(f"{path} is neither a .ptx, .cu or .cubin file nor PTX text")
     if os.path.isfile(path):  # which is False of a name too long to be one
@@ -133,6 +146,29 @@ def locate(source: str | os.PathLike[str]) -> Path:
     known = [name for name in resources.names() if name.endswith(_SUFFIXES)]
     hint = did_you_mean(str(path), sorted({*_beside(path), *known}), most=3)
     raise PtxlabError(f"there is no file {path}", hint=hint)
+
+
+@cache
+def _standard_input() -> Path:
+    """Keep what standard input has in a file, which is called by what it holds, as long as ptxlab runs."""
+    content = sys.stdin.buffer.read()
+    if not content.strip():
+        raise PtxlabError(
+            "standard input is empty", hint="pipe a program in: nvcc -ptx -o - x.cu | ..."
+        )
+    machine_code = content.startswith(b"\x7fELF")
+    is_ptx = re.search(rb"^\s*\.version\b", content, re.MULTILINE)
+    folder = tempfile.mkdtemp(prefix="ptxlab-stdin-")
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    path = Path(folder, f"stdin{'.cubin' if machine_code else '.ptx' if is_ptx else '.cu'}")
+    path.write_bytes(content)
+    return path
+
+
+def _named(source: str | os.PathLike[str]) -> str:
+    """Return what errors call a file."""
+    path = os.fspath(source)
+    return _standard_input().name if path == STANDARD_INPUT else path
 
 
 def _beside(path: Path) -> list[str]:

@@ -26,7 +26,7 @@ import numpy.typing as npt
 from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
-from ptxlab.device.loading import locate
+from ptxlab.device.loading import is_cuda, locate
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
@@ -142,7 +142,7 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     fill_in(args, locate(args.file))
     asked = Asked(
         file=args.file,
-        options=compilation(args, line_info=line_info and args.file.endswith(".cu")),
+        options=compilation(args, line_info=line_info and is_cuda(args.file)),
         kernel=args.kernel,
         grid=args.grid or (1,),
         block=args.block,

@@ -37,7 +37,11 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
     A verb whose device is not ``--device`` alone says so: ``set_defaults(device_options=("a", "b"))``.
     """
     parser.set_defaults(device_options=("device",))
-    parser.add_argument("file", metavar="FILE", help="a .ptx or .cu file, or one ptxlab ships")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .ptx or .cu file, one ptxlab ships, or - for standard input",
+    )
     group = parser.add_argument_group("options of a launch")
     group.add_argument(
         "--kernel",

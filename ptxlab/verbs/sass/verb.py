@@ -24,7 +24,11 @@ from the "Run:" line of the file; without any, several are shown."""
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument("file", metavar="FILE", help="a .ptx or .cu file, or one ptxlab ships")
+    parser.add_argument(
+        "file",
+        metavar="FILE",
+        help="a .ptx or .cu file, one ptxlab ships, or - for standard input",
+    )
     parser.add_argument("--kernel", metavar="NAME", help="one kernel of the file (default all)")
     parser.add_argument("--diff", metavar="FILE", help="compare with the SASS of another file")
     parser.add_argument(
