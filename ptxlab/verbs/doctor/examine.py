@@ -6,17 +6,17 @@ What needs a package that may be absent is imported where it is tried.
 from __future__ import annotations
 
 import platform
-import re
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
-from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import ptxlab
+from ptxlab import installation
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.toolchain import cache, compile_cuda, disassemble, inventory, link_ptx
+from ptxlab.toolchain.inventory import Tool
 from ptxlab.toolchain.wheels import wheel_version
 from ptxlab.verbs.doctor.text import Report
 
@@ -44,20 +44,29 @@ PTX = """\
 """
 """The kernel that is tried, from CUDA C and by hand."""
 
-BENCH = "pip install 'ptxlab[bench]'"
+COSTS = {
+    "cuda-python": "neither a GPU nor NVIDIA's compilers can be called",
+    "nvidia-cuda-nvrtc": "no CUDA C: no .cu files, and gemm only as it comes compiled",
+    "nvidia-nvjitlink": "no machine code: no sass, gemm --explain, fragments --all, and no GPU",
+    "nvidia-cuda-nvdisasm": "no SASS in sass, explain, step and gemm --explain",
+}
+"""What cannot be done without a package."""
+
+BENCH = "only for the baselines of ptxlab bench"
 
 
 def examine() -> Report:
     driver, gpus = gpus_found()
     with cache.bypassed():
         tools, newest_ptx, tried_tools = inventory.tools(), inventory.newest_ptx(), toolchain()
+    asked_for = packages()
     return {
         "version": ptxlab.__version__,
         "home": str(Path(ptxlab.__file__).parent),
         "python": platform.python_version(),
         "executable": sys.executable,
         "platform": platform.platform(),
-        "packages": packages(),
+        "packages": asked_for,
         "tools": tools,
         "newest_ptx": newest_ptx,
         "driver": driver,
@@ -66,27 +75,42 @@ def examine() -> Report:
         "cache_bytes": cache.size(),
         "emulator": tried("the emulator", emulate),
         "toolchain": tried_tools,
+        "advice": advice(asked_for, tools),
     }
 
 
 def packages() -> list[Report]:
-    """Return the packages ptxlab asks for, those of its benchmarks too, with their versions."""
-    try:
-        wanted = metadata.requires("ptxlab") or []
-    except metadata.PackageNotFoundError:  # run from a folder, without being installed
-        return []
+    """Return the packages ptxlab asks for, those of its benchmarks too, with their versions.
+
+    ``needed`` is what it asks for on this platform, and ``costs`` what cannot be done without it.
+    """
+    here = installation.has_nvidia_wheels()
     found = []
-    for line in wanted:
-        requirement, _, marker = line.partition(";")
-        if "extra" in marker and "bench" not in marker:
-            continue
-        match = re.match(r"[\w.-]+", requirement)
-        assert match is not None
-        needed = "extra" not in marker
-        advice = f"pip install '{requirement.strip()}'" if needed else BENCH
-        version = wheel_version(match[0])
-        found.append({"name": match[0], "version": version, "needed": needed, "advice": advice})
+    for extra in ("", "bench"):
+        for name, requirement in installation.requirements(extra):
+            cannot_be_had = name in COSTS and not here
+            found.append(
+                {
+                    "name": name,
+                    "version": wheel_version(name),
+                    "needed": not extra and not cannot_be_had,
+                    "costs": BENCH if extra else COSTS.get(name, ""),
+                    "advice": "" if cannot_be_had else installation.adding(requirement),
+                    "requirement": requirement,
+                }
+            )
     return found
+
+
+def advice(packages: Sequence[Report], tools: Sequence[Tool]) -> list[str]:
+    """Return the commands that install what is missing: what is needed, and what benchmarks want."""
+    missing = [one for one in packages if not one["version"] and one["advice"]]
+    known = {one["name"] for one in packages}
+    needed = [one["requirement"] for one in missing if one["needed"]]
+    needed += [tool.package for tool in tools if tool.problem and tool.package not in known]
+    others = [one["requirement"] for one in missing if not one["needed"]]
+    lines = [installation.adding(*needed)] if needed else []
+    return lines + ([f"{installation.adding(*others)}    ({BENCH})"] if others else [])
 
 
 def gpus_found() -> tuple[Report, list[Report]]:

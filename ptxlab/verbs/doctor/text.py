@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import asdict
 from typing import Any
 
+from ptxlab.installation import this_platform
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.doctor/1"
@@ -22,10 +22,10 @@ def text(report: Report) -> str:
         ("system", report["platform"]),
         *((one.name, f"{one.version}, {one.path}") for one in report["tools"] if not one.problem),
         *((one.name, f"absent: {one.problem}") for one in report["tools"] if one.problem),
-        *((one["name"], one["version"] or "not installed") for one in report["packages"]),
+        *((one["name"], one["version"] or _missing(one)) for one in report["packages"]),
         ("driver", _driver(**report["driver"])),
         *((f"GPU {one['ordinal']}", _gpu(**one)) for one in report["gpus"]),
-        ("PTX", f"nvJitLink takes .version {report['newest_ptx'] or '?'} and older"),
+        *_newest(report["newest_ptx"]),
         ("cache", f"{report['cache']}, {report['cache_bytes'] / 1e6:.1f} MB"),
     ]
     works = [
@@ -72,16 +72,15 @@ def _trials(report: Report) -> list[tuple[str, str]]:
 
 
 def _advice(report: Report) -> list[str]:
-    return list(dict.fromkeys(_pip_lines(report)))
+    gpu = "a GPU needs the NVIDIA driver, R580 or newer; without one, all runs on the emulator"
+    return [*report["advice"], *([] if report["gpus"] else [gpu])]
 
 
-def _pip_lines(report: Report) -> Iterator[str]:
-    for package in report["packages"]:
-        if not package["version"]:
-            why = "" if package["needed"] else "    (only for the baselines of ptxlab bench)"
-            yield f"{package['advice']}{why}"
-    for tool in report["tools"]:
-        if tool.problem:
-            yield f"pip install {tool.package}"
-    if not report["gpus"]:
-        yield "a GPU needs the NVIDIA driver, R580 or newer; without one, all runs on the emulator"
+def _missing(package: Report) -> str:
+    """Say that a package is not there, and what that costs."""
+    where = "not installed" if package["advice"] else f"there is none for {this_platform()}"
+    return f"{where}: {package['costs']}" if package["costs"] else where
+
+
+def _newest(version: str) -> list[tuple[str, str]]:
+    return [("PTX", f"nvJitLink takes .version {version} and older")] if version else []

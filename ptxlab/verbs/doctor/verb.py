@@ -1,4 +1,4 @@
-"""``ptxlab doctor``: what is installed, what works here, and the pip line for what does not."""
+"""``ptxlab doctor``: what is installed, what works here, and the command that installs the rest."""
 
 from __future__ import annotations
 
