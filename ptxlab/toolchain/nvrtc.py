@@ -17,7 +17,6 @@ from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import Location, ToolchainError
-from ptxlab.syntax.names import expanded
 from ptxlab.toolchain.cache import cached, directory, packed, unpacked
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.host_code import INSTANCES, DevicePart, rejections
@@ -98,6 +97,8 @@ def _kept(
     instances = [one.removeprefix(_INSTANCE) for one in options if one.startswith(_INSTANCE)]
 
     def make_now() -> bytes:
+        from ptxlab.syntax.names import expanded  # here: the tools can spare the parser
+
         texts = {file: contents.decode("utf-8", "replace") for file, contents in includes.files}
         meant = {file or path: names for file, names in includes.meant.items()}
         part = DevicePart(path, {path: source} | texts, meant, includes.missing)

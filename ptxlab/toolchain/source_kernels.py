@@ -6,7 +6,6 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ptxlab.syntax.names import called
 from ptxlab.toolchain.declarations import Declaration, declarations, parameter_names
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
@@ -90,6 +89,8 @@ def source_parameters(
 
     Left out is a kernel that is not found, or found twice with other names.
     """
+    from ptxlab.syntax.names import called  # here: the tools can spare the parser
+
     lists: dict[str, set[tuple[str, ...]]] = {}
     for text in texts:
         if "__global__" in text:
