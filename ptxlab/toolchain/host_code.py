@@ -184,7 +184,7 @@ class DevicePart:
             return path
         shown = {_shown(known, self.path): known for known in self.texts}
         return shown.get(path) or next(
-            (known for known in self.texts if known == os.path.abspath(path)), None
+            (known for known in self.texts if os.path.abspath(known) == os.path.abspath(path)), None
         )
 
     def _left(self, path: str) -> str:

@@ -130,6 +130,12 @@ def test_a_mistake_in_a_kernel_keeps_its_place(
         )
 
 
+def test_a_header_of_another_folder_has_its_host_code_left_out(folder: Path) -> None:
+    (folder / "src").mkdir()
+    source = MIXED.replace('"host.h"', '"../host.h"')
+    assert ptx(source, folder / "src") == ptx(ALONE, folder)
+
+
 def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
     (folder / "host.h").write_text(HEADER.replace("a + 1", "b + 1"))
     with pytest.raises(ToolchainError, match='"b" is undefined') as caught:
