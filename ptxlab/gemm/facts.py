@@ -62,6 +62,10 @@ class KernelFacts:
     opcode: str
     share: float | None
 
+    def __repr__(self) -> str:
+        of = f"{self.algorithm.name}, {self.problem} for {self.target}"
+        return f"<facts of {of}: {self.ctas} CTAs of {self.threads} threads>"
+
     @property
     def launched(self) -> int:
         return self.ctas * self.threads

@@ -62,6 +62,13 @@ class GemmResult:
     verdict: Verdict
     launched: LaunchResult
 
+    def __repr__(self) -> str:
+        where = self.device if self.device == self.arch else f"{self.device}, {self.arch}"
+        right = "right" if self.passed else "wrong"
+        return (
+            f"<{self.rung.name}, {self.problem} on {where}: {right}, {self.launched.seconds:.3g} s>"
+        )
+
     @property
     def passed(self) -> bool:
         return self.verdict.passed
