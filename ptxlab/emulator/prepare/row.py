@@ -209,12 +209,12 @@ class Form:
         """The instruction's opcode."""
         return self.row.opcode
 
-    @property
+    @cached_property
     def modifiers(self) -> tuple[str, ...]:
         """What follows the opcode."""
         return tuple(part for part in self.slots if part)
 
-    @property
+    @cached_property
     def name(self) -> str:
         """The instruction as the PTX ISA writes it."""
         return ".".join((self.opcode, *self.modifiers))
