@@ -202,6 +202,7 @@ class _Reader:
                     break
             elif token.text == "=":
                 equals = True
+                name = name or (words[-1] if words else "")
             elif token.text == ":" and parameters is not None and head is None:
                 head = token.start
             elif token.kind == "word":

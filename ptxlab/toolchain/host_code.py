@@ -32,6 +32,7 @@ _ERROR = re.compile(
 )
 _FROM = re.compile(r"at line (?P<line>\d+)(?: of (?P<path>[^\n]+))?")
 _OF_HOST = re.compile(r"considered a host function|explicitly marked as a __host__ function")
+_ASSERTED = re.compile(r"static assertion failed")
 _SYNTAX = re.compile(r"expected |this declaration has no storage|explicit type is missing|unrecog")
 _NO_STD = re.compile(r'namespace "(?:cuda::)?std" has no member|name followed by "::" must be')
 
@@ -75,17 +76,22 @@ class DevicePart:
         self._refused: set[str] = set()
         self._found: dict[str, list[Declaration]] = {}
         self._taken: dict[tuple[str, int], tuple[Declaration, int]] = {}
-
-    @property
-    def host(self) -> list[str]:
-        """The names of the functions, variables and classes that were taken out."""
-        return [one.name for one, how in self._taken.values() if how == _BLANK and one.name]
+        self._why: dict[str, Rejected] = {}
 
     @property
     def host_text(self) -> str:
         """The text that was taken out."""
         parts = ((path, one) for (path, _), (one, how) in self._taken.items() if how == _BLANK)
         return "\n".join(self.texts[path][one.start : one.end] for path, one in parts)
+
+    def why_left_out(self, name: str) -> str | None:
+        """Say why a function, variable or class is not there for kernels; None where it is."""
+        error = self._why.get(name)
+        if error is None:
+            return None
+        if _OF_HOST.search(error.what):
+            return f"{name} is of the host here: __device__ makes it one of kernels too"
+        return f"{name} was left out as the host's, for line {error.line} is rejected: {error.what}"
 
     def templates(self) -> list[Template]:
         return list(templates(self.texts.values()))
@@ -115,8 +121,13 @@ class DevicePart:
         return [f"--pre-include={PRELUDE_NAME}"] if self.hosted else []
 
     def reduce(self, log: str) -> bool:
-        """Take out what the log rejects of the host; False when all of it is of the device."""
+        """Take out what the log rejects of the host; False when all of it is of the device.
+
+        An assertion that fails speaks to whoever compiles for the device too, so nothing hides it.
+        """
         errors = list(rejections(log))
+        if any(_ASSERTED.match(one.what) for one in errors):
+            return False
         if not self.hosted:
             self.hosted = self.needs_headers = True
             self._reject(errors)
@@ -167,6 +178,8 @@ class DevicePart:
         if one.outer is not None and (field or before == _BLANK):
             return self._take_out(path, one.outer, error)
         self._taken[path, one.start] = one, after
+        if after == _BLANK:
+            self._why.setdefault(one.name, error)
         return after > before
 
     @property

@@ -266,8 +266,8 @@ def _rejected(part: DevicePart, arch: str, log: str) -> ToolchainError:
     absent, unknown = _NO_HEADER.search(log), _UNDEFINED.search(log)
     if absent:
         hint = f"-I FOLDER says where {absent['name']} is"
-    elif unknown and unknown["name"] in part.host:
-        hint = f"{unknown['name']} is of the host here: __device__ makes it one of kernels too"
+    elif unknown and (why := part.why_left_out(unknown["name"])):
+        hint = why
     elif "--gpu-architecture" in log:
         hint = f"NVRTC {version()} does not compile for {arch}"
     location = None

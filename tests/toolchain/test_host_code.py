@@ -175,10 +175,27 @@ int f(void);
         ("function", "operator()", "S"),
         ("other", "enum", "S"),
         ("function", "k", None),
-        ("other", "other", None),
+        ("other", "table", None),
         ("function", "f", None),
     ]
     kernel = found[6]
     assert text[kernel.head : kernel.end] == "{ /* } */ }"
     assert kernel.parameters is not None
     assert parameter_names(text[slice(*kernel.parameters)]) == ["in", "", "is"]
+
+
+def test_an_assertion_that_fails_is_never_the_host_s(folder: Path) -> None:
+    even = 'enum { WIDTH = 4 };\nstatic_assert(WIDTH % 2 == 0, "WIDTH is even");\n'
+    assert ptx(MIXED + even, folder) == ptx(ALONE, folder)
+    with pytest.raises(ToolchainError, match="WIDTH is even"):
+        ptx(MIXED + even.replace("4", "3"), folder)
+
+
+def test_what_a_mistake_had_left_out_is_told_with_the_mistake(folder: Path) -> None:
+    source = "constexpr int WIDTH = HIGHT;\n__global__ void k(int* a) { *a = WIDTH; }\n"
+    assert ".entry" in ptx(source.replace("HIGHT", "3"), folder)
+    with pytest.raises(ToolchainError, match='"WIDTH" is undefined') as caught:
+        ptx(source, folder)
+    assert caught.value.hint == (
+        'WIDTH was left out as the host\'s, for line 1 is rejected: identifier "HIGHT" is undefined'
+    )
