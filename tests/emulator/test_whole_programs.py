@@ -11,7 +11,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, ToolchainError
-from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain import assembler, link_ptx
 
 ARCH = "sm_90a"
 
@@ -44,6 +44,14 @@ def taken(text: str) -> bool:
     except PtxlabError:
         return False
     return True
+
+
+@pytest.fixture(scope="module", autouse=True)
+def anew() -> None:
+    """Have nvJitLink begin anew, whatever others had it assemble before."""
+    if assembler._process is not None:
+        assembler._process.end()
+        assembler._process = None
 
 
 F, DECLARED = ".func f() { ret; }", ".extern .func f();"

@@ -17,7 +17,11 @@ from ptxlab.observe.profile import Counted, Profile, count
 KERNEL = ALGORITHMS["tensor_core"]
 FILE = resources.path(KERNEL.file)
 CASES = [
-    *((dtype, "f32", layout) for dtype in ("bf16", "tf32") for layout in LAYOUTS),
+    *(
+        pytest.param(dtype, "f32", layout, marks=[pytest.mark.thorough] * (layout != once))
+        for dtype, once in (("bf16", "nn"), ("tf32", "tn"))
+        for layout in LAYOUTS
+    ),
     ("f16", "f16", "nt"),
 ]
 TILE = KERNEL.cut({"BM": 192, "BN": 64, "WM": 96, "WN": 32})  # three or six panels of m

@@ -48,7 +48,7 @@ def main(name: str, target: str, layout: str = "nn") -> SassLoop:
 
 EVERYWHERE = [
     *((target, "nn") for target in CHIPS),
-    *(("sm_90a", layout) for layout in LAYOUTS[1:]),
+    *(pytest.param("sm_90a", layout, marks=pytest.mark.thorough) for layout in LAYOUTS[1:]),
 ]
 
 

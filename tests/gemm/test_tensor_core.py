@@ -55,8 +55,18 @@ def product(inputs: Inputs) -> Array:
 # ---- right --------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-@pytest.mark.parametrize(("dtype", "acc"), [("bf16", "f32"), ("f16", "f16"), ("tf32", "f32")])
+@pytest.mark.parametrize(
+    ("dtype", "acc", "layout"),
+    [
+        pytest.param(*types, layout, marks=[pytest.mark.thorough] * (layout not in often))
+        for *types, often in (
+            ("bf16", "f32", ("nn", "tt")),
+            ("f16", "f16", ("nt",)),
+            ("tf32", "f32", ("tn", "nt")),
+        )
+        for layout in LAYOUTS
+    ],
+)
 def test_every_way_of_copying(keeping: Device, dtype: str, acc: str, layout: str) -> None:
     """Tiles inside, moved back inside, filled up with zeros, and copied element by element."""
     for m, n, k, room in ((72, 136, 160, 0), (67, 40, 107, 8), (65, 131, 40, 1)):
