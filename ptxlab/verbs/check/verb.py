@@ -10,8 +10,9 @@ from typing import Any
 
 from ptxlab.cli.common import add_common, emit, open_device
 from ptxlab.cli.readers import one_of, words
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.watching import on_emulator
 
 EXAMPLE = f"""\
 example:
@@ -93,13 +94,12 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.view.sources import read_sources
 
-    if args.device.startswith("cuda"):
-        raise PtxlabError(
-            "ptxlab checks on the emulator; a GPU runs Compute Sanitizer",
-            hint="leave out --device, or run compute-sanitizer --tool racecheck ptxlab run ...",
-        )
+    on_emulator(
+        args,
+        "ptxlab checks on the emulator; a GPU runs Compute Sanitizer",
+        "leave out --device, or run compute-sanitizer --tool racecheck ptxlab run ...",
+    )
     asked = read_launch(args, line_info=True)
-    args.device = "emulator"
     wanted = args.checks or CHECKS
     with closing(open_device(args)) as device:
         try:

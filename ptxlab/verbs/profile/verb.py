@@ -10,6 +10,7 @@ from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wan
 from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.watching import on_emulator
 
 EXAMPLE = f"""\
 example:
@@ -69,7 +70,11 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.view import colour
     from ptxlab.view.sources import read_sources
 
-    choose_emulator(args)
+    on_emulator(
+        args,
+        "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
+        f"leave out --device, or run\n{NCU} {shlex.join(run_there(args))}",
+    )
     asked = read_launch(args, line_info=True)
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device)
@@ -99,11 +104,8 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def choose_emulator(args: argparse.Namespace) -> None:
-    """Take the emulator for ``auto``; for a GPU raise PtxlabError with the command that counts there."""
-    if not args.device.startswith("cuda"):
-        args.device = "emulator"
-        return
+def run_there(args: argparse.Namespace) -> list[str]:
+    """Return the command that launches the same on the device of ``--device``."""
     words = ["ptxlab", "run", args.file, "--device", args.device]
     for name in ("kernel", "std"):
         words += [f"--{name}", getattr(args, name)] if getattr(args, name) else []
@@ -116,7 +118,4 @@ def choose_emulator(args: argparse.Namespace) -> None:
         ("--arg", args.arg), ("--set", args.set), ("-D", args.D), ("-I", args.I),
     ):  # fmt: skip
         words += [word for value in values for word in (option, value)]
-    raise PtxlabError(
-        "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
-        hint=f"leave out --device, or run\n{NCU} {shlex.join(words)}",
-    )
+    return words

@@ -53,12 +53,7 @@ def as_json(found: Recording) -> dict[str, Any]:
     turns = (found.turns.step, found.turns.warp, found.turns.lanes)
     return {
         "schema": SCHEMA,
-        "kernel": timeline.kernel,
-        "device": "emulator",
-        "arch": timeline.target,
-        "schedule": timeline.schedule,
-        "grid": list(timeline.config.grid),
-        "block": list(timeline.config.block),
+        **trace_text.launched(timeline),
         "cta": list(timeline.ctas[found.rank]),
         "warps": list(found.warps),
         "path": timeline.path,

@@ -5,10 +5,10 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device
-from ptxlab.cli.readers import count, index, positive, several
-from ptxlab.errors import PtxlabError
+from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.watching import add_watched, on_emulator, take_page, whole_cta
 
 EXAMPLE = f"""\
 example:
@@ -33,23 +33,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
     parser.add_argument(
-        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
-    )
-    parser.add_argument(
         "--warp",
         type=several(count, "W or W,W,..., such as 0,3"),
         metavar="W[,W...]",
         help="keep the registers of these warps (default all)",
     )
-    parser.add_argument(
-        "--steps",
-        type=positive,
-        default=STEPS,
-        metavar="N",
-        help=f"keep the first N instructions and landings (default {STEPS:,})",
-    )
-    add_common(parser, ("html",))
-    parser.set_defaults(device="emulator", device_options=())
+    add_watched(parser, STEPS)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -60,19 +49,18 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.step.machine_code import machine_code
     from ptxlab.view.sources import read_sources
 
-    if args.device.startswith("cuda"):
-        raise PtxlabError(
-            "ptxlab steps on the emulator, where every register can be seen",
-            hint="leave out --device; ptxlab dump looks at registers of a GPU, at one line",
-        )
-    args.device = "emulator"
-    if args.format == "text" and (args.output or "").endswith(".html"):
-        args.format = "html"
-    x, y, z = (*args.cta, 0, 0)[:3]
+    on_emulator(
+        args,
+        "ptxlab steps on the emulator, where every register can be seen",
+        "leave out --device; ptxlab dump looks at registers of a GPU, at one line",
+    )
+    take_page(args)
     asked = read_launch(args, line_info=True)
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device)
-        found = step(launch.kernel, launch.config, launch.passed, (x, y, z), args.warp, args.steps)
+        found = step(
+            launch.kernel, launch.config, launch.passed, whole_cta(args), args.warp, args.steps
+        )
         target = device.target
     sources = read_sources(step_page.files_of(found))
     emit(

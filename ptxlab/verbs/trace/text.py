@@ -34,12 +34,7 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
     ]
     return {
         "schema": SCHEMA,
-        "kernel": timeline.kernel,
-        "device": "emulator",
-        "arch": timeline.target,
-        "schedule": timeline.schedule,
-        "grid": list(config.grid),
-        "block": list(config.block),
+        **launched(timeline),
         "cluster": config.cluster and list(config.cluster),
         "ctas": [list(cta) for cta in timeline.ctas],
         "warps": -(-config.cta_threads // WARP),
@@ -54,6 +49,18 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
             name: [asdict(one) for one in getattr(timeline, name)]
             for name in ("accesses", "flights", "tiles", "barriers", "waits", "mbarriers")
         },
+    }
+
+
+def launched(timeline: Timeline) -> dict[str, Any]:
+    """Return as JSON what was launched, and where."""
+    return {
+        "kernel": timeline.kernel,
+        "device": "emulator",
+        "arch": timeline.target,
+        "schedule": timeline.schedule,
+        "grid": list(timeline.config.grid),
+        "block": list(timeline.config.block),
     }
 
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device
-from ptxlab.cli.readers import index, positive
-from ptxlab.errors import PtxlabError
+from ptxlab.cli.common import emit, open_device
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.watching import add_watched, on_emulator, take_page, whole_cta
 
 EXAMPLE = f"""\
 example:
@@ -32,18 +31,7 @@ STEPS = 20_000
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    parser.add_argument(
-        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
-    )
-    parser.add_argument(
-        "--steps",
-        type=positive,
-        default=STEPS,
-        metavar="N",
-        help=f"keep the first N instructions and landings (default {STEPS:,})",
-    )
-    add_common(parser, ("html",))
-    parser.set_defaults(device="emulator", device_options=())
+    add_watched(parser, STEPS)
 
 
 def execute(args: argparse.Namespace) -> int:
@@ -53,19 +41,16 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.trace import text as view
     from ptxlab.view.sources import read_sources
 
-    if args.device.startswith("cuda"):
-        raise PtxlabError(
-            "ptxlab traces on the emulator, where every step can be seen",
-            hint="leave out --device; Nsight Compute samples what warps of a GPU wait for",
-        )
-    args.device = "emulator"
-    if args.format == "text" and (args.output or "").endswith(".html"):
-        args.format = "html"
-    x, y, z = (*args.cta, 0, 0)[:3]
+    on_emulator(
+        args,
+        "ptxlab traces on the emulator, where every step can be seen",
+        "leave out --device; Nsight Compute samples what warps of a GPU wait for",
+    )
+    take_page(args)
     asked = read_launch(args, line_info=True)
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device)
-        timeline = trace(launch.kernel, launch.config, launch.passed, (x, y, z), args.steps)
+        timeline = trace(launch.kernel, launch.config, launch.passed, whole_cta(args), args.steps)
     sources = read_sources({place.source.path for place in timeline.places if place.source})
     emit(
         args,

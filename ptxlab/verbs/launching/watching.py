@@ -1,0 +1,48 @@
+"""What the verbs share that watch a launch on the emulator, where everything can be seen.
+
+add_watched(parser, 5_000)                    in ``configure``, for a verb that follows one CTA
+on_emulator(args, "why not a GPU", "hint")    in ``execute``, before the device is opened
+"""
+
+from __future__ import annotations
+
+import argparse
+
+from ptxlab.cli.common import add_common
+from ptxlab.cli.readers import index, positive
+from ptxlab.errors import PtxlabError
+
+
+def add_watched(parser: argparse.ArgumentParser, steps: int) -> None:
+    """Add which CTA is followed and for how many ``steps``, and the options of all verbs."""
+    parser.add_argument(
+        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
+    )
+    parser.add_argument(
+        "--steps",
+        type=positive,
+        default=steps,
+        metavar="N",
+        help=f"keep the first N instructions and landings (default {steps:,})",
+    )
+    add_common(parser, ("html",))
+    parser.set_defaults(device="emulator", device_options=())
+
+
+def on_emulator(args: argparse.Namespace, message: str, hint: str) -> None:
+    """Take the emulator for ``auto``; for a GPU raise PtxlabError with the message."""
+    if args.device.startswith("cuda"):
+        raise PtxlabError(message, hint=hint)
+    args.device = "emulator"
+
+
+def take_page(args: argparse.Namespace) -> None:
+    """Have a file called .html be a page."""
+    if args.format == "text" and (args.output or "").endswith(".html"):
+        args.format = "html"
+
+
+def whole_cta(args: argparse.Namespace) -> tuple[int, int, int]:
+    """Return the CTA that is followed, with all of its coordinates."""
+    x, y, z = (*args.cta, 0, 0)[:3]
+    return x, y, z
