@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from ptxlab.fragments.numbers import Array, decode
 from ptxlab.matrix.fragment import FragmentLayout, Place
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(frozen=True, eq=False)
 class Held:
     """The registers of an operand beside the matrix that they should hold.
 
@@ -27,7 +28,7 @@ class Held:
     words: Array
     matrix: Array
 
-    @property
+    @cached_property
     def wrong(self) -> Array:
         """The places [n, 3] of the elements that are not as they should be, by lane and register."""
         return np.argwhere(self._found != self._wanted)
@@ -47,11 +48,11 @@ class Held:
         should = f"{self._at(place)}, {self._value(self._wanted[place])}"
         return f"{where} holds {self._element(self._found[place])} and should hold {should}"
 
-    @property
+    @cached_property
     def _found(self) -> Array:
         return self._elements(self.words)
 
-    @property
+    @cached_property
     def _wanted(self) -> Array:
         return self._elements(self.layout.pack(self.matrix))
 
