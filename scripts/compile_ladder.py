@@ -2,7 +2,7 @@
 
 python scripts/compile_ladder.py
 
-It is for machines without NVRTC. A test compares it with what NVRTC makes.
+It is for machines without NVRTC. A test compares what both compute, to the bit.
 """
 
 from __future__ import annotations
