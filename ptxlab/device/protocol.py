@@ -30,6 +30,9 @@ from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter
 
+Arguments = Sequence[Any] | bytes
+"""The arguments of a launch one by one, or the parameter block that they become."""
+
 
 @dataclass(frozen=True, slots=True)
 class Dump:
@@ -148,9 +151,9 @@ class Kernel(ABC):
         return self.run(LaunchConfig.of(grid, block, shared, cluster, cooperative), args, dump)
 
     def run(
-        self, config: LaunchConfig, args: Sequence[Any] = (), dump: Dump | None = None
+        self, config: LaunchConfig, args: Arguments = (), dump: Dump | None = None
     ) -> LaunchResult:
-        """Run the kernel to its end, as ``launch`` does."""
+        """Run the kernel to its end, as ``launch`` does, with arguments or their block, packed already."""
         return self.launch_packed(config, self.packed(args), dump)
 
     def launch_packed(
@@ -173,8 +176,10 @@ class Kernel(ABC):
         if self.function is not None:
             check_directives(self.function, config)
 
-    def packed(self, args: Sequence[Any]) -> bytes:
+    def packed(self, args: Arguments) -> bytes:
         """Return the arguments of a launch as ``launch_packed`` takes them."""
+        if isinstance(args, bytes):
+            return args
         for index, value in enumerate(args):
             held = value.buffer if isinstance(value, DeviceTensorMap) else value
             if isinstance(held, Buffer) and held.device is not self.device:

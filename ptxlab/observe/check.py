@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Kernel
+from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
@@ -53,7 +53,7 @@ _ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
 def check(
     kernel: Kernel,
     config: LaunchConfig,
-    args: Sequence[Any] = (),
+    args: Arguments = (),
     checks: Sequence[str] = CHECKS,
 ) -> CheckReport:
     """Launch ``kernel`` of the emulator and return what is wrong with the launch.

@@ -6,9 +6,8 @@ from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
 
-from ptxlab.device.protocol import Kernel
+from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.instrument.sites import instructions, sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts, total
@@ -135,7 +134,7 @@ class Profile:
         return {name: nbytes / counts.flops for name, nbytes in moved.items()}
 
 
-def count(kernel: Kernel, config: LaunchConfig, args: Sequence[Any] = ()) -> Profile:
+def count(kernel: Kernel, config: LaunchConfig, args: Arguments = ()) -> Profile:
     """Launch ``kernel`` of the emulator and return what every instruction of it did.
 
     The ``args`` are those of ``kernel.launch``; buffers hold afterwards what the kernel left. Counters

@@ -5,11 +5,10 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
-from typing import Any
 
 import numpy as np
 
-from ptxlab.device.protocol import Kernel
+from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Access, Part
 from ptxlab.emulator.run.threads import Threads
@@ -29,7 +28,7 @@ from ptxlab.tensormap.encoding import MAP_BYTES, decode
 def step(
     kernel: Kernel,
     config: LaunchConfig,
-    args: Sequence[Any] = (),
+    args: Arguments = (),
     cta: Dim3 = (0, 0, 0),
     warps: Sequence[int] | None = None,
     most: int = sys.maxsize,

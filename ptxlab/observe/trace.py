@@ -7,13 +7,12 @@ too. Asynchronous work lands when the schedule of the launch says, as late as it
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.device.protocol import Kernel
+from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run import memory
 from ptxlab.emulator.run.threads import Threads
@@ -38,7 +37,7 @@ Array = npt.NDArray[Any]
 def trace(
     kernel: Kernel,
     config: LaunchConfig,
-    args: Sequence[Any] = (),
+    args: Arguments = (),
     cta: Dim3 = (0, 0, 0),
     most: int = sys.maxsize,
 ) -> Timeline:
@@ -54,7 +53,7 @@ def trace(
     return tracer.timeline(kernel.name, fault)
 
 
-def follow(tracer: Tracer, kernel: Kernel, config: LaunchConfig, args: Sequence[Any]) -> str | None:
+def follow(tracer: Tracer, kernel: Kernel, config: LaunchConfig, args: Arguments) -> str | None:
     """Launch ``kernel`` with a tracer that watches; return why the launch stopped, None if it did not."""
     if any(at >= size for at, size in zip(tracer.cta, config.grid, strict=True)):
         raise PtxlabError(f"there is no CTA {tracer.cta} in a grid of {config.grid}")

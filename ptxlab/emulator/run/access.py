@@ -247,6 +247,8 @@ def _fault(
     else:
         kind = "alignment"
         reason, hint = "is misaligned", f"the address must be a multiple of {access.nbytes}"
+        if isinstance(memory, Allocation):
+            hint += f"; it lies in {memory.name}"
     return LaunchError(
         f"{access.verb} of {access.nbytes} bytes at {value:#x} by {thread}{more} {reason}",
         location=wave.locate(access.line),

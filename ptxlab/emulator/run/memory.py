@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -211,6 +212,19 @@ class GlobalMemory:
                 hint="it is unmapped by the address, or the array, that was mapped",
             )
         self.free(address)
+
+    @contextmanager
+    def kept(self) -> Iterator[None]:
+        """Have all memory as it is now again at the end, whatever is written meanwhile."""
+        before = [one.data[one.first : one.size].copy() for one in self._allocations]
+        allocations, begins, heap = self._allocations.copy(), self._begins.copy(), self.heap.copy()
+        try:
+            yield
+        finally:
+            self._allocations, self._begins, self.heap = allocations, begins, heap
+            for one, data in zip(allocations, before, strict=True):
+                if one.writable:
+                    one.data[one.first : one.size] = data
 
     def _insert(self, allocation: Allocation) -> None:
         at = bisect_right(self._begins, allocation.begin)

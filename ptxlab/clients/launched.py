@@ -1,0 +1,71 @@
+"""A launch that a program made, made again to be looked at."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+from ptxlab.clients.borrowed import Borrowed, borrowing
+from ptxlab.device.emulator import EmulatorKernel
+from ptxlab.device.protocol import Dump, Dumped
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.observe.check import check
+from ptxlab.observe.check_report import CHECKS, CheckReport
+from ptxlab.observe.profile import Profile, count
+from ptxlab.toolchain import link_ptx
+from ptxlab.toolchain.assembly import Assembly
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Launched:
+    """A launch of ``kernel`` with its parameter block and the ``memory`` of this process that it uses.
+
+    ``check``, ``profile`` and ``dump`` make the same launch again, on what memory holds then, and put back
+    what it wrote, so that the program does not notice. They raise the faults of the kernel.
+    """
+
+    kernel: EmulatorKernel
+    config: LaunchConfig
+    parameters: bytes
+    memory: tuple[Borrowed, ...] = ()
+
+    def __repr__(self) -> str:
+        target = self.kernel.device.target.name
+        return f"<launch of {self.kernel.name} on {target}: {self.config!r}>"
+
+    @property
+    def ptx(self) -> str:
+        """The PTX of the program, from which lines are counted."""
+        return self.kernel.program.module.source.text
+
+    def check(self, checks: Sequence[str] = CHECKS) -> CheckReport:
+        """Return what is wrong with it: races, missing waits, barriers, bounds, unwritten memory."""
+        with self._again():
+            return check(self.kernel, self.config, self.parameters, checks)
+
+    def profile(self) -> Profile:
+        """Return what every instruction did, by line of the PTX and of the source it comes from."""
+        with self._again():
+            return count(self.kernel, self.config, self.parameters)
+
+    def dump(
+        self, at: str | int, registers: Sequence[str] = (), *, before: bool = False, nth: int = 1
+    ) -> Dumped:
+        """Return the registers of every thread at a line or an instruction, as ``ptxlab.Dump`` says."""
+        wanted = Dump(at, tuple(registers), before, nth)
+        with self._again():
+            found = self.kernel.launch_packed(self.config, self.parameters, wanted).dump
+        assert found is not None
+        return found
+
+    def sass(self) -> Assembly:
+        """Return the program beside the machine code that NVIDIA's assembler makes of it."""
+        module, arch = self.kernel.program.module, self.kernel.device.target.name
+        return Assembly(module, link_ptx(self.ptx, arch=arch, path=module.source.path))
+
+    @contextmanager
+    def _again(self) -> Iterator[None]:
+        memory = self.kernel.device.memory
+        with borrowing(memory, self.memory), memory.kept():
+            yield

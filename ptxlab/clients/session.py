@@ -1,0 +1,150 @@
+"""The launches of a program that knows nothing of ptxlab: run on one emulator, counted, checked, kept.
+
+    session = Session("sm_80", check=True)
+    kernel = session.load(ptx, "add.ptx").kernel("add")
+    session.launch(kernel, LaunchConfig.of(4, 128), parameters, [Borrowed(address, nbytes, "x", owner)])
+    session.last.dump("mma.sync", "D"), session.usage, session.reports
+
+A client turns what its framework asks for into these calls. Kernels use what ``session.device``
+allocates or maps, and memory of this process that is borrowed for a launch.
+"""
+
+from __future__ import annotations
+
+import linecache
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from threading import RLock
+
+from ptxlab.clients.borrowed import Borrowed, borrowing
+from ptxlab.clients.launched import Launched
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel, Progress
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Kernel, LaunchResult, Module
+from ptxlab.emulator import print_text
+from ptxlab.errors import LaunchError, Location, Unsupported
+from ptxlab.instrument.sites import sources
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.observe.check import Checker
+from ptxlab.observe.check_report import CHECKS, CheckReport
+from ptxlab.syntax.parser import parse
+
+
+@dataclass(slots=True)
+class Usage:
+    """What all launches of a kernel took: ``seconds`` of emulation, ``instructions`` of threads."""
+
+    launches: int = 0
+    seconds: float = 0.0
+    instructions: int = 0
+
+
+class Session:
+    """An emulated GPU of ``arch`` (``sm_90a``), and what a program has launched on it.
+
+    With ``check`` every launch is checked: ``reports`` has those that did not pass, one for each kernel
+    and what was found. ``usage`` is by the name of the kernel, ``last`` the latest launch. ``progress``
+    and ``console`` are those of ``EmulatorDevice``; a progress that raises TimeoutError ends the launch.
+    Raises PtxlabError for an ``arch`` that is no target.
+    """
+
+    def __init__(
+        self,
+        arch: str,
+        *,
+        check: bool = False,
+        progress: Progress | None = None,
+        console: Callable[[str], None] = print_text,
+    ) -> None:
+        device = open_device("emulator", arch=arch, progress=progress, console=console)
+        assert isinstance(device, EmulatorDevice)
+        self.device = device
+        self.check = check
+        self.usage: dict[str, Usage] = {}
+        self.reports: list[CheckReport] = []
+        self.last: Launched | None = None
+        self._modules: dict[str, Module] = {}
+        self._lock = RLock()  # frameworks launch from threads of their own too
+
+    def load(self, text: str, label: str) -> Module:
+        """Return the module of a PTX text, which errors call ``label``: the same one for the same text.
+
+        Its kernels are prepared when they are first asked for. Raises PtxSyntaxError, and Unsupported
+        for a program of another target.
+        """
+        with self._lock:
+            module = self._modules.get(text)
+            if module is None:
+                module = self._modules[text] = self.device.load(parse(text, label, skim=True))
+            return module
+
+    def launch(
+        self,
+        kernel: Kernel,
+        config: LaunchConfig,
+        parameters: bytes,
+        memory: Sequence[Borrowed] = (),
+    ) -> LaunchResult:
+        """Run a kernel of this session to its end, with its parameter block as ``launch_packed`` takes it.
+
+        ``memory`` is what of this process it may use, beside that of the device. Raises what
+        ``launch_packed`` raises, of a fault with the line of the source that the PTX names.
+        """
+        assert isinstance(kernel, EmulatorKernel)
+        with self._lock:
+            self.last = launched = Launched(kernel, config, parameters, tuple(memory))
+            with borrowing(self.device.memory, memory), _faults_at_source(kernel):
+                result = self._run(launched)
+            used = self.usage.setdefault(kernel.name, Usage())
+            used.launches += 1
+            used.seconds += result.seconds
+            used.instructions += result.counters["thread_instructions"]
+            return result
+
+    def _run(self, launched: Launched) -> LaunchResult:
+        kernel, config, parameters = launched.kernel, launched.config, launched.parameters
+        if not self.check:
+            return kernel.launch_packed(config, parameters)
+        checker, fault = Checker(CHECKS), None
+        try:
+            return kernel.watch(checker).launch_packed(config, parameters)
+        except (LaunchError, Unsupported) as error:
+            fault = error
+            raise
+        finally:
+            self._keep(checker.report(kernel.name, fault))
+
+    def _keep(self, report: CheckReport) -> None:
+        """Keep a report that did not pass, if there is none like it."""
+        if report.failed() and not any(_alike(report, other) for other in self.reports):
+            self.reports.append(report)
+
+
+def _alike(one: CheckReport, other: CheckReport) -> bool:
+    """Say whether reports are of the same program and found the same, however often."""
+    if one.source is not other.source or one.unchecked != other.unchecked:
+        return False
+    places = ([(f.rule, f.line, f.other_line) for f in each.findings] for each in (one, other))
+    return next(places) == next(places)
+
+
+@contextmanager
+def _faults_at_source(kernel: EmulatorKernel) -> Iterator[None]:
+    """Have a fault name the line of the source, where the PTX says which it is, and then that of the PTX."""
+    try:
+        yield
+    except LaunchError as error:
+        module, place = kernel.program.module, error.location
+        found = place and sources(module, kernel.program.reachable).get(place.line)
+        if place is None or found is None:
+            raise
+        text = linecache.getline(found.path, found.line).rstrip()
+        column = len(text) - len(text.lstrip()) + 1
+        hint = f"it is {place.text.strip()} on line {place.line} of {place.path}"
+        raise LaunchError(
+            error.message,
+            location=Location(found.path, found.line, column, text),
+            hint=f"{error.hint}; {hint}" if error.hint else hint,
+            kind=error.kind,
+        ) from None
