@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 Loadable = str | os.PathLike[str] | Module
 """A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
 
-_SUFFIXES = (".ptx", ".cu", ".cubin")
+_SUFFIXES = (".ptx", ".cu", ".cubin", ".fatbin")
 _T = TypeVar("_T")
 
 STANDARD_INPUT = "-"
@@ -52,10 +52,11 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
         compilation = _compilation(source, target, options)
         return _parsed(compile_cuda(**compilation), compilation, source, target)
     name = "<ptx>" if is_text(source) else _named(source)
-    if is_cubin(source):
+    if is_machine_code(source):
         raise Unsupported(
             f"{name} is machine code, and this takes PTX or CUDA C",
-            hint="give the .ptx or .cu it was made from; ptxlab run --device cuda launches a .cubin",
+            hint="give the .ptx or .cu it was made from; ptxlab sass shows it, and "
+            "ptxlab run --device cuda launches a .cubin",
         )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
@@ -119,6 +120,23 @@ def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     return _suffix(source) == ".cubin"
 
 
+def is_machine_code(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
+    """Say whether ``source`` is the path of a cubin or fatbin, or of a program that has some inside."""
+    if isinstance(source, Module) or is_text(source):
+        return False
+    return locate(source).suffix not in (".ptx", ".cu")
+
+
+def _starts_as_machine_code(path: Path) -> bool:
+    from ptxlab.toolchain.fatbin import starts_as_machine_code  # here: PTX can spare it
+
+    try:
+        with path.open("rb") as file:
+            return starts_as_machine_code(file.read(4))
+    except OSError:
+        return False
+
+
 def _suffix(source: Loadable) -> str:
     """Return how the path that ``source`` is ends, "" for PTX."""
     if isinstance(source, Module) or is_text(source):
@@ -136,8 +154,8 @@ def locate(source: str | os.PathLike[str]) -> Path:
     path = Path(source)
     if os.fspath(source) == STANDARD_INPUT:
         return _standard_input()
-    if path.suffix not in _SUFFIXES:
-        raise PtxlabError(f"{path} is neither a .ptx, .cu or .cubin file nor PTX text")
+    if path.suffix not in _SUFFIXES and not _starts_as_machine_code(path):
+        raise PtxlabError(f"{path} is neither a .ptx, .cu, .cubin or .fatbin file nor PTX text")
     if os.path.isfile(path):  # which is False of a name too long to be one
         return path
     shipped = resources.shipped(path.as_posix())
@@ -151,12 +169,14 @@ def locate(source: str | os.PathLike[str]) -> Path:
 @cache
 def _standard_input() -> Path:
     """Keep what standard input has in a file, which is called by what it holds, as long as ptxlab runs."""
+    from ptxlab.toolchain.fatbin import starts_as_machine_code
+
     content = sys.stdin.buffer.read()
     if not content.strip():
         raise PtxlabError(
             "standard input is empty", hint="pipe a program in: nvcc -ptx -o - x.cu | ..."
         )
-    machine_code = content.startswith(b"\x7fELF")
+    machine_code = starts_as_machine_code(content)
     is_ptx = re.search(rb"^\s*\.version\b", content, re.MULTILINE)
     folder = tempfile.mkdtemp(prefix="ptxlab-stdin-")
     atexit.register(shutil.rmtree, folder, ignore_errors=True)

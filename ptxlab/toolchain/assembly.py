@@ -28,9 +28,9 @@ class PtxLine:
 
 @dataclass(frozen=True)
 class Assembly:
-    """A program and its machine code for ``cubin.arch``."""
+    """A program and its machine code for ``cubin.arch``; ``module`` is None where only that is at hand."""
 
-    module: Module
+    module: Module | None
     cubin: Cubin
 
     @cached_property
@@ -40,14 +40,16 @@ class Assembly:
 
     @cached_property
     def sources(self) -> dict[int, SourceLine]:
-        return sources(self.module, self.module.functions)
+        return {} if self.module is None else sources(self.module, self.module.functions)
 
     def lines(self, name: str) -> list[PtxLine]:
         """Return the lines of PTX that the SASS of function ``name`` was made from, in text order.
 
         All lines with instructions of the PTX function of that name are there, those without SASS
-        too; then those of functions inlined into it.
+        too; then those of functions inlined into it. Where there is no PTX there are no lines.
         """
+        if self.module is None:
+            return []
         by_line: dict[int, list[SassInstruction]] = {}
         for instruction in self.functions[name].instructions:
             by_line.setdefault(instruction.line or 0, []).append(instruction)

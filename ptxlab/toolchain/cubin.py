@@ -24,19 +24,25 @@ _LINE = re.compile(r"\bline (\d+)")
 
 
 @dataclass(frozen=True, slots=True)
-class Resources:
-    """What ptxas says one kernel uses: registers and barriers by count, the rest in bytes.
+class Used:
+    """What one kernel uses: registers and barriers by count, the rest in bytes.
 
-    ``shared`` is static shared memory, ``stack`` and the spills are per thread.
+    ``shared`` is static shared memory, ``stack`` is per thread.
     """
 
     kernel: str
     registers: int
     shared: int
     stack: int
+    barriers: int
+
+
+@dataclass(frozen=True, slots=True)
+class Resources(Used):
+    """What ptxas says one kernel uses, and how many bytes a thread stores and loads for spilled registers."""
+
     spill_stores: int
     spill_loads: int
-    barriers: int
 
 
 @dataclass(frozen=True, slots=True)

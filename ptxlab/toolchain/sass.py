@@ -11,9 +11,14 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ptxlab.errors import ToolchainError
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.nvdisasm import disassemble
 
+_TARGET = re.compile(r"^\s*\.target\s+(?P<name>\S+)", re.MULTILINE)
+_FLAGS = re.compile(
+    r'^\s*\.headerflags\s+@".*?(?P<own>EF_CUDA_ACCELERATORS )?EF_CUDA_SM(?P<number>\d+)', re.M
+)
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+)")
 _KERNEL = re.compile(r'\s*\.other\s+(?P<name>\S+),@"STO_CUDA_ENTRY')
 _LINE = re.compile(r'\s*//## File "[^"]*", line (?P<line>\d+)')
@@ -84,6 +89,15 @@ def sass(cubin: Cubin) -> dict[str, SassFunction]:
 def read_sass(text: str) -> dict[str, SassFunction]:
     """Read what ``nvdisasm -c -gp`` prints: the functions by name."""
     return {function.name: function for function in _functions(text)}
+
+
+def read_target(text: str) -> str:
+    """Read what ``nvdisasm -c`` says machine code is for."""
+    if found := _TARGET.search(text):
+        return found["name"]
+    if before := _FLAGS.search(text):  # a cubin from before CUDA 13
+        return f"sm_{before['number']}{'a' * bool(before['own'])}"
+    raise ToolchainError("nvdisasm does not say which target this cubin is for")
 
 
 def _functions(text: str) -> Iterator[SassFunction]:

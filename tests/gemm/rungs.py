@@ -46,7 +46,7 @@ def made(algorithm: str, *, share: float = 0.5, registers: int = 32, **counts: i
         products=PRODUCTS,
         barriers=0,
         bytes_per_flop={"global": 0.5, "sectors": 0.5, "shared": 0.0},
-        resources=Resources(algorithm, registers, 0, 0, 0, 0, 1),
+        resources=Resources(algorithm, registers, 0, 0, 1, 0, 0),
         occupancy=Occupancy(1024, 2, 64, 64, {"CTAs": 32, "threads": 2, "registers": 2}),
         opcode="FFMA",
         share=share,

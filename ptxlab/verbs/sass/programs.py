@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import argparse
 import re
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
 from ptxlab.device.loading import load_assembled, locate, pick
 from ptxlab.device.shapes import declared
-from ptxlab.isa.occupancy import Occupancy, occupancy
-from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
+from ptxlab.isa.occupancy import MULTIPROCESSORS, Occupancy, occupancy
+from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, target_named
+from ptxlab.syntax.tree import Module
 from ptxlab.toolchain.assembly import Assembly
-from ptxlab.toolchain.cubin import Resources
+from ptxlab.toolchain.cubin import Used
+from ptxlab.toolchain.fatbin import Member
 from ptxlab.toolchain.sass import SassFunction
 from ptxlab.verbs.launching.launch import merged, run_lines
 from ptxlab.verbs.launching.options import compilation
@@ -24,10 +27,13 @@ BLOCKS = (64, 128, 256, 512, 1024)
 
 @dataclass(frozen=True, slots=True)
 class Kernel:
-    """A kernel, and its occupancy with CTAs of one or several sizes and ``dynamic`` shared memory."""
+    """A kernel, and its occupancy with CTAs of one or several sizes and ``dynamic`` shared memory.
+
+    On a target of which ptxlab does not know the SM there is none.
+    """
 
     name: str
-    used: Resources
+    used: Used
     function: SassFunction
     dynamic: int
     occupancies: tuple[Occupancy, ...]
@@ -35,18 +41,19 @@ class Kernel:
 
 @dataclass(frozen=True, slots=True)
 class Program:
-    """One file assembled for one target."""
+    """One file, or the ``member`` of one that has several, as machine code for one target."""
 
     file: str
     assembly: Assembly
     kernels: tuple[Kernel, ...]
+    member: Member | None = None
 
     @property
     def arch(self) -> str:
         return self.assembly.cubin.arch
 
 
-def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
+def assembled(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     """Compile and assemble one file for one target, and work out what its kernels take."""
     path = locate(file)
     runs = [run for run in run_lines(path) if args.kernel in (None, run.kernel)]
@@ -54,12 +61,33 @@ def program(args: argparse.Namespace, file: str, arch: str | None) -> Program:
         args = argparse.Namespace(**{**vars(args), "D": merged(runs[0].D, args.D)})
     arch = arch or default_target(path)
     options = compilation(args, line_info=path.suffix == ".cu")
-    assembly = Assembly(*load_assembled(Path(file), TARGETS[arch], options))
-    names = [entry.name for entry in assembly.module.entries]
-    kernels = {name: kernel(args, assembly, name, runs) for name in names}
-    if args.kernel is not None or not kernels:
-        kernels = {str(args.kernel): pick(kernels, args.kernel, file)}
-    return Program(file, assembly, tuple(kernels.values()))
+    module, cubin = load_assembled(Path(file), TARGETS[arch], options)
+    kernels = of_module(args, Assembly(module, cubin), module, runs)
+    return Program(file, Assembly(module, cubin), chosen(kernels, args.kernel, file))
+
+
+def of_module(
+    args: argparse.Namespace,
+    assembly: Assembly,
+    module: Module,
+    runs: Sequence[argparse.Namespace] = (),
+) -> Iterator[Kernel]:
+    """Describe the kernels of PTX that was assembled, with the CTAs they may be launched with."""
+    for entry in module.entries:
+        run = next((run for run in runs if run.kernel == entry.name), None)
+        block = args.block or declared(entry, "reqntid") or (run.block if run else None)
+        block = block or declared(entry, "maxntid")
+        dynamic = args.shared if args.shared is not None else (run.shared or 0) if run else 0
+        used = assembly.cubin.kernels[entry.name]
+        yield kernel(assembly, used, block and prod(block), dynamic)
+
+
+def chosen(kernels: Iterable[Kernel], name: str | None, file: str) -> tuple[Kernel, ...]:
+    """Return all kernels, or the one of that name. Raises PtxlabError where there is none."""
+    named = {kernel.name: kernel for kernel in kernels}
+    if name is None and named:
+        return tuple(named.values())
+    return (pick(named, name, file),)
 
 
 def default_target(path: Path) -> str:
@@ -71,24 +99,19 @@ def default_target(path: Path) -> str:
     return DEFAULT_TARGET
 
 
-def kernel(
-    args: argparse.Namespace, assembly: Assembly, name: str, runs: list[argparse.Namespace]
-) -> Kernel:
-    """Describe one kernel, with the occupancy of the CTAs it may be launched with."""
-    run = next((run for run in runs if run.kernel == name), None)
-    entry = next(entry for entry in assembly.module.entries if entry.name == name)
-    block = args.block or declared(entry, "reqntid") or (run.block if run else None)
-    block = block or declared(entry, "maxntid")
-    dynamic = args.shared if args.shared is not None else (run.shared or 0) if run else 0
-    used, target = assembly.cubin.kernels[name], TARGETS[assembly.cubin.arch]
+def kernel(assembly: Assembly, used: Used, threads: int | None, dynamic: int) -> Kernel:
+    """Describe one kernel, with the occupancy of CTAs of ``threads``, or of several sizes."""
+    target = target_named(assembly.cubin.arch)
+    known = target.capability in MULTIPROCESSORS
     occupancies = tuple(
         occupancy(
             target,
-            threads,
+            size,
             registers=used.registers,
             shared=used.shared + dynamic,
             barriers=used.barriers,
         )
-        for threads in (BLOCKS if block is None else (prod(block),))
+        for size in (BLOCKS if threads is None else (threads,))
+        if known
     )
-    return Kernel(name, used, assembly.functions[name], dynamic, occupancies)
+    return Kernel(used.kernel, used, assembly.functions[used.kernel], dynamic, occupancies)

@@ -13,7 +13,10 @@ from ptxlab.isa.occupancy import Occupancy
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.cubin import Resources, Used
+from ptxlab.toolchain.fatbin import Member
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
+from ptxlab.verbs.sass.binary import told, way_to
 from ptxlab.verbs.sass.programs import Kernel, Program
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
@@ -29,13 +32,14 @@ _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not 
 def text(
     programs: Sequence[Program],
     sources: Sources | None,
+    closed: Sequence[Member] = (),
     *,
     compared: bool,
     width: int | None = None,
 ) -> str:
     """Return one file for one or more targets or, ``compared``, two files for one.
 
-    Without ``sources`` it ends with what the kernels take.
+    Without ``sources`` it ends with what the kernels take. ``closed`` is what could not be opened.
     Where ``width`` is too small for PTX and SASS side by side, SASS stands below its line.
     """
     if compared:
@@ -45,6 +49,8 @@ def text(
         for kernel in program.kernels:
             lines += [*_summary(program, kernel), ""]
         lines += _remarks(program, program.arch)
+    if closed:
+        lines += [told(closed), f"  {way_to(closed, programs[0].file)}", ""]
     if sources is None:
         return "\n".join(lines).rstrip()
     if lines[-1]:
@@ -52,16 +58,22 @@ def text(
     together = [programs] if _same_ptx(programs) else [[program] for program in programs]
     for beside in together:
         for name in _functions(beside):
-            lines += [*_beside(beside, name, sources, width), ""]
+            shown = _beside(beside, name, sources, width)
+            lines += [*shown, ""]
     return "\n".join(lines).rstrip()
 
 
-def as_json(programs: Sequence[Program], file: str, other: str | None) -> dict[str, Any]:
+def as_json(
+    programs: Sequence[Program], closed: Sequence[Member], file: str, other: str | None
+) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "file": file,
         "diff": other,
         "programs": [_program(program) for program in programs],
+        "compressed": [
+            {"member": str(member), "compression": member.compression} for member in closed
+        ],
     }
 
 
@@ -74,17 +86,29 @@ def _summary(program: Program, kernel: Kernel) -> list[str]:
     more = len(opcodes) - _MOST_OPCODES
     pairs = [
         ("registers", str(used.registers)),
-        ("spills", f"{used.spill_stores} bytes stored, {used.spill_loads} bytes loaded"),
+        ("spills", _spills(used)),
         ("stack", f"{used.stack} bytes"),
         ("shared", f"{used.shared} bytes static, {kernel.dynamic} bytes dynamic"),
         ("barriers", str(used.barriers)),
         *(("occupancy", _occupancy(occupancy)) for occupancy in kernel.occupancies),
+        *(
+            []
+            if kernel.occupancies
+            else [("occupancy", f"unknown: ptxlab has no facts of {program.arch}")]
+        ),
         (
             "instructions",
             f"{len(kernel.function.instructions)}: {shown}" + f", {more} more" * (more > 0),
         ),
     ]
-    return [f"{called(kernel.name)} on {program.arch}", *fields(pairs)]
+    of = f", {program.member.kind}" if program.member else ""
+    return [f"{called(kernel.name)} on {program.arch}{of}", *fields(pairs)]
+
+
+def _spills(used: Used) -> str:
+    if not isinstance(used, Resources):
+        return "unknown: a cubin does not say"
+    return f"{used.spill_stores} bytes stored, {used.spill_loads} bytes loaded"
 
 
 def _occupancy(found: Occupancy) -> str:
@@ -97,7 +121,7 @@ def _occupancy(found: Occupancy) -> str:
 
 
 def _remarks(program: Program, of: str) -> Iterator[str]:
-    lines = program.assembly.module.source.text.splitlines()
+    lines = _ptx(program).splitlines()
     for remark in program.assembly.cubin.remarks:
         code = f"{remark.code}: " if remark.code else ""
         yield f"ptxas on {of}: {code}{remark.text}"
@@ -109,9 +133,15 @@ def _remarks(program: Program, of: str) -> Iterator[str]:
 
 
 def _same_ptx(programs: Sequence[Program]) -> bool:
-    """Say whether the PTX differs at most in the target it is for."""
-    texts = {_FOR_TARGET.sub("", one.assembly.module.source.text) for one in programs}
-    return len(texts) == 1
+    """Say whether there is PTX, and differs at most in the target it is for."""
+    texts = {_FOR_TARGET.sub("", _ptx(one)) for one in programs}
+    return len(texts) == 1 and all(map(_ptx, programs))
+
+
+def _ptx(program: Program) -> str:
+    """Return the PTX of a program, "" where only its machine code is at hand."""
+    module = program.assembly.module
+    return "" if module is None else module.source.text
 
 
 def _functions(programs: Sequence[Program]) -> list[str]:
@@ -130,6 +160,8 @@ def _beside(
     programs: Sequence[Program], name: str, sources: Sources, width: int | None
 ) -> list[str]:
     """Return the lines of PTX of one function, each beside the SASS it became on every target."""
+    if not _ptx(programs[0]):
+        return _alone(programs[0], name)
     by_line = [
         {line.number: line for line in program.assembly.lines(name)}
         if name in program.assembly.functions
@@ -167,6 +199,13 @@ def _beside(
     return found
 
 
+def _alone(program: Program, name: str) -> list[str]:
+    """Return the SASS of one function without PTX."""
+    code = program.assembly.functions[name].instructions
+    head = f"{called(name)}  SASS for {program.arch}"
+    return [head, *(f"  {one.address:04x}  {one.text}" for one in code)]
+
+
 def _below(row: Sequence[str], programs: Sequence[Program]) -> str:
     """Return a line of PTX with its SASS below it, for each of several targets with its name."""
     left, *cells = row
@@ -199,9 +238,11 @@ def _difference(before: Program, after: Program) -> Iterator[str]:
 def _numbers(old: Kernel, new: Kernel) -> Iterator[tuple[str, str, str, str]]:
     """Yield what differs of the resources and of the counts of opcodes, the largest change first."""
     for name in ("registers", "shared", "stack", "spill_stores", "spill_loads", "barriers"):
-        yield _row(name.replace("_", " "), getattr(old.used, name), getattr(new.used, name))
-    one, two = old.occupancies[0], new.occupancies[0]
-    yield _row("warps in an SM", one.warps, two.warps)
+        # Of spills a cubin says nothing.
+        if hasattr(old.used, name) and hasattr(new.used, name):
+            yield _row(name.replace("_", " "), getattr(old.used, name), getattr(new.used, name))
+    for one, two in zip(old.occupancies[:1], new.occupancies, strict=False):
+        yield _row("warps in an SM", one.warps, two.warps)
     functions = old.function, new.function
     yield _row("instructions", *(len(function.instructions) for function in functions))
     opcodes = [function.opcodes() for function in functions]
@@ -221,9 +262,12 @@ def _program(program: Program) -> dict[str, Any]:
     return {
         "file": program.file,
         "arch": program.arch,
+        "member": program.member and str(program.member),
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
         "kernels": [
             {
+                "spill_stores": None,
+                "spill_loads": None,
                 **asdict(kernel.used),
                 "dynamic_shared": kernel.dynamic,
                 "occupancy": [

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, terminal_width
 from ptxlab.cli.readers import count, dimensions
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import add_compilation
+
+if TYPE_CHECKING:
+    from ptxlab.toolchain.fatbin import Member
+    from ptxlab.verbs.sass.programs import Program
 
 EXAMPLE = """\
 example:
@@ -16,10 +22,15 @@ example:
   ptxlab sass ptx/mma_m16n8k16_bf16_f32.ptx --arch sm_80 --arch sm_90a       side by side
   ptxlab sass kernels/naive.cu --diff kernels/coalescing.cu                  what changed
   ptxlab sass mine.cu -D TILE=64 --arch sm_120a --block 256 --json
+  ptxlab sass mine.fatbin --arch sm_90a                                      what is compiled already
 
 Needs neither a GPU nor a CUDA toolkit. Of a .cu file the lines of CUDA C stand above the PTX. The
 size of a CTA, which occupancy depends on, is taken from --block, from the kernel's own directives or
-from the "Run:" line of the file; without any, several are shown."""
+from the "Run:" line of the file; without any, several are shown.
+
+A .cubin, a .fatbin, and a program or library of the host with fatbins inside are shown as they are: all
+members, or those for --arch, for which PTX is assembled where there is no machine code. A cubin does not
+say what spills."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "file",
         metavar="FILE",
-        help="a .ptx or .cu file, one ptxlab ships, or - for standard input",
+        help="a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a program of the host, or - for "
+        "standard input",
     )
     parser.add_argument("--kernel", metavar="NAME", help="one kernel of the file (default all)")
     parser.add_argument("--diff", metavar="FILE", help="compare with the SASS of another file")
@@ -42,22 +54,46 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.verbs.sass import text as view
-    from ptxlab.verbs.sass.programs import program
     from ptxlab.view.sources import read_sources
 
     if args.diff is not None and args.summary:
         raise PtxlabError("--diff compares the code, --summary leaves it out")
     if args.diff is not None and len(args.arch) > 1:
         raise PtxlabError("--diff compares two files for one target", hint="give --arch once")
-    programs = [program(args, args.file, arch) for arch in args.arch or [None]]
+    programs, closed = in_file(args, args.file, args.arch)
     if args.diff is not None:
-        programs.append(program(args, args.diff, programs[0].assembly.cubin.arch))
+        _only_one(programs, args.file)
+        others, more = in_file(args, args.diff, [programs[0].arch])
+        _only_one(others, args.diff)
+        programs, closed = [*programs, *others], [*closed, *more]
     named = {line.path for one in programs for line in one.assembly.sources.values()}
     compared = args.diff is not None
     sources = None if args.summary else read_sources(named)
     emit(
         args,
-        lambda: view.text(programs, sources, compared=compared, width=terminal_width(args)),
-        lambda: view.as_json(programs, args.file, args.diff),
+        lambda: view.text(programs, sources, closed, compared=compared, width=terminal_width(args)),
+        lambda: view.as_json(programs, closed, args.file, args.diff),
     )
     return 0
+
+
+def in_file(
+    args: argparse.Namespace, file: str, archs: Sequence[str]
+) -> tuple[list[Program], list[Member]]:
+    """Return a file as machine code for targets, and what of it is compressed."""
+    from ptxlab.device.loading import is_machine_code
+    from ptxlab.verbs.sass import binary
+    from ptxlab.verbs.sass.programs import assembled
+
+    if is_machine_code(file):
+        return binary.programs(args, file, archs)
+    return [assembled(args, file, arch) for arch in archs or (None,)], []
+
+
+def _only_one(programs: Sequence[Program], file: str) -> None:
+    if len(programs) > 1:
+        raise PtxlabError(
+            f"--diff compares two programs, {file} has {len(programs)}",
+            hint="choose one with --arch: "
+            + ", ".join(dict.fromkeys(str(one.member or one.arch) for one in programs)),
+        )

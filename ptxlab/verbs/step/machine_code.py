@@ -12,8 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import Target
 from ptxlab.syntax.tree import Function
-from ptxlab.toolchain.assembly import Assembly
-from ptxlab.toolchain.sass import SassInstruction
+from ptxlab.toolchain.sass import SassInstruction, sass
 from ptxlab.verbs.launching.launch import Asked
 
 _PRODUCT = "GMMA."
@@ -25,12 +24,12 @@ def machine_code(asked: Asked, target: Target, kernel: str) -> list[dict[str, An
     ptxas names the last line of an instruction; here it is the first one, 0 where there is none.
     """
     try:
-        assembly = Assembly(*load_assembled(Path(asked.file), target, asked.options))
-        functions = assembly.functions
+        module, cubin = load_assembled(Path(asked.file), target, asked.options)
+        functions = sass(cubin)
     except PtxlabError as error:
         return error.message
     names = [kernel, *(name for name, one in functions.items() if not one.kernel)]
-    parsed = {function.name: function for function in assembly.module.functions}
+    parsed = {function.name: function for function in module.functions}
     begins = sorted(
         site.instruction.position.line
         for function in parsed.values()

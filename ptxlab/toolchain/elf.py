@@ -1,0 +1,76 @@
+"""The sections of an ELF file: of a cubin, or of a program that has some inside.
+
+Format: System V ABI, "Object Files"; 64 bits, the lowest byte first, which is all that CUDA has.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxlab.errors import ToolchainError
+
+MAGIC = b"\x7fELF"
+CUDA = 190
+"""The machine that a cubin is for."""
+EXECUTABLE = 2
+"""The type of what is linked."""
+
+_HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
+_SECTION = struct.Struct("<IIQQQQIIQQ")
+_NOBITS = 8  # a section that takes no room in the file
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A section: its name, ``flags``, ``size`` in memory, and what the file has of it."""
+
+    name: str
+    flags: int
+    size: int
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Elf:
+    """What a file is for and of, and its sections in their order."""
+
+    type: int
+    machine: int
+    sections: tuple[Section, ...]
+
+
+def read_elf(image: bytes) -> Elf:
+    """Read an ELF file. Raises ToolchainError for one that is damaged."""
+    try:
+        if image[:6] != MAGIC + b"\x02\x01":
+            raise ValueError
+        kind, machine, _, _, _, start, *_, each, count, names = _HEADER.unpack_from(image)
+        if each != _SECTION.size:
+            raise ValueError
+        return Elf(kind, machine, tuple(_sections(image, start, count, names)))
+    except (ValueError, IndexError, struct.error):
+        raise ToolchainError("this ELF file is damaged, or not one of 64 bits") from None
+
+
+def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[Section]:
+    heads = [_SECTION.unpack_from(image, start + _SECTION.size * one) for one in range(count)]
+    texts = _content(image, heads[names]) if heads else b""
+    for head in heads:
+        name, _, flags, _, _, size, *_ = head
+        yield Section(text_at(texts, name), flags, size, _content(image, head))
+
+
+def _content(image: bytes, head: tuple[int, ...]) -> bytes:
+    _, kind, _, _, offset, size, *_ = head
+    if kind == _NOBITS:
+        return b""
+    if offset + size > len(image):
+        raise ValueError
+    return image[offset : offset + size]
+
+
+def text_at(table: bytes, offset: int) -> str:
+    """Return the text that a table of names has at an offset."""
+    return table[offset : table.index(b"\0", offset)].decode(errors="replace")

@@ -1,0 +1,87 @@
+"""The members of a fatbin: machine code and PTX for several targets in one file.
+
+NVIDIA's header fatbinary.h names the fields at the beginning. Which words of a member say its target and
+how it is compressed was read from what ``nvcc -fatbin`` writes, of every target and ``--compress-mode``.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain.elf import CUDA, MAGIC, read_elf
+
+FATBIN = struct.pack("<I", 0xBA55ED50)
+"""How a fatbin begins."""
+
+_CONTAINER = struct.Struct("<IHHQ")  # magic, version, bytes of this header, bytes behind it
+_MEMBER = struct.Struct("<HHIQIIIIQQQQ")
+_PTX, _CUBIN = 1, 2
+_ENDS = {1 << 20: "a", 1 << 21: "f"}  # flags: what the name of a target ends with
+_COMPRESSIONS = {1 << 13: "LZ4", 1 << 15: "zstd"}
+_INSIDE = (".nv_fatbin", "__nv_relfatbin")
+
+
+@dataclass(frozen=True, slots=True)
+class Member:
+    """PTX (``ptx``) or a cubin for ``arch``; ``compression`` is "" for what can be read as it is."""
+
+    ptx: bool
+    arch: str
+    compression: str
+    content: bytes
+
+    @property
+    def kind(self) -> str:
+        return "PTX" if self.ptx else "machine code"
+
+    def __str__(self) -> str:
+        return f"{self.kind} for {self.arch}"
+
+
+def starts_as_machine_code(beginning: bytes) -> bool:
+    """Say whether so begins a file that may have machine code for a GPU: ELF, or a fatbin."""
+    return beginning.startswith((MAGIC, FATBIN))
+
+
+def is_cubin(image: bytes) -> bool:
+    return image.startswith(MAGIC) and read_elf(image).machine == CUDA
+
+
+def members(image: bytes) -> list[Member]:
+    """Return the members of a fatbin, or of all fatbins in an ELF file of the host.
+
+    Raises ToolchainError for what is damaged.
+    """
+    parts = [image]
+    if image.startswith(MAGIC):
+        parts = [one.content for one in read_elf(image).sections if one.name in _INSIDE]
+    try:
+        return [member for part in parts for member in _members(part)]
+    except (ValueError, struct.error):
+        raise ToolchainError("this fatbin is damaged: a part of it is cut off or none") from None
+
+
+def _members(part: bytes) -> Iterator[Member]:
+    """Yield the members of containers that follow each other, zeros between them."""
+    at = 0
+    while at < len(part):
+        magic, _, header, size = _CONTAINER.unpack_from(part, at)
+        if magic == 0:
+            at += 8
+            continue
+        at, end = at + header, at + header + size
+        if struct.pack("<I", magic) != FATBIN or end > len(part):
+            raise ValueError
+        while at < end:
+            kind, _, head, size, packed, _, _, number, _, flags, *_ = _MEMBER.unpack_from(part, at)
+            if head < _MEMBER.size or at + head + size > end:
+                raise ValueError
+            if kind in (_PTX, _CUBIN):
+                suffix = "".join(end for flag, end in _ENDS.items() if flags & flag)
+                compression = "".join(one for flag, one in _COMPRESSIONS.items() if flags & flag)
+                content = part[at + head : at + head + (packed or size)]
+                yield Member(kind == _PTX, f"sm_{number}{suffix}", compression, content)
+            at += head + size

@@ -1,0 +1,97 @@
+"""What a cubin itself says of its kernels, where the log of its making is not at hand.
+
+NVIDIA does not describe these sections: what is read here was found by comparing with what ptxas of
+CUDA 12.9 and of 13 says of the same kernels, which ``tests/toolchain/test_machine_code.py`` goes on doing.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from ptxlab.errors import ToolchainError
+from ptxlab.isa.occupancy import MULTIPROCESSORS
+from ptxlab.isa.targets import target_named
+from ptxlab.toolchain.cubin import Used
+from ptxlab.toolchain.elf import CUDA, EXECUTABLE, Elf, Section, read_elf, text_at
+
+_INFO = ".nv.info"
+_SYMBOL = struct.Struct("<IBBHQQ")
+_ENTRY = 0x10  # STO_CUDA_ENTRY in st_other
+
+_REGISTERS, _FRAME, _MOST_THREADS, _THREADS, _BARRIERS = 0x2F, 0x11, 0x05, 0x10, 0x4C
+_SIZED = 4  # the format of an attribute whose value has a size of its own
+_BARRIERS_IN_FLAGS = 20  # of the section of the code, before CUDA 13
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """A kernel of a cubin: what it uses, and how many threads a CTA has, None where it is not said."""
+
+    used: Used
+    threads: int | None
+
+
+def entries(image: bytes, arch: str) -> list[Entry]:
+    """Return the kernels of a cubin for ``arch``. Raises ToolchainError for what is none."""
+    elf = read_elf(image)
+    if elf.machine != CUDA:
+        raise ToolchainError("this ELF file is no cubin: it is not for a GPU")
+    try:
+        return list(_entries(elf, arch))
+    except (KeyError, IndexError, ValueError, struct.error):
+        raise ToolchainError("this cubin is damaged: its tables lead out of it") from None
+
+
+def _entries(elf: Elf, arch: str) -> Iterator[Entry]:
+    sections = {section.name: section for section in elf.sections}
+    symbols = list(_symbols(sections))
+    of_all = list(_attributes(sections[_INFO])) if _INFO in sections else []
+    for name, other in symbols:
+        if not other & _ENTRY:
+            continue
+        own = dict(_attributes(sections[f"{_INFO}.{name}"]))
+        numbers = {
+            attribute: value[1]
+            for attribute, value in of_all
+            if attribute in (_REGISTERS, _FRAME) and symbols[value[0]][0] == name
+        }
+        in_flags = sections[f".text.{name}"].flags >> _BARRIERS_IN_FLAGS & 0x7F
+        used = Used(
+            kernel=name,
+            registers=numbers[_REGISTERS],
+            shared=_shared(elf, sections.get(f".nv.shared.{name}"), arch),
+            stack=numbers.get(_FRAME, 0),
+            barriers=own[_BARRIERS][0] if _BARRIERS in own else in_flags,
+        )
+        size = own.get(_THREADS) or own.get(_MOST_THREADS)
+        yield Entry(used, size[0] * size[1] * size[2] if size else None)
+
+
+def _shared(elf: Elf, section: Section | None, arch: str) -> int:
+    """Return the bytes of a kernel's own: linking puts those first that the system takes."""
+    if section is None:
+        return 0
+    known = [one for one in MULTIPROCESSORS if one <= target_named(arch).capability]
+    first = MULTIPROCESSORS[max(known)].shared_base if known else 0
+    return section.size - first * (elf.type == EXECUTABLE)
+
+
+def _symbols(sections: dict[str, Section]) -> Iterator[tuple[str, int]]:
+    names = sections[".strtab"].content
+    for name, _, other, *_ in _SYMBOL.iter_unpack(sections[".symtab"].content):
+        yield text_at(names, name), other
+
+
+def _attributes(section: Section) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield the attributes of a kernel or cubin, each with its 32-bit words or its one number."""
+    at = 0
+    while at < section.size:
+        form, attribute, size = struct.unpack_from("<BBH", section.content, at)
+        at += 4
+        if form != _SIZED:
+            yield attribute, (size,)
+            continue
+        yield attribute, struct.unpack_from(f"<{size // 4}I", section.content, at)
+        at += size

@@ -1,0 +1,121 @@
+"""What a cubin says of its kernels, beside what ptxas said when it made them; fatbins written by hand."""
+
+from __future__ import annotations
+
+import struct
+from contextlib import suppress
+
+import pytest
+
+from ptxlab.errors import ToolchainError
+from ptxlab.toolchain import assemble_cuda, disassemble, link_ptx
+from ptxlab.toolchain.fatbin import is_cubin, members
+from ptxlab.toolchain.machine_code import entries
+from ptxlab.toolchain.sass import read_target
+from tests.toolchain.binaries import CUBIN, LZ4, PTX, ZSTD, container, executable, member
+
+SOURCE = """
+__device__ __noinline__ float helper(float x, int n) { return n ? helper(x * 2, n - 1) : x; }
+template<int N> __global__ void scale(float* x, int n) {
+    __shared__ float tile[64 * N + 1];
+    tile[threadIdx.x] = x[n];
+    __syncthreads();
+    x[threadIdx.x] = tile[63 - threadIdx.x] * helper(x[n], n);
+}
+template __global__ void scale<2>(float*, int);
+template __global__ void scale<5>(float*, int);
+extern "C" __global__ void __launch_bounds__(1024) full(float* x) {
+    float held[96];
+#pragma unroll
+    for (int i = 0; i < 96; i++) held[i] = x[1024 * i + threadIdx.x];
+    asm volatile("bar.sync 5; bar.sync 7, 64;");
+    float sum = held[0];
+#pragma unroll
+    for (int i = 0; i < 96; i++)
+        x[1024 * i + threadIdx.x] = sum = sum * held[95 - i] + held[7 * i % 96];
+}
+"""
+SIZED = "\n.visible .entry sized()\n.reqntid 32, 3, 2\n{ bar.sync 3; ret; }\n"
+
+
+@pytest.mark.parametrize("arch", ["sm_75", "sm_80", "sm_90a", "sm_100a", "sm_120a"])
+def test_a_cubin_says_what_ptxas_said(arch: str) -> None:
+    ptx, cubin = assemble_cuda(SOURCE, path="k.cu", arch=arch)
+    for made in (cubin, link_ptx(ptx + SIZED, arch=arch)):  # whole, and linked
+        assert is_cubin(made.image)
+        assert read_target(disassemble(made)) == arch
+        said = made.kernels
+        found = {entry.used.kernel: entry for entry in entries(made.image, arch)}
+        assert found.keys() == said.keys()
+        for name, entry in found.items():
+            for number in ("registers", "shared", "stack", "barriers"):
+                assert getattr(entry.used, number) == getattr(said[name], number), (name, number)
+    assert {name: entry.threads for name, entry in found.items() if entry.threads} == {
+        "full": 1024,
+        "sized": 192,
+    }
+    assert found["full"].used.barriers == 8
+    assert found["full"].used.stack > 0
+    assert sorted(entry.used.shared for entry in found.values()) == [0, 0, 4 * 129, 4 * 321]
+
+
+@pytest.mark.parametrize(
+    ("text", "target"),
+    [
+        ('\t.target\tsm_120a\n\n\t.elftype\t@"ET_EXEC"\n', "sm_120a"),
+        (
+            '\t.headerflags\t@"EF_CUDA_64BIT_ADDRESS EF_CUDA_SM80 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM75)"\n',
+            "sm_80",
+        ),
+        (
+            '\t.headerflags\t@"EF_CUDA_TEXMODE_UNIFIED EF_CUDA_ACCELERATORS EF_CUDA_SM90 EF_CUDA_VIRTUAL_SM(EF_CUDA_SM90)"\n',
+            "sm_90a",
+        ),
+    ],
+)
+def test_the_target_is_what_nvdisasm_says(text: str, target: str) -> None:
+    assert read_target(text) == target
+
+
+def test_the_members_of_a_fatbin() -> None:
+    parts = [
+        member(CUBIN, 80, b"code"),
+        member(CUBIN, 90, b"more", suffix="a"),
+        member(PTX, 100, b"text", suffix="f"),
+        member(PTX, 75, b"\x28\xb5\x2f\xfd", packed=ZSTD),
+        member(PTX, 120, b"\x13\x0a", packed=LZ4, suffix="a"),
+        member(8, 80, b"something that is neither"),
+    ]
+    found = members(container(*parts))
+    assert [(str(one), one.compression) for one in found] == [
+        ("machine code for sm_80", ""),
+        ("machine code for sm_90a", ""),
+        ("PTX for sm_100f", ""),
+        ("PTX for sm_75", "zstd"),
+        ("PTX for sm_120a", "LZ4"),
+    ]
+    assert [one.content.rstrip(b"\0") for one in found[:3]] == [b"code", b"more", b"text"]
+    # A program of the host has several, with gaps between them.
+    inside = container(*parts[:2]) + bytes(16) + container(*parts[2:])
+    assert members(executable(inside)) == found
+    assert members(executable(b"")) == []
+
+
+@pytest.mark.parametrize("end", [0, 3, 15, 17, 70, 150])
+def test_what_is_cut_off_is_damaged(end: int) -> None:
+    whole = container(member(CUBIN, 80, bytes(100)))
+    assert len(members(whole)) == 1
+    if end:
+        with pytest.raises(ToolchainError, match="damaged"):
+            members(whole[:end])
+    with pytest.raises(ToolchainError, match="damaged"):
+        members(b"\x7fELF" + whole[:end])
+
+
+def test_no_byte_of_a_cubin_leads_further_than_a_sentence() -> None:
+    _, cubin = assemble_cuda(SOURCE, path="k.cu", arch="sm_90a")
+    for at in range(4, len(cubin.image), 97):
+        damaged = bytearray(cubin.image)
+        damaged[at : at + 4] = struct.pack("<I", 0xFFFFFFF7)
+        with suppress(ToolchainError):
+            entries(bytes(damaged), "sm_90a")
