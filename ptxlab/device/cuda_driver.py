@@ -10,8 +10,12 @@ from typing import Any
 from ptxlab.errors import DeviceUnavailable
 
 OLDEST_DRIVER = 13000  # CUDA 13.0, as cuDriverGetVersion counts
-_LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+LIBRARY = "nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1"
+EMULATED = "ptxlab_slots"
+"""The symbol that only the library has by which ptxlab stands in for the driver."""
+
 _NONE = "no NVIDIA driver is installed"
+_OWN = "the driver of this process is ptxlab's own, with the emulator behind it"
 NO_DRIVER = "run on the emulator with --device emulator, or install the NVIDIA driver"
 
 
@@ -31,12 +35,14 @@ def _find_driver() -> tuple[Any, str]:
     before its binding, which whoever has no GPU need not wait for.
     """
     try:
-        ctypes.CDLL(_LIBRARY)
+        library = ctypes.CDLL(LIBRARY)
     except FileNotFoundError:
         return None, _NONE
     except OSError as error:
         absent = "no such file" in str(error).lower()
         return None, _NONE if absent else f"the NVIDIA driver does not load: {error}"
+    if hasattr(library, EMULATED):
+        return None, _OWN
     try:
         from cuda.bindings import driver
     except ModuleNotFoundError:

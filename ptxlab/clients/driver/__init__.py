@@ -1,0 +1,64 @@
+"""The CUDA driver's library for this process, behind which is the emulator."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import sys
+
+from ptxlab.clients.driver.shared_object import PROCESSORS
+from ptxlab.clients.session import Session
+from ptxlab.device.cuda_driver import LIBRARY
+from ptxlab.errors import PtxlabError
+
+_installed: Session | None = None
+
+
+def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
+    """Have this process find an emulated GPU of ``arch`` where it looks for the CUDA driver.
+
+    Programs that call the driver themselves then run unchanged: cuda.bindings, cuda.core, tinygrad, and
+    Numba with ``ptxlab.numba``. It has to come before any of them has loaded the driver, and lasts as
+    long as the process. Returns the session of all launches, ``session`` if one is given, which is of its
+    own ``arch``; calling again for the same returns the same one.
+
+    Raises PtxlabError where the process has a driver already, where the emulator is installed as another
+    GPU, for no target, and on other systems than Linux on x86-64 and aarch64.
+    """
+    global _installed
+    if _installed is not None:
+        if session not in (None, _installed) or _installed.device.target.name != arch:
+            raise PtxlabError(
+                f"the driver of this process is already an emulated {_installed.device.target.name}",
+                hint="a process has one driver; another GPU takes another process",
+            )
+        return _installed
+    _require_possible()
+    from ptxlab.clients.driver.library import load
+
+    _installed = load(session or Session(arch))
+    return _installed
+
+
+def _require_possible() -> None:
+    """Raise PtxlabError unless this process can be given a driver."""
+    if sys.platform != "linux" or platform.machine() not in PROCESSORS:
+        raise PtxlabError(
+            f"the driver can be emulated on Linux on {' and '.join(PROCESSORS)}, and this is "
+            f"{sys.platform} on {platform.machine()}",
+            hint="open_device('emulator') runs kernels everywhere",
+        )
+    if _is_loaded():
+        raise PtxlabError(
+            "this process has loaded a CUDA driver already",
+            hint="call ptxlab.driver.install before what uses the driver is imported or first used",
+        )
+
+
+def _is_loaded() -> bool:
+    try:
+        ctypes.CDLL(LIBRARY, mode=os.RTLD_NOLOAD)
+    except OSError:
+        return False
+    return True

@@ -1,0 +1,107 @@
+"""The GPU that the functions of the driver are asked about: what it holds, and what it is at."""
+
+from __future__ import annotations
+
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any, TypeVar
+
+from ptxlab.clients.driver.blocks import Blocks
+from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.stream import Stream
+from ptxlab.clients.session import Session
+from ptxlab.isa.targets import Target
+
+_T = TypeVar("_T")
+
+DEFAULT_STREAMS = (0, 1, 2)  # none, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
+
+
+@dataclass(slots=True, eq=False)
+class Context:
+    """A context of the GPU, whose handle is ``handle``; all of them share its memory and modules."""
+
+    handle: int = 0
+    flags: int = 0
+    limits: dict[int, int] = field(default_factory=dict)
+
+
+@dataclass(slots=True, eq=False)
+class Primary(Context):
+    """The primary context, there while anyone retains it."""
+
+    users: int = 0
+
+
+class Threaded(threading.local):
+    """What each thread has of its own: the contexts it has pushed, the last one current."""
+
+    def __init__(self) -> None:
+        self.contexts: list[Context] = []
+
+
+class Gpu:
+    """An emulated GPU behind the driver's functions, its launches run in ``session``."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.initialized = False
+        self.primary = Primary()
+        self.seconds = 0.0  # of emulation, which is what events tell
+        self.blocks = Blocks()
+        self.pool = 0  # the handle of the pool that is the device's
+        self.address_of: Callable[[str, int], int] = lambda name, version: 0  # of a function
+        self._default = Stream()
+        self._thread = Threaded()
+        self._handles: dict[int, Any] = {}
+        self._free_handles: Iterator[int] = count(0x1000, 0x10)
+        self._said: set[str] = set()
+
+    @property
+    def target(self) -> Target:
+        """What the GPU is."""
+        return self.session.device.target
+
+    def handle(self, thing: object) -> int:
+        """Return a new handle of something."""
+        handle = next(self._free_handles)
+        self._handles[handle] = thing
+        return handle
+
+    def held(self, handle: int, kind: type[_T]) -> _T:
+        """Return what a handle is of, which must be a ``kind``."""
+        thing = self._handles.get(handle)
+        if not isinstance(thing, kind):
+            raise Refused(Result.INVALID_HANDLE)
+        return thing
+
+    def drop(self, handle: int, kind: type[_T]) -> _T:
+        """Forget a handle, and return what it was of."""
+        thing = self.held(handle, kind)
+        del self._handles[handle]
+        return thing
+
+    def stream(self, handle: int) -> Stream:
+        """Return a stream; the default ones need not be created."""
+        return self._default if handle in DEFAULT_STREAMS else self.held(handle, Stream)
+
+    @property
+    def contexts(self) -> list[Context]:
+        """The contexts that this thread has pushed, the last one current."""
+        return self._thread.contexts
+
+    @property
+    def context(self) -> Context:
+        """The current context of this thread."""
+        if not self.contexts:
+            raise Refused(Result.INVALID_CONTEXT)
+        return self.contexts[-1]
+
+    def say(self, text: str) -> None:
+        """Tell whoever runs the program, once for the same text."""
+        if text not in self._said:
+            self._said.add(text)
+            print(f"ptxlab: {text}", file=sys.stderr, flush=True)

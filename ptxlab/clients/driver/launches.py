@@ -1,0 +1,110 @@
+"""Launches, each of which has ended when its call returns.
+
+Source: CUDA Driver API, "Execution Control".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Sequence
+
+from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.modules import DriverFunction
+from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.table import answers, fetch
+from ptxlab.launch_config import LaunchConfig
+
+_END, _BUFFER, _SIZE = range(3)  # CU_LAUNCH_PARAM_...
+
+
+def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
+    """Return the parameter block of a launch, from pointers to each argument, or from one to all."""
+    parameters = function.kernel.parameters
+    if not parameters:
+        return b""
+    nbytes = parameters[-1].offset + parameters[-1].size
+    if pointers:
+        block = bytearray(nbytes)
+        places = fetch(pointers, f"<{len(parameters)}Q")
+        for parameter, place in zip(parameters, places, strict=True):
+            begin, size = parameter.offset, parameter.size
+            block[begin : begin + size] = ctypes.string_at(place, size)
+        return bytes(block)
+    given: dict[int, int] = {}
+    while extra and (kind := fetch(extra, "<Q")[0]) != _END:
+        given[kind] = fetch(extra + 8, "<Q")[0]
+        extra += 16
+    if _BUFFER not in given or fetch(given.get(_SIZE, 0), "<Q")[0] < nbytes:
+        raise Refused(Result.INVALID_VALUE, f"{function.name} takes {nbytes} bytes of parameters")
+    return ctypes.string_at(given[_BUFFER], nbytes)
+
+
+def run(gpu: Gpu, function: DriverFunction, config: LaunchConfig, parameters: bytes) -> None:
+    """Run a kernel to its end."""
+    if config.shared > function.most_shared:
+        raise Refused(
+            Result.INVALID_VALUE,
+            f"{function.name} has {function.most_shared} bytes of dynamic shared memory, and the launch "
+            f"asks for {config.shared}: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES allows more",
+        )
+    gpu.seconds += gpu.session.launch(function.kernel, config, parameters).seconds
+
+
+@answers("cuLaunchKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64 u64")
+def launch(gpu: Gpu, handle: int, *given: int) -> None:
+    *sizes, shared, stream, pointers, extra = given
+    _launch(gpu, handle, sizes, shared, stream, pointers, extra)
+
+
+@answers("cuLaunchCooperativeKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64")
+def launch_cooperative(gpu: Gpu, handle: int, *given: int) -> None:
+    *sizes, shared, stream, pointers = given
+    _launch(gpu, handle, sizes, shared, stream, pointers, 0, cooperative=True)
+
+
+def _launch(
+    gpu: Gpu,
+    handle: int,
+    sizes: Sequence[int],
+    shared: int,
+    stream: int,
+    pointers: int,
+    extra: int,
+    *,
+    cluster: Sequence[int] | None = None,
+    cooperative: bool = False,
+) -> None:
+    function = gpu.held(handle, DriverFunction)
+    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
+    parameters = packed(function, pointers, extra)
+    gpu.stream(stream).enqueue(lambda: run(gpu, function, config, parameters))
+
+
+_ATTRIBUTE_BYTES = 72
+_COOPERATIVE, _CLUSTER = 2, 4
+_OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
+"""Attributes of a launch that results do not depend on, where a launch ends before the next begins."""
+
+
+@answers("cuLaunchKernelEx", "u64 u64 u64 u64")
+def launch_with_attributes(gpu: Gpu, config: int, handle: int, pointers: int, extra: int) -> None:
+    *sizes, shared, stream, attributes, count = fetch(config, "<7I4xQQI")
+    cluster, cooperative = None, False
+    for number in range(count):
+        which, *values = fetch(attributes + number * _ATTRIBUTE_BYTES, "<i4x3I")
+        if which == _COOPERATIVE:
+            cooperative = values[0] != 0
+        elif which == _CLUSTER:
+            cluster = values
+        elif which not in _OF_TIME:
+            raise Refused(Result.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled")
+    _launch(
+        gpu, handle, sizes, shared, stream, pointers, extra,
+        cluster=cluster, cooperative=cooperative,
+    )  # fmt: skip
+
+
+@answers("cuLaunchHostFunc", "u64 u64 u64")
+def call_host(gpu: Gpu, stream: int, function: int, data: int) -> None:
+    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
+    gpu.stream(stream).enqueue(lambda: called(data))

@@ -1,0 +1,297 @@
+"""Modules and libraries of PTX, their kernels and variables.
+
+Source: CUDA Driver API, "Module Management", "Library Management" and "Execution Control".
+"""
+
+from __future__ import annotations
+
+import ctypes
+from dataclasses import dataclass, field
+from functools import cached_property
+from math import prod
+from pathlib import Path
+
+from ptxlab.clients.driver.devices import PORTABLE_SHARED
+from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.table import answers, store
+from ptxlab.device.emulator import EmulatorModule
+from ptxlab.device.protocol import Kernel, Module
+from ptxlab.device.shapes import declared
+from ptxlab.errors import PtxlabError
+from ptxlab.launch_config import CTA_THREADS
+from ptxlab.syntax.functions import parameters
+from ptxlab.syntax.tree import Function
+from ptxlab.toolchain import Resources, link_ptx
+
+_FATBIN = b"\x50\xed\x55\xba"
+_FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
+_ELF = b"\x7fELF"
+
+
+class Loaded:
+    """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name."""
+
+    def __init__(self, gpu: Gpu, module: Module) -> None:
+        self.gpu = gpu
+        self.module = module
+        self.handle = gpu.handle(self)
+        self.functions: dict[str, int] = {}
+
+    @cached_property
+    def resources(self) -> dict[str, Resources]:
+        """What NVIDIA's assembler says of each kernel."""
+        tree = self.module.tree
+        assert tree is not None
+        return link_ptx(tree.source.text, arch=self.gpu.target.name, path=self.module.path).kernels
+
+    def function(self, name: str) -> int:
+        """Return the handle of a kernel."""
+        if name not in self.module.kernels:
+            raise Refused(Result.NOT_FOUND)
+        if name not in self.functions:
+            self.functions[name] = self.gpu.handle(DriverFunction(self, name))
+        return self.functions[name]
+
+
+@dataclass(eq=False)
+class DriverFunction:
+    """A kernel of a module; ``chosen`` are the attributes that the program has set."""
+
+    loaded: Loaded
+    name: str
+    chosen: dict[int, int] = field(default_factory=dict)
+
+    @cached_property
+    def name_in_c(self) -> ctypes.c_char_p:
+        return ctypes.c_char_p(self.name.encode())
+
+    @property
+    def kernel(self) -> Kernel:
+        """The kernel, prepared when it is first asked for."""
+        return self.loaded.module.kernels[self.name]
+
+    @cached_property
+    def declaration(self) -> Function:
+        """The kernel as PTX declares it."""
+        tree = self.loaded.module.tree
+        assert tree is not None
+        return next(entry for entry in tree.entries if entry.name == self.name)
+
+    @property
+    def most_shared(self) -> int:
+        """The most dynamic shared memory that a launch may ask for, in bytes."""
+        return self.chosen.get(_MOST_DYNAMIC, PORTABLE_SHARED)
+
+
+def load_image(gpu: Gpu, image: bytes, label: str) -> int:
+    """Return the handle of the module that PTX is."""
+    for begin, what in (
+        (_ELF, "machine code (a cubin)"),
+        (_FATBIN, "a fat binary"),
+        (_FATBIN_WRAPPER, "a fat binary"),
+    ):
+        if image.startswith(begin):
+            raise Refused(
+                Result.NO_BINARY_FOR_GPU,
+                f"a module is {what}, and the emulator runs PTX: have the program compiled to PTX "
+                "(NVRTC's compute_80 in place of sm_80, cuda.core's compile('ptx'), ptxlab.numba)",
+            )
+    try:
+        text = image.decode()
+    except UnicodeDecodeError:
+        raise Refused(Result.INVALID_IMAGE, "a module is neither PTX nor machine code") from None
+    if ".version" not in text:
+        raise Refused(Result.INVALID_IMAGE, "a module is neither PTX nor machine code")
+    module = gpu.session.load(text, label)
+    if module.variables:  # those of each module are its own
+        assert isinstance(module, EmulatorModule)
+        module = EmulatorModule(gpu.session.device, module.tree)
+    return Loaded(gpu, module).handle
+
+
+def _image_at(address: int) -> bytes:
+    """Return the PTX at an address, which ends with a NUL, or the begin of machine code."""
+    if not address:
+        raise Refused(Result.INVALID_VALUE)
+    begin = ctypes.string_at(address, 4)
+    binary = begin in (_ELF, _FATBIN, _FATBIN_WRAPPER)
+    return begin if binary else ctypes.string_at(address)
+
+
+@answers("cuModuleLoadData", "out:u64 u64")
+@answers("cuModuleLoadDataEx", "out:u64 u64 u32 u64 u64")
+@answers("cuModuleLoadFatBinary", "out:u64 u64")
+@answers("cuLibraryLoadData", "out:u64 u64 u64 u64 u32 u64 u64 u32", needs="init")
+def load(gpu: Gpu, image: int, *options: int) -> int:
+    return load_image(gpu, _image_at(image), "<ptx>")
+
+
+@answers("cuModuleLoad", "out:u64 text")
+@answers("cuLibraryLoadFromFile", "out:u64 text u64 u64 u32 u64 u64 u32", needs="init")
+def load_file(gpu: Gpu, path: bytes, *options: int) -> int:
+    name = path.decode(errors="replace")
+    try:
+        image = Path(name).read_bytes()
+    except OSError as error:
+        raise Refused(Result.FILE_NOT_FOUND, f"cannot read {name}: {error.strerror}") from None
+    return load_image(gpu, image.rstrip(b"\0"), name)
+
+
+@answers("cuModuleUnload", "u64")
+@answers("cuLibraryUnload", "u64", needs="init")
+def unload(gpu: Gpu, handle: int) -> None:
+    for function in gpu.drop(handle, Loaded).functions.values():
+        gpu.drop(function, DriverFunction)
+
+
+@answers("cuModuleGetFunction", "out:u64 u64 text")
+@answers("cuLibraryGetKernel", "out:u64 u64 text", needs="init")
+def function(gpu: Gpu, handle: int, name: bytes) -> int:
+    return gpu.held(handle, Loaded).function(name.decode())
+
+
+@answers("cuModuleGetFunctionCount", "out:u32 u64")
+@answers("cuLibraryGetKernelCount", "out:u32 u64", needs="init")
+def function_count(gpu: Gpu, handle: int) -> int:
+    return len(gpu.held(handle, Loaded).module.kernels)
+
+
+@answers("cuModuleEnumerateFunctions", "u64 u32 u64")
+@answers("cuLibraryEnumerateKernels", "u64 u32 u64", needs="init")
+def enumerate_functions(gpu: Gpu, place: int, most: int, handle: int) -> None:
+    loaded = gpu.held(handle, Loaded)
+    handles = [loaded.function(name) for name in list(loaded.module.kernels)[:most]]
+    store(place, b"".join(one.to_bytes(8, "little") for one in handles))
+
+
+@answers("cuModuleGetGlobal_v2", "out?:u64 out?:u64 u64 text")
+@answers("cuLibraryGetGlobal", "out?:u64 out?:u64 u64 text")
+def variable(gpu: Gpu, handle: int, name: bytes) -> tuple[int, int]:
+    module = gpu.held(handle, Loaded).module
+    if name.decode() not in module.variables:
+        raise Refused(Result.NOT_FOUND)
+    found = module.variable(name.decode())
+    return found.address, found.nbytes
+
+
+@answers("cuModuleGetLoadingMode", "out:i32", needs="init")
+def loading_mode(gpu: Gpu) -> int:
+    return 2  # CU_MODULE_LAZY_LOADING
+
+
+@answers("cuLibraryGetModule", "out:u64 u64")
+def module_of_library(gpu: Gpu, handle: int) -> int:
+    return gpu.held(handle, Loaded).handle
+
+
+@answers("cuKernelGetFunction", "out:u64 u64")
+def function_of_kernel(gpu: Gpu, handle: int) -> int:
+    gpu.held(handle, DriverFunction)
+    return handle
+
+
+@answers("cuFuncGetModule", "out:u64 u64")
+@answers("cuKernelGetLibrary", "out:u64 u64", needs="init")
+def module_of_function(gpu: Gpu, handle: int) -> int:
+    return gpu.held(handle, DriverFunction).loaded.handle
+
+
+@answers("cuFuncGetName", "out:u64 u64")
+@answers("cuKernelGetName", "out:u64 u64", needs="init")
+def function_name(gpu: Gpu, handle: int) -> int:
+    name = gpu.held(handle, DriverFunction).name_in_c
+    return ctypes.cast(name, ctypes.c_void_p).value or 0
+
+
+@answers("cuFuncGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
+@answers("cuKernelGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
+def parameter_info(gpu: Gpu, handle: int, index: int) -> tuple[int, int]:
+    found = parameters(gpu.held(handle, DriverFunction).declaration)
+    if index >= len(found):
+        raise Refused(Result.INVALID_VALUE)
+    return found[index].offset, found[index].size
+
+
+@answers("cuFuncLoad", "u64")
+def load_function(gpu: Gpu, handle: int) -> None:
+    gpu.held(handle, DriverFunction)
+
+
+@answers("cuFuncIsLoaded", "out:i32 u64")
+def is_loaded(gpu: Gpu, handle: int) -> int:
+    gpu.held(handle, DriverFunction)
+    return 1
+
+
+# ---- attributes of functions ----------------------------------------------------------------
+
+_MOST_DYNAMIC, _CARVEOUT, _CLUSTER_NEEDED, _CLUSTER, _NON_PORTABLE = 8, 9, 10, (11, 12, 13), 14
+_FROM_TOOLS = {1: "shared", 3: "stack", 4: "registers"}
+_SETTABLE = (_MOST_DYNAMIC, _CARVEOUT, *_CLUSTER, _NON_PORTABLE, 15)
+
+
+@answers("cuFuncGetAttribute", "out:i32 i32 u64")
+@answers("cuKernelGetAttribute", "out:i32 i32 u64 i32", needs="init")
+def get_attribute(gpu: Gpu, which: int, handle: int, device: int = 0) -> int:
+    function = gpu.held(handle, DriverFunction)
+    if which in function.chosen:
+        return function.chosen[which]
+    if which in _FROM_TOOLS:
+        return int(getattr(resources(function), _FROM_TOOLS[which]))
+    return _attribute(gpu, function, which)
+
+
+def resources(function: DriverFunction) -> Resources:
+    """Return what NVIDIA's assembler says of a kernel, which the emulator does not know."""
+    try:
+        return function.loaded.resources[function.name]
+    except PtxlabError as error:
+        why = f"the registers of {function.name} are not known: {error}"
+        raise Refused(Result.NOT_SUPPORTED, why) from None
+
+
+def _attribute(gpu: Gpu, function: DriverFunction, which: int) -> int:
+    declaration, tree = function.declaration, function.loaded.module.tree
+    assert tree is not None
+    if which == 0:
+        sizes = declared(declaration, "maxntid") or declared(declaration, "reqntid")
+        return prod(sizes) if sizes else CTA_THREADS
+    if which == 5:
+        major, minor = tree.version
+        return 10 * major + minor
+    cluster = declared(declaration, "reqnctapercluster") or (0, 0, 0)
+    known = {
+        2: 0,
+        6: gpu.target.capability,
+        7: 0,
+        _MOST_DYNAMIC: PORTABLE_SHARED,
+        _CARVEOUT: -1,
+        _CLUSTER_NEEDED: int(cluster != (0, 0, 0)),
+        **dict(zip(_CLUSTER, cluster, strict=True)),
+        _NON_PORTABLE: 0,
+        15: 0,
+    }
+    if which not in known:
+        raise Refused(Result.INVALID_VALUE)
+    return known[which]
+
+
+@answers("cuFuncSetAttribute", "u64 i32 i32")
+def set_attribute(gpu: Gpu, handle: int, which: int, value: int) -> None:
+    function = gpu.held(handle, DriverFunction)
+    if which not in _SETTABLE or (which == _MOST_DYNAMIC and value > gpu.target.shared_bytes):
+        raise Refused(Result.INVALID_VALUE)
+    function.chosen[which] = value
+
+
+@answers("cuKernelSetAttribute", "i32 i32 u64 i32", needs="init")
+def set_kernel_attribute(gpu: Gpu, which: int, value: int, handle: int, device: int) -> None:
+    set_attribute(gpu, handle, which, value)
+
+
+@answers("cuFuncSetCacheConfig", "u64 i32")
+@answers("cuFuncSetSharedMemConfig", "u64 i32")
+@answers("cuKernelSetCacheConfig", "u64 i32 i32", needs="init")
+def prefer(gpu: Gpu, handle: int, *wanted: int) -> None:
+    gpu.held(handle, DriverFunction)

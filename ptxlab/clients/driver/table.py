@@ -1,0 +1,105 @@
+"""The table of the driver's functions: a row has the name, the types of the arguments, and who answers.
+
+    @answers("cuMemAlloc_v2", "out:u64 u64")
+    def allocate(gpu: Gpu, nbytes: int) -> int: ...
+
+A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any handle, address or pointer;
+``text`` is a C string. ``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function
+returns those in their order, or None where there is none. What else may go wrong it says by ``Refused``.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import re
+import struct
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from ptxlab.clients.driver.results import Refused, Result
+
+_C_TYPES: dict[str, Any] = {
+    "i32": ctypes.c_int32,
+    "u8": ctypes.c_uint8,
+    "u16": ctypes.c_uint16,
+    "u32": ctypes.c_uint32,
+    "u64": ctypes.c_uint64,
+    "text": ctypes.c_char_p,
+}
+_PACKED = {"i32": "<i", "u32": "<I", "u64": "<Q", "f32": "<f"}
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A function of the driver called ``name``, there since the CUDA release ``since``.
+
+    ``needs`` says what must be before it may be called: "nothing", "init", or a current "context".
+    """
+
+    name: str
+    types: tuple[str, ...]
+    function: Callable[..., Any]
+    since: int
+    needs: str
+
+    @property
+    def base(self) -> str:
+        """The name without the version, as cuGetProcAddress is asked for it."""
+        return re.sub(r"_v\d+$", "", self.name)
+
+    @property
+    def c_types(self) -> list[Any]:
+        """The types of the arguments for ctypes."""
+        return [_C_TYPES.get(kind, ctypes.c_uint64) for kind in self.types]
+
+    def call(self, gpu: Any, values: tuple[Any, ...]) -> None:
+        """Have the function answer a call with ``values``, and store what it returns."""
+        given, places = [], []
+        for kind, value in zip(self.types, values, strict=True):
+            if not kind.startswith("out"):
+                given.append(value)
+            elif value or kind.startswith("out?"):
+                places.append((kind.partition(":")[2], value))
+            else:
+                raise Refused(Result.INVALID_VALUE)
+        returned = self.function(gpu, *given)
+        results = returned if len(places) > 1 else (returned,) * len(places)
+        for (kind, place), value in zip(places, results, strict=True):
+            if place:
+                store(place, struct.pack(_PACKED[kind], value))
+
+
+ROWS: dict[str, Row] = {}
+
+
+def answers(
+    name: str, types: str = "", *, since: int = 0, needs: str = "context"
+) -> Callable[[_Function], _Function]:
+    """Put a function into the table."""
+
+    def put(function: _Function) -> _Function:
+        ROWS[name] = Row(name, tuple(types.split()), function, since, needs)
+        return function
+
+    return put
+
+
+def named(asked: str, version: int) -> Row | None:
+    """Return the row that cuGetProcAddress gives for a name in a CUDA release, None where there is none."""
+    rows = [row for row in ROWS.values() if row.base == asked and row.since <= version]
+    return max(rows, key=lambda row: row.since, default=ROWS.get(asked))
+
+
+def store(place: int, data: bytes) -> None:
+    """Write ``data`` where the caller has room for it."""
+    ctypes.memmove(place, data, len(data))
+
+
+def fetch(place: int, layout: str) -> tuple[Any, ...]:
+    """Read values at an address of the caller's, laid out as ``struct`` says."""
+    if not place:
+        raise Refused(Result.INVALID_VALUE)
+    return struct.unpack(layout, ctypes.string_at(place, struct.calcsize(layout)))

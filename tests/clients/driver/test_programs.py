@@ -1,0 +1,108 @@
+"""Programs that call the driver themselves, unchanged but for one line, each in a process of its own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAMS = Path(__file__).parent / "programs"
+
+INSTALL = "import ptxlab.driver; session = ptxlab.driver.install('sm_80')\n"
+
+
+def run(code: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", code]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100)
+
+
+def run_program(name: str, after: str = "") -> str:
+    """Run one of the programs with the emulator behind the driver, and return what it said on stderr."""
+    code = f"{INSTALL}import runpy; runpy.run_path({str(PROGRAMS / name)!r})\n{after}"
+    done = run(code)
+    assert done.returncode == 0, done.stderr
+    return done.stderr
+
+
+def test_the_driver_itself() -> None:
+    pytest.importorskip("cuda.bindings")
+    said = run_program("bindings.py")
+    # Each fault has ptxlab's own message, once.
+    for words in (
+        "is out of bounds", "is misaligned", "trap in thread", "machine code (a cubin)", ".target sm_90",
+        "cuArrayDestroy is a function of the CUDA driver that the emulator does not have",
+    ):  # fmt: skip
+        assert words in said, said
+    assert "Traceback" not in said
+    assert "should not happen" not in said
+
+
+def test_cuda_core() -> None:
+    pytest.importorskip("cuda.core")
+    said = run_program("core.py", "print(session.last, session.usage)")
+    # What is asked of the runtime's tables is told; nothing else is missing.
+    assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
+
+
+def test_the_emulator_behind_the_driver_is_no_gpu() -> None:
+    code = """
+import ptxlab
+device = ptxlab.open_device("auto")
+print(device.kind, device.note)
+try:
+    ptxlab.open_device("cuda")
+except ptxlab.DeviceUnavailable as error:
+    print(error.message)
+assert ptxlab.driver.install("sm_80") is session
+try:
+    ptxlab.driver.install("sm_90a")
+except ptxlab.PtxlabError as error:
+    print(error.message)
+"""
+    done = run(INSTALL + code)
+    own = "no GPU can be used: the driver of this process is ptxlab's own, with the emulator behind it"
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == [
+        f"emulator {own}", own, "the driver of this process is already an emulated sm_80",
+    ]  # fmt: skip
+
+
+def test_a_process_that_has_a_driver_keeps_it() -> None:
+    code = """
+import ctypes, platform, tempfile, pathlib
+from ptxlab.clients.driver.shared_object import shared_object
+path = pathlib.Path(tempfile.mkdtemp()) / "libcuda.so.1"
+path.write_bytes(shared_object("libcuda.so.1", ["cuInit"], platform.machine()))
+other = ctypes.CDLL(str(path))
+import ptxlab.driver
+try:
+    ptxlab.driver.install()
+except ptxlab.PtxlabError as error:
+    print(error.message, other.cuInit(0))
+"""
+    done = run(code)
+    assert done.stdout == "this process has loaded a CUDA driver already 34\n", done.stderr
+
+
+def test_a_launch_that_is_interrupted_is_an_error() -> None:
+    """What is raised in a launch, by Ctrl-C or by a test's time limit, cannot pass through the driver's C."""
+    code = """
+import ctypes, signal
+class Limit(BaseException): ...
+def stop(*_): raise Limit
+signal.signal(signal.SIGALRM, stop)
+cuda = ctypes.CDLL("libcuda.so.1")
+cuda.cuInit(0)
+handle = ctypes.c_uint64()
+cuda.cuCtxCreate_v2(ctypes.byref(handle), 0, 0)
+text = b".version 8.0 .target sm_80 .address_size 64 .visible .entry f() { l: bra l; }"
+cuda.cuModuleLoadData(ctypes.byref(handle), text)
+cuda.cuModuleGetFunction(ctypes.byref(handle), handle, b"f")
+signal.setitimer(signal.ITIMER_REAL, 0.2)
+print(cuda.cuLaunchKernel(handle, 1, 1, 1, 1, 1, 1, 0, None, None, None))
+"""
+    done = run(INSTALL + code)
+    said = "ptxlab: cuLaunchKernel: interrupted by Limit\n"
+    assert (done.stdout, done.stderr) == ("702\n", said)

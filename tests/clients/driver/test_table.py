@@ -1,0 +1,89 @@
+"""The table of functions, held against what NVIDIA's binding says of the same functions."""
+
+from __future__ import annotations
+
+import ctypes
+
+import pytest
+
+import ptxlab.clients.driver.library  # noqa: F401, whose import fills the table
+from ptxlab.clients.driver.results import WORDS, Result
+from ptxlab.clients.driver.table import ROWS, Row, named
+
+NEWER = {"cuCtxGetDevice_v2", "cuCtxSynchronize_v2", "cuStreamGetCtx_v2"}
+"""Newer ones than those of the binding, which has the older."""
+
+WIDE = {
+    "size_t", "cuuint64_t", "CUdeviceptr", "CUcontext", "CUstream", "CUevent", "CUmodule",
+    "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
+    "CUmemLocation", "CUgraph", "CUgraphExec", "CUgraphNode",
+}  # fmt: skip
+NARROW = {
+    "unsigned char": "u8",
+    "unsigned short": "u16",
+    "unsigned int": "u32",
+    "cuuint32_t": "u32",
+}
+
+
+def signatures() -> dict[str, list[str]]:
+    """Return the C types of the arguments of every function of the driver, by its name without a version."""
+    cydriver = pytest.importorskip("cuda.bindings.cydriver")
+    name = ctypes.pythonapi.PyCapsule_GetName
+    name.restype, name.argtypes = ctypes.c_char_p, [ctypes.py_object]
+    found = {}
+    for function, capsule in cydriver.__pyx_capi__.items():
+        given = name(capsule).decode().partition("(")[2].removesuffix(")")
+        found[function] = [] if given == "void" else given.split(", ")
+    return found
+
+
+def expected(kind: str) -> str:
+    if "*" in kind or kind in WIDE:
+        return "u64"
+    return NARROW.get(kind, "i32")  # the rest are int and enumerations
+
+
+def taken(row: Row) -> list[str]:
+    kinds = ["u64" if one.startswith("out") or one == "text" else one for one in row.types]
+    # An enumeration has the bits of either.
+    return ["i32" if row.name.startswith("cuGetError") and one == "u32" else one for one in kinds]
+
+
+def test_arguments_are_those_of_the_driver() -> None:
+    known = signatures()
+    newest = {row.base: row for row in sorted(ROWS.values(), key=lambda row: row.since)}
+    compared = [row for base, row in newest.items() if base in known and row.name not in NEWER]
+    assert len(compared) > 130
+    wrong = {
+        row.name: (taken(row), known[row.base])
+        for row in compared
+        if taken(row) != [expected(kind) for kind in known[row.base]]
+    }
+    assert wrong == {}
+    unknown = {row.name for base, row in newest.items() if base not in known}
+    assert unknown == set(), "names that the driver does not have"
+
+
+def test_functions_are_found_by_name_and_release() -> None:
+    found = {
+        (name, version): row and row.name
+        for name, version in (
+            ("cuMemAlloc", 3020), ("cuCtxCreate", 3020), ("cuCtxCreate", 11040),
+            ("cuCtxCreate", 13000), ("cuMemAlloc_v2", 3020), ("cuMemAllocFoo", 13000),
+            ("cuEventElapsedTime", 12000), ("cuCtxSynchronize", 12000),
+        )
+        for row in [named(name, version)]
+    }  # fmt: skip
+    assert list(found.values()) == [
+        "cuMemAlloc_v2", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAlloc_v2", None,
+        "cuEventElapsedTime", "cuCtxSynchronize",
+    ]  # fmt: skip
+
+
+def test_results_are_those_of_the_driver() -> None:
+    driver = pytest.importorskip("cuda.bindings.driver")
+    assert {one.full_name: int(one) for one in Result} == {
+        one.name: int(one) for one in driver.CUresult if int(one) in set(map(int, Result))
+    }
+    assert set(WORDS) == set(Result)
