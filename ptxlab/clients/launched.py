@@ -5,16 +5,17 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Dump, Dumped
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.observe.check import check
-from ptxlab.observe.check_report import CHECKS, CheckReport
-from ptxlab.observe.profile import Profile, count
-from ptxlab.toolchain import link_ptx
-from ptxlab.toolchain.assembly import Assembly
+
+# Imported when they are asked for, which few programs do.
+if TYPE_CHECKING:
+    from ptxlab.observe import CheckReport, Profile
+    from ptxlab.toolchain.assembly import Assembly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -39,13 +40,17 @@ class Launched:
         """The PTX of the program, from which lines are counted."""
         return self.kernel.program.module.source.text
 
-    def check(self, checks: Sequence[str] = CHECKS) -> CheckReport:
+    def check(self) -> CheckReport:
         """Return what is wrong with it: races, missing waits, barriers, bounds, unwritten memory."""
+        from ptxlab.observe.check import check
+
         with self._again():
-            return check(self.kernel, self.config, self.parameters, checks)
+            return check(self.kernel, self.config, self.parameters)
 
     def profile(self) -> Profile:
         """Return what every instruction did, by line of the PTX and of the source it comes from."""
+        from ptxlab.observe.profile import count
+
         with self._again():
             return count(self.kernel, self.config, self.parameters)
 
@@ -61,6 +66,9 @@ class Launched:
 
     def sass(self) -> Assembly:
         """Return the program beside the machine code that NVIDIA's assembler makes of it."""
+        from ptxlab.toolchain import link_ptx
+        from ptxlab.toolchain.assembly import Assembly
+
         module, arch = self.kernel.program.module, self.kernel.device.target.name
         return Assembly(module, link_ptx(self.ptx, arch=arch, path=module.source.path))
 

@@ -16,6 +16,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from threading import RLock
+from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.launched import Launched
@@ -26,9 +27,10 @@ from ptxlab.emulator import print_text
 from ptxlab.errors import LaunchError, Location, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.observe.check import Checker
-from ptxlab.observe.check_report import CHECKS, CheckReport
 from ptxlab.syntax.parser import parse
+
+if TYPE_CHECKING:
+    from ptxlab.observe import CheckReport
 
 
 @dataclass(slots=True)
@@ -106,6 +108,9 @@ class Session:
         kernel, config, parameters = launched.kernel, launched.config, launched.parameters
         if not self.check:
             return kernel.launch_packed(config, parameters)
+        from ptxlab.observe.check import Checker  # here: most programs are not checked
+        from ptxlab.observe.check_report import CHECKS
+
         checker, fault = Checker(CHECKS), None
         try:
             return kernel.watch(checker).launch_packed(config, parameters)

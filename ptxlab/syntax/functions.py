@@ -47,7 +47,7 @@ def source_lines(module: Module, function: Function) -> tuple[SourceLine | None,
     files = {item.index: item.path for item in module.items if isinstance(item, File)}
     here: SourceLine | None = None
     found: list[SourceLine | None] = []
-    for statement in statements(function):
+    for statement in _outside_assembly(module, function):
         if isinstance(statement, Loc):
             known = statement.file in files and statement.line > 0
             here = SourceLine(files[statement.file], statement.line) if known else None
@@ -66,7 +66,7 @@ def call_lines(module: Module, function: Function) -> tuple[tuple[SourceLine, ..
     known: dict[tuple[int, ...], tuple[SourceLine, ...]] = {}
     here: tuple[SourceLine, ...] = ()
     found: list[tuple[SourceLine, ...]] = []
-    for statement in statements(function):
+    for statement in _outside_assembly(module, function):
         if isinstance(statement, Loc):
             here = ()
             if inlined := _INLINED.search(statement.rest):
@@ -77,6 +77,24 @@ def call_lines(module: Module, function: Function) -> tuple[tuple[SourceLine, ..
         elif isinstance(statement, Instruction):
             found.append(here)
     return tuple(found)
+
+
+def _outside_assembly(module: Module, function: Function) -> Iterator[Statement]:
+    """Yield the statements of ``function``, without the ``.loc`` of lines of inline assembly.
+
+    There LLVM goes on counting: it takes each line of the assembly for one of the source.
+    """
+    inside: set[int] = set()
+    begin = 0
+    for number, line in enumerate(module.source.text.split("\n"), 1):
+        if "// begin inline asm" in line:
+            begin = number
+        elif begin and "// end inline asm" in line:
+            inside.update(range(begin, number))
+            begin = 0
+    for statement in statements(function):
+        if not isinstance(statement, Loc) or statement.position.line not in inside:
+            yield statement
 
 
 @dataclass(frozen=True, slots=True)

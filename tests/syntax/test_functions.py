@@ -71,3 +71,30 @@ def test_inlined_lines_know_the_calls_that_led_there() -> None:
     )
     kernel, a = SourceLine("k.cu", 9), SourceLine("a.cuh", 20)
     assert call_lines(module, module.functions[0]) == ((), (kernel,), (a, kernel), ())
+
+
+def test_lines_of_inline_assembly_are_none_of_the_source() -> None:
+    """As LLVM writes them: it repeats the .loc, one line further for each line of the assembly."""
+    module = parse(
+        """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry f()
+{
+    .reg .b32 r;
+    .loc 1 9 3
+    // begin inline asm
+    .loc 1 9 3
+    mov.b32 r, 0;
+    .loc 1 10 3
+    mov.b32 r, 1;
+    // end inline asm
+    mov.b32 r, 2;
+    .loc 1 11 3
+    ret;
+}
+.file 1 "kernel.py"
+"""
+    )
+    lines = [place and place.line for place in source_lines(module, module.functions[0])]
+    assert lines == [9, 9, 9, 11]

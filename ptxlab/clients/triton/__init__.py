@@ -1,0 +1,1 @@
+"""Triton's runtime on the emulator: its compiler and launch semantics stay, its CUDA driver is replaced."""

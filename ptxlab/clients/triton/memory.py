@@ -1,0 +1,85 @@
+"""Which memory of this process a launch of Triton may use: the storage of each tensor among its arguments.
+
+Pointers may also come as integers, or out of a tensor of integers; they are looked for among the
+tensors that the program holds.
+"""
+
+from __future__ import annotations
+
+import gc
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+
+from ptxlab.clients.borrowed import Borrowed
+
+_LOWEST, _HIGHEST = 1 << 32, 1 << 48
+"""What an integer lies between that may be a pointer."""
+
+
+def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
+    """Return the memory of arguments by name: each storage once, and those that their integers point to."""
+    with torch._C.DisableTorchFunction():
+        found: dict[int, Borrowed] = {}
+        pointers: set[int] = set()
+        for name, value in _flat(arguments):
+            if isinstance(value, torch.Tensor):
+                _lend(f"argument {name}", value, found)
+                pointers |= _pointers_in(value)
+            elif isinstance(value, int) and _LOWEST <= value < _HIGHEST:
+                pointers.add(value)
+        if pointers:
+            _follow(pointers, found)
+        return list(found.values())
+
+
+def _flat(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+    """Yield the tensors and numbers among arguments, those inside of tuples, views and descriptors too."""
+    for name, value in arguments:
+        if isinstance(value, tuple | list):
+            yield from _flat((f"{name}[{index}]", one) for index, one in enumerate(value))
+        elif not isinstance(value, torch.Tensor) and hasattr(value, "base"):
+            yield from _flat([(name, value.base)])
+        else:
+            yield name, value
+
+
+def _lend(what: str, tensor: torch.Tensor, found: dict[int, Borrowed]) -> None:
+    if tensor.device.type != "cpu":
+        return
+    storage = tensor.untyped_storage()
+    address, nbytes = storage.data_ptr(), storage.nbytes()
+    if nbytes and address not in found:
+        dtype = str(tensor.dtype).removeprefix("torch.")
+        found[address] = Borrowed(address, nbytes, f"{what}, {dtype}{list(tensor.shape)}", storage)
+
+
+def _pointers_in(tensor: torch.Tensor) -> set[int]:
+    if tensor.dtype not in (torch.int64, torch.uint64) or tensor.device.type != "cpu":
+        return set()
+    words = tensor.detach().view(torch.int64).numpy()
+    likely = words[(words >= _LOWEST) & (words < _HIGHEST)]
+    return set(np.unique(likely).tolist())
+
+
+def _follow(pointers: set[int], found: dict[int, Borrowed]) -> None:
+    """Add the storages that ``pointers`` lie in, and those that integers in these lie in."""
+    live: dict[int, torch.Tensor] = {}
+    for one in gc.get_objects():
+        if issubclass(type(one), torch.Tensor) and one.device.type == "cpu":
+            live.setdefault(one.untyped_storage().data_ptr(), one)
+    begins = sorted(live)
+    seen: set[int] = set()
+    while pointers:
+        pointer = pointers.pop()
+        at = bisect_right(begins, pointer) - 1
+        if at < 0 or begins[at] in seen:
+            continue
+        tensor = live[begins[at]]
+        if pointer < begins[at] + tensor.untyped_storage().nbytes():
+            seen.add(begins[at])
+            _lend("a tensor that is pointed to", tensor, found)
+            pointers |= _pointers_in(tensor)
