@@ -15,6 +15,7 @@ from ptxlab.numbers.rounding import (
     has_nan,
     narrow,
     settle,
+    some,
     sum_to_odd,
     to_odd,
     two_sum,
@@ -22,7 +23,8 @@ from ptxlab.numbers.rounding import (
 )
 
 MIN_NORMAL = np.float32(F32.min_normal)
-_TIE = np.int32(-(1 << 31))
+_TIE = -(1 << 63)
+_UPPER = np.array(35, np.int64)
 
 
 def add_f32(a: Array, b: Array, mode: str) -> Array:
@@ -57,23 +59,23 @@ def fma_f32_nearest(a: Array, b: Array, c: Array) -> Array:
     """
     total = double(a) * double(b) + double(c)
     r = total.astype(np.float32)
-    low = total.view(np.int64).astype(np.int32) << 3  # the low 29 bits: the lowest number on a tie
-    if low.min() == _TIE:
+    low = total.view(np.int64) << _UPPER  # the low 29 bits: the lowest number on a tie
+    if low.item(low.argmin()) == _TIE:
         _round_again(r, np.flatnonzero(low == _TIE), a, b, c)
     size = np.abs(r)
-    if size.min() > MIN_NORMAL:
+    if size[size.argmin()] > MIN_NORMAL:
         return r
     tiny = (size <= MIN_NORMAL) & (total != 0)  # sums that round up to MIN_NORMAL too
-    if tiny.any():
+    if some(tiny):
         _round_again(r, np.flatnonzero(tiny), a, b, c)
     return settle(r)
 
 
 def _round_again(r: Array, at: Array, *operands: Array) -> None:
     """Give ``r`` at the places ``at`` the sum of float64 and its error, rounded once."""
-    a, b, c = (double(np.broadcast_to(x, r.shape)[at]) for x in operands)
+    a, b, c = (double(x if len(x) == 1 else x[at]) for x in operands)
     high, low = two_sum(a * b, c)
-    if low.any():
+    if some(low != 0):
         r[at] = to_odd(high, low).astype(np.float32)
 
 

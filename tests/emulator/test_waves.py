@@ -10,14 +10,18 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
+from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run import grid
 from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import Operands
 from ptxlab.gemm.run import launch
+from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
 
 Array = npt.NDArray[Any]
@@ -144,21 +148,40 @@ def test_most_lanes_load_and_the_others_keep_their_value(run: Run) -> None:
     np.testing.assert_array_equal(run(body, grid=4)[:, 0], expected)
 
 
-def test_threads_that_left_do_not_slow_down_the_rest(
-    emulate: Run, monkeypatch: pytest.MonkeyPatch
-) -> None:
+class Seen(Watcher):
+    """Keeps how many threads are at the addition, and whether they may overwrite whole registers."""
+
+    def __init__(self) -> None:
+        self.threads: list[tuple[int, bool]] = []
+
+    def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
+        if site.instruction.opcode == "add":
+            self.threads.append((threads.size, threads.full))
+
+
+def test_threads_that_left_do_not_slow_down_the_rest() -> None:
     """They end before the others go on, who may then overwrite whole registers."""
-    seen = []
-    merge = Threads.merge
-
-    def spy(lanes: Threads, old: Array, new: Array) -> Array:
-        seen.append((lanes.size, lanes.full))
-        return merge(lanes, old, new)
-
-    monkeypatch.setattr(Threads, "merge", spy)
-    emulate("setp.ge.u32 p0, r1, 20;\n@p0 bra Done;\nadd.u32 r3, r1, 1;\nDone:\nret;")
-    assert (20, True) in seen
-    assert (20, False) not in seen
+    text = """
+    .version 8.0
+    .target sm_80
+    .address_size 64
+    .visible .entry k()
+    {
+        .reg .pred p;
+        .reg .b32 r;
+        mov.u32 r, %tid.x;
+        setp.ge.u32 p, r, 20;
+        @p bra Done;
+        add.u32 r, r, 1;
+    Done:
+        ret;
+    }
+    """
+    seen = Seen()
+    kernel = EmulatorDevice(TARGETS["sm_80"]).load(text).kernel()
+    assert isinstance(kernel, EmulatorKernel)
+    kernel.watch(seen).launch(grid=1, block=32)
+    assert seen.threads == [(20, True)]
 
 
 def test_a_huge_grid_of_small_ctas() -> None:

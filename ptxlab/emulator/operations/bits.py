@@ -158,7 +158,8 @@ bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_75 7.6", mode=M
 
 def _permute(a: Array, b: Array, selectors: Array) -> Array:
     """Return four of the eight bytes of b:a, picked by nibbles, whose top bit replicates the sign."""
-    if selectors.size == 1:
+    others = selectors != selectors[0]
+    if not others[others.argmax()]:
         return _permute_alike(a, b, int(selectors[0]))
     both = (b.astype(np.uint64) << 32) | a
     d: Array = np.zeros(1, np.uint32)

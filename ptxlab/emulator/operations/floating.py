@@ -20,10 +20,12 @@ from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
     by_block,
     flush,
+    has_nan,
     narrow,
     saturate,
     settle,
     settle_f64,
+    some,
 )
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import packed
@@ -216,11 +218,11 @@ def extremum(largest: bool, propagate: bool) -> Compute:
 
     def compute(a: Array, b: Array) -> Array:
         r: Array = chooser(a, b)
-        if not propagate and np.isnan(r).any():
+        if not propagate and has_nan(r):
             # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
             r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
         zero = r == 0
-        if not zero.any():
+        if not some(zero):
             return r
         word = f"u{r.dtype.itemsize}"
         return np.where(zero & (a == b), combine(a.view(word), b.view(word)).view(r.dtype), r)

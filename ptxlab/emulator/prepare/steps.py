@@ -16,24 +16,56 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Operand, Pair
 
+NARROW = 2048
+"""In waves of so many threads, numpy's bookkeeping for a shared operand costs as much as the rest."""
+
+Read = tuple[int, np.dtype[Any], Callable[[Array], Array] | None]
+"""What ``Source.read`` needs."""
+
 
 def register_step(
     compute: Callable[..., Any], destinations: Sequence[Destination], sources: Sequence[Source]
 ) -> Step:
     """Compute registers from registers; only when threads are few are operands compressed to them."""
+    # Plain tuples: where threads are few, a step takes as long as its Python does.
+    reads = [(source.slot, source.dtype, source.convert) for source in sources]
+    lone = len(destinations) == 1
+    writes = [(destination.slot, destination.widen) for destination in destinations]
 
     def run(frame: Frame, threads: Threads) -> None:
         registers = frame.registers
-        values = [source.read(registers) for source in sources]
-        sparse = threads.sparse
-        if sparse:
-            values = [threads.pick(value) for value in values]
+        values = []
+        for source, dtype, convert in reads:
+            value = registers[source]
+            if convert is not None:
+                value = convert(value)
+            elif value.dtype is not dtype:
+                value = value.view(dtype)
+            values.append(value)
+        if not (threads.full or threads.everyone):
+            sparse = threads.sparse
+            if sparse:
+                values = [threads.pick(value) for value in values]
+            results = compute(*values)
+            put = threads.spread if sparse else threads.merge
+            write(frame, put, destinations, (results,) if lone else results)
+            return
+        if len(set(map(len, values))) > 1 and threads.width <= NARROW:
+            values = _evened(frame, reads, values)
         results = compute(*values)
-        if len(destinations) == 1:
-            results = (results,)
-        write(frame, threads.spread if sparse else threads.merge, destinations, results)
+        for (slot, widen), result in zip(writes, (results,) if lone else results, strict=True):
+            registers[slot] = result if widen is None else result.astype(widen)
 
     return run
+
+
+def _evened(frame: Frame, reads: Sequence[Read], values: list[Array]) -> list[Array]:
+    """Repeat what all threads share beside what each has for itself: numpy pairs the like faster."""
+    for at, (slot, dtype, convert) in enumerate(reads):
+        if len(values[at]) == 1:
+            value = frame.repeated(slot)
+            values[at] = value.view(dtype) if convert is None else convert(value)
+    return values
 
 
 def write(

@@ -6,7 +6,7 @@ Threads are numbered CTA by CTA; each CTA is padded to whole warps, and padding 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property, partial
 
 import numpy as np
@@ -188,6 +188,7 @@ class Frame:
     layout: FrameLayout
     registers: list[Array]
     local_base: int
+    _repeated: dict[int, tuple[Array, Array]] = field(default_factory=dict, init=False)
 
     @classmethod
     def begin(cls, wave: Wave, layout: FrameLayout, local_base: int) -> Frame:
@@ -204,6 +205,15 @@ class Frame:
         ]
         wave.reserve_local(local_base + layout.local_bytes)
         return cls(wave, layout, registers, local_base)
+
+    def repeated(self, slot: int) -> Array:
+        """Return a register that all threads share with one element per thread."""
+        value = self.registers[slot]
+        shared, each = self._repeated.get(slot, (None, value))
+        if shared is not value:
+            each = value.repeat(self.wave.width, axis=0)
+            self._repeated[slot] = value, each
+        return each
 
 
 def address(value: int) -> Array:
