@@ -15,6 +15,7 @@ VERBS: tuple[tuple[str, str], ...] = (
         "say what is installed, what works on this machine, and what to install for the rest",
     ),
     ("dump", "show the registers of any thread at any line, label or instruction"),
+    ("exec", "run a program in Python, such as one in Triton, unchanged and without a GPU"),
     ("explain", "explain one matrix instruction: operands, targets, arithmetic, SASS"),
     ("fragments", "dump, verify, query and draw the fragment layouts of a matrix instruction"),
     ("gemm", "run, verify and time matrix multiplication algorithms"),

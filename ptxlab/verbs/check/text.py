@@ -10,7 +10,7 @@ from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
-from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.sources import Sources, read_sources, source_text
 
 SCHEMA = "ptxlab.check/1"
 _TOLD = ("kind", "severity", "line", "other_line", "count", "message", "rule", "unit", "hint")
@@ -20,6 +20,12 @@ def text(report: CheckReport, sources: Sources | None = None) -> str:
     found = groups(report.findings)
     blocks = ["\n".join(_finding(report, group, sources or {})) for group in found]
     return "\n\n".join([*blocks, "\n".join(_verdict(report))])
+
+
+def sources_of(report: CheckReport) -> Sources:
+    """Read the files that the findings come from."""
+    places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
+    return read_sources({place.path for place in places if place is not None})
 
 
 def groups(findings: Sequence[Finding]) -> list[list[Finding]]:

@@ -92,7 +92,6 @@ def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.check_report import CHECKS
     from ptxlab.verbs.check import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
-    from ptxlab.view.sources import read_sources
 
     on_emulator(
         args,
@@ -108,7 +107,9 @@ def execute(args: argparse.Namespace) -> int:
             report = incomplete(asked.file, wanted, error)
         else:
             report = check(launch.kernel, launch.config, launch.passed, wanted)
-    places = [f.source for f in report.findings] + [f.other_source for f in report.findings]
-    sources = read_sources({place.path for place in places if place is not None})
-    emit(args, lambda: view.text(report, sources), lambda: view.as_json(report))
+    emit(
+        args,
+        lambda: view.text(report, view.sources_of(report)),
+        lambda: view.as_json(report),
+    )
     return int(report.failed(strict=args.strict))

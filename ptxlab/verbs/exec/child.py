@@ -1,0 +1,150 @@
+"""What happens inside a program that ``ptxlab exec`` runs: frameworks get the emulator as they are imported.
+
+Each process of the program leaves a report in the folder that its parent made.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import os
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType, TracebackType
+from typing import TYPE_CHECKING
+
+import ptxlab
+from ptxlab.errors import PtxlabError
+
+if TYPE_CHECKING:
+    from ptxlab.clients.session import Session
+
+VARIABLE = "PTXLAB_EXEC"
+"""The environment variable with the options, as JSON; without it nothing happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """What ``ptxlab exec`` was asked for; reports go to ``folder``."""
+
+    arch: str
+    check: bool
+    timeout: float
+    folder: str
+
+
+def _torch() -> None:
+    from ptxlab.clients.torch_cuda import install
+
+    install(session().device.target)
+
+
+def _triton() -> None:
+    from ptxlab.triton import use_emulator
+
+    use_emulator(session=session())
+
+
+HOOKS: dict[str, Callable[[], None]] = {"torch": _torch, "triton": _triton}
+"""What is done when a package has been imported."""
+
+
+def begin() -> None:
+    """Wait for imports, and report at the end."""
+    if VARIABLE in os.environ:
+        sys.meta_path.insert(0, _Finder(HOOKS))
+        sys.excepthook = _tell
+        atexit.register(_report)
+        os.register_at_fork(after_in_child=_forget)
+
+
+def _options() -> Options:
+    return Options(**json.loads(os.environ[VARIABLE]))
+
+
+@cache
+def session() -> Session:
+    """Return the session of this process, opened when it is first needed."""
+    from ptxlab.cli.progress import Progress
+    from ptxlab.clients.session import Session
+
+    options = _options()
+    return Session(options.arch, check=options.check, progress=Progress(options.timeout))
+
+
+class _Finder(MetaPathFinder):
+    """Finds what other finders find, and calls a hook behind the import of some packages."""
+
+    def __init__(self, hooks: dict[str, Callable[[], None]]) -> None:
+        self._hooks = dict(hooks)
+
+    def find_spec(
+        self,
+        name: str,
+        path: Sequence[str] | None,
+        target: ModuleType | None = None,
+    ) -> ModuleSpec | None:
+        """Return the spec of a package with a hook, None for all others."""
+        hook = self._hooks.pop(name, None)
+        spec = None if hook is None else find_spec(name)
+        if hook is None or spec is None or spec.loader is None:
+            return None
+        execute = spec.loader.exec_module
+
+        def exec_module(module: ModuleType) -> None:
+            execute(module)
+            hook()
+
+        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
+        return spec
+
+
+_failed: list[int] = []
+
+
+def _tell(kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
+    """Say of a refusal or a fault where the program launched it; other errors are Python's to tell."""
+    if not isinstance(error, PtxlabError):
+        sys.__excepthook__(kind, error, trace)
+        return
+    from ptxlab.cli.failures import report
+
+    _failed.append(report(error, as_json=False))
+    own = [frame for frame in traceback.extract_tb(trace) if not _is_library(frame.filename)]
+    if own:
+        print(f"launched from {own[-1].filename}:{own[-1].lineno}", file=sys.stderr)
+
+
+def _is_library(path: str) -> bool:
+    libraries = (os.path.dirname(ptxlab.__file__), os.path.dirname(os.__file__))
+    return "site-packages" in path or path.startswith(libraries)
+
+
+def _forget() -> None:
+    """Leave to the parent of a forked process what that has launched."""
+    if session.cache_info().currsize:
+        session().usage.clear()
+        session().reports.clear()
+
+
+def _report() -> None:
+    """Write what this process launched, where it launched anything."""
+    if not session.cache_info().currsize:
+        return
+    usage = {name: asdict(one) for name, one in session().usage.items()}
+    found: dict[str, object] = {"usage": usage, "checks": [], "status": max(_failed, default=0)}
+    if session().reports:
+        from ptxlab.verbs.check import text as view
+
+        found["checks"] = [
+            {"text": view.text(one, view.sources_of(one)), "json": view.as_json(one)}
+            for one in session().reports
+        ]
+    Path(_options().folder, f"{os.getpid()}.json").write_text(json.dumps(found), encoding="utf-8")

@@ -1,0 +1,95 @@
+"""What a program launched, as text and as plain data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ptxlab.clients.session import Usage
+from ptxlab.view.text import aligned
+
+SCHEMA = "ptxlab.exec/1"
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome:
+    """How a program ended on ``arch``: its exit ``status``, what its kernels took, and failed ``checks``.
+
+    ``checks`` have the text and the data of each, None where nothing was checked.
+    """
+
+    arch: str
+    command: Sequence[str]
+    status: int
+    usage: Mapping[str, Usage]
+    checks: Sequence[Mapping[str, Any]] | None
+
+    @property
+    def launches(self) -> int:
+        return sum(used.launches for used in self.usage.values())
+
+    @property
+    def seconds(self) -> float:
+        return sum(used.seconds for used in self.usage.values())
+
+
+def text(outcome: Outcome, *, table: bool) -> str:
+    blocks = [str(found["text"]) for found in outcome.checks or ()]
+    if table and outcome.usage:
+        blocks.append("\n".join(_table(outcome)))
+    return "\n\n".join([*blocks, _summary(outcome)])
+
+
+def _table(outcome: Outcome) -> Iterator[str]:
+    """Yield the kernels, the one that took longest first."""
+    rows = [("kernel", "launches", "seconds", "share", "thread instructions")]
+    for name, used in sorted(outcome.usage.items(), key=lambda one: -one[1].seconds):
+        share = used.seconds / outcome.seconds if outcome.seconds else 0.0
+        numbers = (f"{used.launches:,}", f"{used.seconds:.3f}", f"{share:.1%}")
+        rows.append((name, *numbers, f"{used.instructions:,}"))
+    names = aligned([(row[0],) for row in rows], "<")
+    numbers_ = aligned([row[1:] for row in rows])
+    width = max(map(len, names))
+    for name, line in zip(names, numbers_, strict=True):
+        yield f"{name:<{width}}  {line}"
+    yield "seconds are those of the emulation, which say nothing about a GPU"
+
+
+def _summary(outcome: Outcome) -> str:
+    if not outcome.launches:
+        return f"ptxlab: no kernel was launched on the emulator, {outcome.arch}"
+    kernels = len(outcome.usage)
+    what = (
+        f"ptxlab: {_count(outcome.launches, 'launch', 'launches')} of "
+        f"{_count(kernels, 'kernel', 'kernels')} on the emulator, {outcome.arch}, in "
+        f"{outcome.seconds:.2f} s"
+    )
+    if outcome.checks is None:
+        return what
+    failed = len({str(found["json"]["kernel"]) for found in outcome.checks})
+    verdict = f"findings in {_count(failed, 'kernel', 'kernels')}" if failed else "nothing found"
+    return f"{what}; checked: {verdict}"
+
+
+def _count(number: int, one: str, many: str) -> str:
+    return f"{number:,} {one if number == 1 else many}"
+
+
+def as_json(outcome: Outcome) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "arch": outcome.arch,
+        "command": list(outcome.command),
+        "status": outcome.status,
+        "kernels": [
+            {
+                "kernel": name,
+                "launches": used.launches,
+                "seconds": used.seconds,
+                "thread_instructions": used.instructions,
+            }
+            for name, used in outcome.usage.items()
+        ],
+        "checks": None if outcome.checks is None else [found["json"] for found in outcome.checks],
+    }

@@ -1,0 +1,118 @@
+"""``ptxlab exec``: a program that launches kernels, unchanged, on the emulator."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.readers import seconds
+from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.watching import on_emulator
+
+if TYPE_CHECKING:
+    from ptxlab.verbs.exec.text import Outcome
+
+EXAMPLE = """\
+example:
+  ptxlab exec --arch sm_90a -- python my_script.py --size 256
+  ptxlab exec --check -- python -m pytest tests/kernels
+  ptxlab exec --profile --arch sm_80 -- python train.py
+
+Runs a program in Python that was written for a GPU: kernels in Triton are compiled by Triton as for the
+target of --arch, and run on the emulator, to the bit. A program may say device="cuda" to PyTorch; its
+tensors are in the memory of this machine. No GPU, no driver and no change of the program are needed.
+What it launches is slow: choose small sizes.
+
+With --check every launch is checked as by ptxlab check, and what is found names the line of the program;
+with --profile a table says what each kernel took. Both, and one line at the end, go to stderr, as stdout
+is the program's; --json goes to stdout, and what the program says there to stderr.
+
+The exit status is the program's, 4 where a launch faulted or was refused, and 1 where the program ended
+well and --check found something."""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = EXAMPLE
+    parser.add_argument(
+        "command", nargs="+", metavar="COMMAND", help="the program and its arguments, after --"
+    )
+    parser.add_argument("--check", action="store_true", help="check every launch")
+    parser.add_argument(
+        "--profile", action="store_true", help="show the launches, time and instructions by kernel"
+    )
+    parser.add_argument(
+        "--timeout",
+        type=seconds,
+        default=0.0,
+        metavar="SECONDS",
+        help="how long a launch may run (default as long as it likes)",
+    )
+    add_common(parser)
+    parser.set_defaults(device="emulator", device_options=())
+
+
+def execute(args: argparse.Namespace) -> int:
+    from ptxlab.isa.targets import DEFAULT_TARGET
+    from ptxlab.verbs.exec import text as view
+
+    on_emulator(
+        args, "ptxlab exec is for machines without a GPU", "with a GPU run the program without it"
+    )
+    args.arch = args.arch or DEFAULT_TARGET
+    with tempfile.TemporaryDirectory(prefix="ptxlab-exec-") as folder:
+        status = run(args, folder)
+        reports = [json.loads(path.read_bytes()) for path in Path(folder).iterdir()]
+    outcome = summed(args, status, reports)
+    shown = view.text(outcome, table=args.profile)
+    if args.format == "json" or args.output:
+        emit(args, shown, lambda: view.as_json(outcome))
+    else:
+        sys.stderr.write(f"{shown}\n")
+    return outcome.status
+
+
+def run(args: argparse.Namespace, folder: str) -> int:
+    """Run the program, have its processes report to ``folder``, and return its exit status."""
+    from ptxlab.verbs.exec.child import VARIABLE, Options
+
+    options = Options(args.arch, args.check, args.timeout, folder)
+    hook = str(Path(__file__).with_name("hook"))
+    path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
+    environment = {**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(options))}
+    stdout = sys.stderr.fileno() if args.format == "json" and not args.output else None
+    try:
+        status = subprocess.run(args.command, env=environment, stdout=stdout).returncode
+    except OSError as error:
+        raise PtxlabError(
+            f"cannot run {args.command[0]}: {error.strerror}",
+            hint="ptxlab exec -- python my_script.py",
+        ) from None
+    return status if status >= 0 else 128 - status
+
+
+def summed(args: argparse.Namespace, status: int, reports: Sequence[dict[str, Any]]) -> Outcome:
+    """Put together what the processes report. A program that Python ended with 1 may have a reason."""
+    from ptxlab.clients.session import Usage
+    from ptxlab.verbs.exec.text import Outcome
+
+    usage: dict[str, Usage] = {}
+    for report in reports:
+        for name, counts in report["usage"].items():
+            used = usage.setdefault(name, Usage())
+            for what, number in counts.items():
+                setattr(used, what, getattr(used, what) + number)
+    checks = [found for report in reports for found in report["checks"]]
+    if status == 1:
+        status = max((report["status"] for report in reports), default=0) or 1
+    if status == 0 and checks:
+        status = 1
+    return Outcome(args.arch, args.command, status, usage, checks if args.check else None)
