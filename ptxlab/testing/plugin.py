@@ -1,22 +1,31 @@
-"""The pytest plugin: a device for tests, chosen on pytest's command line.
+"""The pytest plugin: a device for tests, and an emulator for kernels in Triton.
 
 ``pytest --ptxlab-device cuda`` runs the tests on the first GPU; the default is the emulator, so that
 the same tests run on every machine. ``--ptxlab-arch sm_80`` says what the emulator is.
+
+``pytest --ptxlab-triton sm_80`` runs tests of kernels in Triton that know nothing of ptxlab on the
+emulator; with ``--ptxlab-check`` a test fails if one of its launches has a race or the like. Those
+marked ``ptxlab_too_large`` are skipped there.
 """
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
 import pytest
 
 if TYPE_CHECKING:
+    from ptxlab.clients.session import Session
     from ptxlab.device.protocol import Device
+
+TOO_LARGE = "ptxlab_too_large"
+_SESSION: pytest.StashKey[Session] = pytest.StashKey()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    """Add the options that choose the device."""
+    """Add the options that choose the device, and what kernels of others run on."""
     group = parser.getgroup("ptxlab")
     group.addoption(
         "--ptxlab-device",
@@ -30,6 +39,64 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         metavar="NAME",
         help="the target the emulator is, such as sm_80 (default sm_90a)",
     )
+    group.addoption(
+        "--ptxlab-triton",
+        default=None,
+        metavar="NAME",
+        help="run kernels in Triton on the emulator, which is this target, such as sm_80",
+    )
+    group.addoption(
+        "--ptxlab-check",
+        action="store_true",
+        help="fail a test whose launches on the emulator have a race, a missing wait, a bad access",
+    )
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
+    """Open the emulator for clients, before any file of the tests is imported."""
+    options = early_config.known_args_namespace
+    here = "PYTEST_XDIST_WORKER" in os.environ or not getattr(options, "numprocesses", None)
+    if options.ptxlab_triton is not None and here:  # else in the workers, where the tests are
+        from ptxlab.clients.session import Session
+        from ptxlab.errors import PtxlabError
+        from ptxlab.triton import use_emulator
+
+        try:
+            session = Session(options.ptxlab_triton, check=options.ptxlab_check)
+            early_config.stash[_SESSION] = use_emulator(session=session)
+        except PtxlabError as error:
+            raise pytest.UsageError(str(error)) from None
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Declare the marker."""
+    config.addinivalue_line(
+        "markers", f"{TOO_LARGE}: takes too long on the emulator, where it is skipped"
+    )
+
+
+def pytest_runtest_setup(item: pytest.Item) -> None:
+    """Skip what is too large for the emulator."""
+    marker = item.get_closest_marker(TOO_LARGE)
+    if marker is not None and _SESSION in item.config.stash:
+        pytest.skip(marker.kwargs.get("reason", "too large for the emulator"))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Iterator[None]:
+    """Fail a test if its launches, those of its fixtures included, did not pass their checks."""
+    session = item.config.stash.get(_SESSION, None)
+    try:
+        yield
+        if session is not None and session.reports:
+            from ptxlab.verbs.check.text import sources_of, text
+
+            told = [text(report, sources_of(report)) for report in session.reports]
+            pytest.fail("\n\n".join(told), pytrace=False)
+    finally:
+        if session is not None:
+            session.reports.clear()
 
 
 @pytest.fixture(scope="session")
