@@ -24,6 +24,7 @@ from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
 
 OPERAND_ORDER = "DABC"
@@ -53,18 +54,19 @@ def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
     )
 
 
+def is_as_ours(module: Module) -> bool:
+    """Say whether a program is made as those are: one mma in its kernels, with their parameters."""
+    found = _every_mma(module)
+    return len(found) == 1 and len(found[0][0].parameters) == len(PARAMETERS)
+
+
 def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
     """Return the kernel and the statement of it that is ``instruction``.
 
     Raises PtxlabError unless the module's kernels hold that instruction exactly once, in a kernel
     with the parameters of the handwritten programs.
     """
-    found = [
-        (kernel, site.instruction)
-        for kernel in module.entries
-        for site in instructions(kernel)
-        if site.instruction.opcode == "mma"
-    ]
+    found = _every_mma(module)
     path = module.source.path
     if len(found) != 1:
         count = "no mma instruction" if not found else f"{len(found)} mma instructions"
@@ -78,12 +80,20 @@ def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, 
         )
     if len(kernel.parameters) != len(PARAMETERS):
         raise PtxlabError(
-            f"kernel {kernel.name} has {len(kernel.parameters)} parameters",
+            f"kernel {called(kernel.name)} has {len(kernel.parameters)} parameters",
             location=locate(module.source, kernel.position),
-            hint=f"it must have {', '.join(PARAMETERS)}, as ptxlab's own programs have; of any other, "
-            f"ptxlab dump {path} --at mma.sync --regs A --expect A=NAME compares operands",
+            hint=f"it must have {', '.join(PARAMETERS)}, as ptxlab's own programs have",
         )
     return kernel, statement
+
+
+def _every_mma(module: Module) -> list[tuple[Function, Instruction]]:
+    return [
+        (kernel, site.instruction)
+        for kernel in module.entries
+        for site in instructions(kernel)
+        if site.instruction.opcode == "mma"
+    ]
 
 
 def registers(

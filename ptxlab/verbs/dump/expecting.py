@@ -113,12 +113,20 @@ def _bits(layout: FragmentLayout, text: str, array: Array) -> Array:
             hint=f"take a tile of it, such as {text}[0:{layout.rows},0:{layout.cols}]"
             + (f", or {text}.T" if array.shape == shape[::-1] else ""),
         )
+    found = patterns(layout, array)
+    if found is None:
+        what = f"--expect {layout.operand}={text}: {array.dtype} is not .{layout.dtype}"
+        raise PtxlabError(what, hint="an expression converts: a.astype(s8)")
+    return found
+
+
+def patterns(layout: FragmentLayout, array: Array) -> Array | None:
+    """Return the bits of numbers in the operand's type, None where it has none of their kind."""
     kind = READABLE.get(layout.dtype)
     if kind is not None and kind.kind == "float":
         with np.errstate(all="ignore"):
             array = np.ascontiguousarray(array.astype(kind.dtype))
         return array.view(f"u{array.itemsize}").astype(np.uint64)
     if array.dtype.kind not in "iub":
-        what = f"--expect {layout.operand}={text}: {array.dtype} is not .{layout.dtype}"
-        raise PtxlabError(what, hint="an expression converts: a.astype(s8)")
+        return None
     return array.astype(np.int64).astype(np.uint64) & np.uint64((1 << layout.bits) - 1)

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.cli import readers
 from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
 from ptxlab.errors import PtxlabError
+from ptxlab.verbs.launching.options import add_launch_options
 
 if TYPE_CHECKING:
     from ptxlab.matrix.form import Form
@@ -27,10 +28,15 @@ example:
   ptxlab fragments --op m16n8k16 --dtype f16 --acc f32 --moves
   ptxlab fragments --op wgmma.m64n128k16.ss --dtype bf16
   ptxlab fragments --all
+  ptxlab fragments --ptx mine.cu --block 32 --arg "a=randn(64x64,f16)" --arg "b=randn(64x8,f16)"
 
 A warp, or warpgroup, runs the instruction with its registers dumped. Handwritten PTX compares every element of A,
 B, C and D with the layouts of the PTX ISA, and D with a product in NumPy; of other instructions
 generated PTX does it with one-hot probes. The exit status is 1 when anything differs. B is indexed k,n.
+
+--ptx FILE looks at every mma of a program of one's own, launched as ptxlab run does it: which tile of which
+argument A, B and C hold, and what of it is in the wrong register, lane or half; and whether D is the product
+of what they held. Numbers tell the elements apart, so arrays of random or different ones say most.
 
 --all does it for every instruction: on the GPU, or each on an emulator of the lowest target that has it.
 Of wgmma it runs two n of each line, or all with --full. What nothing here runs is assembled for its targets.
@@ -83,9 +89,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--ptx",
         metavar="FILE",
-        help="look at this program in place of ptxlab's own: one kernel with the parameters "
-        "a, b, d, k of ptx/mma_m16n8k16_*.ptx, and one mma",
+        help="look at the mma of this program, a .ptx or .cu, in place of ptxlab's own",
     )
+    parser.add_argument(
+        "--at", metavar="PLACE", help="of --ptx only these: a line, or an instruction (mma.sync)"
+    )
+    add_launch_options(parser)
     group = parser.add_argument_group(
         "questions that run nothing (text or json)"
     ).add_mutually_exclusive_group()
@@ -140,6 +149,13 @@ def execute(args: argparse.Namespace) -> int:
         return questions.answer(args, instruction, selection)
     if args.format in DRAWN:
         return draw(args, instruction, selection)
+    if args.ptx is not None:
+        from ptxlab.verbs.fragments import program
+
+        if program.is_of_its_own(args, bool(launched(args))):
+            return program.run(args)
+    elif given := launched(args):
+        raise PtxlabError(f"{given[0]} goes with --ptx", hint="--ptx FILE names a program to run")
     paint = colour.on_terminal() if wants_colour(args) else colour.plain
     how: dict[str, Any] = {"full": args.full, "width": terminal_width(args)}
     if not tried(instruction):
@@ -161,6 +177,12 @@ def execute(args: argparse.Namespace) -> int:
         lambda: view.as_json(report, selection),
     )
     return 0 if report.passed else 1
+
+
+def launched(args: argparse.Namespace) -> list[str]:
+    """Return the options that say which instructions of a program are looked at, and how it is launched."""
+    names = ("at", "kernel", "arg", "grid", "block", "cluster", "shared", "set", "cooperative")
+    return [f"--{name}" for name in names if getattr(args, name)]
 
 
 def selected(args: argparse.Namespace) -> Selection:

@@ -42,6 +42,11 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
         metavar="FILE",
         help="a .ptx or .cu file, one ptxlab ships, or - for standard input",
     )
+    add_launch_options(parser)
+
+
+def add_launch_options(parser: argparse.ArgumentParser) -> None:
+    """Add what a launch takes beside its file."""
     group = parser.add_argument_group("options of a launch")
     group.add_argument(
         "--kernel",

@@ -1,0 +1,86 @@
+"""Which tile of which argument an operand's registers hold, found by the numbers themselves."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.verbs.dump.expecting import patterns
+
+Array = npt.NDArray[Any]
+
+_COPIES = 4
+"""A number that an array has more often says nothing about its place."""
+_CANDIDATES = 8
+
+
+def tile_of(layout: FragmentLayout, words: Array, arguments: Mapping[str, Any]) -> str | None:
+    """Return the tile that registers [thread, register] hold, in any order, as an expression: ``a[0:16,16:32]``.
+
+    It is the tile with the most of the numbers and, of several, with the most in their places, if that is half;
+    otherwise as it is and not transposed. None where no argument has half of them, or its numbers do not tell
+    its elements apart.
+    """
+    if layout.matrices > 1:
+        return None
+    held = layout.unpack(words).astype(np.uint64)
+    best, found = (held.size // 2, 0), None
+    for name, array in arguments.items():
+        for end in ("", ".T"):
+            matrix = _matrix(layout, array, end)
+            if matrix is None:
+                continue
+            for row, col in _corners(held, matrix):
+                tile = matrix[row : row + layout.rows, col : col + layout.cols]
+                right = int(np.count_nonzero(tile == held))
+                score = _common(tile, held), right * (2 * right >= held.size)
+                if score > best:
+                    rows, cols = f"{row}:{row + layout.rows}", f"{col}:{col + layout.cols}"
+                    where = f"{cols},{rows}" if end else f"{rows},{cols}"
+                    best, found = score, f"{name}[{where}]{end}"
+    return found
+
+
+def _matrix(layout: FragmentLayout, array: Any, end: str) -> Array | None:
+    """Return the bits of an argument in the operand's type, None where it has no such tile."""
+    if not isinstance(array, np.ndarray) or array.ndim != 2:
+        return None
+    matrix = array.T if end else array
+    if matrix.shape[0] < layout.rows or matrix.shape[1] < layout.cols:
+        return None
+    return patterns(layout, matrix)
+
+
+def _corners(held: Array, matrix: Array) -> Iterator[tuple[int, int]]:
+    """Yield where tiles begin that may be meant: where the most numbers say so, and the first of all."""
+    order = np.argsort(matrix, axis=None, kind="stable")
+    ordered = matrix.ravel()[order]
+    begins = np.searchsorted(ordered, held)
+    counts = np.searchsorted(ordered, held, "right") - begins
+    most = np.array(matrix.shape) - held.shape
+    votes: Counter[tuple[int, int]] = Counter()
+    places = []
+    for at in np.argwhere((counts > 0) & (counts <= _COPIES)).tolist():
+        begin = begins[tuple(at)]
+        for flat in order[begin : begin + counts[tuple(at)]]:
+            place = np.array(np.unravel_index(flat, matrix.shape))
+            places.append(place)
+            corner = place - at
+            if (corner >= 0).all() and (corner <= most).all():
+                votes[int(corner[0]), int(corner[1])] += 1
+    if places:
+        row, col = np.minimum(np.min(places, axis=0), most).tolist()
+        yield row, col
+    yield from (corner for corner, _ in votes.most_common(_CANDIDATES))
+
+
+def _common(one: Array, other: Array) -> int:
+    """Return how many numbers two matrices have in common, wherever they are."""
+    (a, first), (b, second) = (np.unique(each, return_counts=True) for each in (one, other))
+    _, at, beside = np.intersect1d(a, b, assume_unique=True, return_indices=True)
+    return int(np.minimum(first[at], second[beside]).sum())
