@@ -25,7 +25,7 @@ WORKS = {
     "fragments --op m16n8k16 --dtype bf16 --element D[5,6]": "D[5,6] is in lane 23, register d0",
     "fragments --html -o atlas.html": "",
     "ops --family movmatrix": "movmatrix.sync.aligned.m8n8.trans.b16",
-    "explain m16n8k16": "PTX ISA",
+    "explain m16n8k16": "computes",
     "layout 8x64 --banks ldmatrix --bits 16": "bank",
     "numerics": "sm_90",
     f"run {PTX}": "d  f32 16x8  changed",

@@ -17,31 +17,34 @@ SCHEMA = "ptxlab.explain/1"
 _NAMED = 4
 
 
-def text(found: Explanation) -> str:
-    """Return what is known of the instruction, ending with what else the words describe."""
+def text(found: Explanation, *, full: bool = False) -> str:
+    """Return what the instruction does, takes and becomes; in ``full`` also what else is known of it."""
     form = found.form
+    variant = form.variant and f"{WHERE_A_LIES[form.variant]} ({form.variant})"
     pairs = [
-        ("PTX ISA", form.section),
+        *([("PTX ISA", form.section)] if full else []),
+        *([("A lies in", variant)] if variant else []),
         ("computes", _meaning(form)),
         ("needs", f"{form.minimum_target}, PTX {ptx(form)}"),
-        ("runs on", ", ".join(form.targets) or "no target that ptxlab knows"),
+        *([("runs on", ", ".join(form.targets) or "no target that ptxlab knows")] if full else []),
         ("emulated", "yes" if found.emulated else "no"),
-        ("hardware", _hardware(found)),
+        *([("hardware", _hardware(found))] if full else []),
     ]
-    if form.variant:
-        pairs.insert(1, ("A lies in", f"{WHERE_A_LIES[form.variant]} ({form.variant})"))
     holder = next((o.layout.holder for o in form.signature if o.layout), "lane")
     operands = [_operand(operand, holder) for operand in form.signature]
     blocks = [[form.name, *fields(pairs)]]
     if operands:
         blocks.append(["operands", *_indented(operands)])
-    if found.arithmetic:
+    if full and found.arithmetic:
         notes = [(", ".join(names), note) for names, note in found.arithmetic]
         blocks.append(["arithmetic", *_indented(notes)])
     blocks.append(["compiles to", *_compiled(found)])
-    blocks.append(["as PTX", f"  {statement(form)}"])
-    if found.others:
-        blocks.append([_others(found)])
+    if full:
+        blocks.append(["as PTX", f"  {statement(form)}"])
+        blocks += [[_others(found)]] if found.others else []
+    else:
+        also = f"; the same words describe {len(found.others)} more" * bool(found.others)
+        blocks.append([f"targets, arithmetic and PTX: --full{also}"])
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 

@@ -14,13 +14,16 @@ example:
   ptxlab explain mma.m16n8k32.e4m3 --arch sm_89 --arch sm_90a
 
 NAME is a full name or any parts of it; of several instructions that have them the one with the fewest
-parts more is explained. What it compiles to is read from the SASS of a program that holds it once, for
+parts more is explained, in short; --full adds the targets, the arithmetic and the PTX. What it compiles to is read from the SASS of a program that holds it once, for
 the targets of --arch or the first of each generation."""
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     parser.add_argument("name", metavar="NAME", help="the instruction, or parts of its name")
+    parser.add_argument(
+        "--full", action="store_true", help="also its targets, its arithmetic and its PTX"
+    )
     add_common(parser, many_targets=True)
 
 
@@ -38,5 +41,5 @@ def execute(args: argparse.Namespace) -> int:
                 hint=f"it needs {found[0].minimum_target}",
             )
     explanation = explain(found, args.arch)
-    emit(args, lambda: view.text(explanation), lambda: view.as_json(explanation))
+    emit(args, lambda: view.text(explanation, full=args.full), lambda: view.as_json(explanation))
     return 0

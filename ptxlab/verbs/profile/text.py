@@ -7,17 +7,18 @@ from dataclasses import asdict, astuple
 from itertools import pairwise
 from typing import Any
 
-from ptxlab.observe.counters import SPACES, Counts, Space
+from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
 from ptxlab.observe.profile import Line, Profile
 from ptxlab.observe.traffic import Conflict
 from ptxlab.syntax.names import called
-from ptxlab.verbs.profile.lines import ptx_text, rows, table
+from ptxlab.verbs.profile.lines import Row, ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
 SCHEMA = "ptxlab.profile/1"
-TOP = 20
+TOP = {False: 10, True: 20}
+"""How many lines are shown, in short and in full."""
 EVEN = 5
 """How many numbers at even steps are written as a range."""
 
@@ -28,18 +29,21 @@ def text(
     *,
     by: str,
     sort: str = "executed",
-    top: int = TOP,
+    top: int | None = None,
     heat: Heat = plain,
     width: int | None = None,
+    full: bool = False,
 ) -> str:
-    """Return the totals, the instruction mix, the lines that lead by ``sort``, and bank conflicts.
+    """Return the verdict, the lines that lead by ``sort``, and bank conflicts.
 
-    ``by`` is "ptx" or "cuda". ``top`` is how many lines are shown, 0 for all that were executed.
+    In ``full`` it begins with the totals and the instruction mix. ``by`` is "ptx" or "cuda". ``top`` is how
+    many lines are shown, 0 for all that were executed.
     ``heat`` colours what is executed often, and sectors and wavefronts that are wasted.
     """
     executed = [row for row in rows(profile, sources, by) if row.line.counts.executed]
     if sort != "line":
         executed.sort(key=lambda row: -getattr(row.line.counts, sort))
+    top = TOP[full] if top is None else top
     shown = executed[:top] if top else executed
     language = "PTX" if by == "ptx" else _language(profile)
     order = "from the top" if sort == "line" else f"by {sort}"
@@ -48,12 +52,13 @@ def text(
         head += f", {len(shown)} of {len(executed)}"
     executions = profile.totals.executed
     mix = [(kind, f"{n:>14,}  {_share(n, executions):>6}") for kind, n in profile.mix.items()]
-    parts = [
-        [heading(profile)],
-        fields(totals(profile)),
-        ["instruction mix", *(f"  {line}" for line in fields(mix))],
-        [head, *table(shown, heat, width)],
-    ]
+    parts = [[heading(profile), *verdict(profile, executed)]]
+    if full:
+        parts += [
+            fields(totals(profile)),
+            ["instruction mix", *(f"  {line}" for line in fields(mix))],
+        ]
+    parts.append([head, *table(shown, heat, width)])
     conflicts = [(row.place, row.line.conflict) for row in shown if row.line.conflict is not None]
     if conflicts:
         told = [(place, tell(profile, conflict)) for place, conflict in conflicts]
@@ -64,7 +69,29 @@ def text(
                 "a swizzle or padding for a tile of 64 x 64: ptxlab layout 64x64 --banks ldmatrix,st128",
             ]
         )
+    if not full:
+        parts.append(["totals and instruction mix: --full; other lines: --top 0, --sort sectors"])
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
+
+
+def verdict(profile: Profile, rows: Sequence[Row]) -> list[str]:
+    """Return what is moved beyond need and where most of it, the worst first, or that nothing is."""
+    spaces = {space.units: f"{name} memory" for name, space in SPACES.items()}
+    found = []
+    for units, ideal in IDEAL.items():
+        moved, needed = getattr(profile.totals, units), getattr(profile.totals, ideal)
+        if moved > needed and rows:
+            beyond = {
+                row.place: getattr(row.line.counts, units) - getattr(row.line.counts, ideal)
+                for row in rows
+            }
+            place = max(beyond, key=lambda place: beyond[place])
+            told = f"{spaces.get(units, 'tensor cores')}: {_against(moved, needed, units.rpartition('_')[2])}"
+            share = _share(beyond[place], moved - needed)
+            found.append((moved / needed, f"{told}; {share} of the excess at {place}"))
+    if not found:
+        return ["no sector and no wavefront beyond the ideal"]
+    return [told for _, told in sorted(found, reverse=True)]
 
 
 def _language(profile: Profile) -> str:

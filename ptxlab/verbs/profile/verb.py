@@ -15,7 +15,7 @@ from ptxlab.verbs.launching.watching import on_emulator
 EXAMPLE = f"""\
 example:
   ptxlab profile kernels/naive.cu                          by line of CUDA C, the hottest first
-  ptxlab profile kernels/naive.cu --by ptx --sort sectors --top 5
+  ptxlab profile kernels/naive.cu --by ptx --sort sectors --top 5 --full
   ptxlab profile kernels/naive.cu --format html -o naive.html      the annotated source
 
 Counters are exact, the same on every machine, and defined as Nsight Compute's source metrics:
@@ -49,7 +49,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "its heading, or the name of Nsight Compute's metric",
     )
     parser.add_argument(
-        "--top", type=count, default=20, metavar="N", help="lines to show (default 20), 0 for all"
+        "--top",
+        type=count,
+        metavar="N",
+        help="lines to show (default 10, with --full 20), 0 for all",
+    )
+    parser.add_argument(
+        "--full", action="store_true", help="also all that was counted in total, and of which kinds"
     )
     add_common(parser, ("html",))
     parser.set_defaults(device="emulator", device_options=())
@@ -97,6 +103,7 @@ def execute(args: argparse.Namespace) -> int:
             top=args.top,
             heat=heat,
             width=terminal_width(args),
+            full=args.full,
         ),
         lambda: view.as_json(profile, sources),
         html=lambda: profile_page.page(profile, sources),

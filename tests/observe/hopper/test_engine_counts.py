@@ -105,7 +105,9 @@ def test_a_core_matrix_is_one_wavefront(swizzle: str, first: int) -> None:
     assert (found.totals.tensor_wavefronts, found.totals.tensor_ideal) == (CORE_MATRICES,) * 2
     [line] = [one for one in found.instructions if one.counts.tensor_shared]
     assert "mma_async" in line.instruction.modifiers
-    assert f"{CORE_MATRICES} wavefronts, as few as can be" in view.text(found, {}, by="ptx")
+    assert f"{CORE_MATRICES} wavefronts, as few as can be" in view.text(
+        found, {}, by="ptx", full=True
+    )
 
 
 @pytest.mark.parametrize(("swizzle", "ways"), [("none", 1), ("32B", 2), ("64B", 4), ("128B", 8)])

@@ -106,8 +106,24 @@ def test_operands_in_shared_and_tensor_memory(capsys: pytest.CaptureFixture[str]
     assert "UTCOMMA" in text
 
 
+def test_what_matters_comes_in_a_dozen_lines(capsys: pytest.CaptureFixture[str]) -> None:
+    words = ["explain", "mma.m16n8k16.f32.bf16", "--arch", "sm_80"]
+    assert main(words) == 0
+    short = capsys.readouterr().out.splitlines()
+    assert main([*words, "--full"]) == 0
+    full = capsys.readouterr().out.splitlines()
+    assert len(short) <= 15
+    assert max(map(len, short)) <= 80
+    assert short[0] == full[0] == "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+    assert short[1].startswith("computes  D = A * B + C")
+    assert "  sm_80  HMMA.16816.F32.BF16" in short
+    assert short[-1] == "targets, arithmetic and PTX: --full; the same words describe 2 more"
+    assert {line.split()[0] for line in full if line and line not in short} >= {"PTX", "runs", "as"}
+    assert any("8 products at a time" in line for line in full)
+
+
 def test_what_has_no_operands(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["explain", "tcgen05.wait::ld"]) == 0
+    assert main(["explain", "tcgen05.wait::ld", "--full"]) == 0
     assert capsys.readouterr().out.endswith("as PTX\n  tcgen05.wait::ld.sync.aligned;\n")
 
 

@@ -113,7 +113,7 @@ def test_the_main_loop_is_from_its_first_line_to_its_last(
     assert lines[loop["first_line"] - 1].split()[0] == "fma.rn.f32"
     assert lines[loop["last_line"] - 1].split() == ["@p", "bra", "again;"]
     assert (loop["executed"], loop["flops"]) == (2 * 10 * 4, 64 * 10 * 2)
-    assert "lines 13 to 16 of the PTX: " in run(capsys, "loop.ptx")
+    assert "lines 13 to 16 of the PTX: " in run(capsys, "loop.ptx", "--full")
 
 
 def test_lines_are_sorted_and_cut_as_asked(
@@ -132,6 +132,24 @@ def test_lines_are_sorted_and_cut_as_asked(
     numbers = [int(line.split()[0]) for line in table]
     assert numbers == sorted(numbers)
     assert len(numbers) > 20
+
+
+def test_the_verdict_comes_first_and_the_rest_when_asked(
+    transpose: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    short = run(capsys, transpose).splitlines()
+    assert short[0].endswith("counted on the emulator (sm_90a)")
+    # 32 rows in one bank, and the loads beside them: 64 wavefronts would do for the stores at line 13.
+    assert short[1].startswith("shared memory: ")
+    assert short[1].endswith(" wavefronts, 16.5 times the ideal 128; 100.0 % of the excess at 13")
+    assert len(short) < 25
+    assert short[-1].startswith("totals and instruction mix: --full")
+    full = run(capsys, transpose, "--full").splitlines()
+    assert full[:2] == short[:2]
+    assert "instruction mix" in full
+    assert "instruction mix" not in short
+    (clean,) = run(capsys, "ptx/mma_m16n8k16_bf16_f32.ptx").splitlines()[1:2]
+    assert clean.startswith(("no sector", "global memory"))
 
 
 def test_colour_says_what_is_hot(
