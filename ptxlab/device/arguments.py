@@ -18,6 +18,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.numbers.rounding import wide_f32_to_bf16
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.syntax.functions import Parameter
+from ptxlab.syntax.names import called
 from ptxlab.tensormap.encoding import MAP_BYTES
 
 
@@ -42,12 +43,12 @@ def pack(kernel_name: str, parameters: Sequence[Parameter], args: Sequence[Any])
     if len(args) != len(parameters):
         listed = ", ".join(f"{spelled(p)} {p.name}" for p in parameters) or "none"
         raise PtxlabError(
-            f"kernel {kernel_name} takes {len(parameters)} arguments, not {len(args)}",
+            f"kernel {called(kernel_name)} takes {len(parameters)} arguments, not {len(args)}",
             hint=f"its parameters are: {listed}",
         )
     block = bytearray(_block_bytes(parameters))
     for parameter, value in zip(parameters, args, strict=True):
-        what = f"kernel {kernel_name}: parameter {parameter.index} ({parameter.name})"
+        what = f"kernel {called(kernel_name)}: parameter {parameter.index} ({parameter.name})"
         data = encoded(what, parameter, value)
         block[parameter.offset : parameter.offset + parameter.size] = data
     return bytes(block)
@@ -77,7 +78,7 @@ def require_packed(kernel_name: str, parameters: Sequence[Parameter], packed: An
         return data
     listed = ", ".join(f"{spelled(p)} {p.name} at {p.offset}" for p in parameters) or "none"
     raise PtxlabError(
-        f"kernel {kernel_name} takes {end} bytes of parameters, not {given}",
+        f"kernel {called(kernel_name)} takes {end} bytes of parameters, not {given}",
         hint=f"its parameters are: {listed}",
     )
 

@@ -18,6 +18,7 @@ from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter, parameters
+from ptxlab.syntax.names import called
 
 _PORTABLE_CLUSTER = 8  # larger clusters need the kernel's consent
 
@@ -55,7 +56,7 @@ class CudaKernel(Kernel):
     @property
     def doing(self) -> str:
         """What an error calls the launch."""
-        return f"run kernel {self.name} of {self.module.path}"
+        return f"run kernel {called(self.name)} of {self.module.path}"
 
     def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
         """Return what puts one launch on the GPU's stream; see ``ptxlab.device.protocol.Kernel``."""
@@ -115,7 +116,9 @@ class CudaKernel(Kernel):
         attribute = self.device.driver.api.CUfunction_attribute
         if config.shared:
             name = attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
-            doing = f"give kernel {self.name} {config.shared} bytes of dynamic shared memory"
+            doing = (
+                f"give kernel {called(self.name)} {config.shared} bytes of dynamic shared memory"
+            )
             try:
                 self.device.call(doing, "cuFuncSetAttribute", handle, name, config.shared)
             except LaunchError as error:
@@ -126,7 +129,7 @@ class CudaKernel(Kernel):
         if cluster and prod(cluster) > _PORTABLE_CLUSTER:
             name = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self.device.call(
-                f"allow the clusters of {self.name}", "cuFuncSetAttribute", handle, name, 1
+                f"allow the clusters of {called(self.name)}", "cuFuncSetAttribute", handle, name, 1
             )
 
     def _most_shared(self) -> str:
@@ -136,7 +139,7 @@ class CudaKernel(Kernel):
     def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         if self.function is None:
             raise Unsupported(
-                f"kernel {self.name} is machine code, whose registers cannot be dumped",
+                f"kernel {called(self.name)} is machine code, whose registers cannot be dumped",
                 hint="load its .ptx or .cu",
             )
         return launch_rewritten(self.module, self.function, dump, config, parameters)

@@ -25,6 +25,7 @@ from ptxlab.instrument.rewrite import Probe, dump_nth
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import locate
 from ptxlab.syntax import tree as ptx
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function
 
 Words = npt.NDArray[np.uint64]
@@ -178,7 +179,7 @@ def launch_rewritten(
     for place in places:
         if place.function != kernel.name:
             raise Unsupported(
-                f"cannot dump registers of the device function {place.function} on a GPU",
+                f"cannot dump registers of the device function {called(place.function)} on a GPU",
                 location=locate(tree.source, place.instruction.position),
                 hint="--device emulator can",
             )

@@ -33,6 +33,7 @@ from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import parameters
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function
 from ptxlab.tensormap.encoding import encode
 from ptxlab.tensormap.tensor_map import TensorMap
@@ -68,7 +69,7 @@ class EmulatorKernel(Kernel):
         cluster = clusters(self.function, config)
         if cluster is not None and prod(cluster) > 1 and not self.device.target.runs("sm_90"):
             raise Unsupported(
-                f"kernel {self.name} is to run in clusters of {cluster}, and "
+                f"kernel {called(self.name)} is to run in clusters of {cluster}, and "
                 f"{self.device.target.name} has none",
                 hint="GPUs from sm_90 on have them: --arch sm_90a",
             )

@@ -29,6 +29,7 @@ from ptxlab.isa.targets import Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter
+from ptxlab.syntax.names import called
 
 Arguments = Sequence[Any] | bytes
 """The arguments of a launch one by one, or the parameter block that they become."""
@@ -128,7 +129,7 @@ class Kernel(ABC):
 
     def __repr__(self) -> str:
         takes = _few([f"{spelled(p)} {p.name}" for p in self.parameters])
-        return f"<{self.device.kind} kernel {self.name}({takes})>"
+        return f"<{self.device.kind} kernel {called(self.name)}({takes})>"
 
     def launch(
         self,
@@ -184,7 +185,7 @@ class Kernel(ABC):
             held = value.buffer if isinstance(value, DeviceTensorMap) else value
             if isinstance(held, Buffer) and held.device is not self.device:
                 raise PtxlabError(
-                    f"kernel {self.name}: argument {index} lies on another device",
+                    f"kernel {called(self.name)}: argument {index} lies on another device",
                     hint="upload it to the device that runs the kernel",
                 )
         return pack(self.name, self.parameters, args)
@@ -196,7 +197,7 @@ class Kernel(ABC):
         on the emulator, where a launch has ended when it returns.
         """
         raise PtxlabError(
-            f"kernel {self.name} is on {self.device.name}, which runs every launch to its end",
+            f"kernel {called(self.name)} is on {self.device.name}, which runs every launch to its end",
             hint="--device cuda has a stream for launches to wait in",
         )
 
@@ -206,7 +207,7 @@ class Kernel(ABC):
         Raises PtxlabError on a GPU, where only the results of a launch can be seen.
         """
         raise PtxlabError(
-            f"kernel {self.name} is on {self.device.name}, where nobody can watch it run",
+            f"kernel {called(self.name)} is on {self.device.name}, where nobody can watch it run",
             hint='load it on the emulator: open_device("emulator"), or --device emulator',
         )
 

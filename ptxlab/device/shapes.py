@@ -13,6 +13,7 @@ import numpy.typing as npt
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import Dim, Dim3, LaunchConfig, integer, three
 from ptxlab.numbers.types import STORED, TYPES
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Directive, Function
 
 # What ``zeros`` takes beside numpy's own names: the PTX names, and those of PTX's 8-bit floats.
@@ -61,24 +62,24 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
     required = declared(function, "reqntid")
     if required not in (None, config.block):
         raise PtxlabError(
-            f"kernel {function.name} needs block {required}, not {config.block} (.reqntid)"
+            f"kernel {called(function.name)} needs block {required}, not {config.block} (.reqntid)"
         )
     most = declared(function, "maxntid")
     if most is not None and config.cta_threads > prod(most):
         raise PtxlabError(
-            f"kernel {function.name} takes at most {prod(most)} threads, not {config.cta_threads} "
+            f"kernel {called(function.name)} takes at most {prod(most)} threads, not {config.cta_threads} "
             "(.maxntid)"
         )
     cluster = clusters(function, replace(config, cluster=None))
     if has(function, "explicitcluster") and cluster is None and config.cluster is None:
         raise PtxlabError(
-            f"kernel {function.name} runs in clusters of a launch's choice (.explicitcluster)",
+            f"kernel {called(function.name)} runs in clusters of a launch's choice (.explicitcluster)",
             hint="give the launch a cluster",
         )
     bound = declared(function, "maxclusterrank")
     if bound is not None and config.cluster_ctas > bound[0]:
         raise PtxlabError(
-            f"kernel {function.name} has clusters of at most {bound[0]} CTAs (.maxclusterrank), not "
+            f"kernel {called(function.name)} has clusters of at most {bound[0]} CTAs (.maxclusterrank), not "
             f"of {config.cluster}"
         )
     if cluster is None:
@@ -86,12 +87,12 @@ def check_directives(function: Function, config: LaunchConfig) -> None:
     uneven = any(size % part for size, part in zip(config.grid, cluster, strict=True))
     if uneven and not counts_clusters(function):
         raise PtxlabError(
-            f"kernel {function.name} runs in clusters of {cluster} (.reqnctapercluster), "
+            f"kernel {called(function.name)} runs in clusters of {cluster} (.reqnctapercluster), "
             f"and grid {config.grid} is not a multiple of that"
         )
     if config.cluster not in (None, cluster):
         raise PtxlabError(
-            f"kernel {function.name} runs in clusters of {cluster} (.reqnctapercluster), "
+            f"kernel {called(function.name)} runs in clusters of {cluster} (.reqnctapercluster), "
             f"not {config.cluster}"
         )
 

@@ -12,6 +12,7 @@ from ptxlab.device.memory import Buffer, Memory
 from ptxlab.emulator.prepare.scope import Declared, alignment_of, size_of
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import Parameter
+from ptxlab.syntax.names import called
 
 Described = tuple[Parameter, tuple[int, ...]]
 """A variable as a parameter of its type would be, and its shape."""
@@ -39,7 +40,7 @@ class ModuleVariable(Buffer):
         Raises PtxlabError for a value that does not fit.
         """
         self.device.require_open()
-        data = encoded(f"{self.path}: variable {self.declared.name}", self.declared, value)
+        data = encoded(f"{self.path}: variable {called(self.declared.name)}", self.declared, value)
         self.device.write(self.address, np.frombuffer(data, np.uint8))
 
     def __repr__(self) -> str:

@@ -11,6 +11,7 @@ from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.instrument.sites import Scoped, dumped_type, instructions
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Label, Module
 
 _WAIT = "wgmma.wait_group"
@@ -86,7 +87,7 @@ def _found(module: Module, kernel: Function, at: str | int) -> Found:
             found += _named(function, str(at))
     if not found:
         raise PtxlabError(
-            f"{kernel.name} has no label or instruction {at}", hint=_near(kernel, str(at))
+            f"{called(kernel.name)} has no label or instruction {at}", hint=_near(kernel, str(at))
         )
     return found
 

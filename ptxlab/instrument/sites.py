@@ -9,6 +9,7 @@ from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.functions import SourceLine, call_lines, source_lines
 from ptxlab.syntax.lexer import locate
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import (
     Address,
     Block,
@@ -151,7 +152,9 @@ def site_at(
     location = locate(module.source, position)
     site = sites.get(position)
     if site is None:
-        raise PtxlabError(f"no instruction of {function.name} starts here", location=location)
+        raise PtxlabError(
+            f"no instruction of {called(function.name)} starts here", location=location
+        )
     for declaration in site.declarations:
         for declarator in declaration.names:
             if declarator.name.lstrip("%").startswith(RESERVED):

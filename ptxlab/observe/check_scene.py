@@ -18,6 +18,7 @@ from ptxlab.observe.check_rules import rules
 from ptxlab.observe.shadow import Shadow
 from ptxlab.observe.value_flow import Names
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
 
 Array = npt.NDArray[Any]
 
@@ -136,7 +137,7 @@ class Scene:
         if found is None:
             return f"shared memory{of} at {address:#x}"
         variable, inside = found
-        return f"{variable.name}+{inside:#x} in shared memory{of}"
+        return f"{called(variable.name)}+{inside:#x} in shared memory{of}"
 
 
 def entries(column: Array, count: int) -> Array:

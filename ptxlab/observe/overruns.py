@@ -16,6 +16,7 @@ from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
 from ptxlab.observe.check_scene import Scene
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
 
 Array = npt.NDArray[Any]
@@ -48,7 +49,7 @@ class Overruns:
         at = int(wrong.argmax())
         message = (
             f"{scene.thread(int(threads[at]))} accesses {nbytes} bytes at byte {int(offset[at])} of "
-            f"{variable.name}, which has {variable.size}"
+            f"{called(variable.name)}, which has {variable.size}"
         )
         hint = "what lies there is another variable, in an order that ptxas chooses"
         scene.find("bounds", "error", "overrun", int(wrong.sum()) * nbytes, (message, hint))

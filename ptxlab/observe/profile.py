@@ -15,6 +15,7 @@ from ptxlab.observe.counting import Counting, Tally
 from ptxlab.observe.traffic import SECTOR_BYTES, Conflict
 from ptxlab.observe.work import work
 from ptxlab.syntax.functions import SourceLine, statements
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function, Instruction, Label, Name
 
 MAIN_SHARE = 0.5
@@ -68,7 +69,7 @@ class Profile:
 
     def __repr__(self) -> str:
         executed = f"{self.totals.executed} instructions of warps"
-        return f"<profile of {self.kernel} on {self.target}: {executed}, {self.config!r}>"
+        return f"<profile of {called(self.kernel)} on {self.target}: {executed}, {self.config!r}>"
 
     @property
     def ctas(self) -> int:

@@ -11,6 +11,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Span, Warps
+from ptxlab.syntax.names import called
 
 Array = npt.NDArray[Any]
 
@@ -81,4 +82,4 @@ class Scene:
         if found is None:
             return "shared"
         variable, offset = found
-        return f"{variable.name}+{offset:#x}" if offset else variable.name
+        return f"{called(variable.name)}+{offset:#x}" if offset else called(variable.name)

@@ -13,6 +13,7 @@ from typing import NamedTuple
 
 from ptxlab.errors import Unsupported
 from ptxlab.numbers.types import TYPES
+from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Source, Statement
 
 _INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
@@ -130,7 +131,7 @@ def parameters(function: Function, source: Source | None = None) -> tuple[Parame
         scalar = TYPES.get(declaration.type)
         if scalar is None or None in declarator.dimensions:
             raise Unsupported(
-                f"kernel {function.name}: parameter {index} ({declarator.name}) has type "
+                f"kernel {called(function.name)}: parameter {index} ({declarator.name}) has type "
                 f".{declaration.type}, which no argument can be bound to"
             )
         count = prod(size or 0 for size in declarator.dimensions) * declaration.vector

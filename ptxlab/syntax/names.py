@@ -76,15 +76,29 @@ def demangled(name: str) -> str:
 
 @cache
 def called(name: str) -> str:
-    """Return what the source calls a kernel or variable, with the arguments of a template: ``n::k<64>``."""
+    """Return what the source calls a kernel or variable, with the arguments of a template: ``n::k<64>``.
+
+    A variable of a function has the function's name before it: ``k<64>::tile``.
+    """
     text = demangled(name).replace("(anonymous namespace)::", "").removeprefix("void ")
     text = re.sub(r"\((?:anonymous|unnamed)[^()]*\)::", "", text)
     depth = 0
     for at, character in enumerate(text):
         depth += (character == "<") - (character == ">")
         if character == "(" and not depth:
-            return text[:at]
+            return text[:at] + _inside(text[at:])
     return text
+
+
+def _inside(parameters: str) -> str:
+    """Return what stands behind the parameters of a function: ``::tile`` of a variable inside it."""
+    depth = 0
+    for at, character in enumerate(parameters):
+        depth += (character == "(") - (character == ")")
+        if not depth:
+            found = re.match(r"(::\w+)+$", parameters[at + 1 :])
+            return found[0] if found else ""
+    return ""
 
 
 def expanded(name: str) -> str:

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, ToolchainError
+from ptxlab.main import main
 from ptxlab.syntax.names import called, matching
 
 NAMES = {
@@ -104,3 +105,55 @@ def test_an_instance_is_made_that_nobody_launches(file: Path) -> None:
         with pytest.raises(ToolchainError, match=r"no kernel scale<bf61,3>.*bf61") as caught:
             device.load(file, options=["--instance=scale<bf61,3>"])
         assert caught.value.hint == "it has template <typename T, int N> __global__ void scale"
+
+
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [
+        ("_ZZ5scaleILi2EEvPfiE1t", "scale<2>::t"),
+        ("_ZZN2ns1kEPFviEE4tile", "ns::k::tile"),
+        ("_ZN2ns1kEPFviE", "ns::k"),
+        ("_ZL5table", "table"),
+    ],
+)
+def test_variables_of_functions_keep_their_own_name(name: str, shown: str) -> None:
+    assert called(name) == shown
+
+
+MANGLED = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry _Z5scaleILi2EEvPfi(.param .u64 x, .param .u32 n)
+.reqntid 64
+{
+    .shared .b32 _ZZ5scaleILi2EEvPfiE1t[8];
+    .reg .b32 a;
+    mov.u32 a, _ZZ5scaleILi2EEvPfiE1t;
+    st.shared.b32 [a+64], a;
+    ret;
+}
+"""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["run", "--block", "32", "--arg", "x=zeros(4,f32)", "--arg", "n=1"],
+        ["run", "--arg", "x=zeros(4,f32)"],
+        ["dump", "--at", "mma.sync", "--arg", "x=zeros(4,f32)", "--arg", "n=1"],
+        ["check", "--arg", "x=zeros(4,f32)", "--arg", "n=1"],
+        ["trace", "--arg", "x=zeros(4,f32)", "--arg", "n=1"],
+    ],
+)
+def test_no_verb_shows_a_mangled_name(
+    words: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "k.ptx"
+    file.write_text(MANGLED)
+    main([words[0], str(file), *words[1:]])
+    shown = "".join(capsys.readouterr())
+    quoted = {line.strip() for line in MANGLED.splitlines()}
+    told = [line for line in shown.splitlines() if line.strip() not in quoted]
+    assert any("scale<2>" in line for line in told)
+    assert not any("_Z" in line for line in told), told

@@ -32,6 +32,7 @@ from ptxlab.emulator.run.registers import CallResult, Destination, Source
 from ptxlab.errors import LaunchError
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
+from ptxlab.syntax.names import called
 
 MOST_LOCAL_BYTES = 512 * 1024
 """Local memory of a thread. Source: CUDA C++ Programming Guide, "Technical Specifications"."""
@@ -169,7 +170,7 @@ def _host_call(
     provided = host.FUNCTIONS.get(function.name)
     if provided is None:
         context.refuse(
-            f"a call of '{function.name}', which has no body here,",
+            f"a call of '{called(function.name)}', which has no body here,",
             hint=f"provided are {', '.join(host.FUNCTIONS)}",
         )
     size = sum(TYPES[result.type].bytes for result in function.results)

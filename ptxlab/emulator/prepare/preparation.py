@@ -53,6 +53,7 @@ from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
+from ptxlab.syntax.names import called
 
 
 def prepare(module: tree.Module, target: Target, entry: str) -> Program:
@@ -87,7 +88,7 @@ def prepare(module: tree.Module, target: Target, entry: str) -> Program:
     program.shared = lay_out(program.named)
     most, static = target.shared_bytes, program.shared.static_bytes
     if static > most:
-        what = f"kernel {entry} declares {static} bytes of shared memory, {target.name} has {most}"
+        what = f"kernel {called(entry)} declares {static} bytes of shared memory, {target.name} has {most}"
         reject(
             module, what, declared[entry], "ask for them at the launch, or choose another --arch"
         )

@@ -30,6 +30,7 @@ from ptxlab.observe.recording import (
     Turns,
     Words,
 )
+from ptxlab.syntax.names import called
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.verbs.step.text import heading, totals
 from ptxlab.verbs.trace.text import notes
@@ -90,7 +91,7 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
     for number, swizzle in found.swizzles.items():
         flights[number]["swizzle"] = swizzle
     return {
-        "kernel": timeline.kernel,
+        "kernel": called(timeline.kernel),
         "path": timeline.path,
         "warps": found.warps,
         "ctaWarps": -(-config.cta_threads // WARP),
@@ -103,7 +104,10 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
             members(one, "name", "low", "bits", "unit", "codes") for one in WGMMA_DESCRIPTOR.fields
         ],
         "descriptors": sorted({one for place in found.operands for one in place.descriptors}),
-        "registers": [asdict(one) | {"words": one.words} for one in found.registers],
+        "registers": [
+            asdict(one) | {"words": one.words, "function": called(one.function)}
+            for one in found.registers
+        ],
         "ptx": [line.expandtabs(4) for line in timeline.text],
         "sources": {path: [line.expandtabs(4) for line in sources[path]] for path in sorted(named)},
         "flights": flights,
@@ -115,7 +119,7 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
         "sharedBytes": found.shared_bytes,
         "sharedBase": found.shared_base,
         "unwritten": UNWRITTEN,
-        "variables": found.variables,
+        "variables": {called(name): start for name, start in found.variables.items()},
         **tables.as_json(),
     }
 
