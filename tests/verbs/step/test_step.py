@@ -77,6 +77,9 @@ def test_the_page_of_a_kernel_is_small_and_has_its_source(
     facts = json.loads(inflated(page.read_text(), "data"))
     assert any(path.endswith("tiled.cu") for path in facts["sources"])
     assert isinstance(facts["sass"], list)
+    named = re.findall(r'^\s*\.file\s+\d+\s+"([^"]+)"', "\n".join(facts["ptx"]), re.MULTILINE)
+    assert named
+    assert facts["sources"].keys() <= set(named)
     chains = [one["sources"] for one in facts["places"] if one["sources"]]
     assert any(len(chain) > 1 for chain in chains)
     assert {chain[-1][0].rsplit("/", 1)[-1] for chain in chains} == {"tiled.cu"}

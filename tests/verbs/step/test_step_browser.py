@@ -16,6 +16,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS, WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.layouts.shared_memory import wavefronts
+from ptxlab.main import main
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.observe.recording import Recording
 from ptxlab.observe.step import step
@@ -150,6 +151,36 @@ def test_fragments_are_drawn_with_what_the_registers_hold(
             number, lane = value.split(", lane ")
             assert np.float32(number) == expected[row, col]
             assert int(lane.split(",")[0]) == layout.registers(row, col)[0].lane
+
+
+def test_an_element_of_d_lights_what_it_is_made_of(
+    browser: Browser, product: Recording, tmp_path: Path
+) -> None:
+    show(browser, product, tmp_path)
+    browser.press("m", "m")
+    lit = """
+        const cell = [...document.querySelectorAll('#operands .c')].find((one) => one.dataset.about.startsWith('NAME,5,6,'));
+        cell.dispatchEvent(new PointerEvent('pointerover', { bubbles: true }));
+        return [...document.querySelectorAll('#operands .feeds')].map((one) => one.dataset.about.split(',').slice(0, 3).join());
+    """
+    expected = {f"A,5,{k}" for k in range(16)} | {f"B,{k},6" for k in range(16)}
+    assert set(browser.js(lit.replace("NAME", "D"))) - {"C,5,6"} == expected
+    assert browser.js(lit.replace("NAME", "A")) == []
+
+
+def test_the_ptx_has_the_lines_of_its_source(browser: Browser, tmp_path: Path) -> None:
+    page = tmp_path / "page.html"
+    assert main(["step", "kernels/naive.cu", "-o", str(page)]) == 0
+    browser.open(page.as_uri())
+    browser.until("!document.body.classList.contains('unpacking')")
+    lines = browser.js(
+        "return [...document.querySelectorAll('#ptx li')].map((one) => one.textContent)"
+    )
+    at = [line for line in lines if ".loc" in line]
+    assert any(
+        line.endswith("sum += A(row, p) * B(p, column);") and "// naive.cu:52" in line
+        for line in at
+    )
 
 
 def test_bits_are_the_numbers_of_their_type(

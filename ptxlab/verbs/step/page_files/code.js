@@ -13,7 +13,7 @@ function pane(id, title, lines, lookup) {
 
 function buildCode() {
   const ran = new Set(data.places.map((place) => place.line));
-  const ptx = pane("ptx", shortPath(data.path), data.ptx.map((text, i) => ({ mark: i + 1, text, ran: ran.has(i + 1) })),
+  const ptx = pane("ptx", shortPath(data.path), withSource(data.ptx).map((text, i) => ({ mark: i + 1, text, ran: ran.has(i + 1) })),
     (place) => [place.line - 1]);
   ptx.places = (index) => (place) => place.line === index + 1;
   panes = [ptx];
@@ -28,6 +28,16 @@ function buildCode() {
   }
   $("cuda").hidden = !Object.keys(data.sources).length;
   document.body.classList.toggle("no-source", $("cuda").hidden);
+}
+
+/** PTX in which each .loc is followed by the line of the source that it names. */
+function withSource(lines) {
+  const files = new Map(lines.map((text) => text.match(/^\s*\.file\s+(\d+)\s+"([^"]*)"/)).filter(Boolean).map(([, number, path]) => [number, path]));
+  return lines.map((text) => {
+    const [, file, line] = text.match(/^\s*\.loc\s+(\d+)\s+(\d+)/) || [], path = files.get(file);
+    const found = (data.sources[path] || [])[line - 1];
+    return found === undefined ? text : `${text.trimEnd()}  // ${shortPath(path)}:${line}  ${found.trim()}`;
+  });
 }
 
 const shortPath = (path) => path.split("/").pop();

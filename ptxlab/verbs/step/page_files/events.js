@@ -122,7 +122,9 @@ $("values").addEventListener("click", () => { valued = !valued; draw(); });
 $("operands").addEventListener("pointerover", (event) => {
   const cell = event.target.closest(".c");
   if (cell) $("operands").title = aboutElement(cell);
+  lightFactors(cell);
 });
+$("operands").addEventListener("pointerleave", () => lightFactors(null));
 $("operands").addEventListener("change", (event) => choose({ [event.target.name]: Number(event.target.value) }));
 $("cuda").addEventListener("click", ({ target }) => { if (target.dataset.call !== undefined) choose({ call: Number(target.dataset.call) }); });
 for (const id of ["cuda", "ptx", "sass"]) $(id).addEventListener("click", goToLine);

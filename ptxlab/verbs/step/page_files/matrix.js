@@ -124,6 +124,16 @@ function aboutElement(cell) {
   return `${name}[${row}, ${col}] = ${text}, ${where}`;
 }
 
+/** Light what an element of D that is pointed at is made of: its row of A, its column of B, and C. */
+function lightFactors(cell) {
+  const [name, row, col] = cell ? cell.dataset.about.split(",") : [];
+  const feeds = { A: (r) => r === row, B: (r, c) => c === col, C: (r, c) => r === row && c === col };
+  for (const one of document.querySelectorAll("#operands .c")) {
+    const [other, ...place] = one.dataset.about.split(",");
+    one.classList.toggle("feeds", name === "D" && other in feeds && feeds[other](...place));
+  }
+}
+
 /** The 8 x 8 matrices, or larger ones, that an instruction moves, which lie below each other in its operand. */
 function matricesOf(one) {
   const { rows, cols } = one.layout, high = rows > 8 ? 8 : rows;
