@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import argparse
+import re
+import shutil
 import sys
+import textwrap
 from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
@@ -27,7 +30,10 @@ class Parser(argparse.ArgumentParser):
 
     def _print_message(self, message: str, file: Any = None) -> None:
         """Print help or the version; argparse would keep silent about what could not be written."""
-        (file or sys.stderr).write(message)
+        stream = file or sys.stderr
+        if stream.isatty():
+            message = _fitted(message, shutil.get_terminal_size().columns)
+        stream.write(message)
 
     def parse_args(  # type: ignore[override]
         self, args: Sequence[str] | None = None, namespace: None = None
@@ -55,3 +61,16 @@ class Parser(argparse.ArgumentParser):
                 action,
                 f"no {value!r}, choose from {', '.join(choices)}{suggestion(str(value), choices)}",
             )
+
+
+def _fitted(text: str, width: int) -> str:
+    """Return help with its paragraphs filled anew, and what is indented folded, where they are too wide."""
+    from ptxlab.view.width import folded  # here: it brings numpy, which help in a pipe can spare
+
+    def filled(paragraph: re.Match[str]) -> str:
+        lines = paragraph[0].splitlines()
+        if max(map(len, lines)) <= width:
+            return paragraph[0]
+        return textwrap.fill(" ".join(lines), width, break_long_words=False) + "\n"
+
+    return folded(re.sub(r"(?:^\S.*\n)+", filled, text, flags=re.MULTILINE), width)

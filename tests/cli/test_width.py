@@ -46,6 +46,13 @@ def test_no_line_is_wider_than_the_terminal(monkeypatch: pytest.MonkeyPatch, com
     assert max(map(len, shown(monkeypatch, 80, *words))) <= 80
 
 
+@pytest.mark.parametrize("words", [["check", "--list"], ["dump", "--help"], ["layout", "--help"]])
+def test_help_fits_too(monkeypatch: pytest.MonkeyPatch, words: list[str]) -> None:
+    lines = shown(monkeypatch, 80, *words)
+    assert len(lines) > 20
+    assert max(map(len, lines)) <= 80
+
+
 def test_a_pipe_gets_everything(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gemm", "--list"]) == 0
     out = capsys.readouterr().out

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import shutil
 import sys
 import textwrap
 from contextlib import closing
@@ -56,6 +57,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_common(parser)
 
 
+_WIDTH = 104
+"""Of --list, on a terminal that has as much."""
+
+
 class RuleList(argparse.Action):
     """Prints what can be checked, with the names of the rules below each, and ends, as --help does."""
 
@@ -78,7 +83,8 @@ def _checks() -> str:
 def _filled(name: str, text: str, indent: int, column: int) -> list[str]:
     """Return ``text`` from ``column`` on, in lines of which the first begins with a name."""
     first = f"{'':{indent}}{name}".ljust(column - 2) + "  "
-    return textwrap.wrap(text, 104, initial_indent=first, subsequent_indent=" " * column)
+    width = min(_WIDTH, shutil.get_terminal_size((_WIDTH, 0)).columns)
+    return textwrap.wrap(text, width, initial_indent=first, subsequent_indent=" " * column)
 
 
 def checks(text: str) -> tuple[str, ...]:
