@@ -12,7 +12,7 @@ from functools import wraps
 from typing import Any
 
 from triton.backends.nvidia.compiler import CUDABackend
-from triton.compiler.compiler import CompiledKernel
+from triton.compiler.compiler import AsmDict, CompiledKernel
 from triton.compiler.errors import CompileTimeAssertionFailure
 from triton.runtime import driver
 from triton.runtime.autotuner import Autotuner
@@ -36,6 +36,7 @@ def activate(session: Session, *, cuda_tensors: bool) -> None:
         _changed = True
         _replace(CUDABackend, "make_cubin", _program)
         _replace(CUDABackend, "hash", _hash)
+        _replace(AsmDict, "__missing__", _machine_code)
         _replace(Autotuner, "prune_configs", _first_that_fits)
         CompiledKernel.n_regs = _Resource("n_regs", lambda used: used.registers)
         CompiledKernel.n_spills = _Resource("n_spills", lambda used: used.stack // 4)
@@ -88,6 +89,15 @@ def _program(
 ) -> bytes:
     """Return the PTX in place of machine code."""
     return src.encode()
+
+
+def _machine_code(original: Callable[[Any, str], str], forms: Any, form: str) -> str:
+    """Return the SASS of a kernel's PTX, where that is asked for, as Triton shows it."""
+    if form == "sass":
+        assert isinstance(driver.active, EmulatorDriver)
+        cubin = link_ptx(forms["ptx"], arch=driver.active.session.device.target.name)
+        return original(AsmDict(cubin=cubin.image), form)
+    return original(forms, form)
 
 
 def _hash(original: Callable[[Any], str], backend: Any) -> str:

@@ -40,6 +40,7 @@ def test_vectors_add_up_to_the_bit(emulate: Emulate, kernels: Any, torch: Any) -
     kernels.add[(0,)](x, y, out, 0, BLOCK=256)  # launches nothing
     assert session.usage["add"].launches == 1
     assert compiled.n_regs in range(8, 65)
+    assert "LDG.E" in compiled.asm["sass"]
     launched = ptxlab.triton.last_launch()
     assert repr(launched) == "<launch of add on sm_80: LaunchConfig.of(grid=4, block=128)>"
     assert launched.ptx == compiled.asm["ptx"]
