@@ -4,8 +4,9 @@
 the same tests run on every machine. ``--ptxlab-arch sm_80`` says what the emulator is.
 
 ``pytest --ptxlab-triton sm_80`` runs tests of kernels in Triton that know nothing of ptxlab on the
-emulator; with ``--ptxlab-check`` a test fails if one of its launches has a race or the like. Those
-marked ``ptxlab_too_large`` are skipped there.
+emulator, ``--ptxlab-driver sm_80`` those of what calls the CUDA driver: cuda.core, Numba, tinygrad. With
+``--ptxlab-check`` a test fails if one of its launches has a race or the like. Those marked
+``ptxlab_too_large`` are skipped there.
 """
 
 from __future__ import annotations
@@ -50,23 +51,40 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="fail a test whose launches on the emulator have a race, a missing wait, a bad access",
     )
+    group.addoption(
+        "--ptxlab-driver",
+        default=None,
+        metavar="NAME",
+        help="be the CUDA driver, with an emulated GPU behind it that is this target, such as sm_80",
+    )
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_load_initial_conftests(early_config: pytest.Config) -> None:
     """Open the emulator for clients, before any file of the tests is imported."""
     options = early_config.known_args_namespace
+    asked = {options.ptxlab_triton, options.ptxlab_driver} - {None}
     here = "PYTEST_XDIST_WORKER" in os.environ or not getattr(options, "numprocesses", None)
-    if options.ptxlab_triton is not None and here:  # else in the workers, where the tests are
-        from ptxlab.clients.session import Session
-        from ptxlab.errors import PtxlabError
-        from ptxlab.triton import use_emulator
+    if not asked or not here:  # else in the workers, where the tests are
+        return
+    from ptxlab.clients.session import Session
+    from ptxlab.errors import PtxlabError
 
-        try:
-            session = Session(options.ptxlab_triton, check=options.ptxlab_check)
-            early_config.stash[_SESSION] = use_emulator(session=session)
-        except PtxlabError as error:
-            raise pytest.UsageError(str(error)) from None
+    if len(asked) > 1:
+        raise pytest.UsageError("--ptxlab-triton and --ptxlab-driver are to be the same GPU")
+    arch = asked.pop()
+    try:
+        early_config.stash[_SESSION] = session = Session(arch, check=options.ptxlab_check)
+        if options.ptxlab_driver:
+            from ptxlab.driver import install
+
+            install(arch, session=session)
+        if options.ptxlab_triton:
+            from ptxlab.triton import use_emulator
+
+            use_emulator(session=session)
+    except PtxlabError as error:
+        raise pytest.UsageError(str(error)) from None
 
 
 def pytest_configure(config: pytest.Config) -> None:

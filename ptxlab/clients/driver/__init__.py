@@ -8,6 +8,7 @@ import platform
 import sys
 
 from ptxlab.clients.driver.shared_object import PROCESSORS
+from ptxlab.clients.numba import keep_ptx
 from ptxlab.clients.session import Session
 from ptxlab.device.cuda_driver import LIBRARY
 from ptxlab.errors import PtxlabError
@@ -18,8 +19,8 @@ _installed: Session | None = None
 def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
     """Have this process find an emulated GPU of ``arch`` where it looks for the CUDA driver.
 
-    Programs that call the driver themselves then run unchanged: cuda.bindings, cuda.core, tinygrad, and
-    Numba with ``ptxlab.numba``. It has to come before any of them has loaded the driver, and lasts as
+    Programs that call the driver themselves then run unchanged: cuda.bindings, cuda.core, tinygrad and
+    Numba, which is made to load PTX. It has to come before any of them has loaded the driver, and lasts as
     long as the process. Returns the session of all launches, ``session`` if one is given, which is of its
     own ``arch``; calling again for the same returns the same one.
 
@@ -38,6 +39,7 @@ def install(arch: str = "sm_80", *, session: Session | None = None) -> Session:
     from ptxlab.clients.driver.library import load
 
     _installed = load(session or Session(arch))
+    keep_ptx(_installed.device.target.name)
     return _installed
 
 

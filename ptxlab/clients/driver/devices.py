@@ -24,6 +24,9 @@ CUDA_RELEASE = 13050
 PORTABLE_SHARED = 48 * 1024
 """The shared memory in bytes that a CTA has without being asked for more."""
 
+_FP32_TO_FP64 = {75: 32, 80: 2, 86: 64, 87: 64, 89: 64, 90: 2, 100: 2, 120: 64}
+"""How many times faster FP32 is: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions"."""
+
 _ABSENT = frozenset(
     {15, 17, 18, 20, 32, 33, 34, 35, 40, 44, 50, 84, 85, 88, 92, 93, 94, 96, 98, 100, 101, 102, 103,
      104, 105, 107, 108, 109, 110, 112, 113, 114, 116, 117, 118, 119, 121, 122, 123, 124, 125, 128,
@@ -176,6 +179,8 @@ def _attributes(gpu: Gpu) -> dict[int, int]:
         97: target.shared_bytes, 99: 1, 106: sm.ctas, 111: sm.reserved, 115: 1, 120: hopper,
         126: 1, 127: hopper, 129: 1, 131: -1, 134: -1, 139: 0, 140: 0,
     }  # fmt: skip
+    if target.capability in _FP32_TO_FP64:
+        known[87] = _FP32_TO_FP64[target.capability]
     if chips:
         known |= {13: chips[0].clock * 1000, 16: chips[0].sms}
     return known

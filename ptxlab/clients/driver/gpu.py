@@ -11,7 +11,6 @@ from typing import Any, TypeVar
 
 from ptxlab.clients.driver.blocks import Blocks
 from ptxlab.clients.driver.results import Refused, Result
-from ptxlab.clients.driver.stream import Stream
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
 
@@ -34,6 +33,13 @@ class Primary(Context):
     """The primary context, there while anyone retains it."""
 
     users: int = 0
+
+
+@dataclass(slots=True, eq=False)
+class Stream:
+    """A stream: whatever is put there is done at once."""
+
+    flags: int = 0
 
 
 class Threaded(threading.local):

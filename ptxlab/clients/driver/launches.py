@@ -77,7 +77,8 @@ def _launch(
     function = gpu.held(handle, DriverFunction)
     config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
     parameters = packed(function, pointers, extra)
-    gpu.stream(stream).enqueue(lambda: run(gpu, function, config, parameters))
+    gpu.stream(stream)
+    run(gpu, function, config, parameters)
 
 
 _ATTRIBUTE_BYTES = 72
@@ -106,5 +107,5 @@ def launch_with_attributes(gpu: Gpu, config: int, handle: int, pointers: int, ex
 
 @answers("cuLaunchHostFunc", "u64 u64 u64")
 def call_host(gpu: Gpu, stream: int, function: int, data: int) -> None:
-    called = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)
-    gpu.stream(stream).enqueue(lambda: called(data))
+    gpu.stream(stream)
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)

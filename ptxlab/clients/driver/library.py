@@ -20,6 +20,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     contexts,
     copies,
     devices,
+    graphs,
     launches,
     memory,
     modules,
@@ -50,9 +51,10 @@ class Library:
         self._missing: dict[str, int] = {}
         folder = Path(tempfile.mkdtemp(prefix="ptxlab-driver-"))
         atexit.register(shutil.rmtree, folder, ignore_errors=True)
-        self.path = folder / LIBRARY
-        self.path.write_bytes(shared_object(LIBRARY, self._names, machine()))
-        self._loaded = ctypes.CDLL(str(self.path), ctypes.RTLD_GLOBAL)
+        path = folder / LIBRARY
+        path.write_bytes(shared_object(LIBRARY, self._names, machine()))
+        self._loaded = ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)
+        _be_found_in(folder)
         self._slots = (ctypes.c_uint64 * len(self._names)).in_dll(self._loaded, EMULATED)
         self._callbacks: list[Any] = []
         for number, row in enumerate(ROWS.values()):
@@ -126,6 +128,12 @@ class Library:
     def _not_there(self, name: str) -> int:
         self.gpu.say(f"{name} is a function of the CUDA driver that the emulator does not have")
         return Result.NOT_SUPPORTED
+
+
+def _be_found_in(folder: Path) -> None:
+    """Put ``folder`` where programs look for the file themselves, as tinygrad does."""
+    others = os.environ.get("LD_LIBRARY_PATH")
+    os.environ["LD_LIBRARY_PATH"] = f"{folder}{os.pathsep}{others}" if others else str(folder)
 
 
 _loaded: list[Library] = []

@@ -8,9 +8,8 @@ from __future__ import annotations
 import ctypes
 from dataclasses import dataclass
 
-from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.gpu import Gpu, Stream
 from ptxlab.clients.driver.results import Refused, Result
-from ptxlab.clients.driver.stream import Stream
 from ptxlab.clients.driver.table import answers
 
 

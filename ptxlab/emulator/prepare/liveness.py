@@ -8,12 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import cast
 
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, InFrame, InWave
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
@@ -45,10 +43,10 @@ class Drop:
     def __call__(self, frame: Frame, threads: Threads) -> None:
         """Drop them if these threads are all that lives."""
         if threads.full:
-            registers = frame.registers
-            initial = cast(Sequence[Array], frame.layout.initial)  # constants are never dropped
             for slot in self.slots:
-                registers[slot] = initial[slot]
+                zero = frame.layout.initial[slot]
+                assert not isinstance(zero, InWave | InFrame)  # constants are never dropped
+                frame.registers[slot] = zero
 
 
 def live_out(flows: Sequence[Flow]) -> list[set[int]]:

@@ -52,6 +52,9 @@ COSTS = {
 }
 """What cannot be done without a package."""
 
+CLIENTS = ("triton", "torch", "numba-cuda", "tinygrad")
+"""Packages whose kernels run on the emulator, which ptxlab itself does not ask for: docs/clients.md."""
+
 BENCH = "only for the baselines of ptxlab bench"
 
 
@@ -67,6 +70,7 @@ def examine() -> Report:
         "executable": sys.executable,
         "platform": platform.platform(),
         "packages": asked_for,
+        "clients": {name: version for name in CLIENTS if (version := wheel_version(name))},
         "tools": tools,
         "newest_ptx": newest_ptx,
         "driver": driver,

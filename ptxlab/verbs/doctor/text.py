@@ -23,6 +23,7 @@ def text(report: Report) -> str:
         *((one.name, f"{one.version}, {one.path}") for one in report["tools"] if not one.problem),
         *((one.name, f"absent: {one.problem}") for one in report["tools"] if one.problem),
         *((one["name"], one["version"] or _missing(one)) for one in report["packages"]),
+        ("clients", ", ".join(map(" ".join, report["clients"].items())) or "none"),
         ("driver", _driver(**report["driver"])),
         *((f"GPU {one['ordinal']}", _gpu(**one)) for one in report["gpus"]),
         *_newest(report["newest_ptx"]),

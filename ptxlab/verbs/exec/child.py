@@ -52,7 +52,19 @@ def _triton() -> None:
     use_emulator(session=session())
 
 
-HOOKS: dict[str, Callable[[], None]] = {"torch": _torch, "triton": _triton}
+def _driver() -> None:
+    from ptxlab.driver import install
+
+    install(_options().arch, session=session())
+
+
+HOOKS: dict[str, Callable[[], None]] = {
+    "torch": _torch,
+    "triton": _triton,
+    "cuda.bindings": _driver,
+    "numba": _driver,
+    "tinygrad": _driver,
+}
 """What is done when a package has been imported."""
 
 

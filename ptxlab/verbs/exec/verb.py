@@ -28,8 +28,9 @@ example:
   ptxlab exec --profile --arch sm_80 -- python train.py
 
 Runs a program in Python that was written for a GPU: kernels in Triton are compiled by Triton as for the
-target of --arch, and run on the emulator, to the bit. A program may say device="cuda" to PyTorch; its
-tensors are in the memory of this machine. No GPU, no driver and no change of the program are needed.
+target of --arch, and run on the emulator, to the bit; so are those of cuda.core, Numba and tinygrad, which
+find a driver with the emulator behind it. A program may say device="cuda" to PyTorch; its tensors are in
+the memory of this machine. No GPU, no driver and no change of the program are needed.
 What it launches is slow: choose small sizes.
 
 With --check every launch is checked as by ptxlab check, and what is found names the line of the program;

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+
+from tests.clients.needs import need
+from tests.test_readme import blocks
 
 PROGRAMS = Path(__file__).parent / "programs"
 
@@ -44,6 +48,55 @@ def test_cuda_core() -> None:
     said = run_program("core.py", "print(session.last, session.usage)")
     # What is asked of the runtime's tables is told; nothing else is missing.
     assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
+
+
+def test_numba() -> None:
+    need("numba_cuda")
+    said = run_program("numba_kernels.py")
+    assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
+
+
+def test_tinygrad(monkeypatch: pytest.MonkeyPatch) -> None:
+    need("tinygrad")
+    monkeypatch.setenv("DEV", "CUDA:PTX")
+    assert run_program("tinygrad_tensors.py") == ""
+
+
+@pytest.mark.parametrize("package", ["cuda.core", "numba"])
+def test_the_page_about_clients_keeps_its_word(package: str) -> None:
+    if package == "numba":
+        need("numba_cuda")
+    pytest.importorskip("cuda.core")
+    (program,) = (one for one in blocks("clients.md", "python") if f"from {package} import" in one)
+    done = run(program)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines() == re.findall(r"# prints (.*)", program)
+
+
+def test_a_suite_and_exec_find_the_driver(tmp_path: Path) -> None:
+    """Of tests and programs that are not changed, each one in a process of its own."""
+    pytest.importorskip("cuda.core")
+    test = tmp_path / "test_device.py"
+    test.write_text(
+        "from cuda.core import Device\n\n\n"
+        "def test_arch():\n    assert Device().arch == '86'\n\n\n"
+        "if __name__ == '__main__':\n    test_arch()\n"
+    )
+    run_pytest = [
+        "pytest",
+        "-p",
+        "ptxlab.testing.plugin",
+        "-p",
+        "no:cacheprovider",
+        "-c",
+        "/dev/null",
+    ]
+    run_exec = ["ptxlab", "exec", "--arch", "sm_86", "--", sys.executable]
+    for command in ([*run_pytest, "--ptxlab-driver", "sm_86"], run_exec):
+        done = subprocess.run(
+            [sys.executable, "-m", *command, str(test)], capture_output=True, text=True
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
 
 
 def test_the_emulator_behind_the_driver_is_no_gpu() -> None:

@@ -17,7 +17,7 @@ from tests.test_readme import blocks, same
 def test_the_program_prints_what_its_comments_say(
     kernels: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    program, _ = blocks("clients.md", "python")
+    program, *_ = blocks("clients.md", "python")
     (tmp_path / "program.py").write_text(program)
     runpy.run_path(str(tmp_path / "program.py"))
     assert capsys.readouterr().out.splitlines() == re.findall(r"# prints (.*)", program)
@@ -27,7 +27,7 @@ def test_exec_prints_what_is_shown(
     kernels: Any, tmp_path: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A program of its own process, with a race that is named by its line."""
-    _, program = blocks("clients.md", "python")
+    *_, program = blocks("clients.md", "python")
     (tmp_path / "histogram.py").write_text(program)
     (session,) = (text for text in blocks("clients.md", "text") if text.startswith("$ ptxlab exec"))
     command, _, expected = session.partition("\n")

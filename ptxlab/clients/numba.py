@@ -1,0 +1,98 @@
+"""Numba on the emulator: its kernels are loaded as PTX, and not as the machine code it links."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from importlib.abc import Loader, MetaPathFinder
+from importlib.machinery import ModuleSpec
+from importlib.util import find_spec
+from types import ModuleType
+from typing import Any, NamedTuple
+
+from ptxlab.errors import Unsupported
+from ptxlab.toolchain import link_ptx
+
+_CODEGEN = "numba.cuda.codegen"
+
+_RUNTIME = "libcudadevrt.a"
+"""Machine code for cooperative kernels, left out: a function that is missing is refused by its name."""
+
+
+def keep_ptx(arch: str) -> None:
+    """Have Numba load the PTX of its kernels from now on, whenever it is imported.
+
+    The machine code that it shows is assembled for ``arch``.
+    """
+    if _CODEGEN in sys.modules:
+        _change(sys.modules[_CODEGEN], arch)
+    else:
+        sys.meta_path.insert(0, _Finder(arch))
+
+
+class _Finder(MetaPathFinder):
+    """Sees Numba's code generator being imported, and changes it after that."""
+
+    def __init__(self, arch: str) -> None:
+        self._arch = arch
+
+    def find_spec(
+        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        if name != _CODEGEN:
+            return None
+        sys.meta_path.remove(self)
+        spec = find_spec(name)
+        if spec is not None and spec.loader is not None:
+            spec.loader = _Loader(spec.loader, self._arch)
+        return spec
+
+
+class _Loader(Loader):
+    """Loads a module as ``loader`` does, and then changes it."""
+
+    def __init__(self, loader: Loader, arch: str) -> None:
+        self._loader = loader
+        self._arch = arch
+
+    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
+        return self._loader.create_module(spec)
+
+    def exec_module(self, module: ModuleType) -> None:
+        self._loader.exec_module(module)
+        _change(module, self._arch)
+
+
+def _change(codegen: Any, arch: str) -> None:
+    """Have the linker give PTX, which is assembled where someone wants to see machine code."""
+    disassemble = codegen.run_nvdisasm
+    codegen.driver._Linker.complete = _linked
+    codegen.run_nvdisasm = lambda image, flags: disassemble(
+        _Code(link_ptx(image.code.decode(), arch=arch).image), flags
+    )
+
+
+class _Code(NamedTuple):
+    """Machine code, as Numba passes it on."""
+
+    code: bytes
+
+
+def _linked(linker: Any) -> Any:
+    """Return the PTX of a kernel and all that it calls: what Numba's linker makes machine code of."""
+    from numba.cuda.cudadrv.driver import ObjectCode
+
+    parts = [part for part in linker._object_codes if part.name != _RUNTIME]
+    kinds = {part.code_type for part in parts}
+    if kinds == {"ltoir"}:
+        linker._object_codes = parts
+        return ObjectCode.from_ptx(linker.get_linked_ptx())
+    if kinds != {"ptx"} or len(parts) != 1:
+        raise Unsupported(
+            f"a kernel of Numba is linked from {', '.join(sorted(kinds))}, of which the emulator cannot "
+            "make one program",
+            hint="link files of CUDA C (.cu), and leave lto and debug as they are",
+        )
+    linker._info_log = linker._error_log = ""
+    linker.linker, linker._complete = parts[0], True
+    return parts[0]
