@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from ptxlab.launch_config import LaunchConfig
     from ptxlab.layouts.layout import Layout, Swizzle
     from ptxlab.matrix.catalog import find
+    from ptxlab.prediction.predict import predict
     from ptxlab.tensormap.tensor_map import Im2col
 
 __version__ = "0.1.0"
@@ -40,6 +41,7 @@ __all__ = [
     "__version__",
     "find",
     "open_device",
+    "predict",
 ]
 
 # Where each public name lives. They are imported on first use, so that `import ptxlab` costs nothing.
@@ -47,6 +49,7 @@ _HOMES = {
     "Dump": "ptxlab.device.protocol",
     "LaunchConfig": "ptxlab.launch_config",
     "open_device": "ptxlab.device.opening",
+    "predict": "ptxlab.prediction.predict",
     "find": "ptxlab.matrix.catalog",
     "Im2col": "ptxlab.tensormap.tensor_map",
     "Layout": "ptxlab.layouts.layout",

@@ -44,7 +44,7 @@ def test_the_wheel_holds_all_code_and_all_programs_and_nothing_else(wheel: zipfi
     inside = {name for name in wheel.namelist() if ".dist-info/" not in name}
     code = files_below("ptxlab", ".py", ".typed", ".html", ".css", ".js")
     programs = files_below("ptx", ".ptx") | files_below("kernels", ".cu", ".cuh")
-    code |= files_below("ptxlab/gemm", ".xz")
+    code |= files_below("ptxlab/gemm", ".xz") | files_below("ptxlab/prediction", ".toml")
     assert len(programs) > 5
     page = f"ptxlab-{ptxlab.__version__}.data/data/share/man/man1/ptxlab.1"
     assert inside == code | {f"ptxlab/{name}" for name in programs} | {page}

@@ -26,6 +26,7 @@ VERBS: tuple[tuple[str, str], ...] = (
     ("layout", "print, tile, vectorize, swizzle a layout; its bank conflicts"),
     ("numerics", "show what a dot product becomes on the tensor cores of each target, bit by bit"),
     ("ops", "list the matrix instructions, and which of them run on a target"),
+    ("predict", "predict a kernel's time on a GPU that is not here, and what it waits for"),
     ("profile", "count bank conflicts, coalescing, divergence and arithmetic by line"),
     ("run", "launch a kernel of any .ptx or .cu file with arguments from the command line"),
     ("sass", "show PTX beside its SASS, registers, spills, occupancy, for any target"),

@@ -1,0 +1,1 @@
+"""How long a kernel would take on a GPU that is not here: its machine code run on a model of an SM."""

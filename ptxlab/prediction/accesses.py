@@ -1,0 +1,182 @@
+"""The memory instructions of the machine: where they go, what they cost, and words that are known."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARP
+from ptxlab.prediction import arithmetic as do
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.launch import STACK, Launch
+from ptxlab.prediction.memory import GlobalMemory, Words
+from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
+from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
+from ptxlab.prediction.values import Array, Where
+
+_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+U32, U64 = np.uint32, np.uint64
+_PATTERNS = 2000
+"""So many patterns of addresses are kept: the same one elsewhere costs the same."""
+
+
+class Accesses:
+    """The memories of some CTAs, and what was asked of them."""
+
+    def __init__(self, launch: Launch, registers: Any, ctas: int) -> None:
+        self._registers = registers
+        self._global: GlobalMemory = registers.memory
+        self._base = launch.shared_base
+        size = launch.target.shared_bytes + self._base
+        self._shared_words = -(-size // 4)
+        self._shared = Words(None, self._shared_words * ctas)
+        self._cta = np.repeat(np.arange(ctas), launch.threads)
+        self._local = Words(None, registers.threads * (STACK // 4))
+        self._seen: dict[tuple[int, int, bytes, bytes], tuple[int, Request]] = {}
+
+    def access(self, i: Instruction, where: Where) -> Request:
+        """Move what is known, and return what is asked for."""
+        space = OPCODES[i.sass.opcode].memory
+        if isinstance(where, np.ndarray) and not len(where):
+            return Request(np.zeros(self._registers.threads // WARP, np.int64))
+        nbytes = next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), 4)
+        places = [one for one in i.operands if isinstance(one, Address)]
+        addresses = [self._address(i, one, where, space) for one in places]
+        self._move(i, where, space, addresses, nbytes)
+        return self._request(i, where, space, addresses, nbytes)
+
+    # ---- values -----------------------------------------------------------------------------
+
+    def _move(
+        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+    ) -> None:
+        opcode = i.sass.opcode
+        if opcode in ("LDSM", "ATOMS", "ATOM", "ATOMG", "RED", "LDGSTS") or nbytes < 4:
+            self._forget(i, where, space, addresses, nbytes)
+            return
+        memory, places = self._words(where, space, addresses[0], nbytes // 4)
+        for n, place in enumerate(places):
+            if opcode.startswith("ST"):
+                data = i.sources[-1]
+                assert isinstance(data, Register)
+                number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
+                memory.store(place, self._registers.words.read(number, where))
+            elif i.dest is not None and i.dest.number != ZERO_REGISTER:
+                self._registers.words.write(i.dest.number + n, where, memory.load(place))
+
+    def _forget(
+        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+    ) -> None:
+        if i.dest is not None and i.dest.number != ZERO_REGISTER:
+            for n in range(OPCODES[i.sass.opcode].written(i)):
+                self._registers.words.write(i.dest.number + n, where, None)
+        if i.sass.opcode not in ("LDSM", "LDS", "LDG", "LD"):
+            space = "shared" if space == "copy" else space
+            memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))
+            for place in places:
+                memory.store(place, None)
+
+    def _words(
+        self, where: Where, space: str, addresses: Array, count: int
+    ) -> tuple[GlobalMemory | Words, list[Array]]:
+        """Return the memory of a space, and where in it the ``count`` words of each thread are."""
+        if space == "global":
+            return self._global, [addresses + U64(4 * n) for n in range(count)]
+        first = (addresses >> U64(2)).astype(np.int64)
+        if space == "shared":
+            memory, first = self._shared, first + self._cta[where] * self._shared_words
+        else:
+            if len(first) and int(first.max()) >= STACK // 4:
+                raise Unsupported(
+                    f"the kernel uses more than {STACK >> 10} KiB of local memory a thread"
+                )
+            threads = np.arange(self._registers.threads)[where]
+            memory, first = self._local, first + threads * (STACK // 4)
+        return memory, [first + n for n in range(count)]
+
+    # ---- addresses --------------------------------------------------------------------------
+
+    def _address(self, i: Instruction, place: Address, where: Where, space: str) -> Array:
+        """Return the address of each thread, 64 bits wide."""
+        wide = space == "global" or (space == "copy" and place is i.operands[1])
+        count = len(np.arange(self._registers.threads)[where])
+        total: Any = np.zeros(count, U64)
+        for register, scale in ((place.base, place.scale), (place.uniform, 1)):
+            if register is None or register.number in (ZERO_REGISTER, URZ):
+                continue
+            full = wide and (register.wide or register is place.uniform or place.uniform is None)
+            value = (
+                self._registers.pair(register, where, signed=False)
+                if full
+                else self._registers.value(register, where)
+            )
+            if value is None:
+                raise Unsupported(
+                    f"'{i.sass.text}' has an address that depends on data that is not computed",
+                    hint="a prediction needs addresses that follow from sizes, arguments and index arrays",
+                )
+            total = total + np.asarray(value).astype(U64) * U64(scale)
+        total = total + U64(place.offset & (2**64 - 1))
+        found: Array = total if wide else total & do.LOW
+        return found
+
+    # ---- costs ------------------------------------------------------------------------------
+
+    def _request(
+        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+    ) -> Request:
+        tables = [self._table(one, where) for one in addresses]
+        asked = self._asked(i, where)
+        base = int(tables[-1][0, 0])
+        pattern = b"".join((table - table[0, 0]).tobytes() for table in tables)
+        key = (i.number, 0 if space == "shared" else base % LINE, pattern, asked.tobytes())
+        seen = self._seen.get(key)
+        if seen is None:
+            if len(self._seen) > _PATTERNS:
+                self._seen.clear()
+            seen = self._seen[key] = (base, self._counted(i, space, tables, asked, nbytes))
+        first, request = seen
+        return request.moved((base - first) // LINE)
+
+    def _counted(
+        self, i: Instruction, space: str, tables: list[Array], asked: Array, nbytes: int
+    ) -> Request:
+        if space == "shared":
+            if i.sass.opcode == "LDSM":
+                return Request(of_matrices(tables[0], int(i.sass.modifiers[-1])))
+            return Request(of_shared(tables[0], asked, nbytes))
+        if space == "local":
+            lanes = np.arange(WARP, dtype=U64)
+            warps = np.arange(len(tables[0]), dtype=U64)[:, None] << U64(32)
+            spread = tables[0] // U64(4) * U64(4 * WARP) + lanes * U64(4) + warps
+            sectors, lines = of_global(spread, asked)
+            return Request(np.zeros(len(lines), np.int64), sectors, lines)
+        sectors, lines = of_global(tables[-1], asked)
+        passes = np.zeros(len(lines), np.int64)
+        if space == "copy":
+            passes = of_shared(tables[0], asked, nbytes)
+        return Request(passes, sectors, lines)
+
+    def _table(self, addresses: Array, where: Where) -> Array:
+        if isinstance(where, slice):
+            return addresses.reshape(-1, WARP)
+        whole = np.zeros(self._registers.threads, U64)
+        whole[where] = addresses
+        return whole.reshape(-1, WARP)
+
+    def _asked(self, i: Instruction, where: Where) -> Array:
+        """Say which threads ask; those whose predicate fails are given zeros without asking."""
+        holds: Any = True
+        for predicate in i.ins:
+            value = self._registers.predicate(predicate, where)
+            if value is None:
+                raise Unsupported(
+                    f"whether '{i.sass.text}' reads depends on data that is not computed"
+                )
+            holds = value & holds
+        asked = np.zeros(self._registers.threads, bool)
+        asked[where] = holds
+        return asked.reshape(-1, WARP)

@@ -1,0 +1,82 @@
+"""The timing of GPUs: what ``isa.gpus`` says of each, and the constants of its chip, a file each.
+
+Every constant in ``chips/`` stands beside its source.
+"""
+
+from __future__ import annotations
+
+import tomllib
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.isa.gpus import GPUS, Gpu
+
+_FOLDER = "chips"
+
+
+@dataclass(frozen=True, slots=True)
+class Memory:
+    """``request``: the least cycles of an SM's memory pipe for an instruction. A clock serves one
+    wavefront of shared memory, or ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
+
+    ``l1_kib`` are shared memory's too; within ``l2_mib`` the L2 cache has its full speed.
+    """
+
+    request: int
+    l1_bytes: int
+    l2_bytes: float
+    l1_kib: int
+    l2_mib: int
+
+
+@dataclass(frozen=True, slots=True)
+class Chip:
+    """A GPU as the model of an SM sees it: ``holds`` and ``latency`` in cycles, by name."""
+
+    gpu: Gpu
+    holds: dict[str, int]
+    latency: dict[str, int]
+    memory: Memory
+
+    def tensor_flop(self, dtype: str, acc: str) -> float:
+        """Return the FLOP a clock and sub-partition of mma.sync."""
+        found = self.gpu.tensor.get((dtype, acc))
+        if found is None:
+            raise Unsupported(f"nobody says how fast {self.gpu.name} multiplies {dtype} to {acc}")
+        return found * self.gpu.mma_sync / 4
+
+
+def names() -> tuple[str, ...]:
+    """Return the GPUs whose time can be predicted, as they are asked for."""
+    return tuple(spelled(gpu.name) for gpu in GPUS if gpu.capability in _constants())
+
+
+def spelled(name: str) -> str:
+    """Return a GPU's name as it is asked for: ``rtx3090``."""
+    return "".join(name.lower().split()).removesuffix("sxm")
+
+
+def find(name: str) -> Chip:
+    """Return the GPU called ``name``. Raises PtxlabError with the names there are."""
+    for gpu in GPUS:
+        if spelled(gpu.name) == spelled(name) and gpu.capability in _constants():
+            constants = _constants()[gpu.capability]
+            memory = Memory(**constants["memory"])
+            return Chip(gpu, constants["holds"], constants["latency"], memory)
+    raise PtxlabError(
+        f"the timing of {name!r} is not known", hint=f"there are {', '.join(names())}"
+    )
+
+
+@cache
+def _constants() -> dict[int, dict[str, dict[str, int]]]:
+    """Return what the files say, by compute capability."""
+    folder = files("ptxlab.prediction").joinpath(_FOLDER)
+    read = [
+        tomllib.loads(file.read_text(encoding="utf-8"))
+        for file in sorted(folder.iterdir(), key=lambda file: file.name)
+        if file.name.endswith(".toml")
+    ]
+    return {one["capability"]: one for one in read}

@@ -1,0 +1,100 @@
+"""A kernel's machine code, decoded: each instruction with its operands and control bits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import takewhile
+
+from ptxlab.prediction.operands import Operand, Predicate, Register, read
+from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control, machine_code
+from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.sass import SassFunction, SassInstruction
+
+_LEADING = ("PLOP3", "UPLOP3", "R2P")
+"""Whose first operands are predicates, of which not all are written."""
+
+_ONE_OUT = ("VOTE", "VOTEU")
+"""Which write one predicate and read those behind it."""
+
+_PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL")
+"""Which may write a predicate and name it before the register."""
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """One instruction, ``number`` in its function.
+
+    ``dest`` is the register it writes, ``outs`` are the predicates it writes, ``sources`` what it
+    reads, ``ins`` the predicates behind them. ``target`` is the number that a branch goes to.
+    """
+
+    number: int
+    sass: SassInstruction
+    control: Control
+    guard: Predicate | None
+    operands: tuple[Operand, ...]
+    dest: Register | None
+    outs: tuple[Predicate, ...]
+    sources: tuple[Operand, ...]
+    ins: tuple[Predicate, ...]
+    target: int | None
+
+    def has(self, modifier: str) -> bool:
+        return modifier in self.sass.modifiers
+
+
+def decode(cubin: Cubin, function: SassFunction) -> list[Instruction]:
+    """Decode a function of a cubin."""
+    code = machine_code(cubin.image, function.name)
+    return [
+        _instruction(number, sass, code, function.labels)
+        for number, sass in enumerate(function.instructions)
+    ]
+
+
+def _instruction(
+    number: int, sass: SassInstruction, code: bytes, labels: dict[str, int]
+) -> Instruction:
+    operands = tuple(read(text) for text in sass.operands)
+    guard = read(sass.guard[1:]) if sass.guard else None
+    dest, outs, sources, ins = _roles(sass.opcode, operands)
+    target = labels.get(sass.target or "")
+    return Instruction(
+        number,
+        sass,
+        control(code[sass.address : sass.address + INSTRUCTION_BYTES]),
+        guard if isinstance(guard, Predicate) else None,
+        operands,
+        dest,
+        outs,
+        sources,
+        ins,
+        None if target is None else target // INSTRUCTION_BYTES,
+    )
+
+
+def _roles(
+    opcode: str, operands: Sequence[Operand]
+) -> tuple[Register | None, tuple[Predicate, ...], tuple[Operand, ...], tuple[Predicate, ...]]:
+    """Tell what is written from what is read: results stand first, and predicates read stand last."""
+    rest = list(operands)
+    first = _predicates(rest[:1]) if opcode in _PREDICATE_FIRST else []
+    rest = rest[len(first) :]
+    dest = rest.pop(0) if rest and isinstance(rest[0], Register) else None
+    if opcode in _LEADING:
+        return None, tuple(one for one in rest[:2] if isinstance(one, Predicate)), tuple(rest), ()
+    after = [] if first else _predicates(rest)[: 1 if opcode in _ONE_OUT else None]
+    outs = (*first, *after)
+    rest = rest[len(after) :]
+    ins = tuple(reversed(list(_predicates(rest[::-1]))))
+    assert dest is None or isinstance(dest, Register)
+    return dest, outs, tuple(rest[: len(rest) - len(ins)]), ins
+
+
+def _predicates(operands: Sequence[Operand]) -> list[Predicate]:
+    return [
+        one
+        for one in takewhile(lambda one: isinstance(one, Predicate), operands)
+        if isinstance(one, Predicate)
+    ]

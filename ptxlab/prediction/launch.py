@@ -1,0 +1,109 @@
+"""What one launch tells its machine code: constants, special registers, memory."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.isa.occupancy import MULTIPROCESSORS
+from ptxlab.isa.targets import WARP, Target
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.memory import Region
+from ptxlab.prediction.values import Array
+
+STACK = 1 << 14
+"""The bytes of local memory that a thread may use, of which the stack begins at the end."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantBank:
+    """Where bank 0 has a launch's sizes, the stack's end and the parameters: read off compiled kernels."""
+
+    block: int
+    grid: int
+    stack: int
+    parameters: int
+
+
+_BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210)
+_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380)
+
+
+def constant_bank(target: Target) -> ConstantBank:
+    if target.capability >= 100:
+        return _BLACKWELL
+    return _HOPPER if target.capability >= 90 else _BEFORE_BLACKWELL
+
+
+@dataclass(frozen=True, slots=True)
+class Launch:
+    """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach."""
+
+    target: Target
+    config: LaunchConfig
+    parameters: bytes
+    regions: Sequence[Region]
+
+    def constants(self) -> dict[int, int]:
+        """Return the words of constant bank 0 that are known, by offset."""
+        bank = constant_bank(self.target)
+        words = {bank.stack: STACK}
+        for axis in range(3):
+            words[bank.block + 4 * axis] = self.config.block[axis]
+            words[bank.grid + 4 * axis] = self.config.grid[axis]
+        padded = self.parameters + bytes(-len(self.parameters) % 4)
+        for place, word in enumerate(struct.unpack(f"<{len(padded) // 4}I", padded)):
+            words[bank.parameters + 4 * place] = word
+        return words
+
+    @property
+    def shared_base(self) -> int:
+        return MULTIPROCESSORS[self.target.capability].shared_base
+
+    @property
+    def threads(self) -> int:
+        """The threads of a CTA, in whole warps."""
+        return self.warps * WARP
+
+    @property
+    def warps(self) -> int:
+        x, y, z = self.config.block
+        return -(-x * y * z // WARP)
+
+    def special(self, ctas: Sequence[int]) -> dict[str, Array]:
+        """Return the special registers of the threads of some CTAs, numbered x fastest."""
+        (gx, gy, _), (bx, by, _) = self.config.grid, self.config.block
+        thread = np.tile(np.arange(self.threads), len(ctas))
+        cta = np.repeat(np.asarray(ctas), self.threads)
+        tid = (thread % bx, thread // bx % by, thread // (bx * by))
+        ctaid = (cta % gx, cta // gx % gy, cta // (gx * gy))
+        found = {f"SR_TID.{axis}": tid[n] for n, axis in enumerate("XYZ")}
+        found |= {f"SR_CTAID.{axis}": ctaid[n] for n, axis in enumerate("XYZ")}
+        found |= {
+            "SR_LANEID": thread % WARP,
+            "SR_CgaCtaId": np.zeros_like(thread),
+            "SRZ": 0 * thread,
+        }
+        found |= {
+            f"SR_{name}MASK": _masks(name, thread % WARP) for name in ("EQ", "LT", "LE", "GT", "GE")
+        }
+        return {name: values.astype(np.uint32) for name, values in found.items()}
+
+    def alive(self, ctas: Sequence[int]) -> Array:
+        """Say which threads there are: the last warp of a CTA may not be full."""
+        x, y, z = self.config.block
+        alive: Array = np.tile(np.arange(self.threads) < x * y * z, len(ctas))
+        return alive
+
+
+def _masks(name: str, lane: Array) -> Array:
+    one = np.uint64(1) << lane.astype(np.uint64)
+    below = one - np.uint64(1)
+    every = np.uint64(0xFFFFFFFF)
+    return {
+        "EQ": one, "LT": below, "LE": below | one, "GT": every ^ below ^ one, "GE": every ^ below,
+    }[name]  # fmt: skip

@@ -1,0 +1,152 @@
+"""The operands of SASS as nvdisasm writes them: ``R5.reuse``, ``!P0``, ``c[0x0][0x160]``, ``[R4.64+0x8]``."""
+
+from __future__ import annotations
+
+import re
+import struct
+from dataclasses import dataclass
+
+ZERO_REGISTER = 255
+TRUE_PREDICATE = 7
+UNIFORM = 256
+"""Uniform registers are counted from here on, uniform predicates from 8 on."""
+UNIFORM_PREDICATE = 8
+URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
+
+
+@dataclass(frozen=True, slots=True)
+class Register:
+    """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``; ``wide``: it and the next."""
+
+    number: int
+    negated: bool = False
+    inverted: bool = False
+    absolute: bool = False
+    wide: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Predicate:
+    """A predicate by ``number``, or its opposite."""
+
+    number: int
+    negated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Immediate:
+    """A value of 32 bits; ``real`` is what a literal with a point says, which each type writes its own way."""
+
+    value: int
+    real: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Constant:
+    """A word of a constant ``bank`` at ``offset``, and behind it where a ``register`` says."""
+
+    bank: int
+    offset: int
+    register: Register | None = None
+    negated: bool = False
+    inverted: bool = False
+    absolute: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Address:
+    """``[base * scale + uniform + offset]``."""
+
+    base: Register | None
+    scale: int
+    uniform: Register | None
+    offset: int
+
+
+@dataclass(frozen=True, slots=True)
+class Name:
+    """Anything else: a special register, a label, a scoreboard."""
+
+    text: str
+
+
+Operand = Register | Predicate | Immediate | Constant | Address | Name
+
+_REGISTER = re.compile(r"(?P<bank>U?)R(?P<number>\d+|Z)(?P<marks>(?:\.\w+)*)$")
+_PREDICATE = re.compile(r"(?P<bank>U?)P(?P<number>\d|T)$")
+_CONSTANT = re.compile(
+    r"c\[(?P<bank>0x[0-9a-f]+)\]\s*\[(?:(?P<register>U?R[\dZ]+)\+?)?(?P<offset>-?0x[0-9a-f]+)?\](?:\.\w+)*$"
+)
+_INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
+_REAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)(?:\s.*)?$")
+_SCALE = re.compile(r"\.X(\d+)")
+
+
+def read(text: str) -> Operand:
+    """Read one operand."""
+    bare, negated, inverted, absolute = _prefixes(text.strip())
+    if found := _REGISTER.match(bare):
+        wide = ".64" in found["marks"]
+        return Register(_number(found), negated, inverted, absolute, wide)
+    if found := _PREDICATE.match(bare):
+        first = UNIFORM_PREDICATE if found["bank"] else 0
+        number = TRUE_PREDICATE if found["number"] == "T" else int(found["number"])
+        return Predicate(first + number, inverted)
+    if found := _CONSTANT.match(bare):
+        register = found["register"] and _REGISTER.match(found["register"])
+        return Constant(
+            int(found["bank"], 16),
+            int(found["offset"] or "0", 16),
+            Register(_number(register)) if register else None,
+            negated,
+            inverted,
+            absolute,
+        )
+    if _INTEGER.match(text.strip()):
+        return Immediate(int(text.strip(), 0) & 0xFFFFFFFF)
+    if _REAL.match(text.strip()):
+        return _real(text.strip())
+    if "[" in text:
+        return _address(text[text.rindex("[") + 1 : text.rindex("]")])
+    return Name(text.strip())
+
+
+def _prefixes(text: str) -> tuple[str, bool, bool, bool]:
+    negated = text.startswith("-")
+    text = text.removeprefix("-")
+    inverted = text.startswith(("~", "!"))
+    text = text.lstrip("~!")
+    absolute = text.startswith("|")
+    return text.replace("|", ""), negated, inverted, absolute
+
+
+def _number(found: re.Match[str]) -> int:
+    number = ZERO_REGISTER if found["number"] == "Z" else int(found["number"])
+    return number + UNIFORM if found["bank"] else number
+
+
+def _real(text: str) -> Immediate:
+    word = text.split()[0].lstrip("+")
+    sign = -1.0 if word.startswith("-") else 1.0
+    name = word.lstrip("-")
+    value = {"INF": float("inf"), "QNAN": float("nan"), "SNAN": float("nan")}.get(name)
+    real = sign * value if value is not None else float(word)
+    (bits,) = struct.unpack("<I", struct.pack("<f", real))
+    return Immediate(bits, real)
+
+
+def _address(inside: str) -> Address:
+    base, uniform, scale, offset = None, None, 1, 0
+    for part in re.findall(r"[^+]+", inside):
+        if _INTEGER.match(part):
+            offset += int(part, 0)
+        elif found := _REGISTER.match(part):
+            register = read(part)
+            assert isinstance(register, Register)
+            if found["bank"]:
+                uniform = register
+            else:
+                base = register
+                scaled = _SCALE.search(part)
+                scale = int(scaled[1]) if scaled else 1
+    return Address(base, scale, uniform, offset)

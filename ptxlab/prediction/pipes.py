@@ -1,0 +1,75 @@
+"""What each instruction of the machine is for timing: the pipe it holds, and what it reads and writes.
+
+Which pipe: the tables of instruction throughput in the CUDA Programming Guide, Nsight Compute's
+"Pipelines", and arXiv 2503.20481. An opcode that is not here is refused by name.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.prediction.code import Instruction
+
+_WIDE = {"64": 2, "128": 4}
+
+
+@dataclass(frozen=True, slots=True)
+class Opcode:
+    """``pipe`` is a name of ``chips``; ``memory`` the space it accesses, "" if none.
+
+    An instruction of variable latency holds a scoreboard, and its result is there after the chip's
+    ``latency`` of that name.
+    """
+
+    pipe: str
+    memory: str = ""
+    latency: str = ""
+    words: int = 1
+
+    def written(self, i: Instruction) -> int:
+        """Return how many registers it writes."""
+        if self.pipe == "tensor":
+            return 4
+        if i.has("WIDE"):
+            return 2
+        if i.sass.opcode in ("LDSM",):
+            return int(i.sass.modifiers[-1])
+        for modifier in i.sass.modifiers:
+            if modifier in _WIDE:
+                return _WIDE[modifier]
+        return self.words
+
+
+def _rows(opcode: Opcode, names: str) -> dict[str, Opcode]:
+    return dict.fromkeys(names.split(), opcode)
+
+
+OPCODES: dict[str, Opcode] = {
+    **_rows(Opcode("fma"), "FFMA FMUL FADD"),
+    **_rows(Opcode("fmaheavy"), "IMAD"),
+    **_rows(Opcode("fma2"), "HFMA2 HADD2 HMUL2"),
+    **_rows(
+        Opcode("alu"),
+        "IADD3 IADD VIADD LOP3 LEA SHF ISETP FSETP HSETP2 SEL FSEL IMNMX FMNMX HMNMX2 VIMNMX VIADDMNMX"
+        " IABS PRMT MOV PLOP3 P2R R2P F2FP BMSK SGXT CS2R VOTE VOTEU I2FP",
+    ),
+    **_rows(Opcode("xu", latency="xu"), "MUFU I2F F2I F2F FLO POPC BREV FRND FCHK"),
+    **_rows(Opcode("fp64", latency="fp64", words=2), "DFMA DADD DMUL DSETP"),
+    **_rows(Opcode("tensor"), "HMMA IMMA DMMA QMMA BMMA"),
+    **_rows(
+        Opcode("uniform"),
+        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT R2UR",
+    ),
+    **_rows(Opcode("uniform"), "ULDC"),
+    **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),
+    **_rows(Opcode("lsu", latency="special"), "S2R S2UR SHFL"),
+    **_rows(Opcode("lsu", "shared", "shared"), "LDS LDSM STS ATOMS"),
+    **_rows(Opcode("lsu", "global", "global"), "LDG STG LD ST ATOMG ATOM RED"),
+    **_rows(Opcode("lsu", "copy", "global"), "LDGSTS"),
+    **_rows(Opcode("lsu", "local", "global"), "LDL STL"),
+    **_rows(
+        Opcode("control"),
+        "BRA CALL RET EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
+    ),
+}
+"""By opcode, without modifiers."""

@@ -1,0 +1,104 @@
+"""From a program and what it is launched with to a prediction: ``ptxlab.predict``."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+
+from ptxlab.device.loading import Loadable, load_assembled
+from ptxlab.device.memory import Buffer
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device, Kernel
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.launch_config import Dim, LaunchConfig
+from ptxlab.prediction.chip import Chip, find
+from ptxlab.prediction.code import decode
+from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.memory import Region
+from ptxlab.prediction.model import Prediction, modelled
+from ptxlab.syntax.tree import Module
+from ptxlab.toolchain.assembly import Assembly
+
+
+def predict(
+    source: Loadable,
+    gpu: str,
+    grid: Dim,
+    block: Dim,
+    args: Sequence[Any] = (),
+    *,
+    kernel: str | None = None,
+    shared: int = 0,
+    options: Sequence[str] = (),
+    clock: int | None = None,
+) -> Prediction:
+    """Predict how long a kernel would take on a GPU that is not here.
+
+    ``source`` is a .cu or .ptx file, or PTX text, compiled for that very GPU; ``gpu`` is one of
+    ``ptxlab.prediction.chip.names()``; the other parameters are those of ``Kernel.launch``, with NumPy
+    arrays where the kernel takes pointers. ``clock`` in MHz, the GPU's boost clock unless given.
+
+    Raises Unsupported where control flow or an address depends on data that is not computed, and for
+    instructions whose time is not known.
+    """
+    chip = find(gpu)
+    target = target_of(chip)
+    with closing(open_device("emulator", arch=target.name)) as device:
+        module = device.load(source, options=options)
+        chosen = module.kernel(kernel)
+        passed = [
+            device.upload(one) if isinstance(one, np.ndarray) and one.ndim else one for one in args
+        ]
+        config = LaunchConfig.of(grid, block, shared)
+        return of_launch(assembled(source, target, options), chosen, config, passed, chip, clock)
+
+
+def target_of(chip: Chip) -> Target:
+    """Return what code for a chip is compiled for."""
+    return next(one for one in TARGETS.values() if one.capability == chip.gpu.capability)
+
+
+def assembled(source: Loadable, target: Target, options: Sequence[str] = ()) -> Assembly:
+    """Return the machine code of a program for the very target."""
+    module: Module
+    module, cubin = load_assembled(source, target, options)
+    return Assembly(module, cubin)
+
+
+def of_launch(
+    assembly: Assembly,
+    kernel: Kernel,
+    config: LaunchConfig,
+    passed: Sequence[Any],
+    chip: Chip,
+    clock: int | None = None,
+) -> Prediction:
+    """Predict one launch of a kernel that is loaded on the emulator, with its arguments there."""
+    target = kernel.device.target
+    if config.cluster is not None:
+        raise Unsupported("clusters are not in the model of time")
+    used = assembly.cubin.kernels[kernel.name]
+    regions = [
+        Region(one.address, one.nbytes, _held(kernel.device, one))
+        for one in passed
+        if isinstance(one, Buffer)
+    ]
+    launch = Launch(target, config, bytes(kernel.packed(passed)), regions)
+    code = decode(assembly.cubin, assembly.functions[kernel.name])
+    return modelled(
+        code,
+        launch,
+        chip,
+        registers=used.registers,
+        shared=used.shared + config.shared,
+        clock=clock,
+    )
+
+
+def _held(device: Device, buffer: Buffer) -> Any:
+    """Return the bytes of integers, which may be indices; other numbers decide nothing."""
+    return buffer.numpy() if buffer.dtype.kind in "iu" else None

@@ -1,0 +1,143 @@
+"""What each instruction of a kernel costs on a chip, looked up once before the clock runs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from ptxlab.errors import Unsupported
+from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, Name, Register
+from ptxlab.prediction.pipes import OPCODES
+
+FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
+"""How an instruction is dealt with: the last two close a group of copies, and wait for some."""
+
+_ONE_SOURCE = ("MOV", "IABS", "POPC", "FLO", "BREV", "I2F", "F2I", "MUFU", "F2F", "I2FP")
+"""Whose only source lies in the second slot."""
+
+_SHAPES = {
+    "884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16),
+    "16832": (16, 8, 32), "16864": (16, 8, 64), "8816": (8, 8, 16), "8832": (8, 8, 32),
+}  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """One instruction: ``pipes`` it may take, each held for ``hold`` cycles.
+
+    ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
+    are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
+    and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
+    """
+
+    kind: int
+    pipes: tuple[str, ...]
+    hold: float
+    latency: int
+    stall: int
+    waits: tuple[int, ...]
+    writes: int | None
+    frees: int | None
+    reads: tuple[tuple[int, int, int, bool], ...]
+    loads: bool = False
+    cached: bool = False
+    copies: bool = False
+    group: tuple[int, int] = (0, 0)
+
+
+def timings(code: Sequence[Instruction], executed: Iterable[int], chip: Chip) -> dict[int, Timing]:
+    """Return the timing of the instructions that are executed, by number."""
+    return {number: _timing(code[number], chip) for number in executed}
+
+
+def _timing(i: Instruction, chip: Chip) -> Timing:
+    row = OPCODES.get(i.sass.opcode)
+    if row is None:
+        raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    kind, group = _kind(i, bool(row.memory), bool(row.latency))
+    pipes, hold = _pipes(i, row.pipe, chip)
+    opcode = i.sass.opcode
+    loads = opcode in ("LDG", "LD", "LDL", "LDS", "LDSM", "LDGSTS", "ATOM", "ATOMG", "ATOMS")
+    latency = chip.latency.get(row.latency, 0) + (2 if i.has("128") and row.memory else 0)
+    c = i.control
+    return Timing(
+        kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
+        _reads(i) if kind == FIXED else (),
+        loads,
+        loads and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))) and "ATOM" not in opcode,
+        opcode == "LDGSTS",
+        group,
+    )  # fmt: skip
+
+
+def _kind(i: Instruction, memory: bool, variable: bool) -> tuple[int, tuple[int, int]]:
+    opcode = i.sass.opcode
+    if opcode == "BAR":
+        number, threads = (*(_number(one) for one in i.sources), 0, 0)[:2]
+        return (ARRIVE if i.has("ARV") else BARRIER), (number, threads)
+    if opcode == "DEPBAR":
+        scoreboard = i.operands[0]
+        assert isinstance(scoreboard, Name)
+        return PENDING, (int(scoreboard.text.removeprefix("SB")), _number(i.operands[1]))
+    simple = {"EXIT": EXIT, "LDGDEPBAR": GROUP}
+    if opcode in simple:
+        return simple[opcode], (0, 0)
+    return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)
+
+
+def _number(operand: object) -> int:
+    return operand.value if isinstance(operand, Immediate) else 0
+
+
+def _pipes(i: Instruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], float]:
+    """Return which pipes an instruction may take, and for how long."""
+    holds = chip.holds
+    if pipe == "tensor":
+        return ("tensor",), _tensor(i, chip)
+    if pipe == "fma":
+        both = tuple(half for half in ("fmalite", "fmaheavy") if half in holds)
+        return both, holds["fmaheavy"]
+    if pipe == "fma2":
+        return ("fmaheavy",), holds["fma2"]
+    return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
+
+
+def _tensor(i: Instruction, chip: Chip) -> float:
+    """Return how long a product holds the tensor core."""
+    modifiers = i.sass.modifiers
+    shape = _SHAPES.get(modifiers[0])
+    if shape is None:
+        raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    m, n, k = shape
+    acc = "f32" if "F32" in modifiers[1:2] else "f16"
+    dtype = {"BF16": "bf16", "TF32": "tf32"}.get(modifiers[-1], "f16")
+    if i.sass.opcode == "HMMA":
+        return 2 * m * n * k / chip.tensor_flop(dtype, acc)
+    raise Unsupported(f"no timing is known of '{i.sass.text}'")
+
+
+def _reads(i: Instruction) -> tuple[tuple[int, int, int, bool], ...]:
+    """Return the registers read through the ports, by slot; those of a uniform file have others."""
+    found = []
+    first = 1 if i.sass.opcode in _ONE_SOURCE else 0
+    wide = i.sass.opcode == "HMMA"
+    for slot, source in enumerate(i.sources[:3], first):
+        if not isinstance(source, Register) or source.number >= UNIFORM:
+            continue
+        if source.number == ZERO_REGISTER:
+            continue
+        for extra in range(_registers_of(i, slot) if wide else 1):
+            number = source.number + extra
+            found.append((number & 1, slot, number, slot in i.control.reuse))
+    return tuple(found)
+
+
+def _registers_of(i: Instruction, slot: int) -> int:
+    """Return how many registers a product of tensor cores reads in a slot."""
+    m, n, k = _SHAPES[i.sass.modifiers[0]]
+    bits = 32 if i.has("TF32") else 16
+    sums = 32 if "F32" in i.sass.modifiers[1:2] else 16
+    words = (m * k * bits, k * n * bits, m * n * sums)[slot]
+    return max(words // 1024, 1)

@@ -1,0 +1,112 @@
+"""What each warp issues, with the turns of the hottest loop that are like the ones before left out."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.prediction.machine import Steps
+from ptxlab.prediction.values import Array
+
+FEW_TURNS = 2
+MANY_TURNS = 16
+ENOUGH = 24_000
+"""Instructions of all warps in the turns that are kept, if those are not too few or too many."""
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """The steps that one warp issues, by number in ``Steps``: those of the ``kept`` turns of a loop.
+
+    ``left_out`` turns are missing.
+    """
+
+    steps: Array
+    left_out: int
+
+
+@dataclass(frozen=True, slots=True)
+class Loop:
+    """Turns of a loop in what a warp issues: each ``turn`` is (first, end), ``runs`` of them in a row."""
+
+    head: int
+    runs: tuple[tuple[tuple[int, int], ...], ...]
+
+    @property
+    def instructions(self) -> int:
+        return sum(end - first for run in self.runs for first, end in run)
+
+    @property
+    def turns(self) -> int:
+        return sum(map(len, self.runs))
+
+
+def of_warps(steps: Steps, warps: int) -> list[Array]:
+    """Return the steps of each warp, by number; warps that issue the same share one array."""
+    every = np.arange(len(steps.numbers))
+    apart = [n for n, some in enumerate(steps.warps) if some is not None]
+    if not apart:
+        return [every] * warps
+    issued = np.zeros((len(apart), warps), bool)
+    for row, n in enumerate(apart):
+        issued[row, steps.warps[n]] = True
+    together = np.setdiff1d(every, apart, assume_unique=True)
+    places = np.array(apart)
+    return [np.sort(np.concatenate([together, places[of_warp]])) for of_warp in issued.T]
+
+
+def hottest(numbers: Array) -> Loop | None:
+    """Find the loop that most of a warp's instructions are turns of, by the instructions it issues."""
+    back = np.flatnonzero(numbers[1:] <= numbers[:-1])
+    turns: dict[int, list[tuple[int, int]]] = defaultdict(list)
+    begun: dict[int, int] = {}
+    for last in back.tolist():
+        head = int(numbers[last + 1])
+        first = begun.get(head)
+        if first is not None and (numbers[first : last + 1] >= head).all():
+            turns[head].append((first, last + 1))
+        else:
+            entered = np.flatnonzero(numbers[: last + 1] == head)
+            if len(entered):
+                turns[head].append((int(entered[-1]), last + 1))
+        begun[head] = last + 1
+    loops = [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
+    return max(loops, key=_left_out, default=None)
+
+
+def kept_turns(loop: Loop | None, warps: int) -> int:
+    """Return how many turns of each run show what all cost."""
+    if loop is None:
+        return MANY_TURNS
+    body = loop.instructions / loop.turns
+    return int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS))
+
+
+def cut(steps: Array, loop: Loop | None, turns: int) -> Trace:
+    """Leave out the turns of a loop after the first ``turns`` of each run."""
+    if loop is None:
+        return Trace(steps, 0)
+    kept = np.ones(len(steps), bool)
+    left_out = 0
+    for run in loop.runs:
+        for first, end in run[turns:]:
+            kept[first:end] = False
+            left_out += 1
+    return Trace(steps[kept], left_out)
+
+
+def _runs(turns: Sequence[tuple[int, int]]) -> tuple[tuple[tuple[int, int], ...], ...]:
+    runs: list[list[tuple[int, int]]] = []
+    for turn in turns:
+        if runs and runs[-1][-1][1] == turn[0]:
+            runs[-1].append(turn)
+        else:
+            runs.append([turn])
+    return tuple(map(tuple, runs))
+
+
+def _left_out(loop: Loop) -> int:
+    return sum(end - first for run in loop.runs for first, end in run[FEW_TURNS:])

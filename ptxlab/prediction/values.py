@@ -1,0 +1,61 @@
+"""The registers of many threads, of which not all values are known.
+
+What only becomes a result, the sums of a product, is not computed: it decides neither where a kernel
+goes nor what it asks memory for. A value that is not known is None.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+Array = npt.NDArray[Any]
+Where = slice | Array
+"""Which threads: all, or their numbers."""
+ALL = slice(None)
+
+_NONE, _SOME, _EVERY = 0, 1, 2
+
+
+class Bank:
+    """``rows`` registers of ``threads`` threads; those in ``fixed`` always have their value."""
+
+    def __init__(self, rows: int, threads: int, dtype: type, fixed: dict[int, int]) -> None:
+        self._words: Array = np.zeros((rows, threads), dtype)
+        # A program may read what it never wrote where that makes no difference.
+        self._state = [_EVERY] * rows
+        self._known: dict[int, Array] = {}
+        self._fixed = fixed
+        for row, value in fixed.items():
+            self._words[row] = value
+
+    def read(self, row: int, where: Where) -> Array | None:
+        state = self._state[row]
+        if state == _EVERY:
+            return self._words[row][where]  # type: ignore[no-any-return]
+        if state == _SOME and self._known[row][where].all():
+            return self._words[row][where]  # type: ignore[no-any-return]
+        return None
+
+    def write(self, row: int, where: Where, value: Array | None) -> None:
+        if row in self._fixed:
+            return
+        everywhere = isinstance(where, slice)
+        if value is not None:
+            self._words[row][where] = value
+        if everywhere:
+            self._state[row] = _NONE if value is None else _EVERY
+        elif (self._state[row] == _EVERY) != (value is not None):
+            known = self._mixed(row)
+            known[where] = value is not None
+        elif self._state[row] == _SOME:
+            self._known[row][where] = value is not None
+
+    def _mixed(self, row: int) -> Array:
+        """Return which threads' values are known, kept one by one from now on."""
+        if self._state[row] != _SOME:
+            known = np.full(self._words.shape[1], self._state[row] == _EVERY)
+            self._known[row], self._state[row] = known, _SOME
+        return self._known[row]

@@ -1,0 +1,62 @@
+"""The control bits of machine code: what ptxas tells the issue logic beside each instruction.
+
+One layout holds for sm_70 to sm_120, in the upper bits of an instruction's 128: CuAssembler's user
+guide, and "Dissecting and Modeling the Architecture of Modern GPU Cores" (arXiv 2503.20481).
+"""
+
+from __future__ import annotations
+
+import struct
+from dataclasses import dataclass
+
+INSTRUCTION_BYTES = 16
+SCOREBOARDS = 6
+_NONE = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """``stall``: cycles until this warp may issue again; ``yields``: another warp goes first.
+
+    Scoreboard ``writes`` is held until the result is there, ``reads`` until the sources were read,
+    None where there is none; the instruction itself waits for those in ``waits``. ``reuse`` are the
+    source slots whose register is kept for the next instruction.
+    """
+
+    stall: int
+    yields: bool
+    writes: int | None
+    reads: int | None
+    waits: tuple[int, ...]
+    reuse: tuple[int, ...]
+
+
+def control(encoding: bytes) -> Control:
+    """Read the control bits of one instruction of 16 bytes."""
+    bits = int.from_bytes(encoding, "little") >> 105
+    writes, reads = bits >> 5 & 7, bits >> 8 & 7
+    return Control(
+        bits & 15,
+        not bits >> 4 & 1,
+        None if writes == _NONE else writes,
+        None if reads == _NONE else reads,
+        _set_bits(bits >> 11 & 63),
+        _set_bits(bits >> 17 & 15),
+    )
+
+
+def machine_code(image: bytes, function: str) -> bytes:
+    """Return the instructions of a function of a cubin, an ELF file of 64 bits: its section of text."""
+    (table,) = struct.unpack_from("<Q", image, 0x28)
+    size, count, of_names = struct.unpack_from("<HHH", image, 0x3A)
+    headers = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
+    names = headers[of_names][4]
+    wanted = f".text.{function}\0".encode()
+    for name, _, _, _, offset, nbytes in headers:
+        if image.startswith(wanted, names + name):
+            return image[offset : offset + nbytes]
+    raise KeyError(function)
+
+
+def _set_bits(mask: int) -> tuple[int, ...]:
+    return tuple(i for i in range(mask.bit_length()) if mask >> i & 1)

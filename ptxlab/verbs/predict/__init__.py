@@ -1,0 +1,1 @@
+"""Time predicted for GPUs that are not here."""

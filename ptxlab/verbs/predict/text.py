@@ -1,0 +1,142 @@
+"""A prediction as text and as JSON: time, what bounds it, and what its lines wait for."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from ptxlab.prediction.model import MODELLED, Prediction
+from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.names import called
+from ptxlab.toolchain.assembly import Assembly
+from ptxlab.view.sources import Sources, source_text
+from ptxlab.view.text import aligned, fields
+
+SCHEMA = "ptxlab.predict/1"
+_TOP = 10
+_LEAST = 0.01
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the program: ``share`` of the warps' time and why, by reason; its machine code."""
+
+    number: int
+    source: SourceLine | None
+    text: str
+    sass: tuple[str, ...]
+    share: float
+    stalls: Mapping[str, float]
+
+
+def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[Line]:
+    """Return the lines with machine code, those first that take most of the warps' time."""
+    numbers = {one.address: n for n, one in enumerate(assembly.functions[kernel].instructions)}
+    lines = []
+    for line in assembly.lines(kernel):
+        stalls: dict[str, float] = defaultdict(float)
+        for instruction in line.sass:
+            for reason, share in found.by_instruction.get(numbers[instruction.address], {}).items():
+                stalls[reason] += share
+        text = tuple(instruction.text for instruction in line.sass)
+        total = sum(stalls.values())
+        lines.append(Line(line.number, line.source, line.text, text, total, dict(stalls)))
+    return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
+
+
+def text(found: Prediction, kernel: str, lines: Sequence[Line], sources: Sources) -> str:
+    fits = found.occupancy
+    tail = f" and {found.tail:,} CTAs more" if found.tail else ""
+    rows = [
+        ("kernel", f"{called(kernel)} on {found.gpu} ({found.arch}) at {found.clock_mhz:,} MHz"),
+        (
+            "time",
+            f"{_time(found.seconds)}, likely {_time(found.low)} to {_time(found.high)} "
+            f"(the model is {MODELLED:.0%} off on average)",
+        ),
+        ("cycles", f"{found.cycles:,.0f}"),
+        (
+            "bound",
+            f"{found.bound}: {found.bound_by} is used {found.used[found.bound_by]:.0%} of the time",
+        ),
+        ("used", _parts(found.used)),
+        ("warps", _parts(found.stalls)),
+        (
+            "grid",
+            f"{fits.ctas} CTAs on an SM, limited by {' and '.join(fits.limited_by)}; "
+            f"{found.generations:,} times all SMs{tail}",
+        ),
+        ("not in it", ", ".join(found.not_modelled)),
+    ]
+    return "\n".join([*fields(rows), "", *_lines(lines, sources)])
+
+
+def _lines(lines: Sequence[Line], sources: Sources) -> list[str]:
+    """Return the lines that most time is spent on: of the source where it is known, else of the PTX."""
+    merged: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    for line in lines:
+        key = (line.source.path, line.source.line) if line.source else ("", line.number)
+        merged[key].append(line)
+    ordered = sorted(merged.items(), key=lambda entry: -sum(one.share for one in entry[1]))
+    rows = [("share", "mostly", "line", "")]
+    for (path, number), parts in ordered[:_TOP]:
+        share = sum(one.share for one in parts)
+        if share < _LEAST:
+            break
+        stalls: dict[str, float] = defaultdict(float)
+        for one in parts:
+            for reason, part in one.stalls.items():
+                stalls[reason] += part
+        shown = source_text(sources, path, number) if path else parts[0].text
+        rows.append(
+            (f"{share:.0%}", max(stalls, key=lambda name: stalls[name]), str(number), shown)
+        )
+    return aligned(rows, "<")
+
+
+def as_json(found: Prediction, kernel: str, lines: Sequence[Line]) -> dict[str, Any]:
+    return {
+        "schema": SCHEMA,
+        "kernel": kernel,
+        "gpu": found.gpu,
+        "arch": found.arch,
+        "clock_mhz": found.clock_mhz,
+        "cycles": round(found.cycles),
+        "seconds": found.seconds,
+        "low": found.low,
+        "high": found.high,
+        "tflops": None,
+        "bound": found.bound,
+        "bound_by": found.bound_by,
+        "used": found.used,
+        "stalls": found.stalls,
+        "lines": [
+            {
+                "line": line.number,
+                "source": line.source and line.source._asdict(),
+                "sass": list(line.sass),
+                "share": line.share,
+                "stalls": dict(line.stalls),
+            }
+            for line in lines
+        ],
+        "occupancy": asdict(found.occupancy),
+        "generations": found.generations,
+        "tail": found.tail,
+        "not_modelled": list(found.not_modelled),
+    }
+
+
+def _time(seconds: float) -> str:
+    for unit, factor in (("s", 1), ("ms", 1e3)):
+        if seconds * factor >= 1:
+            return f"{seconds * factor:.3g} {unit}"
+    return f"{seconds * 1e6:.3g} us"
+
+
+def _parts(shares: Mapping[str, float]) -> str:
+    """Return shares of the time, the largest first, without what is hardly anything."""
+    ordered = sorted(shares.items(), key=lambda entry: -entry[1])
+    return "  ".join(f"{name} {share:.0%}" for name, share in ordered if share >= _LEAST)

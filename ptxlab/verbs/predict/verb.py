@@ -1,0 +1,70 @@
+"""``ptxlab predict``: how long a launch would take on a GPU that is not here, and what it waits for."""
+
+from __future__ import annotations
+
+import argparse
+from contextlib import closing
+
+from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.readers import positive
+from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
+from ptxlab.verbs.launching.watching import on_emulator
+
+EXAMPLE = f"""\
+example:
+  ptxlab predict kernels/naive.cu --gpu rtx3090
+  ptxlab predict kernels/tiled.cu --gpu a100 --clock 1410
+
+The machine code for that very GPU is run on a model of one SM, clock by clock, from ptxas's own stalls
+and scoreboards and published constants; the rest of the grid follows. docs/predict.md has what the model
+said of published kernels, and how far off it was.
+
+{ARGUMENTS}"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    parser.description = EXAMPLE
+    add_launch(parser)
+    add_chip(parser)
+    add_common(parser)
+    parser.set_defaults(device="emulator", device_options=(), gpu="rtx3090")
+
+
+def add_chip(parser: argparse.ArgumentParser) -> None:
+    """Add which GPU is meant, and its clock."""
+    parser.add_argument(
+        "--gpu", metavar="NAME", help="a100, rtx3090, rtx4090 ...; an unknown name lists them all"
+    )
+    parser.add_argument(
+        "--clock", type=positive, metavar="MHZ", help="of its SMs (default the boost clock)"
+    )
+
+
+def execute(args: argparse.Namespace) -> int:
+    from ptxlab.prediction.chip import find
+    from ptxlab.prediction.predict import assembled, of_launch, target_of
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+    from ptxlab.verbs.predict import text as view
+    from ptxlab.view.sources import read_sources
+
+    on_emulator(
+        args,
+        "predict is for GPUs that are not here",
+        "leave out --device; ptxlab run times a kernel on a GPU",
+    )
+    chip = find(args.gpu)
+    target = target_of(chip)
+    args.arch = target.name
+    asked = read_launch(args, line_info=True)
+    assembly = assembled(asked.file, target, asked.options)
+    with closing(open_device(args)) as device:
+        launch = bind_launch(asked, device)
+        found = of_launch(assembly, launch.kernel, launch.config, launch.passed, chip, args.clock)
+    lines = view.by_line(found, assembly, launch.kernel.name)
+    sources = read_sources({line.path for line in assembly.sources.values()})
+    emit(
+        args,
+        lambda: view.text(found, launch.kernel.name, lines, sources),
+        lambda: view.as_json(found, launch.kernel.name, lines),
+    )
+    return 0

@@ -1,0 +1,44 @@
+"""PTX run by both engines: the emulator, and the interpreter of the machine code that it becomes."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import closing
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ptxlab.device.memory import Buffer
+from ptxlab.device.opening import open_device
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.code import decode
+from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.machine import Machine
+from ptxlab.prediction.memory import Region
+from ptxlab.prediction.predict import assembled
+
+Words = npt.NDArray[np.uint32]
+
+
+def both(
+    source: str, arch: str, grid: int, block: int, args: Sequence[Any], out: int
+) -> tuple[Words, Words | None]:
+    """Return what argument number ``out`` holds after the kernel, from the emulator and the machine."""
+    with closing(open_device("emulator", arch=arch)) as device:
+        kernel = device.load(source).kernel()
+        passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
+        buffers = [one for one in passed if isinstance(one, Buffer)]
+        regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
+        config = LaunchConfig.of(grid, block)
+        assembly = assembled(source, TARGETS[arch])
+        code = decode(assembly.cubin, assembly.functions[kernel.name])
+        launch = Launch(device.target, config, bytes(kernel.packed(passed)), regions)
+        machine = Machine(code, launch, range(grid))
+        machine.run()
+        buffer = passed[out]
+        places = np.arange(buffer.address, buffer.address + buffer.nbytes, 4, dtype=np.uint64)
+        computed = machine.memory.load(places)
+        kernel.run(config, passed)
+        return buffer.numpy().view(np.uint32).reshape(-1), computed

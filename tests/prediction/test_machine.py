@@ -1,0 +1,91 @@
+"""The interpreter of machine code against the emulator of the PTX it was made from."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tests.prediction.running import both
+
+ARCHS = (
+    "sm_80",
+    pytest.param("sm_86", marks=pytest.mark.thorough),
+    pytest.param("sm_89", marks=pytest.mark.thorough),
+    "sm_90a",
+)
+
+HEAD = """\
+.version 8.7
+.target {arch}
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 n)
+{{
+  .reg .b32 a, b, c, d, t<12>; .reg .b64 p, q, w<8>; .reg .pred u, v; .reg .b16 h<4>;
+  .shared .b32 s[256];
+  ld.param.u64 p, [in]; ld.param.u64 q, [out]; ld.param.u32 d, [n];
+  mov.u32 t0, %ctaid.x; mov.u32 t1, %ntid.x; mov.u32 t2, %tid.x; mad.lo.u32 t0, t0, t1, t2;
+  mad.wide.u32 p, t0, 8, p; mad.wide.u32 q, t0, 4, q;
+  ld.global.v2.b32 {{a, b}}, [p];
+"""
+TAIL = "  st.global.b32 [q], c;\n  ret;\n}}\n"
+
+PROGRAMS = {
+    "add and carry": "add.cc.u32 t3, a, b; addc.cc.u32 t4, b, a; addc.u32 t5, t3, t4; xor.b32 c, t5, t3;",
+    "subtract with borrow": "sub.cc.u32 t3, a, b; subc.u32 t4, b, a; xor.b32 c, t3, t4;",
+    "64 bits": "mov.b64 w0, {{a, b}}; mul.lo.u64 w1, w0, w0; shr.s64 w2, w1, 13; add.s64 w2, w2, w0;"
+    " mov.b64 {{t3, t4}}, w2; xor.b32 c, t3, t4;",
+    "products": "mul.hi.u32 t3, a, b; mul.hi.s32 t4, a, b; mad.lo.s32 t5, a, b, t3; xor.b32 c, t4, t5;",
+    "wide": "mul.wide.s32 w0, a, b; mul.wide.u32 w1, a, b; sub.s64 w2, w0, w1; mov.b64 {{t3, t4}}, w2;"
+    " xor.b32 c, t3, t4;",
+    "shifts": "and.b32 t3, b, 31; shl.b32 t4, a, t3; shr.s32 t5, a, t3; shr.u32 t6, a, b; xor.b32 t4, t4, t5;"
+    " xor.b32 c, t4, t6;",
+    "funnel": "shf.l.wrap.b32 t3, a, b, b; shf.r.clamp.b32 t4, a, b, a; xor.b32 c, t3, t4;",
+    "64-bit shifts": "mov.b64 w0, {{a, b}}; and.b32 t3, a, 63; shl.b64 w1, w0, t3; shr.u64 w2, w0, t3;"
+    " shr.s64 w3, w0, t3; xor.b64 w1, w1, w2; xor.b64 w1, w1, w3; mov.b64 {{t3, t4}}, w1; xor.b32 c, t3, t4;",
+    "logic": "lop3.b32 c, a, b, 0x1234abcd, 0x96; lop3.b32 t3, a, c, b, 0xca; not.b32 t3, t3; xor.b32 c, c, t3;",
+    "bits": "bfe.u32 t3, a, 3, 11; bfe.s32 t4, b, 7, 13; bfi.b32 t5, a, b, 5, 9; popc.b32 t6, a; clz.b32 t7, b;"
+    " brev.b32 t8, a; add.u32 c, t3, t4; xor.b32 c, c, t5; add.u32 c, c, t6; add.u32 c, c, t7;"
+    " xor.b32 c, c, t8;",
+    "bytes": "prmt.b32 t3, a, b, 0x6143; prmt.b32 t4, a, b, 0x9ace; xor.b32 c, t3, t4;",
+    "least and most": "min.s32 t3, a, b; max.u32 t4, a, b; abs.s32 t5, a; neg.s32 t6, b; add.u32 c, t3, t4;"
+    " xor.b32 c, c, t5; add.u32 c, c, t6;",
+    "divide": "or.b32 t3, b, 1; shr.u32 t3, t3, 9; add.u32 t3, t3, 1; div.u32 t4, a, t3; rem.u32 t5, a, t3;"
+    " div.s32 t6, a, t3; rem.s32 t7, b, t3; xor.b32 c, t4, t5; add.u32 c, c, t6; xor.b32 c, c, t7;",
+    "divide by what is known": "div.u32 t3, a, 7; rem.s32 t4, b, 100; div.s32 t5, a, 32; xor.b32 c, t3, t4;"
+    " add.u32 c, c, t5;",
+    "choose": "setp.lt.s32 u, a, b; setp.ge.u32 v, a, 77777; selp.b32 t3, a, b, u; @v add.u32 t3, t3, 5;"
+    " and.pred u, u, v; selp.u32 t4, 1, 0, u; xor.b32 c, t3, t4;",
+    "compare 64 bits": "mov.b64 w0, {{a, b}}; mov.b64 w1, {{b, a}}; setp.lt.s64 u, w0, w1; setp.ge.u64 v, w0, w1;"
+    " selp.u32 t3, 17, 4, u; selp.u32 t4, 100, 1000, v; add.u32 c, t3, t4;",
+    "halves": "mov.b32 {{h0, h1}}, a; mul.wide.u16 t3, h0, h1; add.s16 h2, h0, h1; cvt.s32.s16 t4, h2;"
+    " xor.b32 c, t3, t4;",
+    "a loop of one's own length": "and.b32 t3, a, 15; mov.u32 c, b;\n"
+    "turn: setp.eq.u32 u, t3, 0; @u bra done; mad.lo.u32 c, c, 3, t3; sub.u32 t3, t3, 1; bra turn; done:",
+    "branches apart": "and.b32 t3, a, 1; setp.eq.u32 u, t3, 0; @u bra even; mul.lo.u32 c, b, 3; bra join;\n"
+    "even: xor.b32 c, b, a; join: shfl.sync.bfly.b32 t4, c, 5, 31, -1; add.u32 c, c, t4;",
+    "shuffles": "shfl.sync.idx.b32 t3, a, b, 31, -1; shfl.sync.up.b32 t4, a, 3, 0, -1;"
+    " shfl.sync.down.b32 t5|u, b, 2, 0x181f, -1; selp.b32 t5, t5, 9, u; xor.b32 c, t3, t4; add.u32 c, c, t5;",
+    "votes": "setp.lt.s32 u, a, b; vote.sync.ballot.b32 t3, u, -1; vote.sync.any.pred v, u, -1;"
+    " selp.u32 t4, 3, 0, v; xor.b32 c, t3, t4;",
+    "shared memory": "shl.b32 t3, t2, 2; mov.u32 t4, s; add.u32 t3, t3, t4; st.shared.b32 [t3], a; bar.sync 0;"
+    " xor.b32 t5, t2, 33; shl.b32 t5, t5, 2; add.u32 t5, t5, t4; ld.shared.b32 c, [t5]; add.u32 c, c, b;",
+    "indices from memory": "and.b32 t3, a, 63; ld.param.u64 w0, [in]; mad.wide.u32 w0, t3, 8, w0;"
+    " ld.global.b32 t4, [w0+4]; add.u32 c, t4, b;",
+    "some threads end": "setp.gt.u32 u, t0, d; mov.u32 c, 1; @u bra gone; add.u32 c, a, b; gone:",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("arch", ARCHS)
+def test_integers_are_those_of_the_emulator(arch: str) -> None:
+    """One kernel for all programs would hide which; one a program costs little with the tools warm."""
+    wrong = []
+    for name, body in PROGRAMS.items():
+        source = (HEAD + body + "\n" + TAIL).format(arch=arch)
+        for seed in range(2):
+            data = np.random.default_rng(seed).integers(0, 2**32, 256, np.uint32)
+            data[:8] = (0, 1, 2**31, 2**32 - 1, 0xFFFF, 31, 32, 2**31 - 1)
+            out = np.zeros(128, np.uint32)
+            expected, computed = both(source, arch, 2, 64, [data, out, 90], 1)
+            if computed is None or not np.array_equal(expected, computed):
+                wrong.append(name)
+    assert not wrong

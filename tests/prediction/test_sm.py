@@ -1,0 +1,126 @@
+"""The model of an SM on kernels whose time follows from one rule each, by pencil."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.predict import predict
+
+TURNS = 64
+HEAD = """\
+.version 8.7
+.target {arch}
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+  .reg .b32 t<8>, turn; .reg .f32 f<20>; .reg .b64 q; .reg .pred u;
+  .shared .align 16 .b8 s[4096];
+  ld.param.u64 q, [out]; mov.u32 t0, %tid.x; mul.wide.u32 q, t0, 4; cvt.rn.f32.u32 f0, t0;
+"""
+
+
+def cycles(
+    body: str, warps: int, gpu: str = "rtx3090", times: int = 32, setup: str = "", end: str = ""
+) -> float:
+    """Return the cycles of one of ``times`` repetitions of ``body``, all else subtracted."""
+    arch = {"rtx3090": "sm_86", "a100": "sm_80", "rtx4090": "sm_89"}[gpu]
+
+    def of(count: int) -> float:
+        kernel = HEAD.format(arch=arch).replace(
+            "mul.wide.u32 q, t0, 4;", "mad.wide.u32 q, t0, 4, q;"
+        )
+        source = kernel + setup + (body + "\n") * count + end + "st.global.f32 [q], f0;\nret;\n}\n"
+        return predict(source, gpu, 1, 32 * warps, [np.zeros(1024, np.float32)]).cycles
+
+    return (of(3 * times) - of(times)) / (2 * times)
+
+
+CHAIN = "fma.rn.f32 f0, f0, f0, f0;"
+CHOICE, ENDS = "mov.u32 t1, %laneid;", "cvt.rn.f32.u32 f0, t0;"
+
+
+def test_a_chain_of_sums_takes_the_latency() -> None:
+    assert cycles(CHAIN, 1) == pytest.approx(4, abs=0.1)
+
+
+def test_many_warps_fill_the_pipes() -> None:
+    """128 lanes an SM on GA102, 64 on GA100: 16 warps of 32 sums are 4 and 8 cycles."""
+    add = "add.f32 f0, f0, 0f3F800001;"
+    assert cycles(add, 16) == pytest.approx(4, abs=0.2)
+    assert cycles(add, 16, "a100") == pytest.approx(8, abs=0.3)
+
+
+def test_three_registers_of_a_bank_take_three_cycles() -> None:
+    assert cycles(CHAIN, 16) == pytest.approx(12, abs=0.3)
+
+
+def test_integers_have_half_the_lanes() -> None:
+    assert cycles("prmt.b32 t0, t0, t0, t1;", 16, setup=CHOICE, end=ENDS) == pytest.approx(
+        8, abs=0.3
+    )
+
+
+def test_conflicts_take_a_cycle_a_wavefront() -> None:
+    """All lanes of a warp in one bank are 32 wavefronts; each in its own is one, and a request two."""
+    load = "ld.volatile.shared.f32 f1, [t1]; add.f32 f0, f0, f1;"
+    free = "and.b32 t1, t0, 31; shl.b32 t1, t1, 2; mov.u32 t2, s; add.u32 t1, t1, t2;"
+    assert cycles(load, 8, setup=free) == pytest.approx(8 * 2, abs=1)
+    assert cycles(load, 8, setup=free.replace("t1, 2;", "t1, 7;")) == pytest.approx(
+        8 * 32, rel=0.05
+    )
+
+
+def launched(kernel: str, gpu: str, **named: int) -> Prediction:
+    return predict(
+        kernel, gpu, named.get("grid", 1), named.get("block", 32), [np.zeros(4096, np.float32)]
+    )
+
+
+STREAM = HEAD.format(arch="sm_86").replace(
+    "mul.wide.u32 q, t0, 4;", "mad.wide.u32 q, t0, 4, q;"
+) + ("ld.global.f32 f1, [q]; add.f32 f0, f1, f0; st.global.f32 [q], f0;\nret;\n}\n")
+
+
+def test_a_load_waits_for_memory() -> None:
+    found = launched(STREAM, "rtx3090")
+    chip = find("rtx3090")
+    assert chip.latency["l2"] < found.cycles < chip.latency["l2"] + 250
+    assert found.stalls["long scoreboard"] > 0.5
+    assert found.bound == "latency"
+
+
+def test_more_ctas_than_fit_come_after_each_other() -> None:
+    together = 82 * launched(STREAM, "rtx3090").occupancy.ctas
+    one = launched(STREAM, "rtx3090", grid=together)
+    two = launched(STREAM, "rtx3090", grid=2 * together)
+    assert (one.generations, one.tail) == (1, 0)
+    assert two.generations == 2
+    assert two.cycles == pytest.approx(2 * one.cycles)
+    assert launched(STREAM, "rtx3090", grid=together + 1).tail == 1
+
+
+def test_the_clock_is_stated_and_counts() -> None:
+    source, array = STREAM, np.zeros(4096, np.float32)
+    slow, fast = (predict(source, "rtx3090", 8, 128, [array], clock=mhz) for mhz in (1000, 2000))
+    assert (slow.clock_mhz, fast.clock_mhz) == (1000, 2000)
+    assert slow.cycles == fast.cycles
+    assert slow.seconds > fast.seconds
+
+
+def test_a_loop_costs_what_its_turns_cost() -> None:
+    """Most turns are left out; what they cost is as if they had been run."""
+
+    def looped(turns: int) -> str:
+        loop = f"mov.u32 turn, 0;\nmore: {CHAIN} {CHAIN} add.u32 turn, turn, 1; setp.lt.u32 u, turn, {turns};"
+        return STREAM.replace(
+            "ld.global.f32 f1, [q];", f"ld.global.f32 f1, [q]; {loop} @u bra more;"
+        )
+
+    with_few, with_many = (
+        launched(looped(turns), "rtx3090", block=256).cycles for turns in (101, 1001)
+    )
+    slope = (with_many - with_few) / 900
+    assert 8 <= slope < 40

@@ -1,0 +1,122 @@
+from __future__ import annotations
+
+import json
+import math
+import re
+from importlib.resources import files
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import ptxlab
+from ptxlab import Unsupported
+from ptxlab.main import main
+from ptxlab.prediction.chip import find, names
+
+SOURCE = """\
+// Run: ptxlab run scale.cu --grid 4 --block 128 --arg "x=randn(512,f32)" --arg n=512
+extern "C" __global__ void scale(float* x, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) x[i] = 2 * x[i];
+}
+"""
+
+
+@pytest.fixture
+def scale(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "scale.cu").write_text(SOURCE)
+    return "scale.cu"
+
+
+def test_it_says_how_long_and_why(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", scale, "--gpu", "rtx4090"]) == 0
+    text = capsys.readouterr().out
+    assert "scale on RTX 4090 (sm_89) at 2,520 MHz" in text
+    assert "if (i < n) x[i] = 2 * x[i];" in text, "the line that waits"
+    assert "long scoreboard" in text
+    assert max(map(len, text.splitlines())) <= 160
+
+
+def test_json_has_what_the_contract_says(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", scale, "--gpu", "a100", "--clock", "1000", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    assert found["schema"] == "ptxlab.predict/1"
+    assert (found["gpu"], found["arch"], found["clock_mhz"]) == ("A100 SXM", "sm_80", 1000)
+    assert found["low"] < found["seconds"] < found["high"]
+    assert found["bound"] in ("issue", "pipe", "lsu", "latency", "l2", "dram")
+    assert math.isclose(sum(found["stalls"].values()), 1, rel_tol=1e-6)
+    by_line = sum(line["share"] for line in found["lines"])
+    assert math.isclose(by_line, 1, rel_tol=1e-6), "every wait belongs to a line"
+    assert found["occupancy"]["ctas"] == 16
+    assert found["not_modelled"]
+
+
+def test_an_unknown_gpu_lists_those_there_are(
+    scale: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["predict", scale, "--gpu", "rtx9999"]) == 2
+    told = capsys.readouterr().err
+    assert "rtx9999" in told
+    assert all(name in told for name in names())
+
+
+def test_every_gpu_of_a_chip_is_found() -> None:
+    assert {"a100", "rtx3090", "rtxa6000", "rtx4090", "rtx4070tisuper"} <= set(names())
+    assert find("RTX 3090").gpu.name == "RTX 3090"
+
+
+def test_every_constant_of_a_chip_has_its_source() -> None:
+    for file in files("ptxlab.prediction").joinpath("chips").iterdir():
+        lines = file.read_text(encoding="utf-8").splitlines()
+        constants = [
+            line for line in lines if re.match(r"\w+ *=", line) and "capability" not in line
+        ]
+        assert len(constants) > 15
+        assert [line for line in constants if "#" not in line] == []
+
+
+HEAD = """\
+.version 8.7
+.target {arch}
+.address_size 64
+.visible .entry k(.param .u64 x)
+{{
+  .reg .b64 p, q; .reg .b32 r; .reg .f32 f; .reg .pred u;
+  ld.param.u64 p, [x]; ld.global.f32 f, [p];
+"""
+
+REFUSED = {
+    "a branch on data": (
+        "fma.rn.f32 f, f, f, f; setp.gt.f32 u, f, 0f00000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
+        "depends on data that is not computed",
+    ),
+    "an address from data": (
+        "fma.rn.f32 f, f, f, f; cvt.rzi.u64.f32 q, f; add.u64 q, q, p; ld.global.f32 f, [q];"
+        " st.global.f32 [p], f;",
+        "has an address that depends on data that is not computed",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_what_data_decides_is_refused(name: str) -> None:
+    body, why = REFUSED[name]
+    source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
+    with pytest.raises(Unsupported, match=why):
+        ptxlab.predict(source, "a100", 1, 32, [np.zeros(64, np.float32)])
+
+
+def test_an_index_from_memory_is_followed() -> None:
+    body = "ld.global.u32 r, [p]; mad.wide.u32 q, r, 4, p; ld.global.f32 f, [q]; st.global.f32 [p], f; done: ret;\n}\n"
+    source = HEAD.format(arch="sm_80") + body
+    inside = np.full(64, 63, np.uint32)
+    assert ptxlab.predict(source, "a100", 1, 32, [inside]).cycles > 2 * find("a100").latency["l2"]
+    with pytest.raises(Unsupported, match="which is in no buffer"):
+        ptxlab.predict(source, "a100", 1, 32, [np.full(64, 10**6, np.uint32)])
+
+
+def test_a_gpu_is_no_device_for_it(scale: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["predict", scale, "--device", "cuda"]) == 2
+    assert "GPUs that are not here" in capsys.readouterr().err
