@@ -24,6 +24,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     launches,
     memory,
     modules,
+    occupancy,
     streams,
 )
 from ptxlab.clients.driver.gpu import Gpu

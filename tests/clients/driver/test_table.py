@@ -18,7 +18,7 @@ OTHERS = {
 WIDE = {
     "size_t", "cuuint64_t", "CUdeviceptr", "CUcontext", "CUstream", "CUevent", "CUmodule",
     "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
-    "CUmemLocation", "CUgraph", "CUgraphExec", "CUgraphNode",
+    "CUmemLocation", "CUoccupancyB2DSize", "CUgraph", "CUgraphExec", "CUgraphNode",
 }  # fmt: skip
 NARROW = {
     "unsigned char": "u8",

@@ -117,6 +117,11 @@ call("cuLaunchKernelEx", config, add, (values, types), 0)
 call("cuMemcpyDtoHAsync", c.ctypes.data, C, 4 * N, stream)
 assert np.array_equal(c, a + b)
 
+# A block of 1024 has 32 of an SM's 64 warps: two of them, and 108 SMs.
+assert call("cuOccupancyMaxActiveBlocksPerMultiprocessor", add, 1024, 0) == 2
+assert call("cuOccupancyMaxPotentialBlockSize", add, None, 0, 0) == [216, 1024]
+assert call("cuOccupancyMaxActiveBlocksPerMultiprocessor", add, 128, 40 * 1024) == 4
+
 # ---- variables: each module has its own -----------------------------------------------------
 again = call("cuModuleLoadData", PTX)
 counts = []
