@@ -27,9 +27,10 @@ from ptxlab.errors import LaunchError
 
 # When this many blocks have been run while others could run too, whoever has not had a turn for the
 # longest gets one: threads that wait for another thread's store must not starve it, be they one
-# group or several that take turns. A block that looks at what others do costs as much as POLL.
+# group or several that take turns. A block that looks at what others do costs as much as POLL: of a
+# spin lock four turns are enough, more are lost for each CTA that comes to hold it.
 PATIENCE = 4096
-POLL = 128
+POLL = 1024
 
 # How often those who wait for an mbarrier may be told in vain that they wait still, before that is
 # called a deadlock: what they do in between may be work that ends somebody's wait.
