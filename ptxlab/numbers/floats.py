@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.numbers.formats import BF16, F32, Array
+from ptxlab.numbers.formats import BF16, F32, Array, alone
 from ptxlab.numbers.rounding import (
     double,
     has_nan,
@@ -24,7 +24,7 @@ from ptxlab.numbers.rounding import (
 
 MIN_NORMAL = np.float32(F32.min_normal)
 _TIE = -(1 << 63)
-_UPPER = np.array(35, np.int64)
+_UPPER = alone(35, np.int64)
 
 
 def add_f32(a: Array, b: Array, mode: str) -> Array:

@@ -7,7 +7,7 @@ specification (special values of 8, 6 and 4 bits); MMA-Sim, arXiv 2511.10909 (ex
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any, Literal
 
 import ml_dtypes
@@ -20,6 +20,12 @@ SPECIAL_EXPONENT = 8000
 """Stands for the exponent of an infinity or NaN; plus any other exponent it is still above all."""
 ZERO_EXPONENT = -2000
 """Stands for the exponent of a zero factor; plus any finite exponent it is still below all."""
+
+
+@cache
+def alone(value: float, dtype: npt.DTypeLike) -> Array:
+    """Return a number as an array without dimensions: the operand that numpy makes least ado about."""
+    return np.array(value, dtype)
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,39 +137,37 @@ class Format:
         moved = out.view(np.int32)
         np.copyto(moved, words.view(self._signed_word))
         if shift:
-            np.left_shift(moved, shift, out=moved)
+            np.left_shift(moved, alone(shift, np.int32), out=moved)
         keep = (self._magnitude_mask << shift) - (1 << 31)
         if keep != -(1 << shift):
-            np.bitwise_and(moved, keep, out=moved)
+            np.bitwise_and(moved, alone(keep, np.int32), out=moved)
         if self.bias != F32.bias:
-            np.multiply(out, np.float32(2.0 ** (F32.bias - self.bias)), out=out)
+            np.multiply(out, alone(2.0 ** (F32.bias - self.bias), np.float32), out=out)
 
     def exponents(self, words: Array, out: Array, zero: int, scratch: Array) -> None:
         """Write the unbiased exponents of ``words`` into ``out`` (int16); ``zero`` for zeros.
 
         Subnormals have ``lowest_exponent``, infinities and NaNs ``SPECIAL_EXPONENT``. ``scratch``
-        is three arrays like ``words``. Comparisons are written as arithmetic, ``(x - 1) >> sign``
-        being -1 for zero and 0 for x > 0, because masked and mixed operations are many times slower.
+        is three arrays like ``words``. Zeros are found by arithmetic, ``(x - 1) >> sign`` being -1
+        for zero and 0 for x > 0, because masked and mixed operations are many times slower.
         """
         if self.word_bits == 8:
             values, exponents = self._bytes
             of_bytes = np.where(values == 0, zero, exponents).astype(np.int16)
             np.take(of_bytes, words, out=out, mode="clip")
             return
-        sign = self.word_bits - 1
+        number = partial(alone, dtype=self._signed_word)
         magnitude, field, flag = scratch.view(self._signed_word)
-        np.bitwise_and(words.view(self._signed_word), self._magnitude_mask, out=magnitude)
-        np.right_shift(magnitude, self.exponent_shift, out=field)
+        np.bitwise_and(words.view(self._signed_word), number(self._magnitude_mask), out=magnitude)
+        np.right_shift(magnitude, number(self.exponent_shift), out=field)
         highest = self.nan >> self.fraction_bits
-        special = field == highest if field.max() == highest else None
-        np.subtract(field, 1, out=flag)
-        np.right_shift(flag, sign, out=flag)
-        np.subtract(field, flag, out=field)
-        np.subtract(field, self.bias, out=field)
-        if not magnitude.min():
-            np.subtract(magnitude, 1, out=flag)
-            np.right_shift(flag, sign, out=flag)
-            np.bitwise_and(flag, zero - self.lowest_exponent, out=flag)
+        special = field == highest if field.item(field.argmax()) == highest else None
+        np.maximum(field, number(1), out=field)
+        np.subtract(field, number(self.bias), out=field)
+        if not magnitude.item(magnitude.argmin()):
+            np.subtract(magnitude, number(1), out=flag)
+            np.right_shift(flag, number(self.word_bits - 1), out=flag)
+            np.bitwise_and(flag, number(zero - self.lowest_exponent), out=flag)
             np.add(field, flag, out=field)
         if special is not None:
             np.copyto(field, SPECIAL_EXPONENT, where=special)

@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import CONTAINED, F16, F32, Array, Format
+from ptxlab.numbers.formats import CONTAINED, F16, F32, Array, Format, alone
 from ptxlab.numbers.rounding import ROUNDINGS, magnitudes
 
 OPERANDS: dict[str, Format] = {
@@ -159,7 +159,7 @@ def store(values: Array, result: Format, out: Array) -> None:
     """
     if result.word_bits == F32.word_bits:
         bits = values.view(np.int64)
-        np.bitwise_and(bits, -1 << (52 - result.fraction_bits), out=bits)
+        np.bitwise_and(bits, alone(-1 << (52 - result.fraction_bits), np.int64), out=bits)
         np.copyto(out.view(np.float32), values, casting="unsafe")
         return
     np.copyto(out.view(np.float16), values, casting="unsafe")

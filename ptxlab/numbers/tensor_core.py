@@ -32,7 +32,7 @@ from math import isqrt
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format
+from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format, alone
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
     FusedStep,
@@ -225,10 +225,11 @@ def _outside(memory: _Memory, how: FusedStep) -> Array | None:
 
 def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
     """Truncate and add the terms of every element, leaving the exact sums in ``memory.result``."""
-    np.clip(memory.top, how.lowest, _HIGHEST, out=memory.top)
+    np.maximum(memory.top, alone(how.lowest, np.int16), out=memory.top)
+    np.minimum(memory.top, alone(_HIGHEST, np.int16), out=memory.top)
     field = memory.scale.view(np.int32)
-    np.subtract(how.fraction_bits + F32.bias, memory.top, out=field, casting="unsafe")
-    np.left_shift(field, F32.fraction_bits, out=field)
+    np.subtract(alone(how.fraction_bits + F32.bias, np.int32), memory.top, out=field)
+    np.left_shift(field, alone(F32.fraction_bits, np.int32), out=field)
     for rows, a, b in _slabs(memory, memory.a_values, memory.b_values, chunk):
         products = memory.products[: a.shape[0], : a.shape[1]]
         terms = memory.terms[: a.shape[0], : a.shape[1]]

@@ -7,7 +7,7 @@ Conversion Instructions: shfl.sync".
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +22,7 @@ from ptxlab.emulator.run.registers import Array, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
+from ptxlab.numbers.rounding import some
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Pair
 
@@ -159,6 +160,23 @@ UNDEFINED = np.uint32(0xFFFFFFFF)
 _MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
 
 
+def _sources(mode: str, width: int, b: Array, c: Array) -> tuple[Array, Array]:
+    """Return which thread each of ``width`` threads reads, and whether that is another lane's place."""
+    lane = np.arange(width) % WARP
+    by, clamp = b.astype(np.int64) & 31, c.astype(np.int64) & 31
+    segment = (c.astype(np.int64) >> 8) & 31
+    low, high = lane & segment, (lane & segment) | (clamp & ~segment)
+    source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
+    inside = source >= high if mode == "up" else source <= high
+    return np.where(inside, source, lane) + (np.arange(width) - lane), inside
+
+
+@lru_cache(maxsize=64)
+def _sources_alike(mode: str, width: int, b: int, c: int) -> tuple[Array, Array]:
+    """Return the same where all threads give the same numbers, as compilers have them do."""
+    return _sources(mode, width, np.array([b]), np.array([c]))
+
+
 def shuffle(context: Context, form: Form) -> Step:
     """Read a register of another lane of the warp; its own where that lane is out of range.
 
@@ -174,17 +192,13 @@ def shuffle(context: Context, form: Form) -> Step:
     def run(frame: Frame, threads: Threads) -> None:
         members.check(frame, threads)
         a, b, c = (source.read(frame.registers) for source in sources)
-        lane = np.arange(frame.wave.width, dtype=np.int64) % WARP
-        by, clamp = b.astype(np.int64) & 31, c.astype(np.int64) & 31
-        segment = (c.astype(np.int64) >> 8) & 31
-        low, high = lane & segment, (lane & segment) | (clamp & ~segment)
-        source = low | (by & ~segment) if mode == "idx" else _MOVES[mode](lane, by)
-        inside = source >= high if mode == "up" else source <= high
-        source = np.where(inside, source, lane)
-        source += np.arange(frame.wave.width) - lane
+        if len(b) == len(c) == 1:
+            source, inside = _sources_alike(mode, frame.wave.width, int(b[0]), int(c[0]))
+        else:
+            source, inside = _sources(mode, frame.wave.width, b, c)
         value = a if a.shape[0] == 1 else a[source]
         taking_part = members.taking_part(frame, threads, source)
-        if not taking_part.all():
+        if some(~taking_part):
             value = np.where(taking_part, value, UNDEFINED)
         if frame.wave.watched:
             frame.wave.watcher.exchange(frame, threads, source, taking_part)

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import cast
 
 from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, InFrame, InWave
+from ptxlab.emulator.run.wave import Frame
 
 # Dropping costs a step; doing it every few steps is often enough to stay in the cache.
 INTERVAL = 8
@@ -43,10 +45,10 @@ class Drop:
     def __call__(self, frame: Frame, threads: Threads) -> None:
         """Drop them if these threads are all that lives."""
         if threads.full:
+            registers = frame.registers
+            initial = cast(Sequence[Array], frame.layout.initial)  # constants are never dropped
             for slot in self.slots:
-                zero = frame.layout.initial[slot]
-                assert not isinstance(zero, InWave | InFrame)  # constants are never dropped
-                frame.registers[slot] = zero
+                registers[slot] = initial[slot]
 
 
 def live_out(flows: Sequence[Flow]) -> list[set[int]]:

@@ -34,7 +34,7 @@ def register_step(
 
     def run(frame: Frame, threads: Threads) -> None:
         registers = frame.registers
-        values = []
+        values, shared = [], 0
         for source, dtype, convert in reads:
             value = registers[source]
             if convert is not None:
@@ -42,6 +42,7 @@ def register_step(
             elif value.dtype is not dtype:
                 value = value.view(dtype)
             values.append(value)
+            shared += len(value) == 1
         if not (threads.full or threads.everyone):
             sparse = threads.sparse
             if sparse:
@@ -50,7 +51,7 @@ def register_step(
             put = threads.spread if sparse else threads.merge
             write(frame, put, destinations, (results,) if lone else results)
             return
-        if len(set(map(len, values))) > 1 and threads.width <= NARROW:
+        if 0 < shared < len(values) and threads.width <= NARROW:
             values = _evened(frame, reads, values)
         results = compute(*values)
         for (slot, widen), result in zip(writes, (results,) if lone else results, strict=True):

@@ -10,6 +10,7 @@ from dataclasses import replace
 import numpy as np
 
 from ptxlab.emulator.run.memory import (
+    ITEM,
     LOCAL_WINDOW,
     PARAM_WINDOW,
     RANK_SHIFT,
@@ -24,9 +25,13 @@ from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
+from ptxlab.numbers.formats import alone
 
 LARGEST = 16
 """Bytes of the largest item outside of global memory."""
+
+SHIFT = {size: alone(size.bit_length() - 1, np.int64) for size in ITEM}
+"""How far to shift the offset of an item of so many bytes to its number."""
 
 CLUSTER = "shared::cluster"
 WINDOWS = {"shared": SHARED_WINDOW, "local": LOCAL_WINDOW, "param": PARAM_WINDOW}
@@ -112,8 +117,7 @@ def _in_space(
     if not _fit(address, access.nbytes, region.size, region.first):
         wrong = _wrong(address, access.nbytes, region.size, region.first)
         raise _fault(access, address, wrong, wave, threads, where, region)
-    shift = access.nbytes.bit_length() - 1
-    return [Part(region, (address.view(np.int64) + start) >> shift, where)]
+    return [Part(region, (address.view(np.int64) + start) >> SHIFT[access.nbytes], where)]
 
 
 def _in_cluster(
@@ -148,26 +152,25 @@ def _in_cluster(
 
 
 def _offset(address: Array, offset: int) -> Array:
-    return address + np.uint64(offset % (1 << 64)) if offset else address
+    return address + np.array(offset % (1 << 64), np.uint64) if offset else address
 
 
 def _fit(offset: Array, nbytes: int, size: int, first: int) -> bool:
     """Say whether all items are aligned, begin at ``first`` or later and end within ``size`` bytes."""
     bits = int(np.bitwise_or.reduce(offset))  # aligned if they all are, and none is larger
-    if bits & (nbytes - 1) or (first and int(offset.min()) < first):
+    if bits & (nbytes - 1) or (first and offset.item(offset.argmin()) < first):
         return False
-    return bits + nbytes <= size or int(offset.max()) + nbytes <= size
+    return bits + nbytes <= size or offset.item(offset.argmax()) + nbytes <= size
 
 
 def _global(
     access: Access, address: Array, wave: Wave, threads: Threads, where: Array | None
 ) -> list[Part]:
-    allocation = wave.memory.find((int(address[0]) + access.offset) % (1 << 64))
+    allocation = wave.memory.find((address.item(0) + access.offset) % (1 << 64))
     if allocation is not None and (allocation.writable or not access.writes):
         offset = _offset(address, access.offset - allocation.address)
         if _fit(offset, access.nbytes, allocation.size, allocation.first):
-            shift = access.nbytes.bit_length() - 1
-            return [Part(allocation, (offset >> np.uint64(shift)).view(np.int64), where)]
+            return [Part(allocation, offset.view(np.int64) >> SHIFT[access.nbytes], where)]
     address = _offset(address, access.offset)
     return _several_allocations(access, address, wave, threads, where)
 
@@ -191,8 +194,8 @@ def _several_allocations(
         if allocation is not None and (allocation.writable or not access.writes):
             offset = address[here] - np.uint64(allocation.address)
             wrong[here] = _wrong(offset, access.nbytes, allocation.size, allocation.first)
-            shift = np.uint64(access.nbytes.bit_length() - 1)
-            found.append(Part(allocation, (offset >> shift).view(np.int64), everyone[here]))
+            index = offset.view(np.int64) >> SHIFT[access.nbytes]
+            found.append(Part(allocation, index, everyone[here]))
     if wrong.any():
         nearest = wave.memory.find(int(address[np.argmax(wrong)]))
         raise _fault(access, address, wrong, wave, threads, where, nearest)

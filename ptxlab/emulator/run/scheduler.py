@@ -139,8 +139,11 @@ class Scheduler:
 
     def _left(self, group: Converged, block: BasicBlock) -> Converged | None:
         """Do what the exit of the block says; return who goes on, if it is one group."""
+        leaving = block.exit(group)
+        if len(leaving) == 1 and isinstance(leaving[0], Converged):
+            return leaving[0]
         onward: list[Converged] = []
-        for moved in block.exit(group):
+        for moved in leaving:
             if isinstance(moved, Converged):
                 onward.append(moved)
             elif isinstance(moved, Ended):
