@@ -148,8 +148,9 @@ class Format:
         """Write the unbiased exponents of ``words`` into ``out`` (int16); ``zero`` for zeros.
 
         Subnormals have ``lowest_exponent``, infinities and NaNs ``SPECIAL_EXPONENT``. ``scratch``
-        is three arrays like ``words``. Zeros are found by arithmetic, ``(x - 1) >> sign`` being -1
-        for zero and 0 for x > 0, because masked and mixed operations are many times slower.
+        is three arrays like ``words``. Comparisons are written as arithmetic, ``(x - 1) >> sign``
+        being -1 for zero and 0 for x > 0: masked and mixed operations, and a maximum with one number,
+        are many times slower.
         """
         if self.word_bits == 8:
             values, exponents = self._bytes
@@ -162,11 +163,14 @@ class Format:
         np.right_shift(magnitude, number(self.exponent_shift), out=field)
         highest = self.nan >> self.fraction_bits
         special = field == highest if field.item(field.argmax()) == highest else None
-        np.maximum(field, number(1), out=field)
+        sign = number(self.word_bits - 1)
+        np.subtract(field, number(1), out=flag)
+        np.right_shift(flag, sign, out=flag)
+        np.subtract(field, flag, out=field)
         np.subtract(field, number(self.bias), out=field)
         if not magnitude.item(magnitude.argmin()):
             np.subtract(magnitude, number(1), out=flag)
-            np.right_shift(flag, number(self.word_bits - 1), out=flag)
+            np.right_shift(flag, sign, out=flag)
             np.bitwise_and(flag, number(zero - self.lowest_exponent), out=flag)
             np.add(field, flag, out=field)
         if special is not None:

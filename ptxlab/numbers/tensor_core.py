@@ -225,8 +225,7 @@ def _outside(memory: _Memory, how: FusedStep) -> Array | None:
 
 def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
     """Truncate and add the terms of every element, leaving the exact sums in ``memory.result``."""
-    np.maximum(memory.top, alone(how.lowest, np.int16), out=memory.top)
-    np.minimum(memory.top, alone(_HIGHEST, np.int16), out=memory.top)
+    np.clip(memory.top, how.lowest, _HIGHEST, out=memory.top)
     field = memory.scale.view(np.int32)
     np.subtract(alone(how.fraction_bits + F32.bias, np.int32), memory.top, out=field)
     np.left_shift(field, alone(F32.fraction_bits, np.int32), out=field)
