@@ -49,6 +49,7 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
         file = Path(folder) / "kernel.cu"
         file.write_text(f'{row.get("before", "")}\n#include "{repository / row["file"]}"\n')
         options = [f"--instance={name}"] if "<" in name else []
+        options += [f"-I{repository / row['include']}"] if "include" in row else []
         return predict(
             file, row["gpu"], row["grid"], row["block"], args,
             kernel=name, shared=row.get("shared", 0), options=options, clock=row["clock"],

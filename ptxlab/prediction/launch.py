@@ -14,6 +14,9 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.values import Array
 
+WINDOW, NOWHERE = 0x18, 0x7FFF0000
+"""Where bank 0 has where shared memory begins among generic addresses: far from all buffers."""
+
 STACK = 1 << 14
 """The bytes of local memory that a thread may use, of which the stack begins at the end."""
 
@@ -51,7 +54,7 @@ class Launch:
     def constants(self) -> dict[int, int]:
         """Return the words of constant bank 0 that are known, by offset."""
         bank = constant_bank(self.target)
-        words = {bank.stack: STACK}
+        words = {bank.stack: STACK, WINDOW: 0, WINDOW + 4: NOWHERE}
         for axis in range(3):
             words[bank.block + 4 * axis] = self.config.block[axis]
             words[bank.grid + 4 * axis] = self.config.grid[axis]

@@ -69,6 +69,9 @@ PROGRAMS = {
     " selp.u32 t4, 3, 0, v; xor.b32 c, t3, t4;",
     "shared memory": "shl.b32 t3, t2, 2; mov.u32 t4, s; add.u32 t3, t3, t4; st.shared.b32 [t3], a; bar.sync 0;"
     " xor.b32 t5, t2, 33; shl.b32 t5, t5, 2; add.u32 t5, t5, t4; ld.shared.b32 c, [t5]; add.u32 c, c, b;",
+    "a shared address that was generic": "mov.u32 t4, s; cvt.u64.u32 w0, t4; cvta.shared.u64 w1, w0;"
+    " and.b64 w1, w1, -16; cvta.to.shared.u64 w2, w1; cvt.u32.u64 t3, w2; shl.b32 t5, t2, 2; add.u32 t3, t3, t5;"
+    " st.shared.b32 [t3], a; ld.shared.b32 c, [t3]; add.u32 c, c, b;",
     "indices from memory": "and.b32 t3, a, 63; ld.param.u64 w0, [in]; mad.wide.u32 w0, t3, 8, w0;"
     " ld.global.b32 t4, [w0+4]; add.u32 c, t4, b;",
     "some threads end": "setp.gt.u32 u, t0, d; mov.u32 c, 1; @u bra gone; add.u32 c, a, b; gone:",
