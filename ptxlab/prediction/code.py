@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ptxlab.prediction.operands import Operand, Predicate, Register, read
-from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control, machine_code
+from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.toolchain.cubin import Cubin
+from ptxlab.toolchain.elf import read_elf
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 
 _LEADING = ("PLOP3", "UPLOP3", "R2P")
@@ -46,11 +47,20 @@ class Instruction:
 
 def decode(cubin: Cubin, function: SassFunction) -> list[Instruction]:
     """Decode a function of a cubin."""
-    code = machine_code(cubin.image, function.name)
+    code = _section(cubin, f".text.{function.name}")
     return [
         _instruction(number, sass, code, function.labels)
         for number, sass in enumerate(function.instructions)
     ]
+
+
+def literals(cubin: Cubin, function: SassFunction) -> bytes:
+    """Return constant bank 2, where the compiler keeps numbers of its own."""
+    return _section(cubin, f".nv.constant2.{function.name}")
+
+
+def _section(cubin: Cubin, name: str) -> bytes:
+    return next((one.content for one in read_elf(cubin.image).sections if one.name == name), b"")
 
 
 def _instruction(

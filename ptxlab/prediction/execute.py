@@ -127,14 +127,12 @@ class Executor:
 
     def constant(self, constant: Constant, where: Where) -> Any:
         offset = constant.offset
-        if constant.bank != 0:
-            return None
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
             register = self.words.read(constant.register.number, where)
             if register is None or register.min() != register.max():
                 return None
             offset += int(register[0])
-        word = self._constants.get(offset & ~3)
+        word = self._constants.get((constant.bank, offset & ~3))
         return None if word is None else U32(word)
 
     # ---- results ----------------------------------------------------------------------------

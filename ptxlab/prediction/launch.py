@@ -44,24 +44,27 @@ def constant_bank(target: Target) -> ConstantBank:
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach."""
+    """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach.
+
+    ``literals`` are the words of constant bank 2.
+    """
 
     target: Target
     config: LaunchConfig
     parameters: bytes
     regions: Sequence[Region]
+    literals: bytes = b""
 
-    def constants(self) -> dict[int, int]:
-        """Return the words of constant bank 0 that are known, by offset."""
+    def constants(self) -> dict[tuple[int, int], int]:
+        """Return the words of constant memory that are known, by bank and offset."""
         bank = constant_bank(self.target)
         words = {bank.stack: STACK, WINDOW: 0, WINDOW + 4: NOWHERE}
         for axis in range(3):
             words[bank.block + 4 * axis] = self.config.block[axis]
             words[bank.grid + 4 * axis] = self.config.grid[axis]
-        padded = self.parameters + bytes(-len(self.parameters) % 4)
-        for place, word in enumerate(struct.unpack(f"<{len(padded) // 4}I", padded)):
-            words[bank.parameters + 4 * place] = word
-        return words
+        words |= _words(self.parameters, bank.parameters)
+        known = {(0, offset): word for offset, word in words.items()}
+        return known | {(2, offset): word for offset, word in _words(self.literals).items()}
 
     @property
     def shared_base(self) -> int:
@@ -110,3 +113,9 @@ def _masks(name: str, lane: Array) -> Array:
     return {
         "EQ": one, "LT": below, "LE": below | one, "GT": every ^ below ^ one, "GE": every ^ below,
     }[name]  # fmt: skip
+
+
+def _words(data: bytes, first: int = 0) -> dict[int, int]:
+    padded = data + bytes(-len(data) % 4)
+    words = struct.unpack(f"<{len(padded) // 4}I", padded)
+    return {first + 4 * place: word for place, word in enumerate(words)}

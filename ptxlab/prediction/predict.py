@@ -16,7 +16,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.prediction.chip import Chip, find
-from ptxlab.prediction.code import decode
+from ptxlab.prediction.code import decode, literals
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
@@ -87,8 +87,9 @@ def of_launch(
         for one in passed
         if isinstance(one, Buffer)
     ]
-    launch = Launch(target, config, bytes(kernel.packed(passed)), regions)
-    code = decode(assembly.cubin, assembly.functions[kernel.name])
+    function = assembly.functions[kernel.name]
+    code, own = decode(assembly.cubin, function), literals(assembly.cubin, function)
+    launch = Launch(target, config, bytes(kernel.packed(passed)), regions, own)
     return modelled(
         code,
         launch,

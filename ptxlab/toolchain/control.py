@@ -6,7 +6,6 @@ guide, and "Dissecting and Modeling the Architecture of Modern GPU Cores" (arXiv
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 INSTRUCTION_BYTES = 16
@@ -43,19 +42,6 @@ def control(encoding: bytes) -> Control:
         _set_bits(bits >> 11 & 63),
         _set_bits(bits >> 17 & 15),
     )
-
-
-def machine_code(image: bytes, function: str) -> bytes:
-    """Return the instructions of a function of a cubin, an ELF file of 64 bits: its section of text."""
-    (table,) = struct.unpack_from("<Q", image, 0x28)
-    size, count, of_names = struct.unpack_from("<HHH", image, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQ", image, table + i * size) for i in range(count)]
-    names = headers[of_names][4]
-    wanted = f".text.{function}\0".encode()
-    for name, _, _, _, offset, nbytes in headers:
-        if image.startswith(wanted, names + name):
-            return image[offset : offset + nbytes]
-    raise KeyError(function)
 
 
 def _set_bits(mask: int) -> tuple[int, ...]:

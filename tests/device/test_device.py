@@ -280,7 +280,7 @@ def test_what_loading_refuses(device: Device, tmp_path: Path) -> None:
     (tmp_path / "add.ptx").write_text(ADD)
     (tmp_path / "bad.cu").write_text("__global__ void k() { nothing; }\n")
     for source, options, kind, words in (
-        ("notes.txt", (), PtxlabError, "neither a .ptx, .cu or .cubin"),
+        ("notes.txt", (), PtxlabError, "neither a .ptx, .cu, .cubin or .fatbin"),
         (tmp_path / "binary.ptx", (), PtxSyntaxError, "is not text"),
         (tmp_path / "folder.ptx", (), PtxlabError, "there is no file"),
         (tmp_path / "add.ptx", ["-DX"], PtxlabError, "is PTX already"),

@@ -116,6 +116,7 @@ def test_closed_emulator_says_so() -> None:
 
 
 def test_the_emulator_takes_no_machine_code(tmp_path: Path) -> None:
+    (tmp_path / "k.cubin").write_bytes(b"\x7fELF")
     with pytest.raises(Unsupported, match="is machine code") as caught:
         open_device("emulator").load(tmp_path / "k.cubin")
     assert "--device cuda" in str(caught.value)
