@@ -14,6 +14,7 @@ from ptxlab.prediction.launch import STACK, Launch
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
 from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 from ptxlab.prediction.values import Array, Where
 
@@ -26,9 +27,11 @@ _PATTERNS = 2000
 class Accesses:
     """The memories of some CTAs, and what was asked of them."""
 
-    def __init__(self, launch: Launch, registers: Any, ctas: int) -> None:
+    def __init__(
+        self, launch: Launch, registers: Registers, memory: GlobalMemory, ctas: int
+    ) -> None:
         self._registers = registers
-        self._global: GlobalMemory = registers.memory
+        self._global = memory
         self._base = launch.shared_base
         size = launch.target.shared_bytes + self._base
         self._shared_words = -(-size // 4)

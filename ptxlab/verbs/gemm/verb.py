@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device, terminal_width
 from ptxlab.cli.gemm_options import add_product
-from ptxlab.cli.readers import count, name_value, real, suggestion
+from ptxlab.cli.readers import count, name_value, positive, real, suggestion
 from ptxlab.errors import PtxlabError, Unsupported
 
 if TYPE_CHECKING:
@@ -24,6 +24,7 @@ example:
   ptxlab gemm --all --size 256                                all of it, on the same inputs
   ptxlab gemm --explain                                       why each rung wins, counted
   ptxlab gemm --explain --gpu rtx4090 --format svg -o roofline.svg
+  ptxlab gemm --predict --gpu rtx3090 --size 4096             how long each would take there
   ptxlab gemm --algorithm naive --size 64 --dtype f32
   ptxlab gemm --algorithm tensor_core --m 1000 --n 777 --k 333 --layout tn --epilogue bias+relu
   ptxlab gemm --algorithm tensor_core --tile BM=64,WM=32
@@ -60,9 +61,18 @@ def configure(parser: argparse.ArgumentParser) -> None:
         help="tell what each rung does better than the one before, by what is counted",
     )
     parser.add_argument(
+        "--predict",
+        action="store_true",
+        help="predict the time on the GPU of --gpu from machine code, and run nothing",
+    )
+    parser.add_argument(
         "--gpu",
         metavar="NAME",
-        help="whose roofline to --explain with, such as a100 or h100 (default: that of --arch)",
+        help="whose roofline to --explain with, such as a100 or h100 (default: that of --arch), or "
+        "which to --predict for",
+    )
+    parser.add_argument(
+        "--clock", type=positive, metavar="MHZ", help="of the GPU to --predict for (default boost)"
     )
     for name, rows in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
         parser.add_argument(f"--{name}", type=count, metavar="N", help=f"{rows} (default --size)")
@@ -117,6 +127,12 @@ def execute(args: argparse.Namespace) -> int:
         if args.list or args.all:
             raise PtxlabError("--explain is not for --list or --all: it is of all rungs anyway")
         return explain_ladder(args)
+    if args.predict:
+        if args.list:
+            raise PtxlabError("--predict is not for --list")
+        return predict_all(args)
+    if args.clock:
+        raise PtxlabError("--clock is for --predict")
     if args.gpu or args.format in FORMATS:
         raise PtxlabError(f"--gpu and --format {'|'.join(FORMATS)} are for --explain")
     if args.list:
@@ -201,6 +217,29 @@ def explain_ladder(args: argparse.Namespace) -> int:
         svg=lambda: roofline.svg(found),
     )
     return 0 if found.passed else 1
+
+
+def predict_all(args: argparse.Namespace) -> int:
+    from ptxlab.gemm.predicted import predict_ladder
+    from ptxlab.prediction.chip import find
+    from ptxlab.verbs.gemm import predicted
+
+    if args.gpu is None or args.device.startswith("cuda"):
+        raise PtxlabError(
+            "--predict is for a GPU that is not here", hint="say which: --gpu rtx3090"
+        )
+    several = list(problems(args))
+    if tile_of(args) and len(several) != 1:
+        raise PtxlabError("--tile and --group are for one --algorithm")
+    found = list(predict_ladder(several, find(args.gpu), tile_of(args), args.clock))
+    if not any(one.prediction for one in found):
+        raise Unsupported(found[0].reason if found else "no algorithm computes these types")
+    emit(
+        args,
+        lambda: predicted.text(found, terminal_width(args)),
+        lambda: predicted.as_json(found),
+    )
+    return 0
 
 
 def choose_gpu(args: argparse.Namespace) -> Gpu:

@@ -12,7 +12,8 @@ from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.view.sources import Sources, source_text
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import fields
+from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.predict/1"
 _TOP = 10
@@ -46,7 +47,13 @@ def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[Line]:
     return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
 
 
-def text(found: Prediction, kernel: str, lines: Sequence[Line], sources: Sources) -> str:
+def text(
+    found: Prediction,
+    kernel: str,
+    lines: Sequence[Line],
+    sources: Sources,
+    width: int | None = None,
+) -> str:
     fits = found.occupancy
     tail = f" and {found.tail:,} CTAs more" if found.tail else ""
     rows = [
@@ -70,10 +77,10 @@ def text(found: Prediction, kernel: str, lines: Sequence[Line], sources: Sources
         ),
         ("not in it", ", ".join(found.not_modelled)),
     ]
-    return "\n".join([*fields(rows), "", *_lines(lines, sources)])
+    return "\n".join([*fields(rows), "", *_lines(lines, sources, width)])
 
 
-def _lines(lines: Sequence[Line], sources: Sources) -> list[str]:
+def _lines(lines: Sequence[Line], sources: Sources, width: int | None) -> list[str]:
     """Return the lines that most time is spent on: of the source where it is known, else of the PTX."""
     merged: dict[tuple[str, int], list[Line]] = defaultdict(list)
     for line in lines:
@@ -93,7 +100,7 @@ def _lines(lines: Sequence[Line], sources: Sources) -> list[str]:
         rows.append(
             (f"{share:.0%}", max(stalls, key=lambda name: stalls[name]), str(number), shown)
         )
-    return aligned(rows, "<")
+    return fitted(rows, width, cut=24)
 
 
 def as_json(found: Prediction, kernel: str, lines: Sequence[Line]) -> dict[str, Any]:

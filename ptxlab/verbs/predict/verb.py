@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.common import add_common, emit, open_device, terminal_width
 from ptxlab.cli.readers import positive
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
@@ -64,7 +64,7 @@ def execute(args: argparse.Namespace) -> int:
     sources = read_sources({line.path for line in assembly.sources.values()})
     emit(
         args,
-        lambda: view.text(found, launch.kernel.name, lines, sources),
+        lambda: view.text(found, launch.kernel.name, lines, sources, terminal_width(args)),
         lambda: view.as_json(found, launch.kernel.name, lines),
     )
     return 0

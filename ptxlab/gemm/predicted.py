@@ -1,0 +1,86 @@
+"""How long rungs of the ladder would take on a GPU that is not here; nothing is computed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+
+from ptxlab.device.memory import Buffer
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.gemm.algorithms import Algorithm, Rung
+from ptxlab.gemm.problem import Operands, Problem, memory_type
+from ptxlab.gemm.run import cutting, prepare
+from ptxlab.gemm.tile import AS_IT_IS, Sizes
+from ptxlab.gemm.tile_file import tile_for
+from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.predict import assembled, of_launch, target_of
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedRung:
+    """A rung on a problem: its ``prediction``, or why there is none."""
+
+    rung: Rung
+    problem: Problem
+    prediction: Prediction | None
+    reason: str = ""
+
+    @property
+    def tflops(self) -> float | None:
+        """TFLOP/s, None where nothing is predicted."""
+        found = self.prediction
+        return self.problem.flops / found.seconds / 1e12 if found and found.seconds else None
+
+
+def predict_ladder(
+    problems: Iterable[tuple[Rung, Problem]], chip: Chip, sizes: Sizes, clock: int | None
+) -> Iterator[PredictedRung]:
+    """Yield each rung with its prediction, as soon as it is there."""
+    for rung, problem in problems:
+        try:
+            if not isinstance(rung, Algorithm):
+                raise Unsupported(f"{rung.name} is no kernel of ptxlab's")
+            yield PredictedRung(rung, problem, predict_rung(problem, rung, chip, sizes, clock))
+        except PtxlabError as error:
+            yield PredictedRung(rung, problem, None, error.message)
+
+
+def predict_rung(
+    problem: Problem,
+    algorithm: Algorithm,
+    chip: Chip,
+    sizes: Sizes = AS_IT_IS,
+    clock: int | None = None,
+) -> Prediction:
+    """Predict one launch of an algorithm, whose matrices are never written."""
+    target = target_of(chip)
+    algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
+    if not problem.m * problem.n:
+        raise PtxlabError("an empty D takes no launch")
+    with closing(open_device("emulator", arch=target.name)) as device, ExitStack() as stack:
+        tile = tile_for(device, algorithm, problem, sizes)
+        with cutting(algorithm, problem, tile, target) as (file, options, _):
+            assembly = assembled(file, target, options)
+        operands = _blank(device, problem, stack)
+        kernel, config, args = prepare(device, operands, algorithm, tile)
+        return of_launch(assembly, kernel, config, args, chip, clock)
+
+
+def _blank(device: Device, problem: Problem, stack: ExitStack) -> Operands:
+    """Return matrices of zeros, which take memory only where they are touched."""
+
+    def zeros(count: int, dtype: str) -> Buffer:
+        buffer: Buffer = stack.enter_context(device.zeros((count,), memory_type(dtype)))
+        return buffer
+
+    types = (problem.dtype, problem.dtype, problem.acc)
+    a, b, d = (
+        zeros(rows * leading, dtype)
+        for (rows, _), leading, dtype in zip(problem.stored, problem.leading, types, strict=True)
+    )
+    bias = zeros(problem.n, "f32") if "bias" in problem.epilogue else None
+    return Operands(problem, a, b, d, bias)

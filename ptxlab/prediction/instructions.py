@@ -1,0 +1,318 @@
+"""What each instruction of the machine that decides something does to registers and predicates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.isa.targets import WARP
+from ptxlab.prediction import arithmetic as do
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.operands import (
+    TRUE_PREDICATE,
+    URZ,
+    ZERO_REGISTER,
+    Constant,
+    Immediate,
+    Name,
+    Operand,
+    Predicate,
+    Register,
+)
+from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.registers import Registers, moved
+from ptxlab.prediction.values import Where
+
+U32, U64 = np.uint32, np.uint64
+
+
+def _function(r: Registers, i: Instruction, where: Where) -> None:
+    values = [r.value(one, where) for one in i.sources]
+    known = all(value is not None for value in values)
+    function = do.INTEGER[i.sass.opcode.removeprefix("U")]
+    r.write(i, where, function(i, *map(np.asarray, values)) if known else None)
+
+
+def _move(r: Registers, i: Instruction, where: Where) -> None:
+    r.write(i, where, r.value(i.sources[0], where))
+
+
+def _imad(r: Registers, i: Instruction, where: Where) -> None:
+    a, b, c = i.sources[:3]
+    if i.has("WIDE") or i.has("HI"):
+        signed = not i.has("U32")
+        parts = (r.value(a, where), r.value(b, where), r.pair(c, where, signed=signed))
+        known = all(part is not None for part in parts)
+        function = do.imad_wide if i.has("WIDE") else do.imad_hi
+        found = function(i, *map(np.asarray, parts)) if known else None
+        r.write(i, where, found, words=2 if i.has("WIDE") else 1)
+        return
+    # A product with zero is zero, whatever the other factor: that is how values are moved.
+    moved = Register(ZERO_REGISTER) in (a, b) or Register(URZ) in (a, b)
+    values: list[Any] = [U32(0), U32(0)] if moved else [r.value(a, where), r.value(b, where)]
+    values += [r.value(c, where), *(r.predicate(one, where) for one in i.ins)]
+    if any(value is None for value in values):
+        r.write(i, where, None)
+        return
+    found = values[0] * values[1] + values[2]
+    for carry in values[3:]:
+        found = found + carry.astype(U32)
+    r.write(i, where, found)
+
+
+def _iadd3(r: Registers, i: Instruction, where: Where) -> None:
+    if i.has("64"):
+        pairs = [r.pair(one, where, signed=True) for one in i.sources]
+        known = all(pair is not None for pair in pairs)
+        r.write(i, where, sum(pairs[1:], pairs[0]) if known else None, words=2)
+        return
+    words = [r.value(one, where, bare=_is_negated(one)) for one in i.sources]
+    carries = [r.predicate(one, where) for one in i.ins] if i.has("X") else []
+    if any(part is None for part in (*words, *carries)):
+        r.forget(i, where)
+        return
+    parts = [(np.asarray(w), _is_negated(one)) for w, one in zip(words, i.sources, strict=True)]
+    total = do.sum_with_carries(parts, [c for c in carries if c is not None])
+    r.write(i, where, do.low(total))
+    for least, predicate in enumerate(i.outs, 1):
+        r.tell(predicate, where, do.high(total) >= least)
+
+
+def _lea(r: Registers, i: Instruction, where: Where) -> None:
+    *sources, last = i.sources
+    shift = last.value if isinstance(last, Immediate) else 0
+    values = [r.value(one, where) for one in sources]
+    carry = r.predicate(i.ins[0], where) if i.has("X") and i.ins else U32(0)
+    if any(value is None for value in (*values, carry)):
+        r.forget(i, where)
+        return
+    a, b = np.asarray(values[0]), np.asarray(values[1])
+    if i.has("HI"):
+        c = np.asarray(values[2]) if len(values) > 2 else do.high(do.wide(a, signed=True))
+        found = do.lea_hi(a, b, c, shift)
+        total = found.astype(U64)
+    else:
+        total = (a << U32(shift)).astype(U64) + b.astype(U64)
+    total = total + np.asarray(carry).astype(U64)
+    r.write(i, where, do.low(total))
+    for predicate in i.outs:
+        r.tell(predicate, where, do.high(total) >= 1)
+
+
+def _lop3(r: Registers, i: Instruction, where: Where) -> None:
+    a, b, c, table = i.sources[:4]
+    assert isinstance(table, Immediate)
+    parts = [r.value(one, where) for one in (a, b, c)]
+    if any(part is None for part in parts):
+        r.forget(i, where)
+        return
+    x, y, z = map(np.asarray, parts)
+    found = do.logic(x, y, z, table.value)
+    r.write(i, where, found)
+    other = r.predicate(i.ins[0], where) if i.ins else None
+    for predicate in i.outs:
+        r.tell(predicate, where, (found != 0) | other if other is not None else None)
+
+
+def _plop3(r: Registers, i: Instruction, where: Where) -> None:
+    first, second, *inputs = i.sources
+    values = [r.predicate(p, where) for p in inputs[:3] if isinstance(p, Predicate)]
+    for predicate, table in zip((first, second), inputs[3:], strict=False):
+        if isinstance(predicate, Predicate) and isinstance(table, Immediate):
+            known = all(value is not None for value in values)
+            bits = [np.where(v, U32(0xFFFFFFFF), U32(0)) for v in values] if known else []
+            r.tell(
+                predicate,
+                where,
+                do.logic(bits[0], bits[1], bits[2], table.value) != 0 if known else None,
+            )
+
+
+def _setp(r: Registers, i: Instruction, where: Where) -> None:
+    values = [r.value(one, where) for one in i.sources]
+    ins = [r.predicate(one, where) for one in i.ins]
+    if any(value is None for value in (*values, *ins)):
+        r.forget(i, where)
+        return
+    a, b = (np.asarray(value) for value in values)
+    name = i.sass.modifiers[0]
+    if "U32" not in i.sass.modifiers:
+        a, b = a.view(np.int32), b.view(np.int32)
+    found = do.compare(name, a, b)
+    if i.has("EX"):
+        strict = do.compare(name[:1] + "T" if name in ("LE", "GE") else name, a, b)
+        equal = a == b
+        found = {"EQ": equal & ins[1], "NE": ~equal | ins[1]}.get(name, strict | equal & ins[1])
+    _compared(r, i, where, found, ins)
+
+
+def _fsetp(r: Registers, i: Instruction, where: Where) -> None:
+    values = [r.real(one, where) for one in i.sources]
+    ins = [r.predicate(one, where) for one in i.ins]
+    if any(value is None for value in (*values, *ins)):
+        r.forget(i, where)
+        return
+    _compared(r, i, where, do.compare(i.sass.modifiers[0], *values), ins)
+
+
+def _compared(r: Registers, i: Instruction, where: Where, found: Any, ins: Sequence[Any]) -> None:
+    other = np.asarray(ins[0] if ins else True)
+    for predicate, value in zip(i.outs, (found, ~found), strict=False):
+        r.tell(predicate, where, do.combined(i, value, other))
+
+
+def _select(r: Registers, i: Instruction, where: Where) -> None:
+    a, b = (r.value(one, where) for one in i.sources[:2])
+    chosen = r.predicate(i.ins[0], where)
+    known = a is not None and b is not None and chosen is not None
+    r.write(i, where, np.where(chosen, a, b) if known else None)
+
+
+def _minmax(r: Registers, i: Instruction, where: Where) -> None:
+    *parts, a, b = (r.value(one, where) for one in i.sources)
+    least = r.predicate(i.ins[0], where)
+    if any(part is None for part in (*parts, a, b, least)):
+        r.forget(i, where)
+        return
+    if parts:  # VIADDMNMX adds first
+        a = parts[0] + a
+    r.write(i, where, do.minmax(i, np.asarray(a), np.asarray(b), np.asarray(least)))
+
+
+def _special_register(r: Registers, i: Instruction, where: Where) -> None:
+    name = i.sources[0].text if isinstance(i.sources[0], Name) else ""
+    value = r.special(name, where)
+    words = 2 if i.sass.opcode == "CS2R" and not i.has("32") else 1
+    if value is None:
+        r.forget(i, where)
+    else:
+        r.write(i, where, value.astype(U64) if words == 2 else value, words=words)
+
+
+def _load_constant(r: Registers, i: Instruction, where: Where) -> None:
+    source = i.sources[0]
+    words = OPCODES[i.sass.opcode].written(i)
+    if not isinstance(source, Constant):
+        r.forget(i, where)
+        return
+    number = i.dest.number if i.dest else ZERO_REGISTER
+    for word in range(words):
+        value = r.constant(moved(source, 4 * word), where)
+        if number not in (ZERO_REGISTER, URZ):
+            r.words.write(number + word, where, value)
+
+
+def _half_constant(r: Registers, i: Instruction, where: Where) -> None:
+    """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
+    halves = [one.real for one in i.sources if isinstance(one, Immediate)]
+    zero = [one for one in i.sources if isinstance(one, Register)]
+    reals = [_as_real(one) for one in i.sources if isinstance(one, Immediate)]
+    if len(halves) == 2 and all(one.number == ZERO_REGISTER for one in zero):
+        upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
+        r.write(i, where, U32(upper << 16 | lower))
+    else:
+        r.forget(i, where)
+
+
+def _vote(r: Registers, i: Instruction, where: Where) -> None:
+    """Count what holds for the lanes of a warp."""
+    value = r.predicate((i.ins or (Predicate(TRUE_PREDICATE),))[-1], where)
+    if value is None:
+        r.forget(i, where)
+        return
+    held, here = np.zeros((2, r.threads), bool)
+    held[where], here[where] = value, True
+    by_warp, present = held.reshape(-1, WARP), here.reshape(-1, WARP)
+    lanes = U64(1) << np.arange(WARP, dtype=U64)
+    ballot = np.repeat((by_warp * lanes).sum(axis=1).astype(U32), WARP)[where]
+    r.write(i, where, ballot)
+    every = (by_warp | ~present).all(axis=1) if i.has("ALL") else by_warp.any(axis=1)
+    for predicate in i.outs:
+        r.tell(predicate, where, np.repeat(every, WARP)[where])
+
+
+def _shuffle(r: Registers, i: Instruction, where: Where) -> None:
+    """Take the word of another lane; a lane that is not there is answered with one's own."""
+    a, lane, clamp = (r.value(one, where) for one in i.sources)
+    if a is None or lane is None or clamp is None:
+        r.forget(i, where)
+        return
+    mine = np.arange(WARP)
+    every = [np.zeros(r.threads, np.int64) for _ in range(3)]
+    for whole, part in zip(every, (a, lane, clamp), strict=True):
+        whole[where] = part
+    words, by, limits = (whole.reshape(-1, WARP) for whole in every)
+    segment = limits >> 8 & 31
+    top = mine & segment | limits & 31 & ~segment
+    if i.has("IDX"):
+        source = mine & segment | by & 31 & ~segment
+    else:
+        source = {"UP": mine - by, "DOWN": mine + by, "BFLY": mine ^ by}[i.sass.modifiers[0]]
+    inside = source >= top if i.has("UP") else source <= top
+    taken = np.take_along_axis(words, np.where(inside, source, mine) % WARP, axis=1)
+    r.write(i, where, taken.reshape(-1)[where].astype(U32))
+    for predicate in i.outs:
+        r.tell(predicate, where, inside.reshape(-1)[where])
+
+
+def _to_register(r: Registers, i: Instruction, where: Where) -> None:
+    """P2R: the predicates as bits, those in the mask."""
+    wanted = i.sources[-1]
+    values = [r.predicates.read(number, where) for number in range(TRUE_PREDICATE)]
+    mask = wanted.value if isinstance(wanted, Immediate) else 127
+    known = [value for number, value in enumerate(values) if mask >> number & 1]
+    if any(value is None for value in known):
+        r.forget(i, where)
+        return
+    found = np.zeros(
+        np.broadcast_shapes(*(value.shape for value in known if value is not None)), U32
+    )
+    for number, value in enumerate(values):
+        if mask >> number & 1 and value is not None:
+            found |= value.astype(U32) << U32(number)
+    r.write(i, where, found)
+
+
+def _from_register(r: Registers, i: Instruction, where: Where) -> None:
+    """R2P: bits to predicates."""
+    word = r.value(i.sources[1], where)
+    wanted = i.sources[-1]
+    mask = wanted.value if isinstance(wanted, Immediate) else 127
+    for number in range(TRUE_PREDICATE):
+        if mask >> number & 1:
+            value = None if word is None else (word >> U32(number) & U32(1)).astype(bool)
+            r.predicates.write(number, where, value)
+
+
+def _is_negated(operand: Operand) -> bool:
+    return isinstance(operand, Register | Constant) and operand.negated
+
+
+def _as_real(immediate: Immediate) -> float:
+    """Return a literal as a number; whole ones are written without a point."""
+    return float(immediate.value) if immediate.real is None else immediate.real
+
+
+EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
+    **dict.fromkeys(do.INTEGER, _function),
+    **dict.fromkeys(("MOV", "R2UR"), _move),
+    **dict.fromkeys(("IADD3", "IADD", "VIADD", "VIADD3"), _iadd3),
+    **dict.fromkeys(("IMNMX", "VIMNMX", "VIADDMNMX"), _minmax),
+    **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special_register),
+    **dict.fromkeys(("LDC", "ULDC", "LDCU"), _load_constant),
+    **dict.fromkeys(("VOTE", "VOTEU"), _vote),
+    **dict.fromkeys(("HFMA2", "HADD2"), _half_constant),
+    "IMAD": _imad,
+    "LEA": _lea,
+    "LOP3": _lop3,
+    "PLOP3": _plop3,
+    "ISETP": _setp,
+    "FSETP": _fsetp,
+    "SEL": _select,
+    "SHFL": _shuffle,
+    "P2R": _to_register,
+    "R2P": _from_register,
+}
+"""By opcode, of which the uniform ones, ``UIADD3``, are the same with a U before."""

@@ -1,0 +1,137 @@
+"""The registers, predicates and constants of the threads of some CTAs, as instructions name them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from ptxlab.prediction import arithmetic as do
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.operands import (
+    TRUE_PREDICATE,
+    UPT,
+    URZ,
+    ZERO_REGISTER,
+    Constant,
+    Immediate,
+    Operand,
+    Predicate,
+    Register,
+)
+from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.values import Array, Bank, Where
+
+U32, U64 = np.uint32, np.uint64
+
+
+class Registers:
+    """What ``threads`` threads hold; uniform registers are held by each of them."""
+
+    def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
+        self._special = launch.special(ctas)
+        self._constants = launch.constants()
+        self.threads = len(launch.alive(ctas))
+        self.words = Bank(512, self.threads, np.uint32, {ZERO_REGISTER: 0, URZ: 0})
+        self.predicates = Bank(16, self.threads, np.bool_, {TRUE_PREDICATE: 1, UPT: 1})
+
+    def special(self, name: str, where: Where) -> Array | None:
+        """Return a special register, None where it is not known."""
+        value = self._special.get(name)
+        return None if value is None else value[where]
+
+    def predicate(self, predicate: Predicate, where: Where) -> Any:
+        """Return for which threads a predicate, or its opposite, holds; None if it is not known."""
+        value = self.predicates.read(predicate.number, where)
+        return ~value if value is not None and predicate.negated else value
+
+    def value(self, operand: Operand, where: Where, *, bare: bool = False) -> Any:
+        """Return an operand as words, ``bare`` without the sign in front of it; None if it is not known."""
+        found: Any
+        if isinstance(operand, Register):
+            found = self.words.read(operand.number, where)
+        elif isinstance(operand, Immediate):
+            return U32(operand.value)
+        elif isinstance(operand, Constant):
+            found = self.constant(operand, where)
+        else:
+            return None
+        if found is None or bare:
+            return found
+        if operand.inverted:
+            return ~found
+        return U32(0) - found if operand.negated else found
+
+    def pair(self, operand: Operand, where: Where, *, signed: bool) -> Any:
+        """Return an operand of 64 bits: two registers, two constants, or a number."""
+        if isinstance(operand, Immediate):
+            return do.wide(np.asarray(U32(operand.value)), signed=signed)
+        lower = self.value(operand, where, bare=True)
+        upper = self.value(_next(operand), where, bare=True)
+        if lower is None or upper is None:
+            return None
+        found = do.joined(lower, upper)
+        negated = isinstance(operand, Register | Constant) and operand.negated
+        return U64(0) - found if negated else found
+
+    def constant(self, constant: Constant, where: Where) -> Any:
+        """Return a word of constant memory."""
+        offset = constant.offset
+        if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
+            register = self.words.read(constant.register.number, where)
+            if register is None or register.min() != register.max():
+                return None
+            offset += int(register[0])
+        word = self._constants.get((constant.bank, offset & ~3))
+        return None if word is None else U32(word)
+
+    def real(self, operand: Operand, where: Where) -> Any:
+        """Return an operand as floating-point numbers."""
+        word = self.value(operand, where, bare=True)
+        if word is None:
+            return None
+        value = np.asarray(word).view(np.float32)
+        if not isinstance(operand, Register | Constant):
+            return value
+        value = np.abs(value) if operand.absolute else value
+        return -value if operand.negated else value
+
+    def write(self, i: Instruction, where: Where, value: Any, *, words: int = 1) -> None:
+        """Write ``words`` registers: a word, or the halves of 64 bits."""
+        if i.dest is None:
+            return
+        if words == 1:
+            self.words.write(i.dest.number, where, value)
+        else:
+            self.words.write(i.dest.number, where, None if value is None else do.low(value))
+            self._upper(i.dest.number, where, None if value is None else do.high(value))
+
+    def _upper(self, number: int, where: Where, value: Any) -> None:
+        if number not in (ZERO_REGISTER, URZ):
+            self.words.write(number + 1, where, value)
+
+    def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
+        """Write a predicate."""
+        self.predicates.write(predicate.number, where, value)
+
+    def forget(self, i: Instruction, where: Where) -> None:
+        """Have what an instruction writes be unknown."""
+        if i.dest is not None and i.dest.number not in (ZERO_REGISTER, URZ):
+            for word in range(OPCODES[i.sass.opcode].written(i)):
+                self.words.write(i.dest.number + word, where, None)
+        for predicate in i.outs:
+            self.tell(predicate, where, None)
+
+
+def _next(operand: Operand) -> Operand:
+    """Return the upper word of an operand of 64 bits."""
+    if isinstance(operand, Register):
+        zero = operand.number in (ZERO_REGISTER, URZ)
+        return operand if zero else Register(operand.number + 1)
+    return moved(operand, 4) if isinstance(operand, Constant) else operand
+
+
+def moved(constant: Constant, by: int) -> Constant:
+    return Constant(constant.bank, constant.offset + by, constant.register)
