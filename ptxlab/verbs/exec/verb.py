@@ -40,6 +40,9 @@ is the program's; --json goes to stdout, and what the program says there to stde
 The exit status is the program's, 4 where a launch faulted or was refused, and 1 where the program ended
 well and --check found something."""
 
+STDERR = 2
+"""The descriptor of stderr, also where Python's own stands for something else."""
+
 
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
@@ -89,7 +92,7 @@ def run(args: argparse.Namespace, folder: str) -> int:
     hook = str(Path(__file__).with_name("hook"))
     path = os.pathsep.join([hook, *filter(None, [os.environ.get("PYTHONPATH")])])
     environment = {**os.environ, "PYTHONPATH": path, VARIABLE: json.dumps(asdict(options))}
-    stdout = sys.stderr.fileno() if args.format == "json" and not args.output else None
+    stdout = STDERR if args.format == "json" and not args.output else None
     try:
         status = subprocess.run(args.command, env=environment, stdout=stdout).returncode
     except OSError as error:
