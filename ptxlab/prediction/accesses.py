@@ -13,7 +13,7 @@ from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import STACK, Launch
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import OPCODES, matrices
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 from ptxlab.prediction.values import Array, Where
@@ -149,7 +149,7 @@ class Accesses:
     ) -> Request:
         if space == "shared":
             if i.sass.opcode == "LDSM":
-                return Request(of_matrices(tables[0], int(i.sass.modifiers[-1])))
+                return Request(of_matrices(tables[0], matrices(i)))
             return Request(of_shared(tables[0], asked, nbytes))
         if space == "local":
             lanes = np.arange(WARP, dtype=U64)

@@ -160,8 +160,13 @@ def combined(i: Instruction, found: Array, other: Array) -> Array:
     return found & other
 
 
-def real(i: Instruction, a: Array) -> Array:
-    """Convert integers to float, as ``RP`` towards infinity."""
+_OTHER_SIZES = ("U8", "S8", "U16", "S16", "F16", "BF16", "U64", "S64", "F64")
+
+
+def real(i: Instruction, a: Array) -> Array | None:
+    """Convert integers to float, as ``RP`` towards infinity; other sizes are not computed."""
+    if any(map(i.has, _OTHER_SIZES)):
+        return None
     values = a.view(I32) if _signed(i) else a
     exact = values.astype(np.float64)
     found = exact.astype(np.float32)
@@ -170,8 +175,10 @@ def real(i: Instruction, a: Array) -> Array:
     return found.astype(np.float32).view(U32)
 
 
-def whole(i: Instruction, a: Array) -> Array:
-    """Convert floats to integers, which end at the type's limits."""
+def whole(i: Instruction, a: Array) -> Array | None:
+    """Convert floats to integers, which end at the type's limits; other sizes are not computed."""
+    if any(map(i.has, _OTHER_SIZES)):
+        return None
     values = a.view(np.float32).astype(np.float64)
     rounding: Callable[[Array], Any] = np.rint
     for name, function in (("TRUNC", np.trunc), ("FLOOR", np.floor), ("CEIL", np.ceil)):

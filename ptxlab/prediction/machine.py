@@ -17,6 +17,7 @@ from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import GlobalMemory
+from ptxlab.prediction.operands import Immediate
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import ALL, Array, Where
 
@@ -167,6 +168,14 @@ class Machine:
             self._fronts.append(front.without(taken))
         return True
 
+    def _barrier(self, front: Front, i: Instruction, where: Where) -> bool:
+        if i.has("RED") or not all(isinstance(one, Immediate) for one in i.sources):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        if i.has("ARV"):
+            front.pc += 1
+            return False
+        return self._wait(front, i, where)
+
     def _wait(self, front: Front, i: Instruction, where: Where) -> bool:
         alone = len(front.threads) == np.count_nonzero(self._alive)
         if alone:
@@ -191,5 +200,5 @@ _FLOW = {
     "CALL": Machine._branch,
     "EXIT": Machine._exit,
     "BSYNC": Machine._wait,
-    "BAR": Machine._wait,
+    "BAR": Machine._barrier,
 }

@@ -16,13 +16,17 @@ URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
 
 @dataclass(frozen=True, slots=True)
 class Register:
-    """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``; ``wide``: it and the next."""
+    """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``.
+
+    ``wide`` is it and the next, ``part`` some bytes of it.
+    """
 
     number: int
     negated: bool = False
     inverted: bool = False
     absolute: bool = False
     wide: bool = False
+    part: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,6 +83,7 @@ _CONSTANT = re.compile(
 )
 _INTEGER = re.compile(r"-?(?:0x[0-9a-f]+|\d+)$")
 _REAL = re.compile(r"[-+]?(?:\d+(?:\.\d*)?(?:e[-+]?\d+)?|INF|QNAN|SNAN)(?:\s.*)?$")
+_WHOLE = {"64", "reuse", "U32", "S32"}
 _SCALE = re.compile(r"\.X(\d+)")
 
 
@@ -86,8 +91,9 @@ def read(text: str) -> Operand:
     """Read one operand."""
     bare, negated, inverted, absolute = _prefixes(text.strip())
     if found := _REGISTER.match(bare):
-        wide = ".64" in found["marks"]
-        return Register(_number(found), negated, inverted, absolute, wide)
+        marks = set(found["marks"].split(".")[1:])
+        part = bool(marks - _WHOLE) and not any(map(_SCALE.match, map(".{}".format, marks)))
+        return Register(_number(found), negated, inverted, absolute, "64" in marks, part)
     if found := _PREDICATE.match(bare):
         first = UNIFORM_PREDICATE if found["bank"] else 0
         number = TRUE_PREDICATE if found["number"] == "T" else int(found["number"])

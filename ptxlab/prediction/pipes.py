@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ptxlab.prediction.code import Instruction
 
-_WIDE = {"64": 2, "128": 4}
+_WIDE = {"64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,15 +29,21 @@ class Opcode:
     def written(self, i: Instruction) -> int:
         """Return how many registers it writes."""
         if self.pipe == "tensor":
-            return 4
+            return 2 if i.has("F16") else 4
         if i.has("WIDE"):
             return 2
-        if i.sass.opcode in ("LDSM",):
-            return int(i.sass.modifiers[-1])
+        if i.sass.opcode == "LDSM":
+            return matrices(i)
         for modifier in i.sass.modifiers:
             if modifier in _WIDE:
                 return _WIDE[modifier]
         return self.words
+
+
+def matrices(i: Instruction) -> int:
+    """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
+    last = i.sass.modifiers[-1]
+    return int(last) if last in ("2", "4") else 1
 
 
 def _rows(opcode: Opcode, names: str) -> dict[str, Opcode]:
@@ -69,7 +75,7 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("lsu", "local", "global"), "LDL STL"),
     **_rows(
         Opcode("control"),
-        "BRA CALL RET EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
+        "BRA CALL EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
     ),
 }
 """By opcode, without modifiers."""

@@ -51,6 +51,8 @@ class Registers:
         """Return an operand as words, ``bare`` without the sign in front of it; None if it is not known."""
         found: Any
         if isinstance(operand, Register):
+            if operand.part:
+                return None
             found = self.words.read(operand.number, where)
         elif isinstance(operand, Immediate):
             return U32(operand.value)

@@ -92,6 +92,10 @@ REFUSED = {
         "fma.rn.f32 f, f, f, f; setp.gt.f32 u, f, 0f00000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
         "depends on data that is not computed",
     ),
+    "a barrier that counts": (
+        "setp.ne.f32 u, f, 0f00000000; barrier.cta.red.popc.u32 r, 0, u; cvt.rn.f32.u32 f, r; st.global.f32 [p], f;",
+        "is not in the model of time",
+    ),
     "an address from data": (
         "fma.rn.f32 f, f, f, f; cvt.rzi.u64.f32 q, f; add.u64 q, q, p; ld.global.f32 f, [q];"
         " st.global.f32 [p], f;",
