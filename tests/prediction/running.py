@@ -22,23 +22,29 @@ from ptxlab.prediction.predict import assembled
 Words = npt.NDArray[np.uint32]
 
 
-def both(
-    source: str, arch: str, grid: int, block: int, args: Sequence[Any], out: int
-) -> tuple[Words, Words | None]:
-    """Return what argument number ``out`` holds after the kernel, from the emulator and the machine."""
-    with closing(open_device("emulator", arch=arch)) as device:
-        kernel = device.load(source).kernel()
-        passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
-        buffers = [one for one in passed if isinstance(one, Buffer)]
-        regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
-        config = LaunchConfig.of(grid, block)
-        assembly = assembled(source, TARGETS[arch])
-        code = decode(assembly.cubin, assembly.functions[kernel.name])
-        launch = Launch(device.target, config, bytes(kernel.packed(passed)), regions)
-        machine = Machine(code, launch, range(grid))
-        machine.run()
-        buffer = passed[out]
-        places = np.arange(buffer.address, buffer.address + buffer.nbytes, 4, dtype=np.uint64)
-        computed = machine.memory.load(places)
-        kernel.run(config, passed)
-        return buffer.numpy().view(np.uint32).reshape(-1), computed
+class Both:
+    """A program of several kernels, loaded by the emulator and as machine code."""
+
+    def __init__(self, source: str, arch: str) -> None:
+        self._arch, self._source = arch, source
+        self._assembly = assembled(source, TARGETS[arch])
+
+    def run(
+        self, name: str, grid: int, block: int, args: Sequence[Any], out: int
+    ) -> tuple[Words, Words | None]:
+        """Return what argument number ``out`` holds after a kernel, from the emulator and the machine."""
+        with closing(open_device("emulator", arch=self._arch)) as device:
+            kernel = device.load(self._source).kernel(name)
+            passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
+            buffers = [one for one in passed if isinstance(one, Buffer)]
+            regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
+            config = LaunchConfig.of(grid, block)
+            code = decode(self._assembly.cubin, self._assembly.functions[name])
+            launch = Launch(device.target, config, bytes(kernel.packed(passed)), regions)
+            machine = Machine(code, launch, range(grid))
+            machine.run()
+            buffer = passed[out]
+            end = buffer.address + buffer.nbytes
+            computed = machine.memory.load(np.arange(buffer.address, end, 4, dtype=np.uint64))
+            kernel.run(config, passed)
+            return buffer.numpy().view(np.uint32).reshape(-1), computed

@@ -199,6 +199,7 @@ def test_a_finger_does_what_the_mouse_does(page: Browser) -> None:
 
 def test_searching_and_choosing(page: Browser) -> None:
     page.press("/")
+    page.until("document.activeElement.id === 'search'")
     page.press(*"e4m3 k32 f16")
     page.until("document.querySelector('#search').value === 'e4m3 k32 f16'")
     names = page.js(
@@ -220,6 +221,7 @@ def test_searching_and_choosing(page: Browser) -> None:
 
 def test_searching_an_element_jumps_to_it_with_its_code(page: Browser) -> None:
     page.press("/")
+    page.until("document.activeElement.id === 'search'")
     page.press(*"D[5,6]")
     place = BF16.operand("D").registers(5, 6)[0]
     assert page.text("#inspector h2") == "D[5,6]"
