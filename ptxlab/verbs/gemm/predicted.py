@@ -12,7 +12,7 @@ SCHEMA = "ptxlab.gemm-predict/1"
 
 
 def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
-    rows = [("algorithm", "types", "TFLOP/s", "ms", "bound by", "on an SM", "warps mostly")]
+    rows = [("algorithm", "types", "TFLOP/s", "ms", "bound by", "CTAs on an SM", "warps mostly")]
     for one in rungs:
         found = one.prediction
         if found is None:
@@ -26,11 +26,11 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
                 f"{one.tflops:.3g}",
                 f"{found.seconds * 1e3:.3g}",
                 f"{found.bound_by} {found.used[found.bound_by]:.0%}",
-                f"{found.occupancy.ctas} CTAs",
+                str(found.occupancy.ctas),
                 reasons[0] if reasons else "",
             )
         )
-    lines = fitted(rows, width, ("on an SM", "types", "warps mostly"), cut=12)
+    lines = fitted(rows, width, ("CTAs on an SM", "types", "warps mostly"), cut=12)
     known = next((one.prediction for one in rungs if one.prediction), None)
     if known is None:
         return "\n".join(lines)

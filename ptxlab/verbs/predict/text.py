@@ -55,7 +55,7 @@ def text(
     width: int | None = None,
 ) -> str:
     fits = found.occupancy
-    tail = f" and {found.tail:,} CTAs more" if found.tail else ""
+    tail = f", and {found.tail:,} left over" if found.tail else ""
     rows = [
         ("kernel", f"{called(kernel)} on {found.gpu} ({found.arch}) at {found.clock_mhz:,} MHz"),
         (
@@ -71,9 +71,9 @@ def text(
         ("used", _parts(found.used)),
         ("warps", _parts(found.stalls)),
         (
-            "grid",
-            f"{fits.ctas} CTAs on an SM, limited by {' and '.join(fits.limited_by)}; "
-            f"{found.generations:,} times all SMs{tail}",
+            "CTAs",
+            f"{fits.ctas} on an SM, limited by {' and '.join(fits.limited_by)}; "
+            f"all SMs full {found.generations:,} times{tail}",
         ),
         ("not in it", ", ".join(found.not_modelled)),
     ]
