@@ -6,18 +6,21 @@ from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 
+from ptxlab.device.loading import load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.problem import Operands, Problem, memory_type
-from ptxlab.gemm.run import cutting, prepare
+from ptxlab.gemm.run import cutting
+from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import assembled, of_launch, target_of
+from ptxlab.prediction.predict import of_launch, target_of
+from ptxlab.toolchain.assembly import Assembly
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,11 +66,11 @@ def predict_rung(
         raise PtxlabError("an empty D takes no launch")
     with closing(open_device("emulator", arch=target.name)) as device, ExitStack() as stack:
         tile = tile_for(device, algorithm, problem, sizes)
-        with cutting(algorithm, problem, tile, target) as (file, options, _):
-            assembly = assembled(file, target, options)
-        operands = _blank(device, problem, stack)
-        kernel, config, args = prepare(device, operands, algorithm, tile)
-        return of_launch(assembly, kernel, config, args, chip, clock)
+        with cutting(algorithm, problem, tile, target) as (file, options, config):
+            program, cubin = load_assembled(file, target, options)
+        kernel = device.load(program).kernel(algorithm.entry)
+        args = arguments(device, _blank(device, problem, stack), algorithm)
+        return of_launch(Assembly(program, cubin), kernel, config, args, chip, clock)
 
 
 def _blank(device: Device, problem: Problem, stack: ExitStack) -> Operands:

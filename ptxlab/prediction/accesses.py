@@ -61,21 +61,20 @@ class Accesses:
             self._forget(i, where, space, addresses, nbytes)
             return
         memory, places = self._words(where, space, addresses[0], nbytes // 4)
+        if i.dest is not None:
+            self._registers.write_row(i.dest, where, [memory.load(place) for place in places])
+        if not opcode.startswith("ST"):
+            return
         for n, place in enumerate(places):
-            if opcode.startswith("ST"):
-                data = i.sources[-1]
-                assert isinstance(data, Register)
-                number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
-                memory.store(place, self._registers.words.read(number, where))
-            elif i.dest is not None and i.dest.number != ZERO_REGISTER:
-                self._registers.words.write(i.dest.number + n, where, memory.load(place))
+            data = i.sources[-1]
+            assert isinstance(data, Register)
+            number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
+            memory.store(place, self._registers.words.read(number, where))
 
     def _forget(
         self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
-        if i.dest is not None and i.dest.number != ZERO_REGISTER:
-            for n in range(OPCODES[i.sass.opcode].written(i)):
-                self._registers.words.write(i.dest.number + n, where, None)
+        self._registers.forget(i, where)
         if i.sass.opcode not in ("LDSM", "LDS", "LDG", "LD"):
             space = "shared" if space == "copy" else space
             memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))

@@ -193,23 +193,18 @@ def _special_register(r: Registers, i: Instruction, where: Where) -> None:
 
 def _load_constant(r: Registers, i: Instruction, where: Where) -> None:
     source = i.sources[0]
-    words = OPCODES[i.sass.opcode].written(i)
-    if not isinstance(source, Constant):
+    if i.dest is None or not isinstance(source, Constant):
         r.forget(i, where)
         return
-    number = i.dest.number if i.dest else ZERO_REGISTER
-    for word in range(words):
-        value = r.constant(moved(source, 4 * word), where)
-        if number not in (ZERO_REGISTER, URZ):
-            r.words.write(number + word, where, value)
+    words = range(OPCODES[i.sass.opcode].written(i))
+    r.write_row(i.dest, where, [r.constant(moved(source, 4 * n), where) for n in words])
 
 
 def _half_constant(r: Registers, i: Instruction, where: Where) -> None:
     """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
-    halves = [one.real for one in i.sources if isinstance(one, Immediate)]
     zero = [one for one in i.sources if isinstance(one, Register)]
     reals = [_as_real(one) for one in i.sources if isinstance(one, Immediate)]
-    if len(halves) == 2 and all(one.number == ZERO_REGISTER for one in zero):
+    if len(reals) == 2 and all(one.number == ZERO_REGISTER for one in zero):
         upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
         r.write(i, where, U32(upper << 16 | lower))
     else:

@@ -68,7 +68,6 @@ class Machine:
     def __init__(self, code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> None:
         self._code = code
         self._executor = Executor(launch, ctas)
-        self._of_cta = launch.threads
         alive = launch.alive(ctas)
         self._threads = len(alive)
         self._alive = alive

@@ -22,7 +22,6 @@ from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.sm import PARTITIONS, Run, Served, Sm, Warp
 from ptxlab.prediction.timing import timings
-from ptxlab.prediction.values import Array
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
@@ -36,15 +35,10 @@ MODELLED = 0.10
 
 @dataclass(frozen=True, slots=True)
 class Resident:
-    """What ``ctas`` CTAs take that share an SM from the first instruction to the last.
-
-    ``turns`` is how many turns of the hot loop a warp makes, of which ``shown`` were run clock by clock.
-    """
+    """What ``ctas`` CTAs take that share an SM; ``run`` has only some turns of their hottest loop."""
 
     ctas: int
     cycles: float
-    turns: int
-    shown: int
     run: Run
 
 
@@ -141,36 +135,27 @@ class _Model:
         numbers = np.array(steps.numbers)
         loop = trace.hottest(numbers[of_warps[0]])
         few = trace.kept_turns(loop, warps)
-        run, left, turns = self._run(steps, numbers, of_warps, loop, few)
-        if not left:
-            return Resident(ctas, run.cycles, turns, turns, run)
-        more, left_now, _ = self._run(steps, numbers, of_warps, loop, 2 * few)
-        if left_now == left:
-            return Resident(ctas, more.cycles, turns, turns - left, more)
-        slope = (more.cycles - run.cycles) / (left - left_now)
-        return Resident(ctas, more.cycles + slope * left_now, turns, turns - left_now, more)
+        timed = timings(self._code, set(steps.numbers), chip)
 
-    def _run(
-        self,
-        steps: machine.Steps,
-        numbers: Array,
-        of_warps: Sequence[Array],
-        loop: trace.Loop | None,
-        turns: int,
-    ) -> tuple[Run, int, int]:
-        """Run the warps with so many turns of each run of the loop; return also how many are left out."""
-        cuts: dict[int, trace.Trace] = {}
-        warps = []
-        for number, issued in enumerate(of_warps):
-            cut = cuts.setdefault(id(issued), trace.cut(issued, loop, turns))
-            asks = [_asked(steps.requests[step], number) for step in cut.steps.tolist()]
-            cta = number // self._launch.warps
-            warps.append(Warp(cta, numbers[cut.steps].tolist(), asks))
-        ctas = len(of_warps) // self._launch.warps
-        timed = timings(self._code, set(steps.numbers), self._chip)
-        sm = Sm(self._chip, timed, warps, self._shared * ctas, self._beyond())
-        first = cuts[id(of_warps[0])]
-        return sm.run(), first.left_out, loop.turns if loop else 0
+        def run(turns: int) -> tuple[Run, int]:
+            """Run so many turns of each run of the loop; return also how many are left out."""
+            cuts: dict[int, trace.Trace] = {}
+            cut_warps = []
+            for number, issued in enumerate(of_warps):
+                if id(issued) not in cuts:
+                    cuts[id(issued)] = trace.cut(issued, loop, turns)
+                cut = cuts[id(issued)].steps
+                asks = [_asked(steps.requests[step], number) for step in cut.tolist()]
+                cut_warps.append(Warp(number // launch.warps, numbers[cut].tolist(), asks))
+            sm = Sm(chip, timed, cut_warps, self._shared * ctas, self._beyond())
+            return sm.run(), cuts[id(of_warps[0])].left_out
+
+        fewer, left = run(few)
+        if not left:
+            return Resident(ctas, fewer.cycles, fewer)
+        more, left_now = run(2 * few)
+        slope = (more.cycles - fewer.cycles) / (left - left_now)
+        return Resident(ctas, more.cycles + slope * left_now, more)
 
     def _beyond(self) -> int:
         """Return the latency of what L1 has not.
@@ -191,10 +176,9 @@ def _asked(request: Request | None, warp: int) -> Served | None:
 
 def _used(run: Run, chip: Chip) -> dict[str, float]:
     """Return which part of the time each pipe is held, of all that there are of it."""
-    names = {"lsu": "lsu", "l2": "l2", "tensor": "tensor", "alu": "alu", "xu": "xu", "fp64": "fp64"}
-    used = {
-        shown: run.busy.get(name, 0) / run.cycles / (1 if name in ("lsu", "l2") else PARTITIONS)
-        for name, shown in names.items()
+    used: dict[str, float] = {
+        name: run.busy[name] / run.cycles / (1 if name in ("lsu", "l2") else PARTITIONS)
+        for name in ("lsu", "l2", "tensor", "alu", "xu", "fp64")
         if name in run.busy
     }
     halves = [name for name in ("fmaheavy", "fmalite") if name in chip.holds]

@@ -20,7 +20,6 @@ from ptxlab.prediction.code import decode, literals
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
-from ptxlab.syntax.tree import Module
 from ptxlab.toolchain.assembly import Assembly
 
 
@@ -47,26 +46,19 @@ def predict(
     """
     chip = find(gpu)
     target = target_of(chip)
+    program, cubin = load_assembled(source, target, options)
     with closing(open_device("emulator", arch=target.name)) as device:
-        module = device.load(source, options=options)
-        chosen = module.kernel(kernel)
+        chosen = device.load(program).kernel(kernel)
         passed = [
             device.upload(one) if isinstance(one, np.ndarray) and one.ndim else one for one in args
         ]
         config = LaunchConfig.of(grid, block, shared)
-        return of_launch(assembled(source, target, options), chosen, config, passed, chip, clock)
+        return of_launch(Assembly(program, cubin), chosen, config, passed, chip, clock)
 
 
 def target_of(chip: Chip) -> Target:
     """Return what code for a chip is compiled for."""
     return next(one for one in TARGETS.values() if one.capability == chip.gpu.capability)
-
-
-def assembled(source: Loadable, target: Target, options: Sequence[str] = ()) -> Assembly:
-    """Return the machine code of a program for the very target."""
-    module: Module
-    module, cubin = load_assembled(source, target, options)
-    return Assembly(module, cubin)
 
 
 def of_launch(

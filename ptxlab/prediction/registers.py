@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -104,15 +104,17 @@ class Registers:
         """Write ``words`` registers: a word, or the halves of 64 bits."""
         if i.dest is None:
             return
-        if words == 1:
-            self.words.write(i.dest.number, where, value)
+        if words == 2:
+            halves = (None, None) if value is None else (do.low(value), do.high(value))
+            self.write_row(i.dest, where, halves)
         else:
-            self.words.write(i.dest.number, where, None if value is None else do.low(value))
-            self._upper(i.dest.number, where, None if value is None else do.high(value))
+            self.words.write(i.dest.number, where, value)
 
-    def _upper(self, number: int, where: Where, value: Any) -> None:
-        if number not in (ZERO_REGISTER, URZ):
-            self.words.write(number + 1, where, value)
+    def write_row(self, first: Register, where: Where, values: Iterable[Any]) -> None:
+        """Write registers that follow each other; what follows the zero register is none of them."""
+        if first.number not in (ZERO_REGISTER, URZ):
+            for n, value in enumerate(values):
+                self.words.write(first.number + n, where, value)
 
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         """Write a predicate."""
@@ -120,9 +122,8 @@ class Registers:
 
     def forget(self, i: Instruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""
-        if i.dest is not None and i.dest.number not in (ZERO_REGISTER, URZ):
-            for word in range(OPCODES[i.sass.opcode].written(i)):
-                self.words.write(i.dest.number + word, where, None)
+        if i.dest is not None:
+            self.write_row(i.dest, where, [None] * OPCODES[i.sass.opcode].written(i))
         for predicate in i.outs:
             self.tell(predicate, where, None)
 

@@ -54,14 +54,13 @@ class Warp:
 class Run:
     """What came of it: ``cycles``, and by instruction and reason the cycles that warps spent waiting.
 
-    ``busy`` are the cycles that each pipe was held, ``sectors`` what came from beyond the SM.
+    ``busy`` are the cycles that each pipe was held.
     """
 
     cycles: float
     issued: int
     stalls: dict[tuple[int, str], float]
     busy: dict[str, float]
-    sectors: int
 
 
 class Sm:
@@ -97,7 +96,7 @@ class Sm:
             self._of_cta[warp.cta] += 1
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
         self.busy: dict[str, float] = defaultdict(float)
-        self.issued = self.sectors = 0
+        self.issued = 0
 
     def run(self) -> Run:
         """Run all warps to their end."""
@@ -110,7 +109,7 @@ class Sm:
                 if self._next[part] <= now:
                     self._next[part] = self._cycle(part, now)
             end = now
-        return Run(end + 1, self.issued, dict(self.stalls), dict(self.busy), self.sectors)
+        return Run(end + 1, self.issued, dict(self.stalls), dict(self.busy))
 
     def _cycle(self, part: int, now: float) -> float:
         """Issue what a sub-partition can at ``now``; return when to look again."""
@@ -309,7 +308,6 @@ class Sm:
             else:
                 missed += 1
         if missed:
-            self.sectors += missed
             took = missed * SECTOR / self._chip.memory.l2_bytes
             self._beyond_free = max(self._beyond_free, now) + took
             self.busy["l2"] += took

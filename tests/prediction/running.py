@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.device.loading import load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
@@ -17,7 +18,7 @@ from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import Machine
 from ptxlab.prediction.memory import Region
-from ptxlab.prediction.predict import assembled
+from ptxlab.toolchain.assembly import Assembly
 
 Words = npt.NDArray[np.uint32]
 
@@ -27,7 +28,7 @@ class Both:
 
     def __init__(self, source: str, arch: str) -> None:
         self._arch, self._source = arch, source
-        self._assembly = assembled(source, TARGETS[arch])
+        self._assembly = Assembly(*load_assembled(source, TARGETS[arch]))
 
     def run(
         self, name: str, grid: int, block: int, args: Sequence[Any], out: int

@@ -8,16 +8,17 @@ from collections.abc import Iterator
 import pytest
 
 from ptxlab import resources
+from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
 from ptxlab.prediction.code import Instruction, decode
-from ptxlab.prediction.predict import assembled
+from ptxlab.toolchain.assembly import Assembly
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 FILE = "ptx/gemm_m16n8k16_bf16_f32.ptx"
 
 
 def code(arch: str) -> list[Instruction]:
-    assembly = assembled(resources.path(FILE), TARGETS[arch])
+    assembly = Assembly(*load_assembled(resources.path(FILE), TARGETS[arch]))
     function = next(one for one in assembly.functions.values() if one.kernel)
     return decode(assembly.cubin, function)
 

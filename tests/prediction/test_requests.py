@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab import resources
-from ptxlab.device.loading import Loadable
+from ptxlab.device.loading import Loadable, load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
@@ -19,8 +19,8 @@ from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import Machine
 from ptxlab.prediction.memory import Region
-from ptxlab.prediction.predict import assembled
 from ptxlab.prediction.requests import Request, of_shared
+from ptxlab.toolchain.assembly import Assembly
 
 SHARED = """\
 .version 7.0
@@ -53,7 +53,7 @@ def issued(
     chosen = device.load(source).kernel()
     buffers = [one for one in passed if isinstance(one, Buffer)]
     regions = [Region(one.address, one.nbytes) for one in buffers]
-    assembly = assembled(source, device.target)
+    assembly = Assembly(*load_assembled(source, device.target))
     code = decode(assembly.cubin, assembly.functions[chosen.name])
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)
     steps = Machine(code, launch, range(config.grid[0])).run()

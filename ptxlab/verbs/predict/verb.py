@@ -41,8 +41,10 @@ def add_chip(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.device.loading import load_assembled
     from ptxlab.prediction.chip import find
-    from ptxlab.prediction.predict import assembled, of_launch, target_of
+    from ptxlab.prediction.predict import of_launch, target_of
+    from ptxlab.toolchain.assembly import Assembly
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.predict import text as view
     from ptxlab.view.sources import read_sources
@@ -56,9 +58,10 @@ def execute(args: argparse.Namespace) -> int:
     target = target_of(chip)
     args.arch = target.name
     asked = read_launch(args, line_info=True)
-    assembly = assembled(asked.file, target, asked.options)
+    program, cubin = load_assembled(asked.file, target, asked.options)
+    assembly = Assembly(program, cubin)
     with closing(open_device(args)) as device:
-        launch = bind_launch(asked, device)
+        launch = bind_launch(asked, device, device.load(program))
         found = of_launch(assembly, launch.kernel, launch.config, launch.passed, chip, args.clock)
     lines = view.by_line(found, assembly, launch.kernel.name)
     sources = read_sources({line.path for line in assembly.sources.values()})
