@@ -55,7 +55,11 @@ COSTS = {
 CLIENTS = ("triton", "torch", "numba-cuda", "tinygrad")
 """Packages whose kernels run on the emulator, which ptxlab itself does not ask for: docs/clients.md."""
 
-BENCH = "only for the baselines of ptxlab bench"
+EXTRAS = {
+    "bench": "only for the baselines of ptxlab bench",
+    "native": "only for speed: the emulator's blocks as machine code",
+}
+"""What the optional packages are for, by extra."""
 
 
 def examine() -> Report:
@@ -84,13 +88,13 @@ def examine() -> Report:
 
 
 def packages() -> list[Report]:
-    """Return the packages ptxlab asks for, those of its benchmarks too, with their versions.
+    """Return the packages ptxlab asks for, the optional ones too, with their versions.
 
     ``needed`` is what it asks for on this platform, and ``costs`` what cannot be done without it.
     """
     here = installation.has_nvidia_wheels()
     found = []
-    for extra in ("", "bench"):
+    for extra in ("", *EXTRAS):
         for name, requirement in installation.requirements(extra):
             cannot_be_had = name in COSTS and not here
             found.append(
@@ -98,7 +102,7 @@ def packages() -> list[Report]:
                     "name": name,
                     "version": wheel_version(name),
                     "needed": not extra and not cannot_be_had,
-                    "costs": BENCH if extra else COSTS.get(name, ""),
+                    "costs": EXTRAS.get(extra) or COSTS.get(name, ""),
                     "advice": "" if cannot_be_had else installation.adding(requirement),
                     "requirement": requirement,
                 }
@@ -107,14 +111,16 @@ def packages() -> list[Report]:
 
 
 def advice(packages: Sequence[Report], tools: Sequence[Tool]) -> list[str]:
-    """Return the commands that install what is missing: what is needed, and what benchmarks want."""
+    """Return the commands that install what is missing: what is needed, and what each extra wants."""
     missing = [one for one in packages if not one["version"] and one["advice"]]
     known = {one["name"] for one in packages}
     needed = [one["requirement"] for one in missing if one["needed"]]
     needed += [tool.package for tool in tools if tool.problem and tool.package not in known]
-    others = [one["requirement"] for one in missing if not one["needed"]]
     lines = [installation.adding(*needed)] if needed else []
-    return lines + ([f"{installation.adding(*others)}    ({BENCH})"] if others else [])
+    for costs in EXTRAS.values():
+        optional = [one["requirement"] for one in missing if one["costs"] == costs]
+        lines += [f"{installation.adding(*optional)}    ({costs})"] if optional else []
+    return lines
 
 
 def gpus_found() -> tuple[Report, list[Report]]:

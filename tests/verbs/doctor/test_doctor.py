@@ -105,6 +105,7 @@ def test_what_is_missing_has_a_pip_line(
         "numpy>=2.1",
         "no-such-package<9,>=1",
         "no-such-bench>=1; extra == 'bench'",
+        "no-such-native; python_version < '4' and extra == 'native'",
         "no-such-test; extra == 'test'",
     ]
     monkeypatch.setattr("importlib.metadata.requires", lambda name: requires)
@@ -114,7 +115,8 @@ def test_what_is_missing_has_a_pip_line(
     pip = [line for line in found["advice"] if line.startswith("pip")]
     assert pip[0] == 'pip install "no-such-package<9,>=1"'
     assert pip[1].startswith('pip install "no-such-bench>=1"    (only for')
-    assert len(pip) == 2
+    assert pip[2].startswith('pip install "no-such-native"    (only for speed')
+    assert len(pip) == 3
 
 
 def test_an_emulator_that_errs_is_an_exit_status(

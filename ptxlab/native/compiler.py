@@ -1,0 +1,84 @@
+"""LLVM's assembly language to machine code of this processor, in memory and kept on disk.
+
+llvmlite has LLVM; it is imported when something is compiled, and nothing here needs it before that.
+What is computed is what the text says: LLVM neither reorders nor contracts floating-point arithmetic
+unless an instruction carries a flag that allows it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from importlib.util import find_spec
+from typing import Any
+
+from ptxlab.toolchain.cache import cached
+
+PASSES = "O2 vectorized"
+"""How code is optimised, as a part of its name on disk."""
+
+
+def available() -> bool:
+    """Say whether there is an LLVM to compile with."""
+    return find_spec("llvmlite") is not None
+
+
+def compile(text: str, name: str) -> int:
+    """Compile a module in LLVM's assembly language and return the address of its function ``name``.
+
+    The code stays in memory as long as the process. On disk it is found again by the text, the
+    processor and the version of LLVM. Raise RuntimeError for text that LLVM does not take.
+    """
+    return _loaded(text).get_function_address(name)  # type: ignore[no-any-return]
+
+
+@cache
+def _loaded(text: str) -> Any:
+    """Return the execution engine that holds the machine code of a module."""
+    import llvmlite
+    import llvmlite.binding as llvm
+
+    host = _host()
+    key = (llvmlite.__version__, host.cpu, host.features, PASSES, text)
+    code = cached("native", key, lambda: _compiled(text, host))
+    engine = llvm.create_mcjit_compiler(llvm.parse_assembly(""), host.machine())
+    engine.add_object_file(llvm.ObjectFileRef.from_data(code))
+    engine.finalize_object()
+    return engine
+
+
+@dataclass(frozen=True, slots=True)
+class _Host:
+    """This processor as LLVM names it, and what it can do."""
+
+    cpu: str
+    features: str
+
+    def machine(self) -> Any:
+        import llvmlite.binding as llvm
+
+        target = llvm.Target.from_default_triple()
+        return target.create_target_machine(cpu=self.cpu, features=self.features, opt=3, jit=True)
+
+
+@cache
+def _host() -> _Host:
+    import llvmlite.binding as llvm
+
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+    return _Host(llvm.get_host_cpu_name(), llvm.get_host_cpu_features().flatten())
+
+
+def _compiled(text: str, host: _Host) -> bytes:
+    """Return the object file of a module."""
+    import llvmlite.binding as llvm
+
+    module = llvm.parse_assembly(text)
+    module.verify()
+    machine = host.machine()
+    options = llvm.create_pipeline_tuning_options(speed_level=2)
+    options.loop_vectorization = options.slp_vectorization = True
+    builder = llvm.create_pass_builder(machine, options)
+    builder.getModulePassManager().run(module, builder)
+    return machine.emit_object(module)  # type: ignore[no-any-return]
