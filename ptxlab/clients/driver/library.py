@@ -26,6 +26,7 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     modules,
     occupancy,
     streams,
+    tensor_maps,
 )
 from ptxlab.clients.driver.gpu import Gpu
 from ptxlab.clients.driver.results import Refused, Result, result_of

@@ -15,6 +15,7 @@ from tests.test_readme import blocks
 PROGRAMS = Path(__file__).parent / "programs"
 
 INSTALL = "import ptxlab.driver; session = ptxlab.driver.install('sm_80')\n"
+HOPPER = INSTALL.replace("sm_80", "sm_90a")
 
 
 def run(code: str) -> subprocess.CompletedProcess[str]:
@@ -22,9 +23,12 @@ def run(code: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, capture_output=True, text=True, timeout=100)
 
 
-def run_program(name: str, after: str = "") -> str:
-    """Run one of the programs with the emulator behind the driver, and return what it said on stderr."""
-    code = f"{INSTALL}import runpy; runpy.run_path({str(PROGRAMS / name)!r})\n{after}"
+def run_program(name: str, after: str = "", install: str = INSTALL) -> str:
+    """Run one of the programs with the emulator behind the driver, and return what it said on stderr.
+
+    ``after`` comes behind it, and finds what it left in ``left``.
+    """
+    code = f"{install}import runpy; left = runpy.run_path({str(PROGRAMS / name)!r})\n{after}"
     done = run(code)
     assert done.returncode == 0, done.stderr
     return done.stderr
@@ -48,6 +52,22 @@ def test_cuda_core() -> None:
     said = run_program("core.py", "print(session.last, session.usage)")
     # What is asked of the runtime's tables is told; nothing else is missing.
     assert [line for line in said.splitlines() if "cuGetExportTable" not in line] == []
+
+
+def test_tensor_maps() -> None:
+    pytest.importorskip("cuda.core")
+    after = """
+from ptxlab.tensormap.encoding import decode
+from ptxlab.tensormap.tensor_map import Im2col, TensorMap
+assert decode(left["data"]) == TensorMap(
+    "bf16", left["x"].ctypes.data, (32, 28, 14, 7), (64, 1792, 25088), Im2col((-1, -2), (1, 2), 32, 64),
+    (1, 2, 1, 1), swizzle="64B", fill="nan", l2_promotion=256,
+)
+assert session.last.check().verdict == "clean"
+"""
+    said = run_program("tensor_maps.py", after, HOPPER)
+    for words in ("stride 40 of dimension 1 is no multiple of 16 bytes", "elements of 4 or 6 bits"):
+        assert words in said, said
 
 
 def test_numba() -> None:
