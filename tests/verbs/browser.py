@@ -63,8 +63,11 @@ class Browser:
             self._driver.wait(timeout=20)
 
     def open(self, url: str) -> None:
+        """Load a page anew and wait until it was drawn: keys pressed before that are lost."""
         self._call("POST", "/url", {"url": "about:blank"})
         self._call("POST", "/url", {"url": url})
+        drawn = "requestAnimationFrame(() => requestAnimationFrame(arguments[0]))"
+        self._call("POST", "/execute/async", {"script": drawn, "args": []})
 
     def js(self, script: str, *args: object) -> Any:
         """Run a function body in the page and return what it returns."""
