@@ -1,7 +1,8 @@
 """PyTorch without a GPU, as a program finds it that asks for one: tensors on "cuda" are in this process.
 
 Every tensor is on the CPU for PyTorch itself. One that the program made on the CPU, or copied there, is
-marked, so that a copy between the two is a copy; all others are said to be on ``cuda:0``.
+marked, so that a copy between the two is a copy; all others are said to be on ``cuda:0``. One in pinned
+memory, which a GPU reaches too, has a second mark.
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from ptxlab.isa.targets import WARP, Target
 
 CUDA = torch.device("cuda", 0)
 _ON_HOST = "_ptxlab_on_host"
+_PINNED = "_ptxlab_pinned"
 MEMORY = 1 << 34
 """Bytes of memory that the GPU says it has; allocations end where the machine's does."""
 
@@ -54,14 +56,28 @@ class _Tensors(TorchFunctionMode):  # type: ignore[misc]
         inputs = [*_tensors(args), *_tensors(named.values())]
         on_host = asked.type == "cpu" if asked else all(map(is_on_host, inputs))
         for each in _tensors((found,)):
+            if any(each is one for one in inputs):
+                continue  # written in place, where it is
             if on_host or hasattr(each, _ON_HOST):
                 setattr(each, _ON_HOST, on_host)
+            if kwargs and kwargs.get("pin_memory"):
+                setattr(each, _PINNED, True)
         return found
 
 
 def is_on_host(tensor: torch.Tensor) -> bool:
     """Say whether the program takes a tensor to be on the CPU."""
     return getattr(tensor, _ON_HOST, False)
+
+
+def is_out_of_reach(tensor: torch.Tensor) -> bool:
+    """Say whether no GPU could reach the memory of a tensor: the host's, and not pinned."""
+    return is_on_host(tensor) and not _is_pinned(tensor) and tensor.numel() > 0
+
+
+def _is_pinned(tensor: torch.Tensor) -> bool:
+    owner = tensor if tensor._base is None else tensor._base
+    return getattr(owner, _PINNED, False)
 
 
 def _without_gpu(
@@ -100,6 +116,13 @@ def _moved(tensor: torch.Tensor, found: torch.Tensor, *, to_host: bool) -> torch
     return found
 
 
+def _pinned(tensor: torch.Tensor, *_: Any, **__: Any) -> torch.Tensor:
+    if not _is_pinned(tensor):
+        tensor = tensor.clone()
+        setattr(tensor, _PINNED, True)
+    return tensor
+
+
 def _to(tensor: torch.Tensor, *args: Any, **kwargs: Any) -> torch.Tensor:
     places = [value for value in args if isinstance(value, str | torch.device | torch.Tensor)]
     if args and isinstance(args[0], int) and not isinstance(args[0], bool):
@@ -123,7 +146,8 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.Tensor.to: _to,
     torch.Tensor.cuda: lambda tensor, *_, **__: _moved(tensor, tensor, to_host=False),
     torch.Tensor.cpu: lambda tensor, *_, **__: _moved(tensor, tensor, to_host=True),
-    torch.Tensor.pin_memory: lambda tensor, *_, **__: tensor,
+    torch.Tensor.pin_memory: _pinned,
+    torch.Tensor.is_pinned: lambda tensor, *_, **__: _is_pinned(tensor),
     torch.Tensor.record_stream: lambda *_: None,
     torch.Tensor.device.__get__: _device,
     torch.Tensor.is_cuda.__get__: lambda tensor: _device(tensor).type == "cuda",

@@ -9,7 +9,7 @@ import gc
 import sys
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import AsmDict, CompiledKernel
@@ -23,8 +23,10 @@ from ptxlab.clients.session import Session
 from ptxlab.clients.torch_cuda import install
 from ptxlab.clients.triton.driver import EmulatorDriver
 from ptxlab.device.protocol import Kernel
-from ptxlab.toolchain import link_ptx
-from ptxlab.toolchain.cubin import Resources
+
+# Imported when it is asked for, which few programs do.
+if TYPE_CHECKING:
+    from ptxlab.toolchain.cubin import Cubin, Resources
 
 _changed = False
 
@@ -40,7 +42,7 @@ def activate(session: Session, *, cuda_tensors: bool) -> None:
         _replace(Autotuner, "prune_configs", _first_that_fits)
         CompiledKernel.n_regs = _Resource("n_regs", lambda used: used.registers)
         CompiledKernel.n_spills = _Resource("n_spills", lambda used: used.stack // 4)
-    for one in gc.get_objects():
+    for one in gc.get_referrers(JITFunction):  # its instances are among them
         if issubclass(type(one), JITFunction):
             one.device_caches.clear()  # what was compiled for another target
     if cuda_tensors:
@@ -75,8 +77,7 @@ class _Resource:
             raise AttributeError(f"{self.name} is known when the kernel is loaded")
         told = kernel.__dict__[self.name]
         if isinstance(told, Kernel):
-            arch = told.device.target.name
-            cubin = link_ptx(kernel.asm["ptx"], arch=arch, path=f"{told.name}.ptx")
+            cubin = _assembled(kernel.asm["ptx"], told.device.target.name, f"{told.name}.ptx")
             told = kernel.__dict__[self.name] = self.of(cubin.kernels[told.name])
         return told
 
@@ -95,9 +96,15 @@ def _machine_code(original: Callable[[Any, str], str], forms: Any, form: str) ->
     """Return the SASS of a kernel's PTX, where that is asked for, as Triton shows it."""
     if form == "sass":
         assert isinstance(driver.active, EmulatorDriver)
-        cubin = link_ptx(forms["ptx"], arch=driver.active.session.device.target.name)
+        cubin = _assembled(forms["ptx"], driver.active.session.device.target.name)
         return original(AsmDict(cubin=cubin.image), form)
     return original(forms, form)
+
+
+def _assembled(ptx: str, arch: str, path: str = "<ptx>") -> Cubin:
+    from ptxlab.toolchain import link_ptx
+
+    return link_ptx(ptx, arch=arch, path=path)
 
 
 def _hash(original: Callable[[Any], str], backend: Any) -> str:

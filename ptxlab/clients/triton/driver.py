@@ -7,7 +7,7 @@ descriptors, hooks. Its compiler stops at PTX.
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,8 +17,8 @@ from triton.backends.nvidia import driver as nvidia
 
 from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.session import Session
-from ptxlab.clients.torch_cuda import CUDA
-from ptxlab.clients.triton.memory import borrowed
+from ptxlab.clients.torch_cuda import CUDA, is_out_of_reach
+from ptxlab.clients.triton.memory import borrowed, whole_words
 from ptxlab.clients.triton.tensor_maps import im2col_map, tiled_map
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.errors import PtxlabError
@@ -43,7 +43,7 @@ class EmulatorDriver(nvidia.CudaDriver):  # type: ignore[misc]
     def __init__(self, session: Session, *, cuda_tensors: bool) -> None:
         self.session = session
         self.cuda_tensors = cuda_tensors
-        self.utils = _Utils(session)
+        self.utils = _Utils(session, cuda_tensors=cuda_tensors)
         self.launcher_cls = _Launcher
         # What the C module would have brought.
         nvidia.PyKernelArg = KernelArgument
@@ -94,14 +94,17 @@ class _Launcher(nvidia.CudaLauncher):  # type: ignore[misc]
     def __call__(self, x: int, y: int, z: int, stream: int, function: Any, *rest: Any) -> None:
         """Launch a kernel on ``rest``: metadata twice, the hooks, and its arguments."""
         memory = borrowed(zip(self.names, rest[4:], strict=False))
+        if "cas.b32" in function.program.module.source.text:
+            memory = whole_words(memory)
         super().__call__(x, y, z, stream, (function, memory), *rest)
 
 
 class _Utils:
     """The functions of Triton's C module for CUDA, with its names and arguments."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session, *, cuda_tensors: bool) -> None:
         self.session = session
+        self.cuda_tensors = cuda_tensors
         self.fill_tma_descriptor_tiled = tiled_map
         self.fill_tma_descriptor_im2col = im2col_map
 
@@ -189,6 +192,8 @@ class _Utils:
             kernel, memory = function
             scratch = (global_scratch, profile_scratch)
             given = [*zip(signature, _flat(arguments, annotations), strict=True)]
+            if self.cuda_tensors:
+                _require_reachable(value for type_, value in given if type_ == "*")
             values = [*given, *(("*", one) for one in scratch)]
             lent = {one.address for one in memory}
             memory += [
@@ -204,6 +209,14 @@ class _Utils:
             self.session.launch(kernel, config, packed(kernel, values), memory)
         if exit_hook is not None:
             exit_hook(launch_metadata)
+
+
+def _require_reachable(pointers: Iterable[Any]) -> None:
+    """Raise ValueError in the words of Triton's C module for a tensor that is on the CPU."""
+    for value in pointers:
+        tensor = getattr(value, "base", value)
+        if isinstance(tensor, torch.Tensor) and is_out_of_reach(tensor):
+            raise ValueError("Pointer argument cannot be accessed from Triton (cpu tensor?)")
 
 
 def _flat(arguments: Sequence[Any], annotations: Sequence[KernelArgument]) -> Iterator[Any]:

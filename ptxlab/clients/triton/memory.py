@@ -16,6 +16,7 @@ import torch
 
 from ptxlab.clients.borrowed import Borrowed
 
+_WORD = 4
 _LOWEST, _HIGHEST = 1 << 32, 1 << 48
 """What an integer lies between that may be a pointer."""
 
@@ -34,6 +35,11 @@ def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
         if pointers:
             _follow(pointers, found)
         return list(found.values())
+
+
+def whole_words(memory: Iterable[Borrowed]) -> list[Borrowed]:
+    """Return memory with the rest of its last word, which an atomic operation on 16 bits swaps whole."""
+    return [one._replace(nbytes=-(-one.nbytes // _WORD) * _WORD) for one in memory]
 
 
 def _flat(arguments: Iterable[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:

@@ -12,7 +12,6 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.operations.floating import after
-from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array, row
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
@@ -147,11 +146,11 @@ _between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="f64", S="bf16", needs=BF16)
 _between("cvt.<rnd>{.ftz}{.sat}.<D>.<S>", rnd=RND, D="f32", S="f64")
 _between("cvt.<rnd>{.ftz}{.sat}.<D>.<S>", rnd=RND, D="f16", S="f32")
 _between("cvt.<rnd>{.sat}.<D>.<S>", rnd=RND, D="f16", S="f64")
-_between("cvt.<rnd>.<D>.<S>", rnd=RND, D="f16", S="bf16", needs=BF16)
 _between("cvt.<rnd>{.ftz}.<D>.<S>", rnd=RND, D="bf16", S="f32", needs="sm_80 7.0")
-_between("cvt.<rnd>.<D>.<S>", rnd=RND, D="bf16", S="f16 f64", needs=BF16)
-for _types in ("f16.bf16", "bf16.f16"):
-    refuse(f"cvt.{_types}", "not in the PTX ISA, though ptxas takes it")
+_between("cvt.<rnd>.<D>.<S>", rnd=RND, D="bf16", S="f64", needs=BF16)
+# Compilers leave .rn out here, which the PTX ISA does not: ptxas makes the same machine code of both.
+_between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="f16", S="bf16", needs=BF16)
+_between("cvt{.<rnd>}.<D>.<S>", rnd=RND, D="bf16", S="f16", needs=BF16)
 
 
 # ---- f32 to less, with .relu and .satfinite -------------------------------------------------

@@ -72,6 +72,12 @@ def shifted(x, out, BLOCK: tl.constexpr):
 
 
 @triton.jit
+def counted(out, by):
+    """Add to a number, which may have 16 bits."""
+    tl.atomic_add(out, by)
+
+
+@triton.jit
 def telling(x, BLOCK: tl.constexpr):
     """Print, and assert that no number is negative."""
     value = tl.load(x + tl.arange(0, BLOCK))

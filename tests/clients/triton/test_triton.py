@@ -126,6 +126,37 @@ def test_a_wrong_address_names_the_line_and_the_tensor(
     assert "it lies in argument x, uint8[512]" in str(caught.value.hint)
 
 
+def test_numbers_of_16_bits_are_swapped_in_words(
+    emulate: Emulate, kernels: Any, torch: Any
+) -> None:
+    """A word may reach out of a tensor, as a GPU's memory does; that of another kernel may not."""
+    emulate("sm_80")
+    out = torch.ones(1, device="cuda", dtype=torch.bfloat16)
+    kernels.counted[(40,)](out, 2.0)
+    assert "cas.b32" in ptxlab.triton.last_launch().ptx
+    assert out.item() == 81
+    with pytest.raises(LaunchError, match="out of bounds"):
+        kernels.shifted[(1,)](out, torch.zeros(1, device="cuda"), BLOCK=1)
+
+
+def test_tensors_on_the_cpu_are_refused(emulate: Emulate, kernels: Any, torch: Any) -> None:
+    """As Triton does on a GPU, and pinned ones are not."""
+    emulate("sm_80")
+    here, out = torch.ones(8), torch.zeros(8, device="cuda")
+    out.copy_(here)
+    for bad in (here, here[2:], out.cpu(), here.copy_(out)):
+        with pytest.raises(ValueError, match=r"cannot be accessed from Triton \(cpu tensor\?\)"):
+            kernels.add[(1,)](out, bad, out, 4, BLOCK=8)
+    pinned = torch.ones(8, pin_memory=True)
+    assert (pinned.is_pinned(), here.is_pinned(), pinned.is_cuda) == (True, False, False)
+    for good in (pinned[1:], here.pin_memory(), here.cuda()):
+        kernels.add[(1,)](good, out, out, 4, BLOCK=8)
+    assert out.tolist() == [4, 4, 4, 4, 1, 1, 1, 1]
+    emulate("sm_80", cuda_tensors=False)
+    kernels.add[(1,)](here, here, here, 8, BLOCK=8)
+    assert here.tolist() == [2] * 8
+
+
 def test_a_race_names_its_line(emulate: Emulate, kernels: Any, torch: Any) -> None:
     session = emulate("sm_80", session=Session("sm_80", check=True))
     out = torch.zeros(1, device="cuda", dtype=torch.int32)

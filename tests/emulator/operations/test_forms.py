@@ -101,7 +101,7 @@ def test_a_wrong_rule_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
         "cvt.s32.f32",
         "cvt.rn.f64.f32",
         "cvt.f16.f32",
-        "cvt.bf16.f16",
+        "cvt.bf16.f64",
         "cvt.rz.s32.f32",
         "cvt.rn.e4m3x2.f32",
         "cvt.rna.relu.tf32.f32",
