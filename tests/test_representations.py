@@ -121,9 +121,10 @@ def test_results() -> None:
     other, module = EmulatorDevice(TARGETS["sm_90a"]), parse(TEXT)
 
     def bound(device: EmulatorDevice) -> Bound:
-        return Bound(device.load(module).kernel(), [device.zeros(1, "u32"), bytes(12), 0.5], {})
+        out = device.zeros(1, "u32")
+        return Bound(device.load(module).kernel(), [out, bytes(12), 0.5], {}, [("out", out)])
 
-    repeatable = Repeatable(module, "k", config, ("out", "s", "x"), bound)  # type: ignore[arg-type]
+    repeatable = Repeatable(module, "k", config, bound)  # type: ignore[arg-type]
     assert repr(diff(repeatable, device, other)) == (
         "<diff of k on emulator:sm_80 and emulator:sm_90a: the same>"
     )

@@ -10,12 +10,16 @@ from ptxlab.emulator import GlobalMemory
 
 
 class Borrowed(NamedTuple):
-    """``nbytes`` from ``address`` on, which ``owner`` holds; ``name`` is what errors call them."""
+    """``nbytes`` from ``address`` on, which ``owner`` holds; ``name`` is what errors call them.
+
+    ``dtype`` is NumPy's name of the type of the numbers there, as far as it is known.
+    """
 
     address: int
     nbytes: int
     name: str
     owner: object
+    dtype: str = "uint8"
 
 
 @contextmanager
@@ -23,7 +27,7 @@ def borrowing(memory: GlobalMemory, spans: Sequence[Borrowed]) -> Iterator[None]
     """Have ``spans`` in the memory of a device meanwhile. Raise PtxlabError where two overlap."""
     mapped = []
     try:
-        for address, nbytes, name, owner in spans:
+        for address, nbytes, name, owner, _ in spans:
             memory.map(address, nbytes, name, owner, writable=True)
             mapped.append(address)
         yield

@@ -15,6 +15,7 @@ from ptxlab.launch_config import LaunchConfig
 # Imported when they are asked for, which few programs do.
 if TYPE_CHECKING:
     from ptxlab.observe import CheckReport, Profile
+    from ptxlab.observe.diff import DiffReport
     from ptxlab.toolchain.assembly import Assembly
 
 
@@ -22,7 +23,7 @@ if TYPE_CHECKING:
 class Launched:
     """A launch of ``kernel`` with its parameter block and the ``memory`` of this process that it uses.
 
-    ``check``, ``profile`` and ``dump`` make the same launch again, on what memory holds then, and put back
+    ``check``, ``profile``, ``dump`` and ``diff`` make the same launch again, on what memory holds then, and put back
     what it wrote, so that the program does not notice. They raise the faults of the kernel.
     """
 
@@ -63,6 +64,17 @@ class Launched:
             found = self.kernel.launch_packed(self.config, self.parameters, wanted).dump
         assert found is not None
         return found
+
+    def diff(self, arch: str) -> DiffReport:
+        """Return where it parts from the same launch on an emulated GPU of another ``arch``.
+
+        The same PTX runs on both, which has to be of the older one; see ``ptxlab diff``. Raises
+        Unsupported for a program that the other cannot run.
+        """
+        from ptxlab.clients.difference import difference
+
+        with self._again():
+            return difference(self.kernel, self.config, self.parameters, self.memory, arch)
 
     def sass(self) -> Assembly:
         """Return the program beside the machine code that NVIDIA's assembler makes of it."""

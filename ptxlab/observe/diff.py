@@ -37,25 +37,27 @@ MOST_STEPS = 1 << 14
 
 
 class Bound(NamedTuple):
-    """A launch on one device: its kernel, arguments, and what ``variables`` of the module hold before it."""
+    """A launch on one device: its kernel, arguments, and what ``variables`` of the module hold before it.
+
+    ``arrays`` are compared after it, each with what it is called; those of both devices are alike.
+    """
 
     kernel: Kernel
     args: Sequence[Any]
     variables: Mapping[str, Any]
+    arrays: Sequence[tuple[str, Buffer]]
 
 
 @dataclass(frozen=True, slots=True)
 class Repeatable:
     """A launch that can be made anew on any device.
 
-    ``bound`` puts fresh arguments on a device, and gives the variables of its module their values;
-    ``names`` are what the arguments are called.
+    ``bound`` puts fresh arguments on a device, and gives the variables of its module their values.
     """
 
     module: Module
     kernel: str
     config: LaunchConfig
-    names: tuple[str, ...]
     bound: Callable[[Device], Bound]
 
 
@@ -120,9 +122,7 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     bound = launch.bound(a)
     left, right = _arrays(launch, bound), _arrays(launch, launch.bound(b))
     outputs = tuple(
-        _compare(name, one, other)
-        for name, one, other in zip(launch.names, left, right, strict=True)
-        if one is not None and other is not None
+        _compare(name, one, other) for (name, one), (_, other) in zip(left, right, strict=True)
     )
     sites = _sites(launch, bound)
     parting, steps = _first_parting(launch, sites, a, b) if sites else (None, 0)
@@ -131,10 +131,10 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     return DiffReport(launch, devices, outputs, first, steps)
 
 
-def _arrays(launch: Repeatable, bound: Bound) -> list[Array | None]:
-    """Launch the program as it is and return what is in every array after it, None for scalars."""
+def _arrays(launch: Repeatable, bound: Bound) -> list[tuple[str, Array]]:
+    """Launch the program as it is and return what is in every array after it, by name."""
     bound.kernel.run(launch.config, bound.args)
-    return [arg.numpy() if isinstance(arg, Buffer) else None for arg in bound.args]
+    return [(name, array.numpy()) for name, array in bound.arrays]
 
 
 def _compare(name: str, one: Array, other: Array) -> Output:

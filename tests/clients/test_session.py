@@ -138,6 +138,71 @@ def test_a_launch_is_made_again_without_a_trace(tmp_path: Path) -> None:
     assert (x == np.arange(64) + 2).all()
 
 
+# A sum of a tensor core and of how often it was called, added to where a word in memory points.
+SUMS = """.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 calls = 5;
+.const .f32 scale = 0f3F800000;
+.visible .entry sums(.param .u64 where, .param .u64 x)
+{
+    .reg .b32 a, t, n;
+    .reg .f32 c0, c1, c2, c3, f;
+    .reg .b64 p, q;
+    mov.u32 t, %tid.x;
+    ld.param.u64 p, [x];
+    mad.wide.u32 p, t, 4, p;
+    ld.global.b32 a, [p];
+    mov.f32 c0, 0f4B000000;
+    mov.f32 c1, c0;
+    mov.f32 c2, c0;
+    mov.f32 c3, c0;
+    mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32
+        {c0, c1, c2, c3}, {a, a, a, a}, {a, a}, {c0, c1, c2, c3};
+    atom.global.add.u32 n, [calls], 1;
+    cvt.rn.f32.u32 f, n;
+    ld.const.f32 c1, [scale];
+    fma.rn.f32 c0, f, c1, c0;
+    ld.param.u64 q, [where];
+    ld.global.u64 q, [q];
+    mad.wide.u32 q, t, 4, q;
+    red.global.add.f32 [q], c0;
+    ret;
+}
+"""
+
+
+def test_a_launch_parts_from_that_of_another_gpu() -> None:
+    session = Session("sm_80")
+    kernel = session.load(SUMS, "sums.ptx").kernel("sums")
+    x = np.full(64, 0.7, np.float16)
+    out = np.zeros(32, np.float32)
+    where = np.array([out.ctypes.data], np.uint64)
+    arrays = (where, x, out)
+    memory = [Borrowed(a.ctypes.data, a.nbytes, "array", a, str(a.dtype)) for a in arrays]
+    parameters = struct.pack("<QQ", where.ctypes.data, x.ctypes.data)
+    for _ in range(2):
+        session.launch(kernel, LaunchConfig.of(1, 32), parameters, memory)
+    after, launched = out.copy(), session.last
+    assert launched is not None
+    same = launched.diff("sm_86")
+    assert same.same, same.first
+    assert same.steps == 32 * 11  # instructions whose registers hold no address
+    other = launched.diff("sm_90a")
+    assert repr(other) == "<diff of sums on emulator:sm_80 and emulator:sm_90a: they differ>"
+    assert other.first is not None
+    assert other.first.instruction.opcode == "mma"
+    assert other.first.judgement.verdict == "rounding"
+    (stored,) = [one for one in other.outputs if one.differing]
+    assert stored.name == f"array at {out.ctypes.data:#x}"
+    assert (stored.total, stored.place) == (32, (0,))
+    assert (out == after).all()
+    session.launch(kernel, LaunchConfig.of(1, 32), parameters, memory)
+    assert out[0] == stored.a != stored.b
+    with pytest.raises(Unsupported, match="sm_80 does not run on sm_75"):
+        launched.diff("sm_75")
+
+
 def test_a_launch_has_a_limit(tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
         raise TimeoutError("not at its end after 0 s")

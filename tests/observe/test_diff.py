@@ -76,9 +76,10 @@ def launch(threads: int = 70) -> Repeatable:
     module = parse(TEXT)
 
     def bound(device: Device) -> Bound:
-        return Bound(device.load(module).kernel("k"), [device.zeros(2 * threads, "u32"), 5], {})
+        out = device.zeros(2 * threads, "u32")
+        return Bound(device.load(module).kernel("k"), [out, 5], {}, [("out", out)])
 
-    return Repeatable(module, "k", LaunchConfig.of(2, threads), ("out", "n"), bound)
+    return Repeatable(module, "k", LaunchConfig.of(2, threads), bound)
 
 
 def part(right: str, wrong: str, threads: int = 70) -> DiffReport:

@@ -60,7 +60,8 @@ def _lend(what: str, tensor: torch.Tensor, found: dict[int, Borrowed]) -> None:
     address, nbytes = storage.data_ptr(), storage.nbytes()
     if nbytes and address not in found:
         dtype = str(tensor.dtype).removeprefix("torch.")
-        found[address] = Borrowed(address, nbytes, f"{what}, {dtype}{list(tensor.shape)}", storage)
+        name = f"{what}, {dtype}{list(tensor.shape)}"
+        found[address] = Borrowed(address, nbytes, name, storage, dtype)
 
 
 def _pointers_in(tensor: torch.Tensor) -> set[int]:

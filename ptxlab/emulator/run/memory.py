@@ -8,7 +8,7 @@ the addresses it has in this process, and all others are where no process of Lin
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -216,15 +216,32 @@ class GlobalMemory:
     @contextmanager
     def kept(self) -> Iterator[None]:
         """Have all memory as it is now again at the end, whatever is written meanwhile."""
-        before = [one.data[one.first : one.size].copy() for one in self._allocations]
+        restore = self.remembered()
         allocations, begins, heap = self._allocations.copy(), self._begins.copy(), self.heap.copy()
         try:
             yield
         finally:
             self._allocations, self._begins, self.heap = allocations, begins, heap
-            for one, data in zip(allocations, before, strict=True):
-                if one.writable:
-                    one.data[one.first : one.size] = data
+            restore()
+
+    def remembered(self) -> Callable[[], None]:
+        """Return a function that has what all memory holds now there again."""
+        before = [
+            (one, one.data[one.first : one.size].copy())
+            for one in self._allocations
+            if one.writable
+        ]
+
+        def restore() -> None:
+            for one, data in before:
+                one.data[one.first : one.size] = data
+
+        return restore
+
+    @property
+    def allocations(self) -> tuple[Allocation, ...]:
+        """All of them, in the order of their addresses."""
+        return tuple(self._allocations)
 
     def _insert(self, allocation: Allocation) -> None:
         at = bisect_right(self._begins, allocation.begin)

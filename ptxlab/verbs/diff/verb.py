@@ -56,6 +56,7 @@ def execute(args: argparse.Namespace) -> int:
     from pathlib import Path
 
     from ptxlab.device.loading import load_ptx
+    from ptxlab.device.memory import Buffer
     from ptxlab.observe.diff import Bound, Repeatable, diff
     from ptxlab.verbs.diff import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
@@ -79,9 +80,11 @@ def execute(args: argparse.Namespace) -> int:
 
         def bound(device: Device) -> Bound:
             launch = bind_launch(asked, device, loaded[device])
-            return Bound(launch.kernel, launch.passed, launch.variables)
+            given = zip(launch.values, launch.passed, strict=True)
+            arrays = [(name, value) for name, value in given if isinstance(value, Buffer)]
+            return Bound(launch.kernel, launch.passed, launch.variables, arrays)
 
-        repeatable = Repeatable(module, first.kernel.name, first.config, tuple(first.values), bound)
+        repeatable = Repeatable(module, first.kernel.name, first.config, bound)
         report = diff(repeatable, a, b)
     emit(args, lambda: view.text(args.file, report), lambda: view.as_json(args.file, report))
     return 0 if report.same else 1
