@@ -21,6 +21,8 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_configure(config: pytest.Config) -> None:
     # Tests read what is printed, and on a GPU a child of their process would print it.
     os.environ["PTXLAB_CHILD"] = ""
+    # Tests have all processors already, and what they patch is patched in their process alone.
+    os.environ["PTXLAB_WORKERS"] = "1"
     # A loaded kernel is some 100,000 objects: as often as usual, collecting takes a third of the time.
     gc.set_threshold(20_000)
 

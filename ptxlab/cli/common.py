@@ -7,12 +7,15 @@ import os
 import shutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from ptxlab.device.protocol import Device
 
 Text = str | Callable[[], str]
@@ -68,6 +71,30 @@ def add_common(
         metavar="N",
         help="seed of all random data (default 0)",
     )
+
+
+def add_workers(parser: argparse.ArgumentParser) -> None:
+    """Add the option that says where independent jobs run; ``open_workers`` takes it."""
+    parser.add_argument(
+        "--workers",
+        type=readers.workers,
+        metavar="N|tcp://HOST:PORT",
+        help="emulate in so many processes (default: as many as there are processors, or what "
+        "PTXLAB_WORKERS says), or on a cluster of Dask",
+    )
+
+
+def open_workers(
+    args: argparse.Namespace, device: Device
+) -> AbstractContextManager[Executor | None]:
+    """Open what runs jobs where ``--workers`` says: for a GPU, or one worker, this process with None."""
+    from ptxlab.workers import executor, usual
+
+    if device.kind == "emulator":
+        return executor(args.workers or usual())
+    if args.workers:
+        raise PtxlabError("--workers share out the emulator's work; a GPU is one device")
+    return nullcontext(None)
 
 
 def open_device(args: argparse.Namespace) -> Device:

@@ -155,6 +155,13 @@ def family(text: str) -> str:
     return one_of("family", text, families())
 
 
+def workers(text: str) -> str:
+    """Check the spelling of ``--workers``."""
+    if re.fullmatch(r"[1-9][0-9]{0,3}|[a-z]+://\S+", text):
+        return text
+    raise ValueError(f"{text!r} is neither a number of processes nor an address, tcp://HOST:PORT")
+
+
 def output_path(text: str) -> str:
     """Check, before any work is done, that ``text`` can become a file."""
     folder = os.path.dirname(os.path.realpath(text))

@@ -1,19 +1,19 @@
 """Every instruction verified by running it: the trials of all of them, a module for many at a time.
 
 What runs is also assembled for the target it runs on, and what nothing here can run is assembled for
-each of its targets, by ptxas in another thread. So is a warpgroup's multiplication of most n: of each
-line of the table a few are run.
+each of its targets. So is a warpgroup's multiplication of most n: of each line of the table a few are
+run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor, wait
+from collections.abc import Callable, Container, Iterator, Mapping, Sequence
+from concurrent.futures import Executor
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import islice
-from typing import Literal, TypeVar
+from typing import Literal
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
@@ -29,11 +29,11 @@ from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
+from ptxlab.workers import results
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
 Progress = Callable[[int, int], None]
 Keep = Callable[[Trial, Array], None]
-Item = TypeVar("Item")
 
 NAMED = 4
 """Mismatches of an operand that are kept; a layout that is wrong has hundreds."""
@@ -63,6 +63,15 @@ class Outcome:
     note: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class _Job:
+    """Instructions that are run together on ``target``, or else only ``assembled`` for it."""
+
+    target: str
+    forms: tuple[Form, ...]
+    assembled: bool
+
+
 def campaign(
     device: Device,
     forms: Sequence[Form],
@@ -70,148 +79,143 @@ def campaign(
     everywhere: bool,
     every_n: bool = False,
     progress: Progress = lambda done, total: None,
-    keep: Keep = lambda trial, found: None,
+    keep: Keep | None = None,
+    executor: Executor | None = None,
 ) -> tuple[Outcome, ...]:
     """Verify ``forms`` and return what came of each, in their order.
 
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
     target that has each. ``every_n`` runs a warpgroup's multiplications of all n, not of a few of each
-    line. ``progress`` is called with instructions done and their total, ``keep`` with
-    what each trial gave. Raises ToolAbsent without nvJitLink.
+    line. ``progress`` is called with jobs done and their total, ``keep`` with what each trial gave. An
+    ``executor`` runs them on emulators, where ``device`` is one, and keeps nothing. Raises ToolAbsent
+    without nvJitLink.
     """
-    found: dict[str, Outcome] = {}
-    assembler = ThreadPoolExecutor(1)
-    work = _Campaign(device, everywhere, every_n, keep, assembler)
-    try:
-        for outcome in work.outcomes(forms):
-            found[outcome.form.key] = outcome
-            progress(len(found), len(forms))
-        for key, message in work.rejected():
-            found[key] = replace(found[key], status="failed", hardware=None, note=message)
-    finally:
-        assembler.shutdown(cancel_futures=True)  # after an interrupt there are some left
+    targets = {form.key: _targets(device, form, everywhere) for form in forms}
+    jobs = list(_jobs(forms, targets, _able(device, forms, every_n)))
+    here = partial(_outcomes, device=device, keep=keep)
+    found = {form.key: Outcome(form, "absent", ()) for form in forms if not targets[form.key]}
+    for done, outcomes in enumerate(results(executor, _outcomes if executor else here, jobs), 1):
+        for outcome in outcomes:
+            known = found.get(outcome.form.key)
+            found[outcome.form.key] = _both(known, outcome) if known else outcome
+        progress(done, len(jobs))
     return tuple(found[form.key] for form in forms)
 
 
-class _Campaign:
-    """One round of verification. ``jobs`` give, by key, why ptxas rejects an instruction."""
+def _jobs(
+    forms: Sequence[Form], targets: Mapping[str, tuple[str, ...]], able: Container[str]
+) -> Iterator[_Job]:
+    """Yield what there is to do: the able are run on their first target, the others assembled for all."""
+    groups: dict[tuple[str, bool], list[Form]] = {}
+    for form in forms:
+        assembled = form.key not in able
+        for target in targets[form.key] if assembled else targets[form.key][:1]:
+            groups.setdefault((target, assembled), []).append(form)
+    for (target, assembled), group in sorted(groups.items(), key=lambda item: item[0][1]):
+        size = _ASSEMBLED_TOGETHER if assembled else _RUN_TOGETHER
+        for first in range(0, len(group), size):
+            yield _Job(target, tuple(group[first : first + size]), assembled)
 
-    def __init__(
-        self,
-        device: Device,
-        everywhere: bool,
-        every_n: bool,
-        keep: Keep,
-        assembler: ThreadPoolExecutor,
-    ) -> None:
-        self.device = device
-        self.everywhere = everywhere
-        self.every_n = every_n
-        self.keep = keep
-        self.assembler = assembler
-        self.jobs: list[Future[dict[str, str]]] = []
-        self.proven = receipts.proven()
 
-    def outcomes(self, forms: Sequence[Form]) -> Iterator[Outcome]:
-        """Yield what comes of each, as if all of it assembled."""
-        running: dict[str, list[Form]] = {}
-        others: dict[str, list[Form]] = {}
-        able = self._able(forms)
-        for form in forms:
-            targets = self._targets(form)
-            if not targets:
-                yield Outcome(form, "absent", ())
-            elif form.key in able:
-                running.setdefault(targets[0], []).append(form)
-            else:
-                for target in targets:
-                    others.setdefault(target, []).append(form)
-        assembling = [
-            (some, self._assemble(some, target, partial(collection, target=target)))
-            for target, group in others.items()
-            for some in _chunks(group, _ASSEMBLED_TOGETHER)
-        ]
-        for target, group in running.items():
-            with self._runner(target) as runner:
-                for some in _chunks(group, _RUN_TOGETHER):
-                    yield from self._run(runner, some)
-        for some, job in assembling:
-            wait([job])
-            yield from (Outcome(form, "assembled", self._targets(form)) for form in some)
+def _able(device: Device, forms: Sequence[Form], every_n: bool) -> set[str]:
+    """Return the keys of what the device, or one of its kind, can run, and is to."""
+    some = [form for form in forms if tried(form) and (every_n or _sampled(form))]
+    if device.kind == "emulator":
+        names = emulated(some)
+        some = [form for form in some if form.name in names]
+    return {form.key for form in some}
 
-    def rejected(self) -> Iterator[tuple[str, str]]:
-        """Yield the keys of what ptxas rejects, each with what it says."""
-        for job in self.jobs:
-            yield from job.result().items()
 
-    def _able(self, forms: Sequence[Form]) -> set[str]:
-        """Return the keys of what the device, or one of its kind, can run, and is to."""
-        some = [form for form in forms if tried(form) and (self.every_n or _sampled(form))]
-        if self.device.kind == "emulator":
-            names = emulated(some)
-            some = [form for form in some if form.name in names]
-        return {form.key for form in some}
+def _targets(device: Device, form: Form, everywhere: bool) -> tuple[str, ...]:
+    if everywhere:
+        return form.targets
+    target = device.target
+    return (target.name,) if form.runs_on(target) else ()
 
-    def _targets(self, form: Form) -> tuple[str, ...]:
-        if self.everywhere:
-            return form.targets
-        target = self.device.target
-        return (target.name,) if form.runs_on(target) else ()
 
-    def _runner(self, target: str) -> AbstractContextManager[Device]:
-        """Return the device, or else an emulator that is closed after use."""
-        if self.device.target.name == target:
-            return nullcontext(self.device)
-        return closing(open_device("emulator", arch=target))
+def _both(known: Outcome, other: Outcome) -> Outcome:
+    """Return what came of an instruction that was assembled for one more target."""
+    worse = other if other.status == "failed" else known
+    return replace(worse, targets=(*known.targets, *other.targets))
 
-    def _run(self, runner: Device, forms: Sequence[Form]) -> Iterator[Outcome]:
-        """Run the trials of a few instructions, in one module if that loads."""
-        target = runner.target.name
-        own = {form.key: list(trials(form)) for form in forms}
+
+def _outcomes(job: _Job, device: Device | None = None, keep: Keep | None = None) -> list[Outcome]:
+    """Do a job, on ``device`` where that is its target."""
+    if job.assembled:
+        outcomes = [Outcome(form, "assembled", (job.target,)) for form in job.forms]
+        rejected = _rejected(job.forms, job.target, partial(collection, target=job.target))
+    else:
+        own = {form.key: list(trials(form)) for form in job.forms}
 
         def text(some: Sequence[Form]) -> str:
-            return module([(form, t.body) for form in some for t in own[form.key]], target)
+            return module([(form, t.body) for form in some for t in own[form.key]], job.target)
 
-        for some, loaded in in_parts(forms, lambda some: runner.load(text(some))):
-            if isinstance(loaded, PtxlabError):
-                yield Outcome(some[0], "failed", (target,), note=loaded.message)
-                continue
-            if runner.kind == "emulator":  # elsewhere loading has assembled it
-                self._assemble(some, target, text)
-            kernels = iter(loaded.kernels.values())
-            for form in some:
-                those = list(islice(kernels, len(own[form.key])))
-                yield self._tried(runner, form, own[form.key], those)
+        with _runner(job.target, device) as runner:
+            outcomes = list(_run(runner, job.forms, own, text, keep))
+            # Elsewhere loading has assembled it.
+            rejected = _rejected(job.forms, job.target, text) if runner.kind == "emulator" else {}
+    return [
+        replace(outcome, status="failed", hardware=None, note=rejected[outcome.form.key])
+        if outcome.form.key in rejected
+        else outcome
+        for outcome in outcomes
+    ]
 
-    def _tried(
-        self, runner: Device, form: Form, own: Sequence[Trial], kernels: Sequence[Kernel]
-    ) -> Outcome:
-        gpu = self.proven.get(form.key) if runner.kind == "emulator" else runner.name
-        status: Status = "hardware" if gpu else "emulator"
-        probes = sum(trial.count for trial in own)
-        outcome = Outcome(form, status, (runner.target.name,), probes, hardware=gpu)
-        count = 0
-        named: dict[str, list[Mismatch]] = {}
-        for trial, kernel in zip(own, kernels, strict=True):
-            try:
-                found = launch(runner, kernel, trial)
-            except LaunchError as error:
-                return replace(outcome, status="failed", hardware=None, note=error.message)
-            self.keep(trial, found)
-            wrong = trial.wrong(found, leaves_open(runner))
-            count += len(wrong)
-            for mismatch in trial.mismatches(found, wrong):
-                named.setdefault(mismatch.operand, []).append(mismatch)
-        if not count:
-            return outcome
-        first = tuple(m for of_operand in named.values() for m in of_operand[:NAMED])
-        return replace(outcome, status="failed", hardware=None, wrong=count, mismatches=first)
 
-    def _assemble(
-        self, forms: Sequence[Form], target: str, text: Callable[[Sequence[Form]], str]
-    ) -> Future[dict[str, str]]:
-        self.jobs.append(self.assembler.submit(_rejected, forms, target, text))
-        return self.jobs[-1]
+def _runner(target: str, device: Device | None) -> AbstractContextManager[Device]:
+    """Return the device, or else an emulator that is closed after use."""
+    if device is not None and device.target.name == target:
+        return nullcontext(device)
+    return closing(open_device("emulator", arch=target))
+
+
+def _run(
+    runner: Device,
+    forms: Sequence[Form],
+    own: Mapping[str, Sequence[Trial]],
+    text: Callable[[Sequence[Form]], str],
+    keep: Keep | None,
+) -> Iterator[Outcome]:
+    """Run the trials of a few instructions, in one module if that loads."""
+    proven = receipts.proven() if runner.kind == "emulator" else None
+    for some, loaded in in_parts(forms, lambda some: runner.load(text(some))):
+        if isinstance(loaded, PtxlabError):
+            yield Outcome(some[0], "failed", (runner.target.name,), note=loaded.message)
+            continue
+        kernels = iter(loaded.kernels.values())
+        for form in some:
+            those = list(islice(kernels, len(own[form.key])))
+            gpu = runner.name if proven is None else proven.get(form.key)
+            yield _tried(runner, form, gpu, list(zip(own[form.key], those, strict=True)), keep)
+
+
+def _tried(
+    runner: Device,
+    form: Form,
+    gpu: str | None,
+    own: Sequence[tuple[Trial, Kernel]],
+    keep: Keep | None,
+) -> Outcome:
+    status: Status = "hardware" if gpu else "emulator"
+    probes = sum(trial.count for trial, _ in own)
+    outcome = Outcome(form, status, (runner.target.name,), probes, hardware=gpu)
+    count = 0
+    named: dict[str, list[Mismatch]] = {}
+    for trial, kernel in own:
+        try:
+            found = launch(runner, kernel, trial)
+        except LaunchError as error:
+            return replace(outcome, status="failed", hardware=None, note=error.message)
+        if keep:
+            keep(trial, found)
+        wrong = trial.wrong(found, leaves_open(runner))
+        count += len(wrong)
+        for mismatch in trial.mismatches(found, wrong):
+            named.setdefault(mismatch.operand, []).append(mismatch)
+    if not count:
+        return outcome
+    first = tuple(m for of_operand in named.values() for m in of_operand[:NAMED])
+    return replace(outcome, status="failed", hardware=None, wrong=count, mismatches=first)
 
 
 def _sampled(form: Form) -> bool:
@@ -229,8 +233,3 @@ def _rejected(
         for some, made in linked
         if isinstance(made, PtxlabError)
     }
-
-
-def _chunks(items: Sequence[Item], size: int) -> Iterator[Sequence[Item]]:
-    for first in range(0, len(items), size):
-        yield items[first : first + size]

@@ -7,15 +7,18 @@ by comparing the facts of both rungs, measure by measure; what holds one back is
 from __future__ import annotations
 
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm, Rung
+from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
-from ptxlab.gemm.facts import KernelFacts, facts
+from ptxlab.gemm.facts import KernelFacts, facts_of
+from ptxlab.gemm.ladder import Baseline
 from ptxlab.gemm.measures import Change, brief, changes, percent
 from ptxlab.gemm.problem import Problem
+from ptxlab.gemm.side_by_side import Job, each
 from ptxlab.gemm.survey import Absent, lacking
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.gpus import ISSUED, Gpu
@@ -80,22 +83,27 @@ class Explanation:
 
 
 def explain(
-    device: Device, problems: Sequence[tuple[Rung, Problem]], gpu: Gpu, sizes: Sizes = AS_IT_IS
+    device: Device,
+    problems: Sequence[tuple[Algorithm | Baseline, Problem]],
+    gpu: Gpu,
+    sizes: Sizes = AS_IT_IS,
+    executor: Executor | None = None,
 ) -> Explanation:
     """Count every rung on its problem, and compare each with the one it follows.
 
-    Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
+    With an ``executor`` they are counted side by side. Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
     raises.
     """
     counted: list[KernelFacts] = []
     absent: list[Absent] = []
-    for rung, problem in problems:
-        try:
-            counted.append(facts(device, problem, rung, sizes))
-        except PtxlabError as error:
-            if not lacking(error):
-                raise
-            absent.append(Absent.of(rung, problem, error))
+    jobs = [Job(rung, problem, dict(sizes)) for rung, problem in problems]
+    for job, found in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
+        if not isinstance(found, PtxlabError):
+            counted.append(found)
+        elif lacking(found):
+            absent.append(Absent.of(job.rung, job.problem, found))
+        else:
+            raise found
     return replace(tell(counted, gpu), absent=tuple(absent))
 
 

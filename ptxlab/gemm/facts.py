@@ -15,6 +15,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import cutting
+from ptxlab.gemm.side_by_side import Job
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
@@ -203,6 +204,11 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
         opcode=opcode,
         share=None if loop is None else loop.share(opcode),
     )
+
+
+def facts_of(device: Device, job: Job) -> KernelFacts:
+    """Return the ``facts`` of one job among several."""
+    return facts(device, job.problem, job.rung, job.sizes)
 
 
 def _multiplies(instruction: Instruction, method: str) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -14,7 +15,8 @@ from ptxlab.gemm.algorithms import Rung
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Array, Problem
 from ptxlab.gemm.reference import Doubles
-from ptxlab.gemm.run import GemmResult, compute, judge
+from ptxlab.gemm.run import Computed, GemmResult, compute, judge
+from ptxlab.gemm.side_by_side import Job, each
 from ptxlab.gemm.verification import Verification
 
 
@@ -78,28 +80,31 @@ def all_types() -> list[tuple[str, str]]:
     return list(dict.fromkeys(types for rung in LADDER.values() for types in rung.types))
 
 
-def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -> Survey:
+def survey(
+    device: Device,
+    problem: Problem,
+    types: Sequence[tuple[str, str]],
+    executor: Executor | None = None,
+) -> Survey:
     """Run every rung that takes ``problem``, once for each of ``types``.
 
     A library that is not there or needs another device is ``absent``, and so is a kernel with an
-    instruction that the target lacks.
+    instruction that the target lacks. With an ``executor`` the rungs run on emulators side by side.
     """
     results: list[GemmResult] = []
     absent: list[Absent] = []
     agreements: list[Agreement] = []
     for dtype, acc in types:
         typed = replace(problem, dtype=dtype, acc=acc)
-        inputs = typed.inputs()
-        verification, extent = Verification(typed, inputs), _Extent()
-        for rung in (rung for rung in LADDER.values() if rung.takes(typed)):
-            try:
-                computed = compute(device, typed, inputs, rung)
-            except PtxlabError as error:
-                if not (isinstance(error, DeviceUnavailable) or lacking(error)):
-                    raise
-                absent.append(Absent.of(rung, typed, error))
+        verification, extent = Verification(typed, typed.inputs()), _Extent()
+        jobs = [Job(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
+        for job, computed in zip(jobs, each(device, _computed, jobs, executor), strict=True):
+            if isinstance(computed, PtxlabError):
+                if not (isinstance(computed, DeviceUnavailable) or lacking(computed)):
+                    raise computed
+                absent.append(Absent.of(job.rung, typed, computed))
                 continue
-            results.append(judge(device, verification, rung, computed))
+            results.append(judge(device, verification, job.rung, computed))
             extent.add(results[-1], computed.d)
         if len(extent.results) > 1:
             agreements.append(extent.agreement(verification))
@@ -111,6 +116,10 @@ def survey(device: Device, problem: Problem, types: Sequence[tuple[str, str]]) -
         tuple(absent),
         tuple(agreements),
     )
+
+
+def _computed(device: Device, job: Job) -> Computed:
+    return compute(device, job.problem, job.problem.inputs(), job.rung)
 
 
 class _Extent:

@@ -57,6 +57,7 @@ CLIENTS = ("triton", "torch", "numba-cuda", "tinygrad")
 
 EXTRAS = {
     "bench": "only for the baselines of ptxlab bench",
+    "cluster": "only to share out work over machines: --workers tcp://HOST:PORT",
     "native": "only for speed: the emulator's blocks as machine code",
 }
 """What the optional packages are for, by extra."""

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import closing
 from typing import Any
 
-from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.common import emit, open_device, open_workers
 from ptxlab.cli.progress import Progress
 from ptxlab.fragments.campaign import Outcome, Status, campaign
 from ptxlab.fragments.report import Mismatch
@@ -31,11 +31,15 @@ STATUSES: dict[Status, str] = {
 def run(args: argparse.Namespace) -> int:
     """Verify every instruction, or those of a family, and return 0 when all is as predicted."""
     asked = [form for form in catalog.forms() if args.family in (None, form.family)]
-    with closing(open_device(args)) as device:
+    with closing(open_device(args)) as device, open_workers(args, device) as executor:
         everywhere = device.kind == "emulator" and args.arch is None
-        progress = Progress(what="instructions")
         outcomes = campaign(
-            device, asked, everywhere=everywhere, every_n=args.full, progress=progress
+            device,
+            asked,
+            everywhere=everywhere,
+            every_n=args.full,
+            progress=Progress(what="groups of instructions"),
+            executor=executor,
         )
         target = "any known target" if everywhere else device.target.name
         emit(args, lambda: text(outcomes, target), lambda: as_json(outcomes, device.name))

@@ -7,7 +7,14 @@ from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
-from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
+from ptxlab.cli.common import (
+    add_common,
+    add_workers,
+    emit,
+    open_device,
+    terminal_width,
+    wants_colour,
+)
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import add_launch_options
 
@@ -94,6 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--at", metavar="PLACE", help="of --ptx only these: a line, or an instruction (mma.sync)"
     )
+    add_workers(parser)
     add_launch_options(parser)
     group = parser.add_argument_group(
         "questions that run nothing (text or json)"

@@ -8,13 +8,21 @@ from collections.abc import Iterator
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common, emit, open_device, terminal_width
+from ptxlab.cli.common import (
+    add_common,
+    add_workers,
+    emit,
+    open_device,
+    open_workers,
+    terminal_width,
+)
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.readers import count, name_value, positive, real, suggestion
 from ptxlab.errors import PtxlabError, Unsupported
 
 if TYPE_CHECKING:
-    from ptxlab.gemm import Problem, Rung
+    from ptxlab.gemm import Algorithm, Problem
+    from ptxlab.gemm.ladder import Baseline
     from ptxlab.isa.gpus import Gpu
 
 EXAMPLE = """\
@@ -112,6 +120,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--group", type=count, metavar="N", help="CTA order: tile rows walked together, 1 for none"
     )
+    add_workers(parser)
     add_common(parser, FORMATS)
 
 
@@ -131,6 +140,8 @@ def execute(args: argparse.Namespace) -> int:
         if args.list:
             raise PtxlabError("--predict is not for --list")
         return predict_all(args)
+    if args.workers and not args.all:
+        raise PtxlabError("--workers share out what --all and --explain do")
     if args.clock:
         raise PtxlabError("--clock is for --predict")
     if args.gpu or args.format in FORMATS:
@@ -165,8 +176,8 @@ def run_all(args: argparse.Namespace) -> int:
     if not types:
         raise PtxlabError(f"no algorithm computes {args.dtype} -> {args.acc}")
     problem = problem_of(args, *types[0])
-    with closing(open_device(args)) as device:
-        found = survey(device, problem, types)
+    with closing(open_device(args)) as device, open_workers(args, device) as executor:
+        found = survey(device, problem, types, executor)
     width = terminal_width(args)
     emit(args, lambda: text.text_of_all(found, width), lambda: text.all_as_json(found))
     return 0 if found.passed else 1
@@ -202,8 +213,8 @@ def explain_ladder(args: argparse.Namespace) -> int:
     if sizes and len(several) != 1:
         raise PtxlabError("--tile and --group are for one --algorithm")
     args.device = "emulator"
-    with closing(open_device(args)) as device:
-        found = explain(device, several, gpu, sizes)
+    with closing(open_device(args)) as device, open_workers(args, device) as executor:
+        found = explain(device, several, gpu, sizes, executor)
     for rung in found.absent:
         what = f"without {rung.algorithm} ({rung.dtype} to {rung.acc}): {rung.reason}"
         print(f"ptxlab: {what}", file=sys.stderr)
@@ -269,7 +280,7 @@ def choose_gpu(args: argparse.Namespace) -> Gpu:
     return gpu
 
 
-def problems(args: argparse.Namespace) -> Iterator[tuple[Rung, Problem]]:
+def problems(args: argparse.Namespace) -> Iterator[tuple[Algorithm | Baseline, Problem]]:
     """Yield the algorithms to tell of, each with its problem, of the first of its types asked for."""
     from ptxlab.gemm import ALGORITHMS, find_algorithm
 

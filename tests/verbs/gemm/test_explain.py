@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
-from ptxlab.gemm import ALGORITHMS, Rung
+from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm import explain as story
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.reference import Comparison
+from ptxlab.gemm.side_by_side import Job
 from ptxlab.gemm.verification import Verdict
 from ptxlab.main import main
 from tests.gemm.rungs import made
@@ -132,19 +133,19 @@ def test_all_rungs_that_take_the_problem(
     """And a wrong result is exit status 1."""
     asked: list[tuple[str, Problem]] = []
 
-    def facts(device: object, problem: Problem, rung: Rung, sizes: object) -> KernelFacts:
-        asked.append((rung.name, problem))
-        found = made(rung.name)
+    def facts_of(device: object, job: Job) -> KernelFacts:
+        asked.append((job.rung.name, job.problem))
+        found = made(job.rung.name)
         return KernelFacts(
             **{
                 **{field: getattr(found, field) for field in KernelFacts.__slots__},
                 "verdict": Verdict(
-                    Comparison(1.0, None, None, None), 0.5 if rung.name == "tiled" else 1.0
+                    Comparison(1.0, None, None, None), 0.5 if job.rung.name == "tiled" else 1.0
                 ),
             }
         )
 
-    monkeypatch.setattr(story, "facts", facts)
+    monkeypatch.setattr(story, "facts_of", facts_of)
     assert main([*EXPLAIN, "--m", "8", "--json"]) == 1
     assert json.loads(capsys.readouterr().out)["passed"] is False
     assert [name for name, _ in asked] == list(ALGORITHMS)

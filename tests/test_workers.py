@@ -1,0 +1,152 @@
+"""Jobs side by side: results in order, errors whole, the same in one process, in several and on a cluster."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import Executor
+from contextlib import ExitStack
+
+import pytest
+
+from ptxlab.device.protocol import Device
+from ptxlab.errors import DeviceUnavailable, LaunchError, Location, PtxlabError
+from ptxlab.fragments import campaign as fragments
+from ptxlab.gemm import ALGORITHMS, LADDER, Problem
+from ptxlab.gemm import survey as gemm_survey
+from ptxlab.gemm.explain import explain
+from ptxlab.gemm.survey import survey
+from ptxlab.isa.gpus import GPUS
+from ptxlab.main import main
+from ptxlab.matrix.catalog import forms
+from ptxlab.workers import VARIABLE, executor, results, usual
+
+PLACE = Location("x.ptx", 3, 5, "    bad;")
+
+
+def slow_first(number: int) -> tuple[int, int]:
+    """Take the longer the earlier, so that a later job is done before."""
+    import time
+
+    time.sleep(0.05 * (3 - number))
+    return number, os.getpid()
+
+
+def refused(number: int) -> int:
+    if number == 1:
+        raise LaunchError(f"job {number}", location=PLACE, hint="mend it", kind="bounds")
+    return number
+
+
+def killed(number: int) -> int:
+    os._exit(number)
+
+
+@pytest.fixture(scope="module", params=["1", "2", "cluster"])
+def workers(request: pytest.FixtureRequest) -> Iterator[Executor | None]:
+    with ExitStack() as stack:
+        where = str(request.param)
+        if where == "cluster":
+            distributed = pytest.importorskip("distributed")
+            local = distributed.LocalCluster(2, threads_per_worker=1, dashboard_address=None)
+            where = stack.enter_context(local).scheduler_address
+        yield stack.enter_context(executor(where))
+
+
+def test_results_are_in_order_and_errors_whole(workers: Executor | None) -> None:
+    found = list(results(workers, slow_first, range(4)))
+    assert [number for number, _ in found] == [0, 1, 2, 3]
+    assert (os.getpid() in {process for _, process in found}) == (workers is None)
+    assert list(results(workers, slow_first, [3])) == [(3, os.getpid())]
+    assert list(results(workers, slow_first, [])) == []
+    one_by_one = results(workers, refused, range(3))
+    assert next(one_by_one) == 0
+    with pytest.raises(LaunchError, match="job 1") as raised:
+        next(one_by_one)
+    error = raised.value
+    assert (error.location, error.hint, error.kind) == (PLACE, "mend it", "bounds")
+
+
+def test_instructions_are_verified_the_same_everywhere(
+    workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What runs, what is only assembled, for several targets, and what ptxas refuses."""
+    monkeypatch.setattr(fragments, "_RUN_TOGETHER", 2)
+    if device.kind != "emulator":
+        pytest.skip("workers are emulators")
+    every = list(forms())
+    run = [form for form in every if form.family == "mma"][::60]
+    assembled = [form for form in every if form.family.startswith("tcgen05")][::90]
+    chosen = [*run, *assembled]
+    here = fragments.campaign(device, chosen, everywhere=True)
+    assert fragments.campaign(device, chosen, everywhere=True, executor=workers) == here
+    assert {outcome.status for outcome in here} == {"emulator", "assembled"}
+
+
+def test_the_ladder_is_the_same_everywhere(
+    workers: Executor | None, device: Device, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if device.kind != "emulator":
+        pytest.skip("workers are emulators")
+    names = ("numpy", "cublas", "naive", "coalescing")
+    monkeypatch.setattr(gemm_survey, "LADDER", {name: LADDER[name] for name in names})
+    problem, types = Problem(20, 21, 22, seed=1), [("f32", "f32")]
+    rungs = [(ALGORITHMS[name], Problem(32, 32, 32, "f32")) for name in ("naive", "coalescing")]
+    here, told = survey(device, problem, types), explain(device, rungs, GPUS[0])
+    found = survey(device, problem, types, workers)
+    assert explain(device, rungs, GPUS[0], executor=workers) == told
+    assert found.agreements == here.agreements
+    assert found.absent == here.absent
+    assert [(one.rung, one.verdict) for one in found.results] == [
+        (one.rung, one.verdict) for one in here.results
+    ]
+
+
+def test_a_worker_that_dies_is_an_error() -> None:
+    with (
+        pytest.raises(PtxlabError, match="a worker died"),
+        executor("2") as workers,
+    ):
+        list(results(workers, killed, [1, 2]))
+
+
+def test_a_scheduler_nobody_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("distributed")
+    words = ["fragments", "--all", "--device", "emulator"]
+    assert main([*words, "--workers", "nonsense://here"]) == 3
+    assert "no Dask scheduler answers at nonsense://here" in capsys.readouterr().err
+
+
+def test_without_dask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(DeviceUnavailable, match="not installed"), executor("tcp://localhost:1"):
+        pass
+
+
+@pytest.mark.parametrize("text", ["0", "-1", "two", "localhost:1", ""])
+def test_what_is_no_number_of_workers(text: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gemm", "--all", "--workers", text]) == 2
+    assert "neither a number of processes nor an address" in capsys.readouterr().err
+
+
+def test_workers_share_out_several_jobs(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["gemm", "--size", "8", "--workers", "2"]) == 2
+    assert "--all and --explain" in capsys.readouterr().err
+
+
+def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(VARIABLE, "3")
+    assert usual() == "3"
+    monkeypatch.delenv(VARIABLE)
+    assert 1 <= int(usual()) <= (os.cpu_count() or 1)
+
+
+def test_the_command_line_has_workers_of_its_own() -> None:
+    """In each its main module is imported anew."""
+    problem = ["--size", "16", "--dtype", "f16", "--acc", "f16", "--device", "emulator"]
+    command = [sys.executable, "-m", "ptxlab", "gemm", "--all", *problem, "--workers", "2"]
+    ran = subprocess.run(command, capture_output=True, text=True, check=True)
+    assert "tensor_core " in ran.stdout
+    assert ran.stderr == ""
