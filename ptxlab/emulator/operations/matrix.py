@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.operations.matrix_native import native_product, natively
 from ptxlab.emulator.operations.warp import ALIGNED, Warps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
@@ -119,7 +120,11 @@ def multiply(context: Context, asked: Form) -> Step:
         d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
         warps.write_matrix(result, destinations, d)
 
-    return run
+    native = native_product(form, context.target)
+    if native is None:
+        return run
+    registers = [source for _, sources in factors for source in sources]
+    return natively(native, run, line, registers, destinations)
 
 
 def sparsity_of(

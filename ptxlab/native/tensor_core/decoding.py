@@ -1,0 +1,90 @@
+"""Raw words to numbers in native code, as ``ptxlab.numbers.formats`` has them."""
+
+from __future__ import annotations
+
+from ptxlab.native.tensor_core.vectors import Value
+from ptxlab.numbers.formats import F32, SPECIAL_EXPONENT, ZERO_EXPONENT, Format
+
+
+def values(words: Value, form: Format, low: int = 0) -> Value:
+    """Return as float32 the numbers whose containers begin at bit ``low`` of int32.
+
+    Infinities and NaNs of formats with a smaller exponent come out as numbers: see ``special``.
+    """
+    top = low + form.low_bit + form.bits
+    moved = words << (32 - top) if top < 32 else words
+    narrower = F32.exponent_bits - form.exponent_bits
+    if narrower:
+        moved = moved.signed_shift(narrower)
+    keep = (form.nan << (F32.fraction_bits - form.fraction_bits)) - (1 << 31)
+    if keep != -1:
+        moved = moved & keep
+    found = moved.bits("float")
+    return found * 2.0 ** (F32.bias - form.bias) if form.bias != F32.bias else found
+
+
+def exponents(words: Value, form: Format, offset: int) -> Value:
+    """Return the exponent fields of words plus ``offset``; a subnormal has that of the smallest normal.
+
+    A zero has ``ZERO_EXPONENT`` and an infinity or NaN ``SPECIAL_EXPONENT``.
+    """
+    magnitude = words & (form.nan << form.low_bit)
+    field = magnitude >> form.exponent_shift
+    found = field.is_("ugt", 1).choose(field, 1)
+    return _marked(found + offset if offset else found, magnitude, form)
+
+
+def exponents_in(words: Value, form: Format, wider: Format, low: int, offset: int) -> Value:
+    """Return the exponent fields that the numbers have in float32, int32, once they are ``wider`` ones."""
+    field = (values(words, form, low).bits("i32") >> F32.fraction_bits) & 255
+    lowest = F32.bias + wider.lowest_exponent
+    found = field.is_("ugt", lowest).choose(field, lowest)
+    magnitude = (words >> low if low else words) & (form.nan << form.low_bit)
+    return _marked(found + offset, magnitude, form)
+
+
+def _marked(found: Value, magnitude: Value, form: Format) -> Value:
+    """Mark the exponents of what has none."""
+    found = magnitude.is_("eq", 0).choose(ZERO_EXPONENT, found)
+    if form.infinity is not None:
+        special = magnitude.is_("uge", form.infinity << form.low_bit)
+    elif form.specials == "nan":
+        special = magnitude.is_("eq", form.nan << form.low_bit)
+    else:
+        return found
+    return special.choose(SPECIAL_EXPONENT, found)
+
+
+def elements(words: Value, form: Format, bits: int, offset: int) -> list[tuple[Value, Value]]:
+    """Return values (float32) and ``exponents`` (int16) of what int32 words hold, by ``bits`` each."""
+    if bits == 32:
+        return [(values(words, form), exponents(words, form, offset).to("trunc", "i16"))]
+    halves = words.bits("i16", 2 * words.lanes)
+    in_half = 16 // bits
+    pairs = [
+        exponents(halves >> (bits * i) if i else halves, form, offset).bits("i32", words.lanes)
+        for i in range(in_half)
+    ]
+    found = []
+    for i in range(32 // bits):
+        high, part = divmod(i, in_half)
+        exponent = pairs[part] >> 16 if high else pairs[part]
+        found.append((values(words, form, bits * i), exponent.to("trunc", "i16")))
+    return found
+
+
+def special(value: Value, exponent: Value, form: Format) -> Value:
+    """Return float64 of what ``values`` and ``exponents`` found, with infinities and NaNs in their place."""
+    wide = value.to("fpext", "double")
+    if form.specials == "none" or (form.specials == "ieee" and form.bias == F32.bias):
+        return wide
+    infinity = 2.0 ** ((form.nan >> form.fraction_bits) - form.bias)
+    found = magnitude(wide).is_("oeq", infinity).choose(wide * float("inf"), float("nan"))
+    return exponent.is_("sgt", SPECIAL_EXPONENT // 2).choose(
+        found if form.specials == "ieee" else float("nan"), wide
+    )
+
+
+def magnitude(values: Value) -> Value:
+    """Return float64 without its sign."""
+    return (values.bits("i64") & ((1 << 63) - 1)).bits("double")

@@ -1,0 +1,103 @@
+"""Fragments in native code: registers of a warp to lines of a matrix, and back.
+
+A register is a vector of 32 words, one of each lane. A line holds the elements with one inner index
+(k of A and B, n of C and D), those of a block of outer indices side by side.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.native.tensor_core.vectors import Value
+
+BLOCK = 16
+"""Outer indices side by side, at most: a vector of int16, and two of float32, of 256 bits."""
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """Lines that lie in the same words, the elements of ``inner`` one above the other.
+
+    ``block`` says which outer indices they are of, ``places`` in which register and lane the words are.
+    """
+
+    inner: tuple[int, ...]
+    block: int
+    places: tuple[tuple[int, int], ...]
+
+
+@cache
+def order(outer: int) -> tuple[int, ...]:
+    """Return the outer indices as they lie side by side, block after block.
+
+    So 8 groups of 4 lanes are transposed within each 128 bits of a vector, which is quicker.
+    """
+    return tuple(i // 8 * 8 + i % 4 * 2 + i % 8 // 4 for i in range(outer))
+
+
+@cache
+def lines(layout: FragmentLayout) -> tuple[Line, ...]:
+    """Return the lines of a fragment; none where its elements do not lie in lines."""
+    if layout.matrices > 1:
+        return ()
+    by_column = layout.kind == "b"
+    outer = layout.cols if by_column else layout.rows
+    table, where = layout.table(), {}
+    distinct = layout.registers_per_lane // layout.copies
+    for lane in range(layout.threads):
+        for register in range(distinct):
+            for element in range(layout.elements_per_register):
+                row, col = (int(x) for x in table[lane, register, element])
+                at = (col, row) if by_column else (row, col)
+                where[at] = (register, lane), element
+    found: dict[tuple[int, tuple[tuple[int, int], ...]], dict[int, int]] = {}
+    size = min(BLOCK, outer)
+    for inner in range(len(where) // outer):
+        for block in range(outer // size):
+            here = [where[i, inner] for i in order(outer)[size * block : size * (block + 1)]]
+            elements = {element for _, element in here}
+            if len(elements) > 1:
+                return ()
+            places = tuple(place for place, _ in here)
+            found.setdefault((block, places), {})[elements.pop()] = inner
+    return tuple(
+        Line(tuple(inner[i] for i in sorted(inner)), block, places)
+        for (block, places), inner in found.items()
+    )
+
+
+def gather(registers: Sequence[Value], line: Line) -> Value:
+    """Return the words of a line."""
+    first, *others = sorted({register for register, _ in line.places})
+    lanes = registers[first].lanes
+    picks = [lane + lanes * (register != first) for register, lane in line.places]
+    if not others:
+        return registers[first].shuffle(picks)
+    [second] = others
+    return registers[first].shuffle(picks, registers[second])
+
+
+def scatter(words: Sequence[tuple[Line, Value]], register: int, lanes: int) -> Value:
+    """Return a register from the words of all lines."""
+    parts = []
+    for line, value in words:
+        picks = {lane: i for i, (held, lane) in enumerate(line.places) if held == register}
+        if picks:
+            parts.append((picks, value))
+    while len(parts) > 2:
+        parts = [_beside(*parts[i : i + 2]) for i in range(0, len(parts), 2)]
+    [(first, x), (second, y)] = parts
+    places = first | {lane: i + x.lanes for lane, i in second.items()}
+    return x.shuffle([places[lane] for lane in range(lanes)], y)
+
+
+def _beside(
+    one: tuple[dict[int, int], Value], other: tuple[dict[int, int], Value]
+) -> tuple[dict[int, int], Value]:
+    """Put two vectors side by side."""
+    (first, x), (second, y) = one, other
+    moved = {lane: i + x.lanes for lane, i in second.items()}
+    return first | moved, x.shuffle(range(2 * x.lanes), y)

@@ -1,0 +1,166 @@
+"""The steps of a tensor core as native code: truncated products and C, added for many rows at once.
+
+See ``ptxlab.numbers.tensor_core`` for the definition. As there, most elements are computed in float32 and
+int32, and those for which that would not be exact in float64, as ``ptxlab.numbers.fused_step`` has it.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
+from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
+from ptxlab.native.tensor_core.vectors import Code, Function, Value
+from ptxlab.numbers.formats import F16, F32, Format
+from ptxlab.numbers.fused_step import FusedStep
+
+_HIGHEST = 126
+"""The largest exponent at which float32 products are exact."""
+_NO_TERM = -1000
+"""Above the exponents of elements without a term other than zero."""
+_FAR = 900
+"""Above all exponents of finite terms."""
+_F64_BIAS, _F64_FRACTION = 1023, 52
+
+
+@dataclass(frozen=True, slots=True)
+class FusedSteps:
+    """Steps of ``products`` each for ``rows`` rows; the words of C and D are of ``how.addend``.
+
+    A has float32 values, and exponents in int16 that together with B's are those of products.
+    """
+
+    how: FusedStep
+    products: int
+    rows: int
+
+    kept = (("float", 4), ("i16", 2))
+    word = "i32"
+
+    def left(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+        return elements(words, self.how.a, bits, 0)
+
+    def right(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+        return elements(words, self.how.b, bits, -self.how.a.bias - self.how.b.bias)
+
+    def column(self, code: Code, terms: Terms, d: Value) -> None:
+        """Add one step's products to the words of a column at ``d``."""
+        top = None
+        for k in range(self.products):
+            exponent = terms.left(1, k) + terms.right(1, k)
+            top = exponent if top is None else code.call("smax", top, exponent)
+        assert top is not None
+        c, c_exponents = self._addend(d)
+        top = code.call("smax", top, c_exponents)
+        top = top.is_("slt", _NO_TERM).choose(0, top)
+        lowest = self.how.lowest
+        outside = (top - lowest).is_("ugt", _HIGHEST - lowest)
+        with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
+            code.run(self.exact_column(), *terms.addresses, d, terms.columns)
+            branch.otherwise()
+            d.store(self._fast(terms, top, c), align=4 * self.rows)
+
+    def _addend(self, d: Value) -> tuple[Value, Value]:
+        """Return the values and exponents of C; a zero counts as below every product.
+
+        That is the same, because C is never below ``zero_exponent``, and where only products below it
+        are, the column is computed exactly.
+        """
+        form = self.how.addend
+        words = d.load("i32", self.rows, align=4 * self.rows)
+        return values(words, form), exponents(words, form, -form.bias).to("trunc", "i16")
+
+    def _fast(self, terms: Terms, top: Value, c: Value) -> Value:
+        how = self.how
+        top = top.to("sext", "i32")
+        field = top.like(how.fraction_bits + F32.bias) - top
+        scale = (field << F32.fraction_bits).bits("float")
+        total = (c * scale).to("fptosi", "i32").to("sitofp", "double")
+        for first in range(0, self.products, how.group):
+            part = None
+            for k in range(first, min(first + how.group, self.products)):
+                term = (terms.left(0, k) * terms.right(0, k) * scale).to("fptosi", "i32")
+                part = term if part is None else part + term
+            assert part is not None
+            total = total + part.to("sitofp", "double")
+        field = top + (F32.bias - how.fraction_bits)
+        unit = (field << F32.fraction_bits).bits("float")
+        if how.result is F16:
+            return to_f16(to_odd(total).to("fptrunc", "float") * unit)
+        kept = total.bits("i64") & (-1 << (_F64_FRACTION - how.result.fraction_bits))
+        return (kept.bits("double").to("fptrunc", "float") * unit).bits("i32")
+
+    def exact_column(self) -> Function:
+        """Return the function that adds one step's products to a column, whatever the numbers are."""
+        how, code = self.how, Code()
+        names = ("left", "left_exponents", "right", "right_exponents", "d")
+        *addresses, d = (code.parameter(name, "ptr") for name in names)
+        columns = code.parameter("columns", "i64")
+        terms = Terms(tuple(addresses), columns, self.rows, self.kept)
+
+        def product(k: Value) -> tuple[Value, Value]:
+            x, y = terms.left(1, k), terms.right(1, k)
+            left, right = special(terms.left(0, k), x, how.a), special(terms.right(0, k), y, how.b)
+            return left * right, self._of_zeros(x + y)
+
+        value, exponent = self._addend(d)
+        c = special(value, exponent, how.addend)
+        top = code.variable(self._of_zeros(exponent))
+        rough = code.variable(c)
+        with code.loop(self.products) as k:
+            value, exponent = product(k)
+            top.value = code.call("smax", top.value, exponent)
+            rough.value = rough.value + value
+        found = top.value
+        # Where there are infinities and NaNs, only ``rough`` counts.
+        highest = found.is_("sgt", _FAR).choose(_FAR, found).to("sext", "i64")
+        bias = _F64_BIAS + how.fraction_bits
+        scale = ((highest.like(bias) - highest) << _F64_FRACTION).bits("double")
+        unit = ((highest + (_F64_BIAS - how.fraction_bits)) << _F64_FRACTION).bits("double")
+        total = code.variable((c * scale).to("fptosi", "i32").to("sitofp", "double"))
+        with code.loop(self.products) as k:
+            term = (product(k)[0] * scale).to("fptosi", "i32")
+            total.value = total.value + term.to("sitofp", "double")
+        d.store(_rounded(total.value * unit, rough.value, how.result), align=4 * self.rows)
+        return code.function("exact_column", rare=True)
+
+    def _of_zeros(self, exponent: Value) -> Value:
+        return exponent.is_("slt", _NO_TERM).choose(self.how.zero_exponent, exponent)
+
+
+@dataclass(frozen=True, slots=True)
+class Terms:
+    """Where the kept numbers of A and B lie: addresses of the first k of a block and of a column.
+
+    A is [k, rows] and B [k, columns]; ``kept`` says what is kept of an element, with sizes in bytes.
+    """
+
+    addresses: tuple[Value, ...]
+    columns: Value
+    rows: int
+    kept: tuple[tuple[str, int], ...]
+
+    def left(self, part: int, k: Value | int) -> Value:
+        """Return a part of A's elements of all rows."""
+        kind, size = self.kept[part]
+        address = self.addresses[part].at(k, size * self.rows)
+        return address.load(kind, self.rows, align=size * self.rows)
+
+    def right(self, part: int, k: Value | int) -> Value:
+        """Return a part of B's element in all rows."""
+        kind, size = self.kept[part]
+        address = self.addresses[len(self.kept) + part].at(self.columns * k, size)
+        return address.load(kind, align=size).splat(self.rows)
+
+
+def _rounded(v: Value, rough: Value, result: Format) -> Value:
+    """Round float64 to words as ``ptxlab.numbers.fused_step.round_result`` does.
+
+    ``rough`` has the infinities and NaNs.
+    """
+    words = to_f16(to_odd(v).to("fptrunc", "float")) if result is F16 else to_f32(v, result)
+    assert result.infinity is not None
+    sign = (rough.bits("i64") >> 63).to("trunc", "i32") << (result.sign_bit + result.low_bit)
+    infinite = sign | (result.infinity << result.low_bit)
+    words = magnitude(rough).is_("oeq", float("inf")).choose(infinite, words)
+    return rough.is_("uno", rough).choose(result.nan_word, words)

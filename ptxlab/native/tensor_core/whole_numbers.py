@@ -1,0 +1,105 @@
+"""Products of integers, of bits and of float64 as native code, for many rows at once.
+
+See ``ptxlab.numbers.tensor_core_integer`` and ``ptxlab.numbers.doubles``.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.tensor_core.vectors import Code, Value
+from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
+
+
+@dataclass(frozen=True, slots=True)
+class IntegerSteps:
+    """All ``products`` in one step, whose sum fits int32; C is added last, wrapping or clamped."""
+
+    a_type: str
+    b_type: str
+    satfinite: bool
+    products: int
+    rows: int
+
+    kept = (("i32", 4),)
+    word = "i32"
+
+    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+        return [(one,) for one in _integers(words, self.a_type, bits)]
+
+    def right(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+        return [(one,) for one in _integers(words, self.b_type, bits)]
+
+    def column(self, code: Code, terms: Terms, d: Value) -> None:
+        """Add all products to the words of a column at ``d``."""
+        total = terms.left(0, 0) * terms.right(0, 0)
+        for k in range(1, self.products):
+            total = total + terms.left(0, k) * terms.right(0, k)
+        c = d.load("i32", self.rows, align=4 * self.rows)
+        total = code.call("sadd.sat", total, c) if self.satfinite else total + c
+        d.store(total, align=4 * self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class BitSteps:
+    """All ``products`` of 32 bits each in one step: the bits set in A and B, or xor, are counted."""
+
+    operation: str
+    products: int
+    rows: int
+
+    kept = (("i32", 4),)
+    word = "i32"
+
+    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+        return [(words,)]
+
+    right = left
+
+    def column(self, code: Code, terms: Terms, d: Value) -> None:
+        """Add all counts to the words of a column at ``d``."""
+        total = d.load("i32", self.rows, align=4 * self.rows)
+        for k in range(self.products):
+            left, right = terms.left(0, k), terms.right(0, k)
+            both = left & right if self.operation == "and" else left ^ right
+            total = total + code.call("ctpop", both)
+        d.store(total, align=4 * self.rows)
+
+
+@dataclass(frozen=True, slots=True)
+class DoubleSteps:
+    """Fused multiply-adds of float64, each rounded to nearest even, in increasing k."""
+
+    products: int
+    rows: int
+
+    kept = (("double", 8),)
+    word = "i64"
+
+    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+        return [(words.bits("double"),)]
+
+    right = left
+
+    def column(self, code: Code, terms: Terms, d: Value) -> None:
+        """Add all products to the words of a column at ``d``."""
+        total = d.load("i64", self.rows, align=8 * self.rows).bits("double")
+        for k in range(self.products):
+            left, right = terms.left(0, k), terms.right(0, k)
+            found = code.call("fma", left, right, total)
+            nan = found.like(0.0).bits("i64") | int(DEFAULT_NAN_F64.view("i8"))
+            for operand in (total, right, left):
+                quiet = operand.bits("i64") | int(QUIET_BIT)
+                nan = operand.is_("uno", operand).choose(quiet, nan)
+            total = found.is_("uno", found).choose(nan.bits("double"), found)
+        d.store(total.bits("i64"), align=8 * self.rows)
+
+
+def _integers(words: Value, dtype: str, bits: int) -> list[Value]:
+    """Return the integers that int32 words hold, by ``bits`` each."""
+    found = []
+    for low in range(0, 32, bits):
+        top = words << (32 - bits - low)
+        found.append(top.signed_shift(32 - bits) if dtype[0] == "s" else top >> (32 - bits))
+    return found

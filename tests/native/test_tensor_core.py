@@ -1,0 +1,199 @@
+"""Matrix products as machine code have the bits of the array arithmetic, for any bits that go in."""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.emulator.fragments import from_registers, to_registers
+from ptxlab.emulator.operations import matrix_native
+from ptxlab.emulator.operations.matrix import Factors, arithmetic
+from ptxlab.isa.targets import TARGETS, WARP, Target
+from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.compiler import available, compile
+from ptxlab.native.tensor_core import mma
+from ptxlab.numbers.formats import CONTAINED
+
+pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
+
+Array = npt.NDArray[Any]
+Words = Callable[[FragmentLayout, np.random.Generator], Array]
+
+WARPS = 24
+CHOSEN = [
+    ("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32", "sm_90a"),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.f16.f16.f16", "sm_80"),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "sm_75"),
+    ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_100a"),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_89"),
+    ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f16.e2m1.e3m2.f16", "sm_120a"),
+    ("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32", "sm_80"),
+    ("mma.sync.aligned.m8n8k32.row.col.s32.s4.u4.s32", "sm_75"),
+    ("mma.sync.aligned.m16n8k128.row.col.s32.b1.b1.s32.xor.popc", "sm_80"),
+    ("mma.sync.aligned.m16n8k8.row.col.f64.f64.f64.f64", "sm_90"),
+    ("wmma.mma.sync.aligned.row.col.m32n8k16.f32.bf16.bf16.f32", "sm_80"),
+]
+
+
+def word(layout: FragmentLayout) -> np.dtype[Any]:
+    return np.dtype(f"u{layout.register_bits // 8}")
+
+
+def any_bits(layout: FragmentLayout, random: np.random.Generator) -> Array:
+    count = WARPS * WARP * word(layout).itemsize
+    return np.frombuffer(random.bytes(count), word(layout)).copy()
+
+
+def edges(layout: FragmentLayout, random: np.random.Generator) -> Array:
+    """Return zeros, the least and the largest numbers, infinities, NaNs, and what is next to them."""
+    form = CONTAINED.get(layout.dtype)
+    if form is None or layout.bits < 8:
+        return any_bits(layout, random) | any_bits(layout, random)
+    codes = {0, 1, 2, form.nan, form.largest, form.infinity or 0, form.bias << form.fraction_bits}
+    codes |= {(1 << form.fraction_bits) + step for step in (-1, 0, 1)}
+    signed = [code | sign << form.sign_bit for code in sorted(codes) for sign in (0, 1)]
+    return elements(
+        layout, random.choice(np.array(signed, np.uint64) << form.low_bit, size(layout))
+    )
+
+
+def near_one(layout: FragmentLayout, random: np.random.Generator) -> Array:
+    """Return numbers of few exponents, so that every bit of a sum counts, and few others."""
+    form = CONTAINED.get(layout.dtype)
+    if form is None or layout.bits < 8:
+        return any_bits(layout, random) & any_bits(layout, random)
+    spread = min(3, form.exponent_bits - 1)
+    exponent = form.bias - 1 + random.integers(0, spread, size(layout))
+    code = exponent << form.fraction_bits | random.integers(
+        0, 1 << form.fraction_bits, size(layout)
+    )
+    code |= random.integers(0, 2, size(layout)) << form.sign_bit
+    code[random.random(size(layout)) < 1 / 50] = 0
+    return elements(layout, code.astype(np.uint64) << np.uint64(form.low_bit))
+
+
+def size(layout: FragmentLayout) -> int:
+    return WARPS * WARP * layout.elements_per_register
+
+
+def elements(layout: FragmentLayout, words: Array) -> Array:
+    return words.astype(f"u{layout.bits // 8}").view(word(layout))
+
+
+def by_arrays(form: MatrixInstruction, target: Target, registers: list[Array]) -> list[Array]:
+    left = iter(registers)
+    matrices = []
+    for layout in (form.operand(name) for name in "ABC"):
+        words = [next(left).reshape(WARPS, WARP) for _ in range(layout.registers_per_lane)]
+        matrices.append(from_registers(layout, words))
+    a, b, c = matrices
+    d = arithmetic(form, target)(Factors(a, b, c))
+    return [words.reshape(-1) for words in to_registers(form.operand("D"), d)]
+
+
+def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Array]) -> list[Array]:
+    function = mma.function(form, target)
+    assert function is not None
+    layout = form.operand("D")
+    made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
+    objects = (ctypes.c_size_t * (len(registers) + len(made)))(*map(id, registers + made))
+    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    kind(compile(function.text, function.name))(ctypes.addressof(objects), None, WARPS)
+    return made
+
+
+def compare(form: MatrixInstruction, target: Target) -> None:
+    random = np.random.default_rng(17)
+    for kind in (any_bits, edges, near_one):
+        # The registers of a fragment and its copies hold the same.
+        registers = []
+        for layout in (form.operand(name) for name in "ABC"):
+            distinct = layout.registers_per_lane // layout.copies
+            registers += [kind(layout, random) for _ in range(distinct)] * layout.copies
+        found = by_machine_code(form, target, registers)
+        wanted = by_arrays(form, target, registers)
+        for i, (one, other) in enumerate(zip(found, wanted, strict=True)):
+            np.testing.assert_array_equal(one, other, f"{form.name}, {kind.__name__}, register {i}")
+
+
+@pytest.mark.parametrize(("name", "arch"), CHOSEN)
+def test_has_the_bits_of_arrays(name: str, arch: str) -> None:
+    compare(multiplication(name), TARGETS[arch])
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("form", MULTIPLICATIONS)
+def test_every_form_has_the_bits_of_arrays(form: MatrixInstruction) -> None:
+    """On every target where its arithmetic is another."""
+    targets = {mma.steps(form, TARGETS[name]): TARGETS[name] for name in form.targets}
+    for target in targets.values():
+        if mma.function(form, target) is not None:
+            compare(form, target)
+
+
+# ---- in a program -----------------------------------------------------------------------------
+
+PROGRAM = """
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out)
+{
+.reg .b32 a<4>, b<2>, t<4>; .reg .f32 d<4>; .reg .b64 rd, rq; .reg .pred p;
+mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mov.u32 t2, %ntid.x;
+mad.lo.u32 t0, t1, t2, t0;
+ld.param.u64 rd, [in]; ld.param.u64 rq, [out];
+mad.wide.u32 rd, t0, 24, rd;
+mad.wide.u32 rq, t0, 16, rq;
+ld.global.v2.b32 {a0, a1}, [rd]; ld.global.v2.b32 {a2, a3}, [rd+8]; ld.global.v2.b32 {b0, b1}, [rd+16];
+mov.f32 d0, 0f3F800000; mov.f32 d1, 0f40000000; cvt.rn.f32.u32 d2, t0; mov.f32 d3, d2;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1},
+    {d0, d1, d2, d3};
+and.b32 t3, t0, 32; setp.eq.u32 p, t3, 0;
+@p mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {d0, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1},
+    {d0, d1, d2, d3};
+setp.lt.u32 p, t0, 160;
+@!p bra DONE;
+mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {_, d1, d2, d3}, {a0, a1, a2, a3}, {b0, b1},
+    {0f3F800000, 0f3F800000, d2, d3};
+DONE:
+st.global.v4.f32 [rq], {d0, d1, d2, d3};
+}
+"""
+
+
+@pytest.fixture
+def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Array]:
+    """Run the program, with so many seconds of arrays before there is machine code."""
+
+    def run(seconds: float) -> Array:
+        monkeypatch.setattr(matrix_native, "BREAK_EVEN", seconds)
+        matrix_native.native_product.cache_clear()
+        kernel = (device := open_device("emulator", arch="sm_80")).load(PROGRAM).kernel("k")
+        numbers = np.random.default_rng(3).standard_normal((256, 12)).astype(np.float16)
+        with device.upload(numbers) as source, device.zeros((256, 4), "f32") as out:
+            kernel.launch(2, 128, [source, out])
+            return out.numpy()
+
+    return run
+
+
+def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[float], Array]) -> None:
+    wanted = launched(1000.0)
+    form = multiplication("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
+    product = matrix_native.native_product(form, TARGETS["sm_80"])
+    assert product is not None
+    assert product.call is None
+    found = launched(0)
+    product = matrix_native.native_product(form, TARGETS["sm_80"])
+    assert product is not None
+    assert product.call is not None
+    np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
