@@ -13,12 +13,11 @@ from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import STACK, Launch
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
-from ptxlab.prediction.pipes import OPCODES, matrices
+from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide, matrices
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 from ptxlab.prediction.values import Array, Where
 
-_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 U32, U64 = np.uint32, np.uint64
 _PATTERNS = 2000
 """So many patterns of addresses are kept: the same one elsewhere costs the same."""
@@ -40,16 +39,20 @@ class Accesses:
         self._local = Words(None, registers.threads * (STACK // 4))
         self._seen: dict[tuple[int, int, bytes, bytes], tuple[int, Request]] = {}
 
-    def access(self, i: Instruction, where: Where) -> Request:
-        """Move what is known, and return what is asked for."""
+    def move(self, i: Instruction, where: Where) -> None:
+        """Move what is known."""
         space = OPCODES[i.sass.opcode].memory
+        self._move(i, where, space, self._addresses(i, where), accessed_bytes(i))
+
+    def request(self, i: Instruction, where: Where) -> Request:
+        """Return what is asked for."""
         if isinstance(where, np.ndarray) and not len(where):
             return Request(np.zeros(self._registers.threads // WARP, np.int64))
-        nbytes = next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), 4)
-        places = [one for one in i.operands if isinstance(one, Address)]
-        addresses = [self._address(i, one, where, space) for one in places]
-        self._move(i, where, space, addresses, nbytes)
-        return self._request(i, where, space, addresses, nbytes)
+        space = OPCODES[i.sass.opcode].memory
+        addresses = self._addresses(i, where)
+        if space == "global":
+            self._global.require(addresses[0])
+        return self._request(i, where, space, addresses, accessed_bytes(i))
 
     # ---- values -----------------------------------------------------------------------------
 
@@ -101,9 +104,13 @@ class Accesses:
 
     # ---- addresses --------------------------------------------------------------------------
 
-    def _address(self, i: Instruction, place: Address, where: Where, space: str) -> Array:
+    def _addresses(self, i: Instruction, where: Where) -> list[Array]:
+        places = [one for one in i.operands if isinstance(one, Address)]
+        return [self._address(i, one, where) for one in places]
+
+    def _address(self, i: Instruction, place: Address, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
-        wide = space == "global" or (space == "copy" and place is i.operands[1])
+        wide = is_wide(i, place)
         count = len(np.arange(self._registers.threads)[where])
         total: Any = np.zeros(count, U64)
         for register, scale in ((place.base, place.scale), (place.uniform, 1)):

@@ -18,6 +18,9 @@ _LEADING = ("PLOP3", "UPLOP3", "R2P")
 _ONE_OUT = ("VOTE", "VOTEU")
 """Which write one predicate and read those behind it."""
 
+_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX")
+"""Whose first register is read."""
+
 _PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL")
 """Which may write a predicate and name it before the register."""
 
@@ -91,6 +94,8 @@ def _roles(
     rest = list(operands)
     first = _predicates(rest[:1]) if opcode in _PREDICATE_FIRST else []
     rest = rest[len(first) :]
+    if opcode in _NOTHING_OUT:
+        return None, (), tuple(rest), ()
     dest = rest.pop(0) if rest and isinstance(rest[0], Register) else None
     if opcode in _LEADING:
         return None, tuple(one for one in rest[:2] if isinstance(one, Predicate)), tuple(rest), ()

@@ -39,32 +39,46 @@ class Executor:
             return True
         return found
 
-    def execute(self, i: Instruction, where: Where) -> Request | None:
-        """Run one instruction and return what it asks memory for, if it does."""
+    def execute(self, i: Instruction, where: Where) -> None:
+        """Run one instruction."""
         row = OPCODES.get(i.sass.opcode)
         if row is None:
             raise Unsupported(
                 f"no timing is known of '{i.sass.text}'",
                 hint="the instruction is not in the table of ptxlab/prediction/pipes.py",
             )
-        guard = None if i.guard is None else self._registers.predicate(i.guard, where)
-        if i.guard is not None and guard is None:
-            if row.memory:
-                raise Unsupported(
-                    f"whether '{i.sass.text}' runs depends on data that is not computed"
-                )
+        active = self._asking(i, where) if row.memory else self._active(i, where)
+        if active is None:
             self._registers.forget(i, where)
-            return None
-        active = where
-        if guard is not None and not guard.all():
-            active = np.flatnonzero(guard) if isinstance(where, slice) else where[guard]
-        if row.memory:
-            return self._accesses.access(i, active)
-        if isinstance(active, np.ndarray) and not len(active):
-            return None
-        executed = EXECUTED.get(i.sass.opcode.removeprefix("U"))
-        if executed is None:
-            self._registers.forget(i, active)
+        elif isinstance(active, np.ndarray) and not len(active):
+            return
+        elif row.memory:
+            self._accesses.move(i, active)
         else:
-            executed(self._registers, i, active)
-        return None
+            executed = EXECUTED.get(i.sass.opcode.removeprefix("U"))
+            if executed is None:
+                self._registers.forget(i, active)
+            else:
+                executed(self._registers, i, active)
+
+    def request(self, i: Instruction, where: Where) -> Request:
+        """Return what an instruction asks memory for."""
+        return self._accesses.request(i, self._asking(i, where))
+
+    def _asking(self, i: Instruction, where: Where) -> Where:
+        """Return the threads for which an instruction of memory runs."""
+        active = self._active(i, where)
+        if active is None:
+            raise Unsupported(f"whether '{i.sass.text}' runs depends on data that is not computed")
+        return active
+
+    def _active(self, i: Instruction, where: Where) -> Where | None:
+        """Return the threads for which an instruction's guard holds, None where it is not known."""
+        if i.guard is None:
+            return where
+        guard = self._registers.predicate(i.guard, where)
+        if guard is None:
+            return None
+        if guard.all():
+            return where
+        return np.flatnonzero(guard) if isinstance(where, slice) else where[guard]

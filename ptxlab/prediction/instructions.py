@@ -48,6 +48,8 @@ def _imad(r: Registers, i: Instruction, where: Where) -> None:
         function = do.imad_wide if i.has("WIDE") else do.imad_hi
         found = function(i, *map(np.asarray, parts)) if known else None
         r.write(i, where, found, words=2 if i.has("WIDE") else 1)
+        for predicate in i.outs:
+            r.tell(predicate, where, None if found is None else found < np.asarray(parts[2]))
         return
     # A product with zero is zero, whatever the other factor: that is how values are moved.
     moved = Register(ZERO_REGISTER) in (a, b) or Register(URZ) in (a, b)

@@ -6,6 +6,7 @@ that stand at the lowest instruction run first, so that those which parted meet 
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
@@ -17,7 +18,9 @@ from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import GlobalMemory
+from ptxlab.prediction.needed import Needed
 from ptxlab.prediction.operands import Immediate
+from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import ALL, Array, Where
 
@@ -44,14 +47,34 @@ class Front:
 
 @dataclass(slots=True)
 class Steps:
-    """What was issued, in order: instructions by number, for which warps, and what they asked for.
+    """What was issued, in order: stretches of instructions from ``first`` to before ``end``, for which warps.
 
-    ``warps`` is None where it is all of them.
+    ``warps`` is None where it is all of them. A step is one instruction of a stretch.
     """
 
-    numbers: list[int] = field(default_factory=list)
+    first: list[int] = field(default_factory=list)
+    end: list[int] = field(default_factory=list)
     warps: list[Array | None] = field(default_factory=list)
-    requests: list[Request | None] = field(default_factory=list)
+    count: int = 0
+
+    def add(self, first: int, end: int, warps: Array | None) -> None:
+        self.first.append(first)
+        self.end.append(end)
+        self.warps.append(warps)
+        self.count += end - first
+
+    @property
+    def lengths(self) -> Array:
+        found: Array = np.array(self.end) - np.array(self.first)
+        return found
+
+    @property
+    def numbers(self) -> Array:
+        """The instruction of each step."""
+        lengths = self.lengths
+        begun = np.cumsum(lengths) - lengths
+        found: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
+        return found
 
 
 def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Steps:
@@ -59,20 +82,44 @@ def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Ste
 
     Raises Unsupported, with the instruction, where something decides that is not known.
     """
-    return Machine(code, launch, ctas).run()
+    return Machine(code, launch, ctas, Needed(code, addresses=False)).run()
+
+
+def requests(
+    code: Sequence[Instruction], launch: Launch, ctas: Sequence[int], asked: Array
+) -> dict[int, Request]:
+    """Run a kernel's CTAs again, and return what the steps ``asked`` about ask memory for."""
+    machine = Machine(code, launch, ctas, Needed(code, addresses=True), asked)
+    machine.run()
+    return machine.requests
 
 
 class Machine:
-    """The threads of some CTAs of a launch, from the first instruction to the last exit."""
+    """The threads of some CTAs of a launch, from the first instruction to the last exit.
 
-    def __init__(self, code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> None:
+    Only what is ``needed`` is run, all if that is not said; ``requests`` are those of the steps ``asked`` about.
+    """
+
+    def __init__(
+        self,
+        code: Sequence[Instruction],
+        launch: Launch,
+        ctas: Sequence[int],
+        needed: Needed | None = None,
+        asked: Array | None = None,
+    ) -> None:
         self._code = code
         self._executor = Executor(launch, ctas)
         alive = launch.alive(ctas)
         self._threads = len(alive)
         self._alive = alive
         self._fronts = [Front(0, np.flatnonzero(alive))]
+        self._needed = needed
+        self._asked = [] if asked is None else np.unique(asked).tolist()
+        self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
+        self._memory = {i.number for i in code if _is_memory(i)}
         self.steps = Steps()
+        self.requests: dict[int, Request] = {}
 
     @property
     def memory(self) -> GlobalMemory:
@@ -84,7 +131,7 @@ class Machine:
         with np.errstate(over="ignore"):
             while self._fronts:
                 self._advance(self._next())
-                if len(self.steps.numbers) > MOST_STEPS:
+                if self.steps.count > MOST_STEPS:
                     raise Unsupported(f"the kernel issues more than {MOST_STEPS:,} instructions")
         return self.steps
 
@@ -112,31 +159,41 @@ class Machine:
         return self._next()
 
     def _advance(self, front: Front) -> None:
-        """Run the threads of a front on as long as they stay together and alone."""
-        alone = len(self._fronts) == 1
-        while True:
-            instruction = self._code[front.pc]
+        """Run the threads of a front on until they part, end, wait, or come to where others stand."""
+        others = [one.pc for one in self._fronts if one is not front and not one.waits]
+        meeting = min((pc for pc in others if pc > front.pc), default=len(self._code))
+        while self.steps.count <= MOST_STEPS:
+            first = front.pc
+            flow = self._flow[bisect_left(self._flow, first)]
             where: Where = ALL if len(front.threads) == self._threads else front.threads
-            opcode = instruction.sass.opcode
-            flow = _FLOW.get(opcode)
-            if flow is None:
-                request = self._executor.execute(instruction, where)
-                self._record(front, request)
-                front.pc += 1
-            else:
-                self._record(front, None)
-                if flow(self, front, instruction, where):
-                    return
-            if not alone:
+            end = min(flow, meeting)
+            self._stretch(first, end, where)
+            warps = None if isinstance(where, slice) else front.warps
+            if end == meeting:
+                self.steps.add(first, end, warps)
+                front.pc = end
                 return
-            if len(self.steps.numbers) > MOST_STEPS:
+            self.steps.add(first, end + 1, warps)
+            front.pc = flow
+            instruction = self._code[flow]
+            if _FLOW[instruction.sass.opcode](self, front, instruction, where) or others:
                 return
 
-    def _record(self, front: Front, request: Request | None) -> None:
-        steps = self.steps
-        steps.numbers.append(front.pc)
-        steps.warps.append(None if len(front.threads) == self._threads else front.warps)
-        steps.requests.append(request)
+    def _stretch(self, first: int, end: int, where: Where) -> None:
+        """Run what is needed of some instructions in a row."""
+        step = self.steps.count - first
+        places = slice(bisect_left(self._asked, step + first), bisect_left(self._asked, step + end))
+        asked = self._memory.intersection(one - step for one in self._asked[places])
+        needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
+        if not asked:
+            for number in needed:
+                self._executor.execute(self._code[number], where)
+            return
+        for number in sorted(asked.union(needed)):
+            if number in asked:
+                self.requests[step + number] = self._executor.request(self._code[number], where)
+            if number in needed:
+                self._executor.execute(self._code[number], where)
 
     # Each returns whether the front has changed so that another may be next.
 
@@ -192,6 +249,11 @@ class Machine:
                 hint="a prediction needs control flow that follows from sizes and arguments",
             )
         return threads if holds is True else threads[holds]
+
+
+def _is_memory(i: Instruction) -> bool:
+    row = OPCODES.get(i.sass.opcode)
+    return row is not None and bool(row.memory)
 
 
 _FLOW = {

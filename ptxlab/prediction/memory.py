@@ -77,6 +77,11 @@ class GlobalMemory:
         for words, places, here in self._by_region(addresses):
             words.store(places, None if values is None else values[here])
 
+    def require(self, addresses: Array) -> None:
+        """Refuse addresses that are in no region."""
+        for _ in self._by_region(addresses):
+            pass
+
     def _by_region(self, addresses: Array) -> Iterator[tuple[Words, Array, Array]]:
         """Yield the words of each region, the places in them, and which of the addresses are there."""
         regions = np.searchsorted(self._bases, addresses, "right") - 1

@@ -132,30 +132,31 @@ class _Model:
         steps = machine.run(self._code, launch, chosen)
         warps = launch.warps * ctas
         of_warps = trace.of_warps(steps, warps)
-        numbers = np.array(steps.numbers)
+        numbers = steps.numbers
         loop = trace.hottest(numbers[of_warps[0]])
         few = trace.kept_turns(loop, warps)
-        timed = timings(self._code, set(steps.numbers), chip)
+        more = {id(issued): trace.cut(issued, loop, 2 * few) for issued in of_warps}
+        asked = np.concatenate([cut.steps for cut in more.values()])
+        requests = machine.requests(self._code, launch, chosen, asked)
+        timed = timings(self._code, np.unique(numbers).tolist(), chip)
 
-        def run(turns: int) -> tuple[Run, int]:
-            """Run so many turns of each run of the loop; return also how many are left out."""
-            cuts: dict[int, trace.Trace] = {}
+        def run(cuts: dict[int, trace.Trace]) -> Run:
+            """Run the steps that are left of each warp."""
             cut_warps = []
             for number, issued in enumerate(of_warps):
-                if id(issued) not in cuts:
-                    cuts[id(issued)] = trace.cut(issued, loop, turns)
-                cut = cuts[id(issued)].steps
-                asks = [_asked(steps.requests[step], number) for step in cut.tolist()]
-                cut_warps.append(Warp(number // launch.warps, numbers[cut].tolist(), asks))
+                steps = cuts[id(issued)].steps
+                asks = [_asked(requests.get(step), number) for step in steps.tolist()]
+                cut_warps.append(Warp(number // launch.warps, numbers[steps].tolist(), asks))
             sm = Sm(chip, timed, cut_warps, self._shared * ctas, self._beyond())
-            return sm.run(), cuts[id(of_warps[0])].left_out
+            return sm.run()
 
-        fewer, left = run(few)
-        if not left:
-            return Resident(ctas, fewer.cycles, fewer)
-        more, left_now = run(2 * few)
-        slope = (more.cycles - fewer.cycles) / (left - left_now)
-        return Resident(ctas, more.cycles + slope * left_now, more)
+        many, left_now = run(more), more[id(of_warps[0])].left_out
+        fewer = {id(issued): trace.cut(issued, loop, few) for issued in of_warps}
+        left = fewer[id(of_warps[0])].left_out
+        if left == left_now:
+            return Resident(ctas, many.cycles, many)
+        slope = (many.cycles - run(fewer).cycles) / (left - left_now)
+        return Resident(ctas, many.cycles + slope * left_now, many)
 
     def _beyond(self) -> int:
         """Return the latency of what L1 has not.

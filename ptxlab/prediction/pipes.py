@@ -9,8 +9,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.operands import Operand
 
 _WIDE = {"64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
+_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+_OF_PAIRS = ("SHF", "USHF")
+"""Whose modifiers say how wide the source is, not the result."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,10 +34,15 @@ class Opcode:
         """Return how many registers it writes."""
         if self.pipe == "tensor":
             return 2 if i.has("F16") else 4
+        opcode = i.sass.opcode
+        if opcode == "LDSM":
+            return matrices(i)
+        if opcode == "CS2R":
+            return 1 if i.has("32") else 2
+        if opcode in _OF_PAIRS:
+            return 1
         if i.has("WIDE"):
             return 2
-        if i.sass.opcode == "LDSM":
-            return matrices(i)
         for modifier in i.sass.modifiers:
             if modifier in _WIDE:
                 return _WIDE[modifier]
@@ -44,6 +53,17 @@ def matrices(i: Instruction) -> int:
     """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
     last = i.sass.modifiers[-1]
     return int(last) if last in ("2", "4") else 1
+
+
+def accessed_bytes(i: Instruction) -> int:
+    """Return how many bytes a thread accesses in memory."""
+    return next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), 4)
+
+
+def is_wide(i: Instruction, place: Operand) -> bool:
+    """Say whether an address of an instruction has 64 bits."""
+    space = OPCODES[i.sass.opcode].memory
+    return space == "global" or (space == "copy" and place is i.operands[1])
 
 
 def _rows(opcode: Opcode, names: str) -> dict[str, Opcode]:

@@ -46,16 +46,15 @@ class Loop:
 
 def of_warps(steps: Steps, warps: int) -> list[Array]:
     """Return the steps of each warp, by number; warps that issue the same share one array."""
-    every = np.arange(len(steps.numbers))
-    apart = [n for n, some in enumerate(steps.warps) if some is not None]
-    if not apart:
-        return [every] * warps
-    issued = np.zeros((len(apart), warps), bool)
-    for row, n in enumerate(apart):
-        issued[row, steps.warps[n]] = True
-    together = np.setdiff1d(every, apart, assume_unique=True)
-    places = np.array(apart)
-    return [np.sort(np.concatenate([together, places[of_warp]])) for of_warp in issued.T]
+    issued = np.ones((len(steps.first), warps), bool)
+    for row, some in enumerate(steps.warps):
+        if some is not None:
+            issued[row] = False
+            issued[row, some] = True
+    kinds, kind_of = np.unique(issued, axis=1, return_inverse=True)
+    every, lengths = np.arange(steps.count), steps.lengths
+    of_kinds = [every[np.repeat(kind, lengths)] for kind in kinds.T]
+    return [of_kinds[kind] for kind in kind_of.tolist()]
 
 
 def hottest(numbers: Array) -> Loop | None:

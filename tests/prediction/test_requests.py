@@ -17,7 +17,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.profile import count
 from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.machine import Machine
+from ptxlab.prediction.machine import requests, run
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.requests import Request, of_shared
 from ptxlab.toolchain.assembly import Assembly
@@ -56,8 +56,9 @@ def issued(
     assembly = Assembly(*load_assembled(source, device.target))
     code = decode(assembly.cubin, assembly.functions[chosen.name])
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)
-    steps = Machine(code, launch, range(config.grid[0])).run()
-    return chosen, [request for request in steps.requests if request is not None]
+    ctas = range(config.grid[0])
+    steps = run(code, launch, ctas)
+    return chosen, list(requests(code, launch, ctas, np.arange(steps.count)).values())
 
 
 def test_sectors_are_those_of_profile() -> None:

@@ -1,0 +1,196 @@
+"""Which instructions decide where a kernel goes and what it asks memory for; the rest need not be run.
+
+A register, predicate or memory is live where something that decides may read it before it is written
+again. An instruction that writes nothing live is left out. What is read is told generously and what is
+overwritten sparingly, so that nothing is left out that decides.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.instructions import EXECUTED
+from ptxlab.prediction.operands import (
+    TRUE_PREDICATE,
+    URZ,
+    ZERO_REGISTER,
+    Address,
+    Constant,
+    Operand,
+    Predicate,
+    Register,
+)
+from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide
+
+FLOW = ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR")
+"""Instructions that may move threads elsewhere, or have them wait."""
+
+_PREDICATES = 512
+_SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
+_ALL_PREDICATES = (1 << TRUE_PREDICATE) - 1 << _PREDICATES
+_FIXED = (
+    1 << ZERO_REGISTER | 1 << URZ | 1 << _PREDICATES + 7 | 1 << _PREDICATES + 15
+)  # never written
+_TOLD = ("alu", "fmaheavy", "lsu", "uniform")
+"""Pipes of whose instructions it is known how many registers they write; others write one at least."""
+
+
+class Needed:
+    """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
+
+    def __init__(self, code: Sequence[Instruction], *, addresses: bool) -> None:
+        self._facts = [_Facts(i, addresses) for i in code]
+        self._live = _live(code, self._facts)
+        """What is live before each instruction."""
+        self._of_stretch: dict[tuple[int, int, bool], list[int]] = {}
+
+    def of(self, first: int, end: int, asked: bool) -> list[int]:
+        """Return the numbers of the instructions to run of those from ``first`` to before ``end``.
+
+        They follow each other. Where nobody has ``asked`` what they ask memory for, that is what later
+        ones need.
+        """
+        key = (first, end, asked)
+        if key not in self._of_stretch:
+            self._of_stretch[key] = self._found(first, end, asked)
+        return self._of_stretch[key]
+
+    def _found(self, first: int, end: int, asked: bool) -> list[int]:
+        live, found = self._live[end], []
+        for number in range(end - 1, first - 1, -1):
+            facts = self._facts[number]
+            if facts.unknown or facts.writes & live:
+                found.append(number)
+            live = facts.before(live, asked)
+        return found[::-1]
+
+
+def read_by(i: Instruction) -> frozenset[int]:
+    """Return the registers that running an instruction reads, and from 512 on the predicates."""
+    reads = _Facts(i, addresses=True).reads
+    return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
+
+
+def _live(code: Sequence[Instruction], facts: Sequence[_Facts]) -> list[int]:
+    following = _successors(code)
+    live = [0] * (len(code) + 1)
+    changed = True
+    while changed:
+        changed = False
+        for number in range(len(code) - 1, -1, -1):
+            after = 0
+            for one in following[number]:
+                after |= live[one]
+            before = facts[number].before(after, asked=True)
+            if before != live[number]:
+                live[number], changed = before, True
+    return live
+
+
+class _Facts:
+    """What an instruction reads, may write, and surely overwrites, as sets of bits."""
+
+    def __init__(self, i: Instruction, addresses: bool) -> None:
+        opcode = i.sass.opcode
+        row = OPCODES.get(opcode)
+        space = {"copy": "shared"}.get(row.memory, row.memory) if row else ""
+        self.unknown = row is None
+        """What is not known at all is run, to be refused."""
+        self.writes = _written(i, 4) | (_ALL_PREDICATES if opcode == "R2P" else 0)
+        self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
+        guard = _reads(i.guard)
+        self.reads = guard | _reads_of(i) if _computes(opcode) else guard
+        self.roots = 0
+        if opcode in FLOW:
+            self.roots = guard | _reads_of(i)
+        elif space:
+            places = guard | _union(i.ins)
+            for one in i.operands:
+                if isinstance(one, Address):
+                    places |= _address(one, is_wide(i, one))
+            self.roots = places if addresses else 0
+            self.reads = places
+            if i.dest is not None:
+                self.reads |= _SPACES[space]
+            if i.dest is None or "ATOM" in opcode:
+                self.writes |= _SPACES[space]
+                self.reads |= _stored(i)
+
+    def before(self, live: int, asked: bool) -> int:
+        """Return what is live before the instruction, which memory may be ``asked`` by."""
+        found = live & ~self.kills | (self.roots if asked else 0)
+        if self.writes & live:
+            found |= self.reads
+        return found & ~_FIXED
+
+
+def _computes(opcode: str) -> bool:
+    return opcode.removeprefix("U") in EXECUTED
+
+
+def _successors(code: Sequence[Instruction]) -> list[tuple[int, ...]]:
+    """Return which instructions may follow each."""
+    returns = tuple(i.number + 1 for i in code if i.sass.opcode == "CALL")
+    found: list[tuple[int, ...]] = []
+    for i in code:
+        opcode, onwards = i.sass.opcode, (i.number + 1,)
+        if opcode == "RET":
+            found.append((*returns, *onwards))
+        elif opcode in ("BRA", "CALL") and i.target is not None:
+            found.append((i.target, *onwards))
+        else:
+            found.append(onwards)
+    return found
+
+
+def _written(i: Instruction, most: int) -> int:
+    """Return what an instruction writes, of registers ``most`` at most."""
+    found = 0
+    row = OPCODES.get(i.sass.opcode)
+    if i.dest is not None and row is not None:
+        found |= ((1 << min(row.written(i), most)) - 1) << i.dest.number
+    for one in i.outs:
+        found |= 1 << _PREDICATES + one.number
+    return found & ~_FIXED
+
+
+def _reads_of(i: Instruction) -> int:
+    """Return what the operands of an instruction say, without its guard."""
+    found = _ALL_PREDICATES if i.sass.opcode == "P2R" else 0
+    if i.sass.opcode in FLOW:
+        return found | _union(i.operands)
+    pairs = i.has("64")
+    sums = i.has("WIDE") or (i.has("HI") and "IMAD" in i.sass.opcode)
+    for place, one in enumerate(i.sources):
+        third_of_wide = place == 2 and sums
+        found |= _reads(one, 2 if pairs or third_of_wide else 1)
+    return found | _union(i.ins)
+
+
+def _stored(i: Instruction) -> int:
+    """Return the data that a store reads: behind the address."""
+    data = [one for one in i.sources if isinstance(one, Register)]
+    return _union(data, accessed_bytes(i) // 4 or 1)
+
+
+def _union(operands: Iterable[Operand], words: int = 1) -> int:
+    found = 0
+    for one in operands:
+        found |= _reads(one, words)
+    return found
+
+
+def _reads(operand: Operand | None, words: int = 1) -> int:
+    if isinstance(operand, Register):
+        return ((1 << words) - 1) << operand.number & ~_FIXED
+    if isinstance(operand, Predicate):
+        return 1 << _PREDICATES + operand.number
+    if isinstance(operand, Constant):
+        return _reads(operand.register)
+    return 0
+
+
+def _address(place: Address, wide: bool) -> int:
+    words = 2 if wide else 1
+    return _reads(place.base, words) | _reads(place.uniform, words)

@@ -1,0 +1,102 @@
+"""What is left out of a run decides nothing: the steps and requests are those of a run of everything."""
+
+from __future__ import annotations
+
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from ptxlab.device.loading import load_assembled
+from ptxlab.device.memory import Buffer
+from ptxlab.device.opening import open_device
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.code import Instruction, decode
+from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.machine import Machine
+from ptxlab.prediction.memory import Region
+from ptxlab.prediction.needed import Needed
+from ptxlab.toolchain.assembly import Assembly
+
+KERNEL = """\
+extern "C" __global__ void scaled(const float *in, const int *rows, float *out, int n) {
+    __shared__ int places[64];
+    __shared__ float tile[64][9];
+    int t = threadIdx.x;
+    places[t] = rows[t] + t / 3;
+    __syncthreads();
+    float sum = 0;
+    for (int k = 0; k < n; k += 8) {
+        if (t < 48) for (int i = 0; i < 8; i++) tile[t][i] = in[places[t] * n + k + i];
+        __syncthreads();
+        for (int i = 0; i < 8 + t % 2; i++) sum += tile[t ^ i][i] * in[i + t * n];
+        __syncthreads();
+    }
+    if (sum > 3) sum = 3;
+    out[places[63 - t] + blockIdx.x] = sum;
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("needed") / "scaled.cu"
+    file.write_text(KERNEL)
+    return file
+
+
+@pytest.fixture(scope="module")
+def kernel(program: Path) -> tuple[list[Instruction], Launch]:
+    target = TARGETS["sm_86"]
+    assembly = Assembly(*load_assembled(program, target))
+    with closing(open_device("emulator", arch=target.name)) as device:
+        loaded = device.load(program).kernel()
+        rows = np.random.default_rng(1).permutation(64).astype(np.int32)
+        arrays = (np.zeros(8192, np.float32), rows, np.zeros(256, np.float32))
+        passed = [*map(device.upload, arrays), 64]
+        regions = [
+            Region(one.address, one.nbytes, one.numpy() if one.dtype.kind == "i" else None)
+            for one in passed
+            if isinstance(one, Buffer)
+        ]
+        config = LaunchConfig.of(3, 64)
+        launch = Launch(target, config, bytes(loaded.packed(passed)), regions)
+    return decode(assembly.cubin, assembly.functions["scaled"]), launch
+
+
+def test_what_is_left_out_changes_nothing(kernel: tuple[list[Instruction], Launch]) -> None:
+    code, launch = kernel
+    every = np.arange(100_000)
+    whole = Machine(code, launch, (0, 2), asked=every)
+    for addresses in (True, False):
+        some = Machine(
+            code, launch, (0, 2), Needed(code, addresses=addresses), every if addresses else None
+        )
+        steps, all_steps = some.run(), whole.steps if whole.steps.count else whole.run()
+        assert np.array_equal(steps.numbers, all_steps.numbers)
+        assert list(map(str, steps.warps)) == list(map(str, all_steps.warps))
+        if addresses:
+            assert str(some.requests) == str(whole.requests)
+
+
+def test_few_steps_asked_about_are_answered_as_all(
+    kernel: tuple[list[Instruction], Launch],
+) -> None:
+    code, launch = kernel
+    whole = Machine(code, launch, (0, 2), asked=np.arange(100_000))
+    whole.run()
+    asked = np.array(sorted(whole.requests)[-7::2])
+    some = Machine(code, launch, (0, 2), Needed(code, addresses=True), asked)
+    some.run()
+    assert {step: str(one) for step, one in some.requests.items()} == {
+        step: str(whole.requests[step]) for step in asked.tolist()
+    }
+
+
+def test_less_is_run(kernel: tuple[list[Instruction], Launch]) -> None:
+    code, _ = kernel
+    loop = next(i for i in code if i.sass.opcode == "FFMA")
+    needed = Needed(code, addresses=True).of(loop.number, loop.number + 1, True)
+    assert loop.number not in needed
