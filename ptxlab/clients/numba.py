@@ -16,7 +16,17 @@ from ptxlab.toolchain import link_ptx
 _CODEGEN = "numba.cuda.codegen"
 
 _RUNTIME = "libcudadevrt.a"
-"""Machine code for cooperative kernels, left out: a function that is missing is refused by its name."""
+"""Machine code with the barrier of cooperative kernels."""
+
+_BARRIER = """
+#include <cooperative_groups.h>
+extern "C" __device__ unsigned long long cudaCGGetIntrinsicHandle(cudaCGScope scope) { return scope; }
+extern "C" __device__ cudaError_t cudaCGSynchronize(unsigned long long handle, unsigned flags) {
+    cooperative_groups::this_grid().sync();
+    return cudaSuccess;
+}
+"""
+"""What stands in its place: Numba knows no group but the grid."""
 
 
 def keep_ptx(arch: str) -> None:
@@ -82,10 +92,13 @@ def _linked(linker: Any) -> Any:
     """Return the PTX of a kernel and all that it calls: what Numba's linker makes machine code of."""
     from numba.cuda.cudadrv.driver import ObjectCode
 
-    parts = [part for part in linker._object_codes if part.name != _RUNTIME]
+    names = [part.name for part in linker._object_codes]
+    if _RUNTIME in names:
+        del linker._object_codes[names.index(_RUNTIME)]
+        linker.add_cu(_BARRIER, "barrier.cu")
+    parts = linker._object_codes
     kinds = {part.code_type for part in parts}
     if kinds == {"ltoir"}:
-        linker._object_codes = parts
         return ObjectCode.from_ptx(linker.get_linked_ptx())
     if kinds != {"ptx"} or len(parts) != 1:
         raise Unsupported(

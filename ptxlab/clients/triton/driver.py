@@ -192,9 +192,10 @@ class _Utils:
             kernel, memory = function
             scratch = (global_scratch, profile_scratch)
             given = [*zip(signature, _flat(arguments, annotations), strict=True)]
-            if self.cuda_tensors:
-                _require_reachable(value for type_, value in given if type_ == "*")
-            values = [*given, *(("*", one) for one in scratch)]
+            with torch._C.DisableTorchFunction():  # where tensors are is all that is asked of them
+                if self.cuda_tensors:
+                    _require_reachable(value for type_, value in given if type_ == "*")
+                block = packed(kernel, [*given, *(("*", one) for one in scratch)])
             lent = {one.address for one in memory}
             memory += [
                 one
@@ -206,7 +207,7 @@ class _Utils:
             warps, ctas, shared = metadata
             cluster = None if ctas == 1 else ctas
             config = LaunchConfig.of((x * ctas, y, z), warps * WARP, shared, cluster, cooperative)
-            self.session.launch(kernel, config, packed(kernel, values), memory)
+            self.session.launch(kernel, config, block, memory)
         if exit_hook is not None:
             exit_hook(launch_metadata)
 

@@ -57,6 +57,15 @@ def warp_sums(x: Any, votes: Any) -> None:
     x[lane] = value
 
 
+@cuda.jit  # type: ignore[untyped-decorator]
+def mirrored_rows(x: Any) -> None:
+    """Make each row of the one before, which threads of other CTAs have written."""
+    column, grid = cuda.grid(1), cuda.cg.this_grid()
+    for row in range(1, x.shape[0]):
+        x[row, column] = x[row - 1, x.shape[1] - column - 1] + column
+        grid.sync()
+
+
 @cuda.reduce  # type: ignore[untyped-decorator]
 def largest(a: Any, b: Any) -> Any:
     return max(a, b)
@@ -78,6 +87,14 @@ sums, votes = cuda.to_device(numbers), cuda.to_device(np.zeros(32, np.uint32))
 warp_sums[1, 32](sums, votes)
 assert (sums.copy_to_host() == numbers.sum()).all()
 assert (votes.copy_to_host() == sum(int(one & 1) << at for at, one in enumerate(numbers))).all()
+
+rows = cuda.to_device(np.zeros((5, 256), np.int32))
+mirrored_rows[8, 32](rows)
+columns = np.arange(256)
+assert (
+    rows.copy_to_host()[[1, 2, 3, 4]]
+    == [columns, 255 + 0 * columns, 255 + columns, 510 + 0 * columns]
+).all()
 
 assert largest(cuda.to_device(values.astype(np.float64))) == values.max()
 assert "FADD" in str(matmul.inspect_sass()) or "FFMA" in str(matmul.inspect_sass())
