@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
-from ptxlab.prediction.operands import Operand, Predicate, Register, read
+from ptxlab.prediction.operands import Immediate, Operand, Predicate, Register, read
 from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
@@ -24,10 +25,13 @@ _NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX")
 _PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL")
 """Which may write a predicate and name it before the register."""
 
+_CODE_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?:\S+ \+ )?(?P<label>[^@\s]+)@srel\)*$")
+_RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
+
 
 @dataclass(frozen=True, slots=True)
 class Instruction:
-    """One instruction, ``number`` in its function.
+    """One instruction, ``number`` among those of the kernel and what it calls.
 
     ``dest`` is the register it writes, ``outs`` are the predicates it writes, ``sources`` what it
     reads, ``ins`` the predicates behind them. ``target`` is the number that a branch goes to.
@@ -48,13 +52,30 @@ class Instruction:
         return modifier in self.sass.modifiers
 
 
-def decode(cubin: Cubin, function: SassFunction) -> list[Instruction]:
-    """Decode a function of a cubin."""
-    code = _section(cubin, f".text.{function.name}")
-    return [
-        _instruction(number, sass, code, function.labels)
-        for number, sass in enumerate(function.instructions)
-    ]
+def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:
+    """Return a kernel and behind it the functions that it calls, and that those call."""
+    found = [functions[kernel]]
+    for function in found:
+        for i in function.instructions:
+            other = functions.get(i.target or "") if i.opcode == "CALL" else None
+            if other is not None and other not in found:
+                found.append(other)
+    return found
+
+
+def decode(cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str) -> list[Instruction]:
+    """Decode a kernel of a cubin and what it calls, one behind the other from address 0 on."""
+    decoded: list[Instruction] = []
+    bases: dict[str, int] = {}
+    chosen = called(functions, kernel)
+    for function in chosen:
+        bases[function.name] = sum(len(one.instructions) for one in chosen[: len(bases)])
+    for function in chosen:
+        code, first = _section(cubin, f".text.{function.name}"), bases[function.name]
+        places = {name: at // INSTRUCTION_BYTES + first for name, at in function.labels.items()}
+        for number, sass in enumerate(function.instructions, first):
+            decoded.append(_instruction(number, sass, code, bases | places))
+    return decoded
 
 
 def literals(cubin: Cubin, function: SassFunction) -> bytes:
@@ -67,12 +88,12 @@ def _section(cubin: Cubin, name: str) -> bytes:
 
 
 def _instruction(
-    number: int, sass: SassInstruction, code: bytes, labels: dict[str, int]
+    number: int, sass: SassInstruction, code: bytes, places: Mapping[str, int]
 ) -> Instruction:
-    operands = tuple(read(text) for text in sass.operands)
+    """Decode an instruction; ``places`` are the numbers of labels and functions that it may name."""
+    operands = tuple(_operand(text, places) for text in sass.operands)
     guard = read(sass.guard[1:]) if sass.guard else None
     dest, outs, sources, ins = _roles(sass.opcode, operands)
-    target = labels.get(sass.target or "")
     return Instruction(
         number,
         sass,
@@ -83,8 +104,18 @@ def _instruction(
         outs,
         sources,
         ins,
-        None if target is None else target // INSTRUCTION_BYTES,
+        places.get(sass.target or ""),
     )
+
+
+def _operand(text: str, places: Mapping[str, int]) -> Operand:
+    """Read an operand: half of an address of code, where a function returns to, or any other."""
+    if found := _RETURN.match(text):
+        return read(found["register"])
+    found = _CODE_ADDRESS.match(text)
+    if found and found["label"] in places:
+        return Immediate(places[found["label"]] * INSTRUCTION_BYTES if found["half"] == "lo" else 0)
+    return read(text)
 
 
 def _roles(

@@ -16,6 +16,7 @@ from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import Array, Where
+from ptxlab.toolchain.control import INSTRUCTION_BYTES
 
 
 class Executor:
@@ -60,6 +61,14 @@ class Executor:
                 self._registers.forget(i, active)
             else:
                 executed(self._registers, i, active)
+
+    def address(self, i: Instruction, where: Array) -> Array:
+        """Return the number of the instruction that each thread returns to."""
+        place = self._registers.value(i.sources[0], where)
+        if place is None:
+            raise Unsupported(f"where '{i.sass.text}' goes depends on data that is not computed")
+        numbers: Array = np.broadcast_to(place, where.shape) // INSTRUCTION_BYTES
+        return numbers
 
     def request(self, i: Instruction, where: Where) -> Request:
         """Return what an instruction asks memory for."""

@@ -200,7 +200,7 @@ class Machine:
     def _branch(self, front: Front, i: Instruction, where: Where) -> bool:
         if i.target is None:
             raise Unsupported(
-                f"'{i.sass.text}' leaves the kernel, and only what is inlined is in the model of time"
+                f"'{i.sass.text}' goes where the machine code does not say, which is not modelled"
             )
         taken = self._taken(i, where, front.threads)
         if len(taken) == len(front.threads):
@@ -211,6 +211,19 @@ class Machine:
             return False
         self._fronts.remove(front)
         self._fronts += [Front(i.target, taken), front.without(taken)]
+        return True
+
+    def _return(self, front: Front, i: Instruction, where: Where) -> bool:
+        """Go to where a register says, thread by thread."""
+        taken = self._taken(i, where, front.threads)
+        back = self._executor.address(i, taken)
+        self._fronts.remove(front)
+        if len(taken) < len(front.threads):
+            self._fronts.append(front.without(taken))
+        for place in np.unique(back).tolist():
+            if place >= len(self._code):
+                raise Unsupported(f"'{i.sass.text}' goes to an address that is no instruction's")
+            self._fronts.append(Front(place, taken[back == place]))
         return True
 
     def _exit(self, front: Front, i: Instruction, where: Where) -> bool:
@@ -259,6 +272,7 @@ def _is_memory(i: Instruction) -> bool:
 _FLOW = {
     "BRA": Machine._branch,
     "CALL": Machine._branch,
+    "RET": Machine._return,
     "EXIT": Machine._exit,
     "BSYNC": Machine._wait,
     "BAR": Machine._barrier,

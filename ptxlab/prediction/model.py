@@ -133,7 +133,8 @@ class _Model:
         warps = launch.warps * ctas
         of_warps = trace.of_warps(steps, warps)
         numbers = steps.numbers
-        loop = trace.hottest(numbers[of_warps[0]])
+        returns = np.array([i.number for i in self._code if i.sass.opcode == "RET"], int)
+        loop = trace.hottest(numbers[of_warps[0]], returns)
         few = trace.kept_turns(loop, warps)
         more = {id(issued): trace.cut(issued, loop, 2 * few) for issued in of_warps}
         asked = np.concatenate([cut.steps for cut in more.values()])

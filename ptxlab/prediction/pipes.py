@@ -93,9 +93,10 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("lsu", "global", "global"), "LDG STG LD ST ATOMG ATOM RED"),
     **_rows(Opcode("lsu", "copy", "global"), "LDGSTS"),
     **_rows(Opcode("lsu", "local", "global"), "LDL STL"),
+    **_rows(Opcode("control", latency="special"), "BMOV"),
     **_rows(
         Opcode("control"),
-        "BRA CALL EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
+        "BRA CALL RET EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
     ),
 }
 """By opcode, without modifiers."""

@@ -79,8 +79,8 @@ def of_launch(
         for one in passed
         if isinstance(one, Buffer)
     ]
-    function = assembly.functions[kernel.name]
-    code, own = decode(assembly.cubin, function), literals(assembly.cubin, function)
+    code = decode(assembly.cubin, assembly.functions, kernel.name)
+    own = literals(assembly.cubin, assembly.functions[kernel.name])
     launch = Launch(target, config, bytes(kernel.packed(passed)), regions, own)
     return modelled(
         code,

@@ -57,9 +57,12 @@ def of_warps(steps: Steps, warps: int) -> list[Array]:
     return [of_kinds[kind] for kind in kind_of.tolist()]
 
 
-def hottest(numbers: Array) -> Loop | None:
-    """Find the loop that most of a warp's instructions are turns of, by the instructions it issues."""
-    back = np.flatnonzero(numbers[1:] <= numbers[:-1])
+def hottest(numbers: Array, returns: Array) -> Loop | None:
+    """Find the loop that most of a warp's instructions are turns of, by the instructions it issues.
+
+    Who goes back by one of the instructions ``returns`` begins no turn.
+    """
+    back = np.flatnonzero((numbers[1:] <= numbers[:-1]) & ~np.isin(numbers[:-1], returns))
     turns: dict[int, list[tuple[int, int]]] = defaultdict(list)
     begun: dict[int, int] = {}
     for last in back.tolist():

@@ -40,7 +40,7 @@ class Both:
             buffers = [one for one in passed if isinstance(one, Buffer)]
             regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
             config = LaunchConfig.of(grid, block)
-            code = decode(self._assembly.cubin, self._assembly.functions[name])
+            code = decode(self._assembly.cubin, self._assembly.functions, name)
             launch = Launch(device.target, config, bytes(kernel.packed(passed)), regions)
             machine = Machine(code, launch, range(grid))
             machine.run()

@@ -20,7 +20,7 @@ FILE = "ptx/gemm_m16n8k16_bf16_f32.ptx"
 def code(arch: str) -> list[Instruction]:
     assembly = Assembly(*load_assembled(resources.path(FILE), TARGETS[arch]))
     function = next(one for one in assembly.functions.values() if one.kernel)
-    return decode(assembly.cubin, function)
+    return decode(assembly.cubin, assembly.functions, function.name)[: len(function.instructions)]
 
 
 @pytest.mark.parametrize("arch", ARCHS)

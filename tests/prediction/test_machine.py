@@ -22,6 +22,13 @@ HEAD = """\
 .version 8.7
 .target {arch}
 .address_size 64
+.func (.reg .b32 r) mixed(.reg .b32 x, .reg .b32 y) {{
+  .reg .b32 t; mul.lo.u32 t, x, 3; xor.b32 r, t, y; ret;
+}}
+.func (.reg .b32 r) twice(.reg .b32 x) {{
+  .reg .b32 t; .reg .pred u; setp.gt.s32 u, x, 0; @u bra over; xor.b32 r, x, 5; ret;
+  over: call (t), mixed, (x, 77); call (r), mixed, (t, x); ret;
+}}
 """
 
 BEGIN = """\
@@ -81,6 +88,9 @@ PROGRAMS = {
     " st.shared.b32 [t3], a; ld.shared.b32 c, [t3]; add.u32 c, c, b;",
     "indices from memory": "and.b32 t3, a, 63; ld.param.u64 w0, [in]; mad.wide.u32 w0, t3, 8, w0;"
     " ld.global.b32 t4, [w0+4]; add.u32 c, t4, b;",
+    "functions": "call (t3), twice, (a); call (t4), mixed, (b, a); xor.b32 c, t3, t4;",
+    "functions called apart": "setp.lt.s32 u, a, b; @u bra other; call (c), twice, (b); bra join;\n"
+    "other: call (c), mixed, (a, b); join: add.u32 c, c, 1;",
     "some threads end": "setp.gt.u32 u, t0, d; mov.u32 c, 1; @u bra gone; add.u32 c, a, b; gone:",
 }  # fmt: skip
 

@@ -63,7 +63,7 @@ def kernel(program: Path) -> tuple[list[Instruction], Launch]:
         ]
         config = LaunchConfig.of(3, 64)
         launch = Launch(target, config, bytes(loaded.packed(passed)), regions)
-    return decode(assembly.cubin, assembly.functions["scaled"]), launch
+    return decode(assembly.cubin, assembly.functions, "scaled"), launch
 
 
 def test_what_is_left_out_changes_nothing(kernel: tuple[list[Instruction], Launch]) -> None:

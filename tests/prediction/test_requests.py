@@ -54,7 +54,7 @@ def issued(
     buffers = [one for one in passed if isinstance(one, Buffer)]
     regions = [Region(one.address, one.nbytes) for one in buffers]
     assembly = Assembly(*load_assembled(source, device.target))
-    code = decode(assembly.cubin, assembly.functions[chosen.name])
+    code = decode(assembly.cubin, assembly.functions, chosen.name)
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)
     ctas = range(config.grid[0])
     steps = run(code, launch, ctas)

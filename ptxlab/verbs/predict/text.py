@@ -7,10 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from ptxlab.prediction import code
 from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
-from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.assembly import Assembly, PtxLine
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 from ptxlab.view.width import fitted
@@ -34,17 +35,21 @@ class Line:
 
 def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[Line]:
     """Return the lines with machine code, those first that take most of the warps' time."""
-    numbers = {one.address: n for n, one in enumerate(assembly.functions[kernel].instructions)}
-    lines = []
-    for line in assembly.lines(kernel):
-        stalls: dict[str, float] = defaultdict(float)
-        for instruction in line.sass:
-            for reason, share in found.by_instruction.get(numbers[instruction.address], {}).items():
-                stalls[reason] += share
-        text = tuple(instruction.text for instruction in line.sass)
-        total = sum(stalls.values())
-        lines.append(Line(line.number, line.source, line.text, text, total, dict(stalls)))
+    lines, first = [], 0
+    for function in code.called(assembly.functions, kernel):
+        numbers = {one.address: n for n, one in enumerate(function.instructions, first)}
+        first += len(numbers)
+        lines += [_line(found, line, numbers) for line in assembly.lines(function.name)]
     return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
+
+
+def _line(found: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> Line:
+    stalls: dict[str, float] = defaultdict(float)
+    for instruction in line.sass:
+        for reason, share in found.by_instruction.get(numbers[instruction.address], {}).items():
+            stalls[reason] += share
+    text = tuple(instruction.text for instruction in line.sass)
+    return Line(line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls))
 
 
 def text(
