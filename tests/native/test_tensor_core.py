@@ -20,12 +20,12 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.compiler import available, compile
 from ptxlab.native.tensor_core import mma
+from ptxlab.native.tensor_core.steps import steps
 from ptxlab.numbers.formats import CONTAINED
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
 Array = npt.NDArray[Any]
-Words = Callable[[FragmentLayout, np.random.Generator], Array]
 
 WARPS = 24
 CHOSEN = [
@@ -80,6 +80,20 @@ def near_one(layout: FragmentLayout, random: np.random.Generator) -> Array:
     return elements(layout, code.astype(np.uint64) << np.uint64(form.low_bit))
 
 
+def small(layout: FragmentLayout, random: np.random.Generator) -> Array:
+    """Return a few of the least numbers: sums near the middle of two; and a C of zeros to begin with."""
+    form = CONTAINED.get(layout.dtype)
+    if form is None or layout.bits < 8:
+        return any_bits(layout, random)
+    choices = np.array([1, 2, 3, 2 << form.fraction_bits, 3 << form.fraction_bits], np.uint64)
+    code = random.choice(choices, size(layout))
+    code[random.random(size(layout)) < 3 / 4] = 0
+    if layout.operand == "C":
+        code[: size(layout) // 2] = 0
+    code |= random.integers(0, 2, size(layout), np.uint64) << np.uint64(form.sign_bit)
+    return elements(layout, code << np.uint64(form.low_bit))
+
+
 def size(layout: FragmentLayout) -> int:
     return WARPS * WARP * layout.elements_per_register
 
@@ -112,7 +126,7 @@ def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Arr
 
 def compare(form: MatrixInstruction, target: Target) -> None:
     random = np.random.default_rng(17)
-    for kind in (any_bits, edges, near_one):
+    for kind in (any_bits, edges, near_one, small):
         # The registers of a fragment and its copies hold the same.
         registers = []
         for layout in (form.operand(name) for name in "ABC"):
@@ -133,7 +147,7 @@ def test_has_the_bits_of_arrays(name: str, arch: str) -> None:
 @pytest.mark.parametrize("form", MULTIPLICATIONS)
 def test_every_form_has_the_bits_of_arrays(form: MatrixInstruction) -> None:
     """On every target where its arithmetic is another."""
-    targets = {mma.steps(form, TARGETS[name]): TARGETS[name] for name in form.targets}
+    targets = {steps(form, TARGETS[name]): TARGETS[name] for name in form.targets}
     for target in targets.values():
         if mma.function(form, target) is not None:
             compare(form, target)

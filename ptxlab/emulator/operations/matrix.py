@@ -124,7 +124,7 @@ def multiply(context: Context, asked: Form) -> Step:
     if native is None:
         return run
     registers = [source for _, sources in factors for source in sources]
-    return natively(native, run, line, registers, destinations)
+    return natively(native, form, run, line, registers, destinations)
 
 
 def sparsity_of(

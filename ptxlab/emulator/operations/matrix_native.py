@@ -1,4 +1,4 @@
-"""mma and wmma.mma as machine code, where it is at hand and pays: the same registers, the same bits.
+"""Matrix products as machine code, where it is at hand and pays: the same registers, the same bits.
 
 Compiling takes some tenths of a second, so that the array arithmetic goes first and is left when it
 has taken as long.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 from collections.abc import Callable, Sequence
-from functools import cache
+from functools import cache, partial
 from time import perf_counter
 from typing import Any
 
@@ -23,55 +23,56 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.compiler import available, compile
+from ptxlab.native.tensor_core.vectors import Function
 
 BREAK_EVEN = 0.2
 """Seconds of array arithmetic of one form after which it is compiled."""
 
-Call = Callable[[bytes, int | None, int], None]
-"""Takes the objects of the registers, where the numbers of the warps are, and how many warps."""
-_TYPE = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
+Warpwide = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
+"""The function of ``ptxlab.native.tensor_core.mma``."""
 
 
 class NativeProduct:
-    """A form on a target: ``call`` is its machine code once there is some.
+    """A form on a target: its machine code once there is some, a function of type ``kind``.
 
-    ``spent`` are the seconds that it has taken without; None where there will never be machine code.
+    ``write`` returns the function, None where it has none.
     """
 
-    def __init__(self, form: MatrixInstruction, target: Target) -> None:
-        self.form, self.target = form, target
-        self.call: Call | None = None
-        self.spent: float | None = 0.0
+    def __init__(self, kind: type[Any], write: Callable[[], Function | None]) -> None:
+        self.call: Callable[..., None] | None = None
+        self._kind, self._write = kind, write
+        self._spent, self._is_open = 0.0, True
 
-    def hot(self) -> Call | None:
+    def hot(self) -> Callable[..., None] | None:
         """Return the machine code, which is made when it pays."""
-        if self.call is None and self.spent is not None and self.spent >= BREAK_EVEN:
-            self._compile()
+        if self._is_open and self._spent >= BREAK_EVEN:
+            self._is_open, function = False, self._write()
+            if function is not None:
+                self.call = self._kind(compile(function.text, function.name))
         return self.call
 
-    def timed(self, step: Step, frame: Frame, threads: Threads) -> None:
-        """Execute the step that is made of arrays."""
+    def timed(self, by_arrays: Callable[[], None]) -> None:
+        """Do without machine code."""
         began = perf_counter()
-        step(frame, threads)
-        if self.spent is not None:
-            self.spent += perf_counter() - began
-
-    def _compile(self) -> None:
-        from ptxlab.native.tensor_core import mma
-
-        self.spent, function = None, mma.function(self.form, self.target)
-        if function is not None:
-            self.call = _TYPE(compile(function.text, function.name))
+        by_arrays()
+        self._spent += perf_counter() - began
 
 
 @cache
 def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | None:
     """Return what all instructions of a form share, None where nothing is compiled."""
-    return NativeProduct(form, target) if available() else None
+
+    def write() -> Function | None:
+        from ptxlab.native.tensor_core import mma
+
+        return mma.function(form, target)
+
+    return NativeProduct(Warpwide, write) if available() else None
 
 
 def natively(
     product: NativeProduct,
+    form: MatrixInstruction,
     step: Step,
     line: int,
     sources: Sequence[Source],
@@ -81,7 +82,6 @@ def natively(
 
     ``sources`` are the registers of A, B and C, ``destinations`` those of D.
     """
-    form = product.form
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
     objects = struct.Struct(f"{len(sources) + len(slots)}P").pack
@@ -89,18 +89,14 @@ def natively(
     def run(frame: Frame, threads: Threads) -> None:
         call = product.hot()
         if call is None:
-            product.timed(step, frame, threads)
+            product.timed(partial(step, frame, threads))
             return
         warps = Warps(frame, threads, form.name, line)
         registers, width = frame.registers, threads.width
-        given = [_each(source.read(registers), width) for source in sources]
-        if threads.everyone:
-            made = [np.empty(width, word) for _ in slots]
-            listed, which = None, None
-        else:
-            made = [_kept(registers[slot], threads, word) for slot in slots]
-            listed = threads.index[::WARP] // WARP
-            which = listed.ctypes.data
+        given = [each(source.read(registers), width) for source in sources]
+        made = [blank(registers[slot], threads, word) for slot in slots]
+        listed = None if threads.everyone else threads.index[::WARP] // WARP
+        which = None if listed is None else listed.ctypes.data
         call(objects(*map(id, given), *map(id, made)), which, warps.count)
         for slot, value in zip(slots, made, strict=True):
             registers[slot] = value
@@ -108,15 +104,17 @@ def natively(
     return run
 
 
-def _each(value: Array, width: int) -> Array:
+def each(value: Array, width: int) -> Array:
     """Return a register with a word for each thread, one after the other."""
     if len(value) != width:
         return value.repeat(width)
     return np.ascontiguousarray(value)
 
 
-def _kept(old: Array, threads: Threads, word: np.dtype[Any]) -> Array:
-    """Return a new register with what threads other than these keep."""
+def blank(old: Array, threads: Threads, word: np.dtype[Any]) -> Array:
+    """Return a register that these threads can write, with what others have in ``old``."""
+    if threads.everyone:
+        return np.empty(threads.width, word)
     if threads.full:
         return np.zeros(threads.width, word)
     return np.array(np.broadcast_to(old.view(word), (threads.width,)))

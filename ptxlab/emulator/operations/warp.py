@@ -202,6 +202,11 @@ class Warps:
         """How many there are."""
         return self.threads.size // self.size
 
+    @property
+    def registers(self) -> list[Array]:
+        """The registers of the frame."""
+        return self._frame.registers
+
     def split(self, value: Array) -> Array:
         """Return a register's value as [warps, 32]."""
         if value.shape[0] == 1:

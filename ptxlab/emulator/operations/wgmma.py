@@ -6,9 +6,11 @@ Source: PTX ISA, "Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_as
 
 from __future__ import annotations
 
+import ctypes
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import partial
+from functools import cache, partial
 
 import numpy as np
 
@@ -19,6 +21,7 @@ from ptxlab.emulator.operations.matrix import (
     sparsity_of,
     word_type,
 )
+from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.warp import Aligned, Warps
 from ptxlab.emulator.prepare.context import Context
@@ -28,15 +31,17 @@ from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Tiles
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import Unsupported
-from ptxlab.isa.targets import WARPGROUP
+from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
+from ptxlab.native.compiler import available
+from ptxlab.native.tensor_core.vectors import Function
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
@@ -47,6 +52,10 @@ class Warpgroups(Warps):
 
     kind = "warpgroup"
     size = WARPGROUP
+
+    def register(self, source: Source) -> Array:
+        """Return an operand of all threads of the wave, a word for each."""
+        return each(source.read(self.registers), self.threads.width)
 
     def one(self, source: Source, what: str) -> Array:
         """Return an operand that all threads of a warpgroup agree on, [warpgroups]."""
@@ -69,11 +78,9 @@ class _Shared:
     major: str
     descriptor: Source
 
-    def issue(self, groups: Warpgroups) -> Callable[[], Array]:
-        """Take the descriptors, and return what reads [rows, cols, warpgroups] through them."""
-        units = self._units(groups)
-        region = groups.wave.regions["shared"]
-        return lambda: elements(self.operand, self.major, region.items(UNIT_BYTES)[units])
+    def issue(self, groups: Warpgroups) -> _Lines:
+        """Take the descriptors, and return what reads through them."""
+        return _Lines(self, groups.wave, self._units(groups))
 
     def moved(self, groups: Warpgroups) -> list[Moved]:
         """Return what is read, one core matrix after the other."""
@@ -110,14 +117,46 @@ class _Held:
     layout: FragmentLayout
     sources: Sequence[Source]
 
-    def issue(self, groups: Warpgroups) -> Callable[[], Array]:
-        """Take the registers' values, and return what makes [rows, cols, warpgroups] of them."""
-        matrix = groups.matrix(self.layout, self.sources)
-        return lambda: matrix
+    def issue(self, groups: Warpgroups) -> _Registers:
+        """Take the registers, and return what reads them."""
+        return _Registers(self, groups)
 
     def moved(self, groups: Warpgroups) -> list[Moved]:
         """Return what is read in memory."""
         return []
+
+
+@dataclass(frozen=True, slots=True)
+class _Lines:
+    """A factor in shared memory as it will be, when it is read at the ``units``."""
+
+    factor: _Shared
+    wave: Wave
+    units: Array
+
+    def matrix(self) -> Array:
+        """Return [rows, cols, warpgroups]."""
+        return elements(self.factor.operand, self.factor.major, self.lines())
+
+    def lines(self) -> Array:
+        """Return [warpgroups, lines, units] of 16 bytes."""
+        return np.asarray(self.wave.regions["shared"].items(UNIT_BYTES)[self.units])
+
+
+@dataclass(frozen=True, slots=True)
+class _Registers:
+    """A factor in registers as they were."""
+
+    factor: _Held
+    groups: Warpgroups
+
+    def matrix(self) -> Array:
+        """Return [rows, cols, warpgroups]."""
+        return self.groups.matrix(self.factor.layout, self.factor.sources)
+
+    def registers(self) -> list[Array]:
+        """Return the registers of all threads of the wave."""
+        return [self.groups.register(source) for source in self.factor.sources]
 
 
 def _placed(groups: Warpgroups, addresses: Array, name: str) -> Array:
@@ -156,6 +195,7 @@ class Multiplication:
     adds: Source
     negates: bool
     compute: Callable[[Factors], Array]
+    native: NativeProduct | None
     line: int
 
     def start(self, frame: Frame, threads: Threads) -> None:
@@ -189,14 +229,55 @@ class Multiplication:
         a, b = self.a.issue(given), self.b.issue(given)
         places = None if self.sparsity is None else self.sparsity.places(given)
 
-        def execute() -> None:
-            left = a()
+        def by_arrays() -> None:
+            left = a.matrix()
             if self.negates:
                 left = left ^ left.dtype.type(1 << (8 * left.itemsize - 1))
-            d = self.compute(Factors(left, b(), self._addend(groups, adds), places))
+            d = self.compute(Factors(left, b.matrix(), self._addend(groups, adds), places))
             groups.write_matrix(self.form.operand("D"), self.d, d)
 
+        native = self.native
+        if native is None:
+            return by_arrays
+
+        def execute() -> None:
+            call = native.hot()
+            if call is None:
+                native.timed(by_arrays)
+            else:
+                self._natively(call, a, b, groups, adds)
+
         return execute
+
+    def _natively(
+        self,
+        call: Callable[..., None],
+        a: _Lines | _Registers,
+        b: _Lines | _Registers,
+        groups: Warpgroups,
+        adds: Array,
+    ) -> None:
+        """Execute it by machine code: see ``ptxlab.native.tensor_core.wgmma``."""
+        assert isinstance(b, _Lines)
+        in_registers = a.registers() if isinstance(a, _Registers) else []
+        left = None if isinstance(a, _Registers) else a.lines()
+        right, firsts = b.lines(), groups.threads.index[:: groups.size] // WARP
+        masks = -adds.astype(np.int32)
+        registers, word = groups.registers, np.dtype(np.uint32)
+        given = [*in_registers, *(groups.register(source) for source in self.c)]
+        made = [blank(registers[one.slot], groups.threads, word) for one in self.d]
+        sign = 1 << (self.form.held("A").bits - 1)
+        call(
+            struct.pack(f"{len(given) + len(made)}P", *map(id, given), *map(id, made)),
+            None if left is None else left.ctypes.data,
+            right.ctypes.data,
+            firsts.ctypes.data,
+            masks.ctypes.data,
+            sign * (0xFFFFFFFF // (2 * sign - 1)) if self.negates else 0,
+            groups.count,
+        )
+        for destination, value in zip(self.d, made, strict=True):
+            registers[destination.slot] = value
 
     def _addend(self, groups: Warpgroups, adds: Array) -> Array:
         """Return C: D as it is, or zero where ``adds`` does not hold."""
@@ -229,18 +310,40 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     sparsity = None
     if form.metadata is not None:
         sparsity = sparsity_of(context, form.metadata, given["sp-meta"], given["sp-sel"])
+    a, b = (_factor(context, form, name, given) for name in "ab")
+    majors = tuple(one.major if isinstance(one, _Shared) else "" for one in (a, b))
     return Multiplication(
         form=form,
         d=context.destinations(given["d"], d),
         c=context.sources(given["d"], d),
-        a=_factor(context, form, "a", given),
-        b=_factor(context, form, "b", given),
+        a=a,
+        b=b,
         sparsity=sparsity,
         adds=context.source(given["scale-d"], "pred"),
         negates=negated[0] != negated[1],
         compute=arithmetic(form, context.target),
+        native=native_product(form, context.target, majors),
         line=context.line,
     )
+
+
+_FUNCTION = ctypes.CFUNCTYPE(
+    None, ctypes.c_char_p, *4 * [ctypes.c_void_p], ctypes.c_uint32, ctypes.c_int64
+)
+
+
+@cache
+def native_product(
+    form: MatrixInstruction, target: Target, majors: tuple[str, ...]
+) -> NativeProduct | None:
+    """Return what all instructions of a form share, None where nothing is compiled."""
+
+    def write() -> Function | None:
+        from ptxlab.native.tensor_core import wgmma
+
+        return wgmma.function(form, target, majors)
+
+    return NativeProduct(_FUNCTION, write) if available() else None
 
 
 def _factor(

@@ -23,29 +23,20 @@ def values(words: Value, form: Format, low: int = 0) -> Value:
     return found * 2.0 ** (F32.bias - form.bias) if form.bias != F32.bias else found
 
 
-def exponents(words: Value, form: Format, offset: int) -> Value:
+def exponents(words: Value, form: Format, offset: int, zero: int = ZERO_EXPONENT) -> Value:
     """Return the exponent fields of words plus ``offset``; a subnormal has that of the smallest normal.
 
-    A zero has ``ZERO_EXPONENT`` and an infinity or NaN ``SPECIAL_EXPONENT``.
+    A zero has the exponent ``zero`` and an infinity or NaN ``SPECIAL_EXPONENT``.
     """
     magnitude = words & (form.nan << form.low_bit)
     field = magnitude >> form.exponent_shift
     found = field.is_("ugt", 1).choose(field, 1)
-    return _marked(found + offset if offset else found, magnitude, form)
+    return _marked(found + offset if offset else found, magnitude, form, zero)
 
 
-def exponents_in(words: Value, form: Format, wider: Format, low: int, offset: int) -> Value:
-    """Return the exponent fields that the numbers have in float32, int32, once they are ``wider`` ones."""
-    field = (values(words, form, low).bits("i32") >> F32.fraction_bits) & 255
-    lowest = F32.bias + wider.lowest_exponent
-    found = field.is_("ugt", lowest).choose(field, lowest)
-    magnitude = (words >> low if low else words) & (form.nan << form.low_bit)
-    return _marked(found + offset, magnitude, form)
-
-
-def _marked(found: Value, magnitude: Value, form: Format) -> Value:
+def _marked(found: Value, magnitude: Value, form: Format, zero: int) -> Value:
     """Mark the exponents of what has none."""
-    found = magnitude.is_("eq", 0).choose(ZERO_EXPONENT, found)
+    found = magnitude.is_("eq", 0).choose(zero, found)
     if form.infinity is not None:
         special = magnitude.is_("uge", form.infinity << form.low_bit)
     elif form.specials == "nan":

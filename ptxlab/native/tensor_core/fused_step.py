@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
 from ptxlab.native.tensor_core.vectors import Code, Function, Value
-from ptxlab.numbers.formats import F16, F32, Format
+from ptxlab.numbers.formats import F16, F32, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import FusedStep
 
 _HIGHEST = 126
@@ -61,14 +61,16 @@ class FusedSteps:
             d.store(self._fast(terms, top, c), align=4 * self.rows)
 
     def _addend(self, d: Value) -> tuple[Value, Value]:
-        """Return the values and exponents of C; a zero counts as below every product.
+        """Return the values and exponents of C.
 
-        That is the same, because C is never below ``zero_exponent``, and where only products below it
-        are, the column is computed exactly.
+        A zero C whose exponent would be too low for float32 counts as no term: where only such terms
+        are above it, the column is computed exactly.
         """
-        form = self.how.addend
+        form, zero = self.how.addend, self.how.zero_exponent
+        zero = zero if zero >= self.how.lowest else ZERO_EXPONENT
         words = d.load("i32", self.rows, align=4 * self.rows)
-        return values(words, form), exponents(words, form, -form.bias).to("trunc", "i16")
+        found = exponents(words, form, -form.bias, zero)
+        return values(words, form), found.to("trunc", "i16")
 
     def _fast(self, terms: Terms, top: Value, c: Value) -> Value:
         how = self.how

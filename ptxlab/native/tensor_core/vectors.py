@@ -209,6 +209,14 @@ class Code:
         self._buffers.append(f"  {name} = alloca [{nbytes} x i8], align 64")
         return Value(self, "ptr", 0, name)
 
+    def vector(self, numbers: Sequence[Value]) -> Value:
+        """Return a vector of numbers of one type."""
+        kind, lanes, name = numbers[0].kind, len(numbers), "poison"
+        for i, one in enumerate(numbers):
+            text = f"insertelement {_type(kind, lanes)} {name}, {one.type} {one.name}, i64 {i}"
+            name = self.write(text)
+        return Value(self, kind, lanes, name)
+
     def call(self, intrinsic: str, *operands: Value) -> Value:
         """Call one of LLVM's intrinsic functions on values of one type."""
         first = operands[0]

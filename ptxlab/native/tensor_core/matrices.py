@@ -1,0 +1,141 @@
+"""The matrices of one product in native code: what is kept of A and B, and the sums that D becomes.
+
+Of A [blocks, k, rows] is kept, of B [k, n]; the sums are [blocks, n, rows]. Rows and columns lie in
+the ``order`` of fragments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ptxlab.isa.targets import WARP
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
+from ptxlab.native.tensor_core.fused_step import Terms
+from ptxlab.native.tensor_core.steps import Steps
+from ptxlab.native.tensor_core.vectors import Code, Value
+
+NAME = "multiply"
+"""What functions for whole products are called."""
+_HEADER = object.__basicsize__
+"""The bytes of an object before its own data, which of an array of numpy begins with its address."""
+
+
+class Matrices:
+    """The matrices of an m x n x k product, and the code of the function that works on them."""
+
+    def __init__(self, steps: Steps, m: int, n: int, k: int) -> None:
+        self.steps, self.m, self.n, self.k = steps, m, n, k
+        self.code = code = Code()
+        sizes = [size for _, size in steps.kept]
+        self._left = [code.buffer(size * k * m) for size in sizes]
+        self._right = [code.buffer(size * k * n) for size in sizes]
+        self._word = int(steps.word[1:]) // 8
+        self._sums = code.buffer(self._word * m * n)
+
+    # ---- A and B ----
+
+    def keep_left(self, words: Value, bits: int, inner: Sequence[int], block: int = 0) -> None:
+        """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
+        found, rows = self.steps.left(words, bits), self.steps.rows
+        for k, parts in zip(_of_what_is_kept(inner, len(found)), found, strict=False):
+            self._keep(self._left, (block * self.k + k) * rows, parts)
+
+    def keep_right(
+        self, words: Value, bits: int, inner: Sequence[int], first: Value | int = 0
+    ) -> None:
+        """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
+        found = self.steps.right(words, bits)
+        for k, parts in zip(_of_what_is_kept(inner, len(found)), found, strict=False):
+            self._keep(self._right, k * self.n, parts, first)
+
+    def _keep(
+        self, buffers: Sequence[Value], at: int, parts: Sequence[Value], first: Value | int = 0
+    ) -> None:
+        for buffer, part, (_, size) in zip(buffers, parts, self.steps.kept, strict=True):
+            buffer.at(at, size).at(first, size).store(part, align=part.lanes * size)
+
+    # ---- C and D ----
+
+    def begin(
+        self,
+        layout: FragmentLayout,
+        addresses: Sequence[Value],
+        first: Value | int = 0,
+        mask: Value | None = None,
+    ) -> None:
+        """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
+        for line, words in fragment(layout, addresses):
+            given = words if mask is None else words & mask
+            for i, inner in enumerate(line.inner):
+                word = given >> (layout.bits * i) if i else given
+                if len(line.inner) > 1:
+                    word = word & ((1 << layout.bits) - 1)
+                place = self._column(layout, line.block, inner, first)
+                place.store(word, align=self._word * self.steps.rows)
+
+    def end(
+        self, layout: FragmentLayout, addresses: Sequence[Value], first: Value | int = 0
+    ) -> None:
+        """Put the sums into the registers of D's fragment, from column ``first`` on."""
+        rows, done = self.steps.rows, []
+        for line in lines(layout):
+            words = None
+            for i, inner in enumerate(line.inner):
+                place = self._column(layout, line.block, inner, first)
+                word = place.load(self.steps.word, rows, align=self._word * rows)
+                words = word if words is None else words | (word << (layout.bits * i))
+            assert words is not None
+            done.append((line, words))
+        for register, address in enumerate(addresses):
+            address.store(scatter(done, register, WARP), align=self._word)
+
+    def _column(self, layout: FragmentLayout, block: int, inner: int, first: Value | int) -> Value:
+        """Return the address of the sums of a column of a fragment."""
+        place = block * self.n + order(layout.cols).index(inner)
+        size = self._word * self.steps.rows
+        return self._sums.at(place, size).at(first, size)
+
+    # ---- the product ----
+
+    def add(self) -> None:
+        """Add the products of A and B to the sums, step by step."""
+        rows, kept = self.steps.rows, self.steps.kept
+        columns = Value(self.code, "i64", 0, str(self.n))
+        for block in range(self.m // rows):
+            for first in range(0, self.k, self.steps.products):
+                with self.code.loop(self.n) as column:
+                    left, right = (
+                        [
+                            buffer.at(at, size)
+                            for buffer, (_, size) in zip(buffers, kept, strict=True)
+                        ]
+                        for buffers, at in (
+                            (self._left, (block * self.k + first) * rows),
+                            (self._right, first * self.n),
+                        )
+                    )
+                    right = [
+                        one.at(column, size) for one, (_, size) in zip(right, kept, strict=True)
+                    ]
+                    terms = Terms((*left, *right), columns, rows, kept)
+                    d = self._sums.at(block * self.n, self._word * rows)
+                    self.steps.column(self.code, terms, d.at(column, self._word * rows))
+
+
+def _of_what_is_kept(inner: Sequence[int], count: int) -> Sequence[int]:
+    """Return the inner indices of what is kept, which may be several elements in one."""
+    step = max(1, len(inner) // count)
+    return [one // step for one in inner[::step]]
+
+
+def array(objects: Value, number: Value | int) -> Value:
+    """Return where the data of an array begin, of which ``objects`` has the object."""
+    return objects.at(number, 8).load("ptr", align=8).at(_HEADER, 1).load("ptr", align=8)
+
+
+def fragment(layout: FragmentLayout, addresses: Sequence[Value]) -> list[tuple[Line, Value]]:
+    """Return the lines of a fragment, whose registers are at these addresses, and their words."""
+    kind, size = f"i{layout.register_bits}", layout.register_bits // 8
+    registers = [address.load(kind, WARP, align=size) for address in addresses]
+    return [(line, gather(registers, line)) for line in lines(layout)]

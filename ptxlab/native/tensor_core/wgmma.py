@@ -1,0 +1,110 @@
+"""wgmma.mma_async as native code: B, and maybe A, as it was in shared memory, C and D in registers.
+
+The function takes the objects that hold registers, of A where it is in registers, C and D one after the
+other; where the matrices A (null in registers) and B of all warpgroups are, one behind the other; the
+numbers of the warpgroups' first warps; by warpgroup, all ones where C is added and zeros where not; the
+bits of A's words to change; and how many warpgroups there are. A matrix is in lines along its major
+direction.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from functools import cache
+
+from ptxlab.isa.targets import WARP, WARPGROUP, Target
+from ptxlab.matrix.form import SharedOperand
+from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.tensor_core.fragments import BLOCK, order
+from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
+from ptxlab.native.tensor_core.steps import steps
+from ptxlab.native.tensor_core.vectors import Code, Function, Value
+
+WARPS = WARPGROUP // WARP
+_COLUMNS = 8
+"""Columns of B, C and D taken together."""
+
+
+@cache
+def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -> Function | None:
+    """Return the function of ``form`` on ``target``, None where it has no native one.
+
+    ``majors`` are the directions, ``k`` or ``mn``, in which A and B are contiguous.
+    """
+    arithmetic = steps(form, target)
+    if arithmetic is None:
+        return None
+    depth = form.k // 32 if form.a_type == "b1" else form.k
+    matrices = Matrices(arithmetic, BLOCK, form.n, depth)
+    code = matrices.code
+    objects, a_lines, b_lines, firsts, adds = (
+        code.parameter(name, "ptr") for name in ("registers", "a", "b", "firsts", "adds")
+    )
+    flips, count = code.parameter("flips", "i32"), code.parameter("count", "i64")
+    a, b = form.held("A"), form.held("B")
+    assert isinstance(b, SharedOperand)
+    tile = replace(form.operand("D"), rows=BLOCK, cols=_COLUMNS, threads=WARP)
+    in_tile, tiles = tile.registers_per_lane, form.n // _COLUMNS
+    held = []
+    if isinstance(a, FragmentLayout):
+        held = [array(objects, i) for i in range(a.registers_per_lane)]
+    sums = [objects.at(len(held) + i * in_tile * tiles, 8) for i in range(2)]
+    flips = flips.splat(BLOCK)
+    with code.loop(count) as group:
+        first = firsts.at(group, 8).load("i64", align=8)
+        mask = adds.at(group, 4).load("i32", align=4).splat(BLOCK)
+        matrix = b_lines.at(group, b.rows * b.cols * b.bits // 8)
+        with code.loop(tiles) as number:
+            column = number * _COLUMNS
+            for inner, words in _lines(code, b, majors[1], matrix, column, _COLUMNS):
+                matrices.keep_right(words, b.bits, inner, column)
+        with code.loop(WARPS) as position:
+            warp = first + position
+            if isinstance(a, SharedOperand):
+                matrix = a_lines.at(group, a.rows * a.cols * a.bits // 8)
+                found = _lines(code, a, majors[0], matrix, position * BLOCK, BLOCK)
+            else:
+                one = replace(a, rows=BLOCK, threads=WARP)
+                addresses = [address.at(warp, WARP * 4) for address in held]
+                found = ((line.inner, words) for line, words in fragment(one, addresses))
+            for inner, words in found:
+                matrices.keep_left(words ^ flips, a.bits, inner)
+
+            def registers(which: int, number: Value) -> list[Value]:
+                start = number * in_tile
+                return [
+                    array(sums[which].at(i, 8), start).at(warp, WARP * 4) for i in range(in_tile)
+                ]
+
+            with code.loop(tiles) as number:
+                matrices.begin(tile, registers(0, number), number * _COLUMNS, mask)
+            matrices.add()
+            with code.loop(tiles) as number:
+                matrices.end(tile, registers(1, number), number * _COLUMNS)
+    return code.function(NAME)
+
+
+def _lines(
+    code: Code, operand: SharedOperand, major: str, matrix: Value, first: Value, count: int
+) -> Iterator[tuple[Sequence[int], Value]]:
+    """Yield the words of ``count`` rows of A or columns of B, from ``first`` on, by what k they hold.
+
+    Where the matrix is contiguous along k a word holds several, otherwise one in its low bits.
+    """
+    outer, depth = operand.rows, operand.cols
+    if operand.operand == "B":
+        outer, depth = depth, outer
+    if major == "k":
+        nbytes, in_word = depth * operand.bits // 8, 32 // operand.bits
+        rows = [matrix.at(first, nbytes).at(one, nbytes) for one in order(count)]
+        for word in range(nbytes // 4):
+            values = [row.at(word, 4).load("i32", align=4) for row in rows]
+            yield range(word * in_word, (word + 1) * in_word), code.vector(values)
+        return
+    nbytes = operand.bits // 8
+    for k in range(depth):
+        line = matrix.at(k * outer, nbytes).at(first, nbytes)
+        words = line.load(f"i{operand.bits}", count, align=nbytes).shuffle(order(count))
+        yield (k,), words.to("zext", "i32")
