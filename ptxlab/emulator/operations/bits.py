@@ -11,6 +11,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 
 _BYTE = np.uint32(0xFF)
@@ -84,11 +85,13 @@ def _reversed(a: Array) -> Array:
     return _REVERSED_BYTE[np.ascontiguousarray(a).view(np.uint8)].view(a.dtype).byteswap()
 
 
-bits("popc.<T>", "T -> u32", lambda a: np.bitwise_count(a).astype(np.uint32), T="b32 b64")
-bits("clz.<T>", "T -> u32", make=_leading_zeros, T="b32 b64")
+_count = partial(bits, operands="T -> u32", T="b32 b64")
+_ones = native.counted("ctpop")
+_count("popc.<T>", compute=lambda a: np.bitwise_count(a).astype(np.uint32), native=_ones)
+_count("clz.<T>", make=_leading_zeros, native=native.counted("ctlz", "i1 false"))
 bits("bfind{.shiftamt}.<T>", "T -> u32", make=_bfind, T="u32 u64 s32 s64")
 bits("fns.b32", "b32 u32 s32 -> b32", _fns)
-bits("brev.<T>", "T -> T", _reversed, T="b32 b64")
+bits("brev.<T>", "T -> T", _reversed, native=native.called("bitreverse"), T="b32 b64")
 
 
 # ---- fields ---------------------------------------------------------------------------------

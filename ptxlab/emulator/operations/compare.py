@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.native import forms as native
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush
 from ptxlab.numbers.types import TYPES, parts
@@ -138,7 +139,14 @@ def _combined(test: Compare, boolean: str) -> Callable[..., Array]:
 
 
 for _types, _operators, _ftz, _results, _needs in _COMPARED:
-    _setp_row = partial(comparison, make=_setp, needs=_needs, cmp=" ".join(_operators), T=_types)
+    _setp_row = partial(
+        comparison,
+        make=_setp,
+        native=native.setp,
+        needs=_needs,
+        cmp=" ".join(_operators),
+        T=_types,
+    )
     _setp_row(f"setp.<cmp>{_ftz}.<T>", f"T T -> {_results}")
     _setp_row(f"setp.<cmp>.<boolean>{_ftz}.<T>", f"T T pred -> {_results}", boolean=_BOOLEANS)
 
@@ -182,7 +190,13 @@ for _types, _operators, _ftz, _, _ in _COMPARED:
     for _given, _needs in _SET_RESULTS.get(_types, _FROM_WORDS):
         _flush = "" if "bf16" in _given else _ftz
         _set_row = partial(
-            comparison, make=_set, needs=_needs, cmp=" ".join(_operators), D=_given, T=_types
+            comparison,
+            make=_set,
+            native=native.set_to,
+            needs=_needs,
+            cmp=" ".join(_operators),
+            D=_given,
+            T=_types,
         )
         _set_row(f"set.<cmp>{_flush}.<D>.<T>", "T T -> D")
         _set_row(f"set.<cmp>.<boolean>{_flush}.<D>.<T>", "T T pred -> D", boolean=_BOOLEANS)
@@ -216,6 +230,6 @@ def _select_by_sign(T: str, ftz: str = "") -> Callable[[Array, Array, Array], Ar
     return lambda a, b, c: np.where((flush(c) if ftz else c) >= 0, a, b)
 
 
-comparison("selp.<T>", "T T pred -> T", make=_select, T=_SELECTED)
+comparison("selp.<T>", "T T pred -> T", make=_select, native=native.selected, T=_SELECTED)
 comparison("slct.<T>.s32", "T T s32 -> T", make=_select_by_sign, T=_SELECTED)
 comparison("slct{.ftz}.<T>.f32", "T T f32 -> T", make=_select_by_sign, T=_SELECTED)

@@ -13,6 +13,7 @@ import numpy as np
 
 from ptxlab.emulator.operations.floating import after
 from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.native import forms as native
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import Doubles, flush, narrow, saturate, settle_f64, to_odd, two_sum
@@ -116,9 +117,9 @@ def _rounded(D: str, S: str, rnd: str) -> Unary:
     return compute
 
 
-_between = partial(conversion, operands="S -> D", make=_convert)
+_between = partial(conversion, operands="S -> D", make=_convert, native=native.converted)
 
-_integers = partial(conversion, operands="%S -> D", make=_convert)
+_integers = partial(conversion, operands="%S -> D", make=_convert, native=native.converted)
 _integers("cvt.<D>.<S>", D=INTEGERS, S=INTEGERS)
 for _D in INTEGERS.split():  # .sat only where it can make a difference
     _beyond = [S for S in INTEGERS.split() if shared_limits(_D, S) != limits(S)]

@@ -15,6 +15,7 @@ import numpy as np
 
 from ptxlab.emulator.prepare.forms import refuse
 from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.native import forms as native
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
@@ -131,12 +132,21 @@ def fma(name: str, mode: str) -> Compute:
 
 
 for _opcode, _operation in (("add", add), ("sub", sub), ("mul", mul)):
-    _row = partial(floating, operands="T T -> T", make=partial(arithmetic, _operation), work=1)
+    _plain = native.rounded(native.op("f" + _opcode))
+    _row = partial(
+        floating, operands="T T -> T", make=partial(arithmetic, _operation), native=_plain, work=1
+    )
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd=RND, T="f32")
     _row(_opcode + "{.<rnd>}.<T>", rnd=RND, T="f64")
     _row(_opcode + "{.<rnd>}{.ftz}{.sat}.<T>", rnd="rn", T=HALF)
     _row(_opcode + "{.<rnd>}.<T>", needs="sm_90 7.8", rnd="rn", T=BFLOAT)
-_fused = partial(floating, operands="T T T -> T", make=partial(arithmetic, fma), work=2)
+_fused = partial(
+    floating,
+    operands="T T T -> T",
+    make=partial(arithmetic, fma),
+    native=native.rounded(native.called("fma")),
+    work=2,
+)
 for _opcode in ("fma", "mad"):
     _fused(_opcode + ".<rnd>{.ftz}{.sat}.<T>", rnd=RND, T="f32")
     _fused(_opcode + ".<rnd>.<T>", rnd=RND, T="f64")
@@ -163,11 +173,13 @@ def _inexact_quotient(mode: str, T: str, ftz: str) -> Compute:
     return modified(nearest(_INEXACT[mode], T), T, ftz)
 
 
-for _opcode, _function, _f64, _row in (
-    ("div", np.divide, doubles.div_f64, partial(floating, operands="T T -> T")),
-    ("rcp", np.reciprocal, doubles.rcp_f64, partial(special, operands="T -> T")),
-    ("sqrt", np.sqrt, doubles.sqrt_f64, partial(special, operands="T -> T")),
+_two, _one = partial(floating, operands="T T -> T"), partial(special, operands="T -> T")
+for _opcode, _function, _f64, _plain, _given in (
+    ("div", np.divide, doubles.div_f64, native.op("fdiv"), _two),
+    ("rcp", np.reciprocal, doubles.rcp_f64, native.reciprocal, _one),
+    ("sqrt", np.sqrt, doubles.sqrt_f64, native.root, _one),
 ):
+    _row = partial(_given, native=native.rounded(_plain))
     _operation = _rounded(_function, floats.by_way_of_double(_function), _f64)
     _make = partial(arithmetic, _operation)
     _row(_opcode + ".<rnd>{.ftz}.<T>", make=_make, rnd=RND, T="f32")
@@ -193,11 +205,11 @@ def _copysign(T: str) -> Compute:
     return lambda a, b: ((a.view(word) & sign) | (b.view(word) & ~sign)).view(fmt.dtype)
 
 
-for _opcode, _change, _needs in (
-    ("neg", np.bitwise_xor, ""),
-    ("abs", lambda bits, sign: bits & ~sign, "sm_75 6.5"),
+for _opcode, _change, _plain, _needs in (
+    ("neg", np.bitwise_xor, partial(native.on_sign, "xor", 0), ""),
+    ("abs", lambda bits, sign: bits & ~sign, partial(native.on_sign, "and", -1), "sm_75 6.5"),
 ):
-    _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change))
+    _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change), native=_plain)
     _row(_opcode + "{.ftz}.<T>", T="f32")
     _row(_opcode + ".<T>", T="f64")
     _row(_opcode + "{.ftz}.<T>", needs=_needs, T=HALF)
@@ -260,7 +272,8 @@ def _of_three(largest: bool, T: str, ftz: str, NaN: str, abs: str) -> Compute:
 
 
 for _opcode, _largest in (("min", False), ("max", True)):
-    _row = partial(floating, operands="T T -> T", make=partial(_of_two, _largest))
+    _make, _plain = partial(_of_two, _largest), partial(native.of_two, _largest)
+    _row = partial(floating, operands="T T -> T", make=_make, native=_plain)
     _signed = partial(_row, xorsign="xorsign")
     _row(_opcode + "{.ftz}{.NaN}.<T>", needs={"NaN": "sm_80 7.0"}, T="f32")
     _signed(_opcode + "{.ftz}{.NaN}.<xorsign>.abs.<T>", needs="sm_86 7.2", T="f32")

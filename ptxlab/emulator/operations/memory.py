@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.emulator.operations.move import join, split
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered, Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.scope import PASSED, Variable
 from ptxlab.emulator.prepare.steps import register_step, write
@@ -83,6 +83,7 @@ def load(context: Context, form: Form) -> Step:
     if static is not None:
         return _load_parameter(context, static, address, destinations, kind)
     access = memory_operand(context, form, address, kind.bytes * count, "load", writes=False)
+    context.lowered = Lowered([access.base], destinations, access=access)
 
     def run(frame: Frame, threads: Threads) -> None:
         # Only when the threads are few is one item per active lane read.
@@ -115,6 +116,7 @@ def store(context: Context, form: Form) -> Step:
     if state_space(form.modifiers) == "param":
         context.reject(f"{context.instruction.name} names the parameter it writes", address)
     access = memory_operand(context, form, address, kind.bytes * count, "store", writes=True)
+    context.lowered = Lowered([access.base, *sources], access=access)
 
     def run(frame: Frame, threads: Threads) -> None:
         columns = [threads.pick(source.read(frame.registers)) for source in sources]
@@ -183,6 +185,7 @@ def _load_parameter(
         value = partial(_given, offset=offset, dtype=kind.dtype)
         slot = context.constant(InWave(value), ("param", offset, kind.name))
         sources.append(Source(slot, kind.dtype))
+    context.lowered = Lowered(sources, destinations, lambda code, *values: values)
     return register_step(_as_they_are, destinations, sources)
 
 

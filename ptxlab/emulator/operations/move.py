@@ -6,15 +6,17 @@ Source: PTX ISA, "Data Movement and Conversion Instructions: mov".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered, Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import alu_step, register_step
 from ptxlab.emulator.run.registers import Array
+from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Vector
 
@@ -58,9 +60,11 @@ def move(context: Context, form: Form) -> Step:
     if vector is target:
         destinations = [context.destination(e, part.name) for e in vector.elements]
         source = context.source(value, whole.name)
+        context.lowered = Lowered([source], destinations, partial(native.parts, count))
         return register_step(lambda bits: split(bits, part.dtype, count), destinations, [source])
     sources = [context.source(e, part.name) for e in vector.elements]
     destination = context.destination(target, whole.name)
+    context.lowered = Lowered(sources, [destination], native.joined)
     return register_step(lambda *parts: join(parts, whole.dtype), [destination], sources)
 
 
@@ -72,11 +76,12 @@ def move_vector(context: Context, form: Form) -> Step:
     target, value = context.operands(2)
     destinations = context.destinations(target, kind.name)
     sources = context.sources(value, kind.name)
+    context.lowered = Lowered(sources, destinations, lambda code, *elements: elements)
     return register_step(lambda *elements: elements, destinations, sources)
 
 
 _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
-row("mov.<T>", "$T -> $T", lambda a: a, step=move, mix="move", T=_TYPES)
+row("mov.<T>", "$T -> $T", lambda a: a, step=move, native=native.moved, mix="move", T=_TYPES)
 _ELEMENTS = _TYPES.removesuffix(" pred")
 row("mov.<vec>.<T>", "T*vec -> T*vec", step=move_vector, mix="move", vec="v2 v4", T=_ELEMENTS)
 row("mov.b128", "$b128 -> $b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")

@@ -5,17 +5,16 @@ What an operand may be has been checked before (``operand_check``): here it is t
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names
 from ptxlab.emulator.prepare.program import Step, function_addresses
 from ptxlab.emulator.prepare.scope import PASSED, Register, Variable
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType
@@ -61,7 +60,9 @@ class Context(Names):
         kind = TYPES[type_name]
         if isinstance(operand, Integer | Float):
             value = self.immediate(operand, type_name)
-            return Source(self.constant(value, (type_name, value.tobytes())), kind.dtype)
+            slot = self.constant(value, (type_name, value.tobytes()))
+            self.literals.add(slot)
+            return Source(slot, kind.dtype)
         if isinstance(operand, Not):
             inner = self._source_of(operand.operand, "pred")
             return Source(inner.slot, inner.dtype, np.logical_not)
@@ -210,7 +211,7 @@ class Context(Names):
         kind = TYPES[type_name]
         assert isinstance(operand, Name)
         if operand.text == SINK:
-            return Destination(self.constant(np.zeros(1, kind.dtype), (SINK, kind.bits)))
+            return Destination(self.unread_slot(kind))
         register = self.register(operand.text)
         assert register is not None
         self.writes.add(register.slot)
@@ -219,6 +220,12 @@ class Context(Names):
             return Destination(register.slot)
         letter = "i" if kind.kind == "signed" else "u"
         return Destination(register.slot, np.dtype(f"{letter}{declared.bits // 8}"))
+
+    def unread_slot(self, kind: ScalarType) -> int:
+        """Return a slot for results that nobody wants."""
+        slot = self.constant(np.zeros(1, kind.dtype), (SINK, kind.bits))
+        self.unread.add(slot)
+        return slot
 
     def address(self, operand: Operand) -> tuple[Source, int]:
         """Return the base of a memory operand and the bytes to add to it."""
@@ -279,13 +286,6 @@ def _register_source(register: Register, kind: ScalarType) -> Source:
     return Source(register.slot, kind.dtype, _narrower(declared.bits, kind.bits, kind.dtype))
 
 
-def _narrower(
-    register_bits: int, bits: int, dtype: np.dtype[Any]
-) -> Callable[[Array], npt.NDArray[Any]]:
+def _narrower(register_bits: int, bits: int, dtype: np.dtype[Any]) -> Narrower:
     """Return the conversion of a register to its low ``bits``, seen as ``dtype``."""
-    wide, narrow = np.dtype(f"u{register_bits // 8}"), np.dtype(f"u{bits // 8}")
-
-    def convert(value: Array) -> Array:
-        return value.view(wide).astype(narrow).view(dtype)
-
-    return convert
+    return Narrower(np.dtype(f"u{register_bits // 8}"), np.dtype(f"u{bits // 8}"), dtype)

@@ -71,6 +71,11 @@ def live_out(flows: Sequence[Flow]) -> list[set[int]]:
     return result
 
 
+def lasting(flow: Flow, live: set[int], keep: set[int]) -> list[set[int]]:
+    """Return the registers that are read after each instruction of a block, and those to ``keep``."""
+    return [after | keep for after in _backward(flow, live)[1:]]
+
+
 def _backward(flow: Flow, live: set[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
     found = [live]

@@ -8,7 +8,7 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Participants, Program, Step
+from ptxlab.emulator.prepare.program import Lowered, Participants, Program, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
 from ptxlab.emulator.run.registers import Array
@@ -43,11 +43,12 @@ class Names:
 
     ``program`` is what it will be part of. ``reads`` and ``writes`` collect the registers of the
     instruction; ``droppable`` are registers proper, ``pinned`` those of them that calls pass values
-    through, ``accumulators`` those that products of warpgroups write when they are done. ``accepted``
+    through, ``accumulators`` those that products of warpgroups write when they are done. ``literals`` are
+    those of numbers in the text, ``unread`` those for results that nobody wants. ``accepted``
     are the shapes of instructions whose operands have been found right, ``returned`` the .param
     variables that calls before the instruction give results in. ``prologue`` are steps to run just
     before the instruction, which stands after ``before`` others of its block, and ``participants``
-    who must arrive at it together.
+    who must arrive at it together; ``lowered`` is what machine code is made of.
     """
 
     def __init__(self, program: Program, earlier: Earlier) -> None:
@@ -59,6 +60,8 @@ class Names:
         self.droppable: set[int] = set()
         self.pinned: set[int] = set()
         self.accumulators: set[int] = set()
+        self.literals: set[int] = set()
+        self.unread: set[int] = set()
         self.returned: set[Variable] = set()
         self.accepted: set[tuple[object, ...]] = set()
         self._constants: dict[object, int] = {}
@@ -71,6 +74,7 @@ class Names:
         self.before = before
         self.prologue: list[Step] = []
         self.participants: Participants | None = None
+        self.lowered: Lowered | None = None
         self.reads: set[int] = set()
         self.writes: set[int] = set()
 

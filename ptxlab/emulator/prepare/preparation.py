@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
@@ -13,7 +14,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.function_check import reject
-from ptxlab.emulator.prepare.liveness import Flow, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.liveness import Flow, Uses, lasting, live_out, with_drops
 from ptxlab.emulator.prepare.names import Earlier
 from ptxlab.emulator.prepare.operand_check import check_operands
 from ptxlab.emulator.prepare.program import (
@@ -166,10 +167,13 @@ class _Body:
             staying = [step for one in block.watched if not one.leaves for step in one.steps]
             # Nothing that the exit reads may be dropped before it.
             block.steps = with_drops(staying, flow, live, keep) + leaving
+            block.lasting = partial(lasting, flow, live, keep - context.unread)
         return Routine(
             name=function.name,
             blocks=blocks,
-            frame=FrameLayout(context.initial, arguments, results, self.local_bytes),
+            frame=FrameLayout(
+                context.initial, arguments, results, self.local_bytes, frozenset(context.literals)
+            ),
         )
 
     # ---- declarations ----
@@ -309,7 +313,10 @@ class _Body:
             reads, writes = frozenset(context.reads), frozenset(context.writes)
             flow.uses.append(Uses(reads, writes, guard is not None))
             site = Site(position, self.function.name, instruction, scope, reads, writes)
-            bound.append(Bound(site, guard, own, form.row.exit is not None))
+            # What comes before an instruction, or waits for others, has no native form.
+            plain = not (context.prologue or context.participants or form.row.exit)
+            lowered = context.lowered if plain else None
+            bound.append(Bound(site, guard, own, form.row.exit is not None, lowered))
         steps = [step for one in bound for step in one.steps]
         ends = exit is end or (exit is go_back and self.function.is_entry)
         return BasicBlock(
@@ -329,7 +336,9 @@ def _settled(one: Bound, accumulators: set[int]) -> Bound:
     reads, writes = one.site.reads, one.site.writes
     is_product = one.site.instruction.opcode == "wgmma"
     touched = (reads - writes if is_product else reads | writes) & accumulators
-    return replace(one, steps=[in_turn([settle(touched), *one.steps])]) if touched else one
+    if not touched:
+        return one
+    return replace(one, steps=[in_turn([settle(touched), *one.steps])], lowered=None)
 
 
 def _polls(instruction: tree.Instruction) -> bool:

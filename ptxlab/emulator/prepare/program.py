@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
 from ptxlab.emulator.prepare.scope import Declared, SharedLayout, Site, Variable
-from ptxlab.emulator.run.memory import FUNCTION_WINDOW
+from ptxlab.emulator.run.memory import FUNCTION_WINDOW, Access
 from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
@@ -48,16 +48,32 @@ class Participants(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
+class Lowered:
+    """What an instruction does, for whoever makes machine code of it.
+
+    Either it makes its results of its sources as ``native`` says, a row's column, or it is an ``access``
+    to memory whose first source is the address; what else a load or a store has are the elements moved.
+    """
+
+    sources: Sequence[Source]
+    destinations: Sequence[Destination] = ()
+    native: Callable[..., Any] | None = None
+    access: Access | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Bound:
     """One instruction of a block: where it stands, its guard, and the steps it is made of.
 
-    One that ``leaves`` is the block's exit, whose steps come before it.
+    One that ``leaves`` is the block's exit, whose steps come before it. ``lowered`` is set where machine
+    code can be made of it.
     """
 
     site: Site
     guard: Source | None
     steps: Sequence[Step]
     leaves: bool
+    lowered: Lowered | None = None
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         """Run the steps, and tell the wave's watcher before and after them."""
@@ -79,7 +95,9 @@ class BasicBlock:
     drop no register, so that each can be looked at wherever its name is known.
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
-    ``ends`` says that threads only end here.
+    ``ends`` says that threads only end here. ``lasting`` gives, for each instruction, the registers
+    whose values matter after it. ``heat`` is how long the block has run, in nanoseconds as estimated;
+    once it is hot, ``native`` are its steps.
     """
 
     steps: Sequence[Step]
@@ -90,6 +108,9 @@ class BasicBlock:
     polls: bool = False
     instructions: int = 0
     ends: bool = False
+    lasting: Callable[[], list[set[int]]] = list
+    heat: int = 0
+    native: Sequence[Step] | None = None
 
 
 @dataclass(slots=True, eq=False)

@@ -24,7 +24,10 @@ What an operation does is one of four functions:
 ``exit``     builds the ``Exit`` of an instruction that ends a block of steps, from the context, its
              form and the number of the next block, and says which blocks it may lead to.
 
-Further readings of the same operation (machine code, native code) are further columns.
+``native`` is the same in LLVM's assembly, where it has such a form (``ptxlab.native.forms``): a function
+             that is given the code it adds to, one value per source, and by keyword what fills the slots.
+
+Further readings of the same operation (machine code) are further columns.
 """
 
 from __future__ import annotations
@@ -32,7 +35,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any, Literal
 
@@ -150,6 +153,7 @@ class Row:
     make: Callable[..., Compute] | None = None
     step: Builder | None = None
     exit: Builder | None = None
+    native: Builder | None = None
 
     @property
     def tabled(self) -> bool:
@@ -255,8 +259,16 @@ class Form:
     def made(self, **more: object) -> Compute:
         """Return the function that the row makes for this form, given ``more`` that it asks for."""
         assert self.row.make is not None
-        filled = {slot.name: self[slot.name] for slot in self.row.slots if not slot.fixed}
-        return self.row.make(**filled, **more)
+        return self.row.make(**self._chosen, **more)
+
+    def native(self) -> Compute | None:
+        """Return the function from values in LLVM's assembly to the results; None where there is none."""
+        return None if self.row.native is None else partial(self.row.native, **self._chosen)
+
+    @property
+    def _chosen(self) -> dict[str, str]:
+        """What fills each slot that is not fixed."""
+        return {slot.name: self[slot.name] for slot in self.row.slots if not slot.fixed}
 
     @cached_property
     def matrix(self) -> MatrixForm | None:
@@ -291,6 +303,7 @@ def row(
     make: Callable[..., Compute] | None = None,
     step: Builder | None = None,
     exit: Builder | None = None,
+    native: Builder | None = None,
     mix: str,
     work: int = 0,
     fidelity: Fidelity = "exact",
@@ -328,6 +341,7 @@ def row(
         make,
         step,
         exit,
+        native,
     )
     ROWS.setdefault(opcode, []).append(made)
 

@@ -9,11 +9,12 @@ from typing import Any
 import numpy as np
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Participants, Step
+from ptxlab.emulator.prepare.program import Lowered, Participants, Step
 from ptxlab.emulator.prepare.row import CARRY, Alu, Form
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
+from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Operand, Pair
 
 NARROW = 2048
@@ -153,6 +154,9 @@ def computation(context: Context, operation: Alu | Form, operands: Sequence[Oper
     if wanted != len(operands) - 1:
         context.reject(f"{name} takes {wanted} source operands, found {len(operands) - 1}")
     sources = sources_of(context, operation, operands[1:])
+    native = operation.native() if isinstance(operation, Form) else None
+    if native is not None:
+        context.lowered = Lowered(sources, destinations, native)
     return register_step(operation.compute, destinations, sources)
 
 
@@ -168,7 +172,7 @@ def destinations_of(context: Context, operation: Alu | Form, operand: Operand) -
         elif targets:
             found.append(context.destination(targets.pop(0), kind))
         else:
-            found.append(Destination(context.constant(np.zeros(1, bool), ("unused", kind))))
+            found.append(Destination(context.unread_slot(TYPES[kind])))
     return found
 
 

@@ -9,6 +9,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.emulator.native.engine import threshold
 from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES
 from ptxlab.emulator.prepare.program import Program
 from ptxlab.emulator.run.in_flight import Schedule
@@ -77,7 +78,7 @@ def launch(
             f"kernel {kernel} needs {entry.frame.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
-    total, tell = config.ctas, progress or _nobody
+    total, tell, hot = config.ctas, progress or _nobody, threshold()
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(config, shared_bytes, local)
     if config.cooperative and size < total:
@@ -91,7 +92,7 @@ def launch(
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
-            Schedule(schedule),
+            Schedule(schedule), hot,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total))
         wave.watcher.begin(wave)

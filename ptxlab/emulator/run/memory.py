@@ -161,6 +161,19 @@ class GlobalMemory:
         self._allocations: list[Allocation] = []
         self._begins: list[int] = []
         self.heap: dict[int, int] = {}
+        self._table: npt.NDArray[np.uint64] | None = None
+
+    @property
+    def table(self) -> npt.NDArray[np.uint64]:
+        """How many allocations there are, and of each its first address, its size, what makes its
+        addresses those of this process, and whether it may be written."""
+        if self._table is None:
+            words = [len(self._allocations)]
+            for one in self._allocations:
+                distance = (one.data.ctypes.data - one.address) % (1 << 64)
+                words += [one.begin, one.end - one.begin, distance, one.writable]
+            self._table = np.array(words, np.uint64)
+        return self._table
 
     def allocate(self, nbytes: int, name: str = "allocation", space: str = "global") -> int:
         """Reserve ``nbytes`` zeroed bytes and return their address, a multiple of 512.
@@ -222,6 +235,7 @@ class GlobalMemory:
             yield
         finally:
             self._allocations, self._begins, self.heap = allocations, begins, heap
+            self._table = None
             restore()
 
     def remembered(self) -> Callable[[], None]:
@@ -247,11 +261,13 @@ class GlobalMemory:
         at = bisect_right(self._begins, allocation.begin)
         self._allocations.insert(at, allocation)
         self._begins.insert(at, allocation.begin)
+        self._table = None
 
     def free(self, address: int) -> None:
         """Release the allocation that begins at ``address``; any later access to it is an error."""
         at = self._begins.index(address)
         del self._allocations[at], self._begins[at]
+        self._table = None
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that begins at or before ``address``, the nearest one below it."""

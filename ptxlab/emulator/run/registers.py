@@ -36,6 +36,18 @@ class Source:
 
 
 @dataclass(frozen=True, slots=True)
+class Narrower:
+    """The conversion of a register of dtype ``wide`` to its low bits, ``narrow``, seen as ``dtype``."""
+
+    wide: np.dtype[Any]
+    narrow: np.dtype[Any]
+    dtype: np.dtype[Any]
+
+    def __call__(self, value: Array) -> Array:
+        return value.view(self.wide).astype(self.narrow).view(self.dtype)
+
+
+@dataclass(frozen=True, slots=True)
 class Destination:
     """A register to write; ``widen`` is the dtype to extend to when the register is wider."""
 

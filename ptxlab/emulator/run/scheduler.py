@@ -9,8 +9,9 @@ mbarrier are told that its phase is not complete; when that leads nowhere, it is
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
+from ptxlab.emulator.native.engine import NEVER, warm
 from ptxlab.emulator.prepare.program import (
     Activation,
     Arrival,
@@ -18,11 +19,12 @@ from ptxlab.emulator.prepare.program import (
     Converged,
     Ended,
     Routine,
+    Step,
 )
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
-from ptxlab.emulator.run.wave import Wave
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
 # When this many blocks have been run while others could run too, whoever has not had a turn for the
@@ -110,7 +112,7 @@ class Scheduler:
                     return
             frame, threads = current.frame, current.threads
             threads.full = self._alone()
-            for step in block.watched if self.wave.watched else block.steps:
+            for step in self._steps(block, frame, threads):
                 step(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
@@ -126,6 +128,14 @@ class Scheduler:
             if current is not None and (self._patience <= 0 or (self._ready and reached(current))):
                 self._resume(current)
                 return
+
+    def _steps(self, block: BasicBlock, frame: Frame, threads: Threads) -> Sequence[Step]:
+        """Return the steps of a block, those of machine code if it is hot and nobody watches."""
+        if self.wave.watched:
+            return block.watched
+        if block.native is None and self.wave.hot != NEVER:
+            warm(block, frame.layout, threads.size, self.wave.hot)
+        return block.native or block.steps
 
     def _passed(self, group: Converged) -> bool:
         return min(map(_priority, self._ready)) <= group.priority

@@ -41,7 +41,7 @@ class Wave:
     the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
     begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
     another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma) and
-    ``signals``; it lands by the ``schedule``.
+    ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code.
     """
 
     module: Module
@@ -59,6 +59,7 @@ class Wave:
     watched: bool
     workspace: int
     schedule: Schedule
+    hot: int
 
     def __post_init__(self) -> None:
         ctas = self.ctas = len(self.numbers)
@@ -171,13 +172,15 @@ class FrameLayout:
     """What every frame of a function has.
 
     ``initial`` is what its registers hold at the beginning. ``parameters`` and ``results`` are the
-    numbers of the registers through which calls pass values. ``local_bytes`` is its stack.
+    numbers of the registers through which calls pass values. ``local_bytes`` is its stack. Of the
+    ``literals`` the initial value is that of all times.
     """
 
     initial: list[Array | InWave | InFrame]
     parameters: tuple[int, ...]
     results: tuple[int, ...]
     local_bytes: int
+    literals: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)

@@ -1,0 +1,65 @@
+"""A block cut into stretches that run as machine code, and the steps between them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from ptxlab.emulator.native.stretch import Stretch, sees_arrays
+from ptxlab.emulator.native.writer import has_native_form
+from ptxlab.emulator.prepare.liveness import Drop
+from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
+from ptxlab.emulator.run.wave import FrameLayout
+
+LEAST = 2
+"""Instructions that are worth a call."""
+
+MOST = 400
+"""Instructions of one function: compiling takes longer than in proportion."""
+
+
+def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
+    """Return the steps of a block with its stretches as steps of their own."""
+    if not sees_arrays():
+        return block.steps
+    staying = [one for one in block.watched if not one.leaves]
+    leaving = [step for one in block.watched if one.leaves for step in one.steps]
+    lasting = block.lasting()
+    steps: list[Step] = []
+    position = 0
+    for run, native in _cut(staying, layout):
+        position += len(run)
+        after = lasting[position - 1]
+        touched: set[int] = set()
+        touched.update(*(one.site.reads | one.site.writes for one in run))
+        dying = sorted(touched - after)
+        plain = [step for one in run for step in one.steps]
+        if dying:
+            plain.append(Drop(dying))
+        if native and len(run) >= LEAST:
+            steps.append(Stretch(run, plain, dying, after, layout.literals))
+        else:
+            steps += plain
+    return steps + leaving
+
+
+def _cut(bounds: Sequence[Bound], layout: FrameLayout) -> Iterator[tuple[list[Bound], bool]]:
+    """Cut a block into stretches, each with True, and what lies between them.
+
+    A stretch has no load that could see one of its own stores: these come last.
+    """
+    run: list[Bound] = []
+    stored: set[str] = set()
+    native = True
+    for one in bounds:
+        is_native = has_native_form(one, layout.literals, layout.initial)
+        access = one.lowered.access if is_native and one.lowered else None
+        sees = access is not None and not access.writes and access.space in stored
+        if run and (is_native != native or sees or len(run) == MOST):
+            yield run, native
+            run, stored = [], set()
+        native = is_native
+        run.append(one)
+        if access is not None and access.writes:
+            stored.add(access.space)
+    if run:
+        yield run, native

@@ -1,0 +1,445 @@
+"""A stretch of instructions as a function in LLVM's assembly: a loop over the threads, eight at a time.
+
+The function gets an array of words: see ``Layout``. It returns 0 when all is done, and 1 when an array
+is not as expected or an address is none that it knows: then nothing was written but its own results.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from ptxlab.emulator.native.access import (
+    FIND,
+    Later,
+    Located,
+    Memory,
+    Span,
+    Window,
+    store_loop,
+)
+from ptxlab.emulator.prepare.program import Bound, Lowered
+from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
+from ptxlab.native.code import LANES, WIDTHS, Code, Value, number
+
+NAME = "stretch"
+
+WIDTH, MASK, TABLE, SHARED, LOCAL, FIRST = 0, 1, 2, 3, 7, 11
+"""The words of the arguments: how many threads, which are active, allocations, windows, registers."""
+
+DATA, FLAGS = 16, 64
+"""Where numpy's arrays have the address of their data, and flags whose lowest bit is: in one piece."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shape:
+    """What a function is for: which registers all threads share, and whose results are wanted.
+
+    ``masked`` says that some threads do not access memory, ``merging`` that these keep their registers.
+    """
+
+    shared: frozenset[int]
+    masked: bool
+    merging: bool
+
+
+@dataclass(slots=True)
+class Written:
+    """The text of a function and what it is to be given behind the fixed words of its arguments.
+
+    ``outputs`` are (register, dtype, one a thread or one for all), ``scratch`` dtypes of arrays of one
+    a thread. ``moved`` are registers that become others as they are.
+    """
+
+    text: str
+    outputs: list[tuple[int, np.dtype[Any], bool]]
+    moved: list[tuple[int, int]]
+    scratch: list[np.dtype[Any]]
+
+
+class NoNativeForm(Exception):
+    """An instruction has no native form after all."""
+
+
+SPACES = ("global", "shared", "local")
+
+
+def has_native_form(step: Bound, literals: frozenset[int], initial: Sequence[Any]) -> bool:
+    """Say whether an instruction can be part of a stretch."""
+    lowered = step.lowered
+    if lowered is None or not all(map(_is_read, lowered.sources)):
+        return False
+    access = lowered.access
+    if access is not None:
+        count = len(lowered.destinations) or len(lowered.sources) - 1
+        return access.space in SPACES and access.nbytes <= 8 * count
+    assert lowered.native is not None
+    values = [
+        number(int(initial[one.slot].view(f"u{one.dtype.itemsize}")[0]), "i32")
+        if one.slot in literals and one.dtype == np.uint32
+        else Value("%x", llvm_type(one.dtype), True)
+        for one in lowered.sources
+    ]
+    return lowered.native(Code(), *values) is not None
+
+
+def _is_read(source: Source) -> bool:
+    convert = source.convert
+    known = convert is None or convert is np.logical_not or isinstance(convert, Narrower)
+    return known and source.dtype.itemsize <= 8
+
+
+def llvm_type(dtype: np.dtype[Any]) -> str:
+    """Return LLVM's type for values of a dtype: of numbers of 16 bits and less their bits."""
+    if dtype.kind == "b":
+        return "i1"
+    if dtype.kind == "f" and dtype.itemsize >= 4:
+        return {4: "float", 8: "double"}[dtype.itemsize]
+    return f"i{8 * dtype.itemsize}"
+
+
+class Writer:
+    """Writes one function."""
+
+    def __init__(
+        self,
+        steps: Sequence[Bound],
+        inputs: Sequence[int],
+        lasting: set[int],
+        registers: Sequence[Array],
+        literals: frozenset[int],
+        shape: Shape,
+    ) -> None:
+        self.code = Code()
+        self.memory = Memory(self.code, "%table")
+        self.steps, self.inputs, self.lasting = steps, inputs, lasting
+        self.arrays, self.literals, self.shape = registers, literals, shape
+        self.raw: dict[int, Value] = {}
+        self.now: dict[int, Value] = {}
+        self.version: dict[int, int] = {}
+        self.located: dict[object, Located] = {}
+        self.later: list[Later] = []
+        self.scratch: list[np.dtype[Any]] = []
+        self.spans = self._spans()
+        self.windows: dict[str, Window] = {}
+        self._active: Value | None = None
+
+    def written(self) -> Written:
+        code = self.code
+        if self.shape.masked:
+            code.body += [
+                "%mask.p = getelementptr i8, ptr %mask, i64 %i",
+                "%mask.8 = load <8 x i8>, ptr %mask.p, align 1",
+                "%active = trunc <8 x i8> %mask.8 to <8 x i1>",
+            ]
+            self._active = Value("%active", "i1", True)
+        for step in self.steps:
+            assert step.lowered is not None
+            self._step(step, step.lowered)
+        outputs, moved = self._outputs()
+        return Written(self._text(len(outputs)), outputs, moved, self.scratch)
+
+    # ---- instructions ----
+
+    def _spans(self) -> list[tuple[object, Span] | None]:
+        """Return for each access what tells its base, and all that the stretch moves from it."""
+        spans: dict[object, Span] = {}
+        version: dict[int, int] = {}
+        keys: list[object] = []
+        for step in self.steps:
+            assert step.lowered is not None
+            access = step.lowered.access
+            key: object = None
+            if access is not None:
+                guard = step.guard
+                base = access.base
+                key = (
+                    access.space,
+                    access.writes,
+                    base.slot,
+                    version.get(base.slot, 0),
+                    base.convert,
+                    guard and (guard.slot, guard.convert, version.get(guard.slot, 0)),
+                )
+                span = spans.setdefault(key, Span(access.offset, access.offset))
+                span.add(access.offset, access.nbytes)
+            keys.append(key)
+            for one in step.lowered.destinations:
+                version[one.slot] = version.get(one.slot, 0) + 1
+        return [None if key is None else (key, spans[key]) for key in keys]
+
+    def _step(self, step: Bound, lowered: Lowered) -> None:
+        guard = None if step.guard is None else self._read(step.guard)
+        at = self.steps.index(step)
+        if lowered.access is not None:
+            known = self.spans[at]
+            assert known is not None
+            self._access(lowered, guard, *known)
+            return
+        assert lowered.native is not None
+        results = lowered.native(self.code, *map(self._read, lowered.sources))
+        if results is None:
+            raise NoNativeForm
+        if isinstance(results, Value):
+            results = (results,)
+        for destination, result in zip(lowered.destinations, results, strict=True):
+            self._write(destination, result, guard)
+
+    def _access(self, lowered: Lowered, guard: Value | None, key: object, span: Span) -> None:
+        access, code = lowered.access, self.code
+        assert access is not None
+        found = self.located.get(key)
+        if found is None:
+            found = self.located[key] = self._locate(lowered, guard, span)
+        if not access.writes:
+            count = len(lowered.destinations)
+            kind = f"i{8 * access.nbytes // count}"
+            items = self.memory.load(found, access.offset, kind, count)
+            for destination, item in zip(lowered.destinations, items, strict=True):
+                self._write(destination, item, guard)
+            return
+        elements = []
+        for source in lowered.sources[1:]:
+            value = self._read(source)
+            value = code.bits(code.settled(value))
+            elements.append((self._kept(value) if value.wide else "", value))
+        place = code.spread(code.op("add", found.place, number(access.offset, "i64")))
+        active = self._kept(code.spread(found.active)) if found.active is not None else ""
+        self.later.append(Later(self._kept(place), active, tuple(elements)))
+
+    def _locate(self, lowered: Lowered, guard: Value | None, span: Span) -> Located:
+        access, active = lowered.access, self._active
+        assert access is not None
+        address = self.code.extended(self._read(lowered.sources[0]), 64, signed=False)
+        if guard is not None:
+            active = guard if active is None else self.code.op("and", active, guard)
+        elif access.space == "global" and not (address.wide or access.writes):
+            active = None  # what all threads share is loaded once: some thread is active
+        if access.space == "global":
+            return self.memory.in_global(address, span, active, writes=access.writes)
+        return self.memory.in_window(address, self._window(access.space), span, active)
+
+    def _window(self, space: str) -> Window:
+        window = self.windows.get(space)
+        if window is None:
+            at = SHARED if space == "shared" else LOCAL
+            lines, names = self.code.before, [f"%{space}{i}" for i in range(4)]
+            for i, name in enumerate(names):
+                lines.append(f"{name}.p = getelementptr i64, ptr %args, i64 {at + i}")
+                lines.append(f"{name} = load i64, ptr {name}.p")
+            for name in names[:2]:
+                lines += self._data(name, f"{name}.d")
+            lines.append(f"{names[0]}.a = ptrtoint ptr {names[0]}.d to i64")
+            window = self.windows[space] = Window(
+                Value(f"{names[0]}.a", "i64"),
+                f"{names[1]}.d",
+                Value(names[2], "i64"),
+                Value(names[3], "i64"),
+            )
+        return window
+
+    def _kept(self, value: Value) -> str:
+        """Keep a value of each thread in an array of its own, and return the array's name."""
+        at = len(self.scratch)
+        dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
+        self.scratch.append(dtype)
+        self._put(f"%scratch{at}", value)
+        return f"%scratch{at}"
+
+    def _put(self, array: str, value: Value) -> None:
+        code = self.code
+        value = code.bits(code.settled(value))
+        if value.type == "i1":
+            value = code.convert("zext", value, "i8")
+        value = code.spread(value)
+        pointer = code.name()
+        code.body.append(f"{pointer} = getelementptr {value.type}, ptr {array}, i64 %i")
+        code.body.append(f"store {value}, ptr {pointer}, align 1")
+
+    # ---- registers ----
+
+    def _read(self, source: Source) -> Value:
+        code, value = self.code, self._register(source.slot)
+        convert = source.convert
+        if convert is np.logical_not:
+            return code.op("xor", value, number(1, "i1"))
+        if isinstance(convert, Narrower):
+            low = 8 * convert.narrow.itemsize
+            value = code.extended(code.bits(code.settled(value)), low, signed=False)
+        return self._seen(value, source.dtype)
+
+    def _seen(self, value: Value, dtype: np.dtype[Any]) -> Value:
+        kind = llvm_type(dtype)
+        if WIDTHS[kind] != value.bits:
+            raise NoNativeForm
+        return self.code.seen_as(value, kind)
+
+    def _register(self, slot: int) -> Value:
+        value = self.now.get(slot)
+        if value is None:
+            value = self.now[slot] = self.raw[slot] = self._loaded(slot)
+        return value
+
+    def _loaded(self, slot: int) -> Value:
+        """Read a register from its array, at the first use of it."""
+        array = self.arrays[slot]
+        if array.ndim != 1 or array.dtype.itemsize > 8:
+            raise NoNativeForm
+        boolean = array.dtype == bool
+        kind = "i1" if boolean else f"i{8 * array.dtype.itemsize}"
+        if slot in self.literals:
+            return number(int(array.view(f"u{array.dtype.itemsize}")[0]), kind)
+        stored = "i8" if boolean else kind
+        name = self.code.name("%r")
+        if slot in self.shape.shared:
+            lines, whole, at = self.code.before, stored, "0"
+        else:
+            lines, whole, at = self.code.body, f"<{LANES} x {stored}>", "%i"
+        pointer = f"%in{self.inputs.index(slot)}"
+        lines.append(f"{name}.p = getelementptr {stored}, ptr {pointer}, i64 {at}")
+        lines.append(f"{name} = load {whole}, ptr {name}.p, align 1")
+        value = Value(name, stored, at == "%i")
+        return self.code.convert("trunc", value, "i1") if boolean else value
+
+    def _write(self, destination: Destination, value: Value, guard: Value | None) -> None:
+        code, slot = self.code, destination.slot
+        if destination.widen is not None:
+            if value.is_float:
+                raise NoNativeForm
+            signed = destination.widen.kind == "i"
+            value = code.extended(value, 8 * destination.widen.itemsize, signed=signed)
+        if guard is not None:
+            value = self._chosen(guard, value, self._register(slot))
+        self.now[slot] = value
+
+    def _chosen(self, condition: Value, yes: Value, no: Value) -> Value:
+        code = self.code
+        if yes.type != no.type:
+            yes, no = (code.bits(code.settled(one)) for one in (yes, no))
+        if yes.type != no.type:
+            raise NoNativeForm
+        return code.select(condition, yes, no)
+
+    # ---- the function ----
+
+    def _outputs(self) -> tuple[list[tuple[int, np.dtype[Any], bool]], list[tuple[int, int]]]:
+        """Have the registers written that matter behind the stretch."""
+        outputs: list[tuple[int, np.dtype[Any], bool]] = []
+        moved: list[tuple[int, int]] = []
+        held = {value: slot for slot, value in self.raw.items()}
+        for slot, value in list(self.now.items()):
+            value = self.code.bits(self.code.settled(value))
+            if slot not in self.lasting or value == self.raw.get(slot):
+                continue
+            if self.shape.merging:
+                assert self._active is not None
+                value = self._chosen(self._active, value, self._old(slot))
+            elif value in held and held[value] not in self.literals:
+                moved.append((slot, held[value]))
+                continue
+            dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
+            array = f"%out{len(outputs)}"
+            if value.wide or self.shape.merging:
+                self._put(array, value)
+                outputs.append((slot, dtype, True))
+            else:
+                self._put_one(array, value)
+                outputs.append((slot, dtype, False))
+        return outputs, moved
+
+    def _old(self, slot: int) -> Value:
+        value = self.raw.get(slot)
+        return self._loaded(slot) if value is None else value
+
+    def _put_one(self, array: str, value: Value) -> None:
+        """Write what all threads share, before the loop."""
+        code = self.code
+        value = code.bits(code.settled(value))
+        if value.type == "i1":
+            value = code.make("i8", "zext {0} to i8", value)
+        code.before.append(f"store {value}, ptr {array}, align 1")
+
+    def _data(self, word: str, name: str) -> list[str]:
+        """Return the lines that give the address of an array's data, whose object ``word`` is."""
+        return [
+            f"{name}.o = inttoptr i64 {word} to ptr",
+            f"{name}.f = getelementptr i8, ptr {name}.o, i64 {DATA}",
+            f"{name} = load ptr, ptr {name}.f",
+        ]
+
+    def _text(self, outputs: int) -> str:
+        code, lines = self.code, ["%width = load i64, ptr %args"]
+        names = ["%table"] + (["%mask"] if self.shape.masked else [])
+        words = [TABLE] + ([MASK] if self.shape.masked else [])
+        names += [f"%in{i}" for i in range(len(self.inputs))]
+        names += [f"%out{i}" for i in range(outputs)]
+        names += [f"%scratch{i}" for i in range(len(self.scratch))]
+        words += [FIRST + i for i in range(len(names) - len(words))]
+        for name, word in zip(names, words, strict=True):
+            lines.append(f"{name}.w = getelementptr i64, ptr %args, i64 {word}")
+            lines.append(f"{name}.i = load i64, ptr {name}.w")
+            lines += self._data(f"{name}.i", name)
+        lines += self._whole()
+        stores = [
+            line
+            for at, later in enumerate(self.later)
+            for line in store_loop(
+                at, later, "done" if at == len(self.later) - 1 else f"store{at + 1}"
+            )
+        ]
+        return "\n".join(
+            [
+                f"define i32 @{NAME}(ptr %args) {{",
+                "entry:",
+                *code.allocas,
+                *lines,
+                "br i1 %whole, label %begin, label %fault",
+                "begin:",
+                *code.before,
+                "br label %loop",
+                "loop:",
+                f"%i = phi i64 [0, %{code.label_before}], [%next, %{code.label}]",
+                *code.body,
+                f"%next = add i64 %i, {LANES}",
+                "%more = icmp ult i64 %next, %width",
+                f"br i1 %more, label %loop, label %{'store0' if self.later else 'done'}",
+                *stores,
+                "done:",
+                "ret i32 0",
+                "fault:",
+                "ret i32 1",
+                "}",
+                *sorted(code.declared | {"declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"}),
+                FIND,
+            ]
+        )
+
+    def _whole(self) -> list[str]:
+        """Return the lines that look whether the registers' arrays are in one piece."""
+        lines, found = [], "1"
+        for i in range(len(self.inputs)):
+            lines += [
+                f"%in{i}.g = getelementptr i8, ptr %in{i}.o, i64 {FLAGS}",
+                f"%in{i}.h = load i32, ptr %in{i}.g",
+                f"%in{i}.all = and i32 {found}, %in{i}.h",
+            ]
+            found = f"%in{i}.all"
+        return [*lines, f"%whole = trunc i32 {found} to i1"]
+
+
+def inputs_and_outputs(steps: Sequence[Bound]) -> tuple[list[int], set[int]]:
+    """Return the registers that a stretch reads before it writes them, and those that it writes."""
+    given: dict[int, None] = {}
+    written: set[int] = set()
+    for step in steps:
+        assert step.lowered is not None
+        slots = [one.slot for one in step.lowered.sources]
+        results = [one.slot for one in step.lowered.destinations]
+        if step.guard is not None:
+            slots += [step.guard.slot, *results]
+        given |= dict.fromkeys(slot for slot in slots if slot not in written)
+        written.update(results)
+    return list(given), written

@@ -1,0 +1,211 @@
+"""Values of threads and the LLVM assembly that computes them, for eight threads at a time.
+
+A value is ``wide``, one a thread, or a single one that all threads share. What is shared is computed
+once, before the loop over the threads.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+LANES = 8
+"""Threads that the loop's body is for: numbers of 32 bits then fill a register of AVX2."""
+
+NAN_F32 = 0x7FFFFFFF
+"""The NaN of single precision that operations return: all ones but the sign."""
+
+WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """A number of LLVM's ``type``, named in the text; ``literal`` where it is written out there.
+
+    Of one that is not ``settled`` a NaN may be any: what looks at its bits must settle it.
+    """
+
+    text: str
+    type: str
+    wide: bool = False
+    literal: bool = False
+    settled: bool = True
+
+    @property
+    def bits(self) -> int:
+        return WIDTHS[self.type]
+
+    @property
+    def whole(self) -> str:
+        """Its type as it is used: a vector's where it is wide."""
+        return vector(self.type) if self.wide else self.type
+
+    @property
+    def is_float(self) -> bool:
+        return self.type in ("float", "double")
+
+    def __str__(self) -> str:
+        return f"{self.whole} {self.text}"
+
+
+def vector(type: str) -> str:
+    return f"<{LANES} x {type}>"
+
+
+def number(value: int, type: str) -> Value:
+    """Return an integer constant."""
+    if type == "i1":
+        return Value("true" if value else "false", type, literal=True)
+    bits = WIDTHS[type]
+    value %= 1 << bits
+    return Value(str(value - (value >> bits - 1 << bits)), type, literal=True)
+
+
+class Code:
+    """The text of a function: what comes ``before`` the loop over the threads, and the loop's ``body``.
+
+    ``allocas`` come first. Each ends in the basic block that ``label_before`` and ``label`` name. ``declared`` are the
+    functions of LLVM that it calls.
+    """
+
+    def __init__(self) -> None:
+        self.allocas: list[str] = []
+        self.before: list[str] = []
+        self.body: list[str] = []
+        self.label_before, self.label = "begin", "loop"
+        self.declared: set[str] = set()
+        self._names = 0
+        self._spread: dict[str, Value] = {}
+        self._settled: dict[str, Value] = {}
+        self._cast: dict[tuple[str, str], Value] = {}
+
+    def name(self, stem: str = "%v") -> str:
+        self._names += 1
+        return f"{stem}{self._names}"
+
+    # ---- one instruction ----
+
+    def make(self, type: str, text: str, *values: Value) -> Value:
+        """Return the result, of ``type``, of the instruction ``text`` on values.
+
+        In it ``{0}`` is a value with its type and ``{0.text}`` without.
+        """
+        wide = any(value.wide for value in values)
+        used = [self.spread(value) for value in values] if wide else values
+        result = Value(self.name(), type, wide)
+        lines = self.body if wide else self.before
+        lines.append(f"{result.text} = {text.format(*used, result=result.whole)}")
+        return result
+
+    def op(self, opcode: str, *values: Value) -> Value:
+        """Return what an instruction makes of values of one type, which is also the result's."""
+        first, *rest = values
+        text = ", ".join(["{0}", *(f"{{{i}.text}}" for i in range(1, len(values)))])
+        return self.make(first.type, f"{opcode} {text}", first, *rest)
+
+    def call(self, function: str, *values: Value, type: str = "", flags: str = "") -> Value:
+        """Return what one of LLVM's own functions makes of values.
+
+        ``type`` is the result's, where it is not that of the first value; ``flags`` are further arguments.
+        """
+        wide = any(value.wide for value in values)
+        kind = type or values[0].type
+
+        def suffix(name: str) -> str:
+            short = {"float": "f32", "double": "f64"}.get(name, name)
+            return f"v{LANES}{short}" if wide else short
+
+        def full(name: str) -> str:
+            return vector(name) if wide else name
+
+        called = (
+            f"@llvm.{function}." + suffix(kind) + (f".{suffix(values[0].type)}" if type else "")
+        )
+        extra = f", {flags}" if flags else ""
+        types = [full(value.type) for value in values] + ([flags.split()[0]] if flags else [])
+        self.declared.add(f"declare {full(kind)} {called}({', '.join(types)})")
+        slots = ", ".join(f"{{{i}}}" for i in range(len(values)))
+        return self.make(kind, f"call {{result}} {called}({slots}{extra})", *values)
+
+    def compare(self, condition: str, a: Value, b: Value) -> Value:
+        """Return whether a condition of LLVM, ``slt`` or ``oeq``, holds."""
+        return self.make(
+            "i1", f"{'f' if a.is_float else 'i'}cmp {condition} {{0}}, {{1.text}}", a, b
+        )
+
+    def select(self, condition: Value, yes: Value, no: Value) -> Value:
+        """Return ``yes`` where a condition holds, else ``no``."""
+        if yes == no:
+            return yes
+        if condition.literal:
+            return yes if condition.text == "true" else no
+        found = self.make(yes.type, "select {0}, {1}, {2}", condition, yes, no)
+        return replace(found, settled=yes.settled and no.settled)
+
+    def convert(self, opcode: str, value: Value, type: str) -> Value:
+        """Return a value converted by one of LLVM's conversions."""
+        return self.make(type, f"{opcode} {{0}} to {{result}}", value)
+
+    # ---- the same value in another way ----
+
+    def spread(self, value: Value) -> Value:
+        """Return a value once for each thread."""
+        if value.wide:
+            return value
+        if value.literal:
+            return replace(value, text=f"splat ({value.type} {value.text})", wide=True)
+        found = self._spread.get(value.text)
+        if found is None:
+            one, all = self.name(), self.name()
+            kind = vector(value.type)
+            self.before.append(f"{one} = insertelement {kind} poison, {value}, i32 0")
+            self.before.append(
+                f"{all} = shufflevector {kind} {one}, {kind} poison, <{LANES} x i32> zeroinitializer"
+            )
+            found = self._spread[value.text] = replace(value, text=all, wide=True)
+        return found
+
+    def spread_here(self, value: Value) -> Value:
+        """Return a value that only the loop's body knows, once for each thread."""
+        one, all, kind = self.name(), self.name(), vector(value.type)
+        self.body.append(f"{one} = insertelement {kind} poison, {value}, i32 0")
+        self.body.append(
+            f"{all} = shufflevector {kind} {one}, {kind} poison, <{LANES} x i32> zeroinitializer"
+        )
+        return replace(value, text=all, wide=True)
+
+    def settled(self, value: Value) -> Value:
+        """Return a value whose NaN is the one that operations return."""
+        if value.settled:
+            return value
+        found = self._settled.get(value.text)
+        if found is None:
+            # Chosen by bits: to LLVM all NaNs are one number, and it may return any for another.
+            nan = self.compare("uno", value, value)
+            bits = self.select(nan, number(NAN_F32, "i32"), self._bitcast(value, "i32"))
+            found = self._settled[value.text] = self._bitcast(bits, value.type)
+        return found
+
+    def bits(self, value: Value) -> Value:
+        """Return the bits of a number as they stand, as an integer."""
+        return self._bitcast(value, f"i{value.bits}") if value.is_float else value
+
+    def seen_as(self, value: Value, type: str) -> Value:
+        """Return the bits of a value as another type of the same width."""
+        if value.type == type:
+            return value
+        return self._bitcast(self.settled(value), type)
+
+    def _bitcast(self, value: Value, type: str) -> Value:
+        found = self._cast.get((value.text, type))
+        if found is None:
+            found = self._cast[value.text, type] = self.convert("bitcast", value, type)
+            if value.settled:
+                self._cast[found.text, value.type] = value
+        return found
+
+    def extended(self, value: Value, bits: int, *, signed: bool) -> Value:
+        """Return an integer with other many bits: the low ones, or more by its sign or zeros."""
+        if bits == value.bits:
+            return value
+        opcode = "trunc" if bits < value.bits else "sext" if signed else "zext"
+        return self.convert(opcode, value, f"i{bits}")

@@ -1,0 +1,58 @@
+"""Both engines: as arrays, and as machine code from the first instruction on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+from ptxlab.device.opening import open_device
+from ptxlab.emulator.native.stretch import Stretch
+from ptxlab.errors import LaunchError
+
+Words = npt.NDArray[np.uint8]
+Both = Callable[..., Words]
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
+    """Collects for each stretch that is reached whether it ran as machine code."""
+    done: list[bool] = []
+    natively = Stretch._natively
+
+    def noting(self: Stretch, *args: Any) -> bool:
+        done.append(natively(self, *args))
+        return done[-1]
+
+    monkeypatch.setattr(Stretch, "_natively", noting)
+    return done
+
+
+@pytest.fixture
+def both(monkeypatch: pytest.MonkeyPatch, calls: list[bool]) -> Iterator[Both]:
+    """Run kernel ``k(data)`` on both engines; return what ``data`` is then, the same bits on both.
+
+    A fault, too, must be the same: its message is returned. Machine code must have been tried.
+    """
+
+    def run(text: str, data: npt.NDArray[Any], grid: Any = 1, block: Any = 256) -> Any:
+        results, messages = [], []
+        for engine in ("array", "native"):
+            monkeypatch.setenv("PTXLAB_ENGINE", engine)
+            device = open_device("emulator", arch="sm_90a")
+            buffer, message = device.upload(data), ""
+            try:
+                device.load(text).kernel("k").launch(grid, block, [buffer])
+            except LaunchError as error:
+                message = str(error)
+            results.append(buffer.numpy().view(np.uint8).reshape(-1))
+            messages.append(message)
+        assert messages[0] == messages[1]
+        np.testing.assert_array_equal(results[0], results[1])
+        return messages[0] or results[0]
+
+    yield run
+    assert calls

@@ -1,0 +1,118 @@
+"""The same program on both engines: the same bits, the same races, the same faults."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab import open_device
+from ptxlab.errors import DeviceUnavailable, PtxlabError
+from ptxlab.native import compiler
+
+needs_llvm = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
+
+
+def kernel(body: str) -> str:
+    """Wrap a body in which d0 is the data, d1 the thread's word of it, r0 its number."""
+    return f"""
+.version 8.3
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 data)
+{{
+    .reg .pred p<8>;
+    .reg .b32 r<32>;
+    .reg .b64 d<32>;
+    .reg .f32 f<16>;
+    .shared .align 16 .b8 s[4096];
+    ld.param.u64 d0, [data];
+    mov.u32 r0, %tid.x;
+    mov.u32 r1, %ctaid.x;
+    mov.u32 r2, %ntid.x;
+    mad.lo.u32 r0, r1, r2, r0;
+    mad.wide.u32 d1, r0, 4, d0;
+{body}
+}}
+"""
+
+
+RACES = {
+    "the last of all wins": "st.global.u32 [d0], r0;",
+    "the last of four wins": "and.b32 r3, r0, 63; mad.wide.u32 d2, r3, 4, d0; st.global.u32 [d2], r0;",
+    "two stores, one after the other": """
+        st.global.u32 [d0+4], r0; not.b32 r3, r0; xor.b32 r4, r0, 1; mad.wide.u32 d2, r4, 4, d0;
+        st.global.u32 [d1], r3; st.global.u32 [d2], r0;""",
+    "loads before the stores of all": """
+        xor.b32 r4, r0, 7; mad.wide.u32 d2, r4, 4, d0; ld.global.u32 r5, [d2]; add.u32 r5, r5, r0;
+        st.global.u32 [d1], r5; ld.global.u32 r6, [d2]; add.u32 r6, r6, r5; st.global.u32 [d1], r6;""",
+    "through shared memory without a barrier": """
+        and.b32 r3, r0, 31; shl.b32 r3, r3, 2; mov.u32 r4, s; add.u32 r3, r3, r4;
+        st.shared.u32 [r3], r0; ld.shared.u32 r5, [r3]; st.global.u32 [d1], r5;""",
+    "some threads only": """
+        and.b32 r3, r0, 3; setp.eq.u32 p1, r3, 0; @p1 st.global.u32 [d0], r0;
+        @!p1 st.global.u32 [d1], r3; @p1 ld.global.u32 r4, [d0]; @p1 st.global.u32 [d1], r4;""",
+}  # fmt: skip
+
+
+@needs_llvm
+@pytest.mark.parametrize("body", RACES.values(), ids=RACES)
+def test_threads_that_race_end_alike(both: Any, calls: list[bool], body: str) -> None:
+    both(kernel(body), np.arange(512, dtype=np.uint32) * 17, grid=2)
+    assert all(calls)
+
+
+FAULTS = {
+    "out of bounds": "ld.global.u32 r3, [d1+1020]; st.global.u32 [d1], r3;",
+    "misaligned": "add.u64 d2, d1, 2; st.global.u32 [d1], r0; ld.global.u32 r3, [d2];",
+    "null": "st.global.u32 [d1], r0; mov.u64 d2, 0; ld.global.u32 r3, [d2];",
+    "shared": "st.global.u32 [d1], r0; mov.u32 r3, s; ld.shared.u32 r4, [r3+4096];",
+    "after a store": """
+        st.global.u32 [d1], r0; st.global.u32 [d1+2048], r0; ld.global.u32 r3, [d1];
+        st.global.u32 [d1], 7;""",
+    "of those whose guard holds": """
+        setp.gt.u32 p1, r0, 500; @p1 ld.global.u32 r3, [d1+1024]; setp.gt.u32 p1, r0, 5;
+        @p1 st.global.u32 [d1+-24], r0; @!p1 st.global.u32 [d1+-24], r0;""",
+}  # fmt: skip
+
+
+@needs_llvm
+@pytest.mark.parametrize("body", FAULTS.values(), ids=FAULTS)
+def test_faults_are_the_same_and_so_is_the_memory_then(both: Any, body: str) -> None:
+    assert isinstance(both(kernel(body), np.zeros(512, np.uint32), grid=2), str)
+
+
+@needs_llvm
+def test_a_watched_launch_runs_as_arrays(
+    monkeypatch: pytest.MonkeyPatch, calls: list[bool]
+) -> None:
+    from ptxlab.emulator import Watcher
+
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    device: Any = open_device("emulator")
+    loaded = device.load(kernel("st.global.u32 [d1], r0;")).kernel("k")
+    buffer = device.zeros(32, "u32")
+    loaded.watch(Watcher()).launch(1, 32, [buffer])
+    assert calls == []
+    loaded.launch(1, 32, [buffer])
+    assert calls
+    monkeypatch.setenv("PTXLAB_ENGINE", "array")
+    calls.clear()
+    device.load(kernel("st.global.u32 [d1], r0;")).kernel("k").launch(1, 32, [buffer])
+    assert calls == []
+
+
+def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = open_device("emulator")
+    loaded = device.load(kernel("")).kernel("k")
+    monkeypatch.setenv("PTXLAB_ENGINE", "steam")
+    with pytest.raises(PtxlabError, match="'steam', which is no engine"):
+        loaded.launch(1, 32, [0])
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    monkeypatch.setattr(compiler, "available", lambda: False)
+    with pytest.raises(DeviceUnavailable, match="needs llvmlite") as caught:
+        loaded.launch(1, 32, [0])
+    assert "native" in str(caught.value.hint) or "llvmlite" in str(caught.value.hint)
+    monkeypatch.delenv("PTXLAB_ENGINE")
+    loaded.launch(1, 32, [0])

@@ -1,0 +1,155 @@
+"""Every native form of an operation against what the same row computes as arrays, bit by bit.
+
+Numbers are random bits, many of them edges: NaN of all payloads, subnormal numbers, ties, limits.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import random
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pytest
+
+import ptxlab.emulator  # noqa: F401  (registers every operation)
+from ptxlab.emulator.native.writer import llvm_type
+from ptxlab.emulator.prepare.row import ROWS, Form
+from ptxlab.native import compiler
+from ptxlab.native.code import Code, Value, number
+from ptxlab.numbers.types import TYPES
+
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
+
+COUNT = 2048
+LOP3_TABLE = 0x96
+Array = npt.NDArray[Any]
+
+
+def native_forms() -> list[Form]:
+    """Return the forms that have native code."""
+    rows = [row for group in ROWS.values() for row in group if row.native and not row.step]
+    return [form for row in rows for form in row.forms() if written(Code(), form) is not None]
+
+
+def written(code: Code, form: Form) -> Sequence[Value] | None:
+    """Return the results of a form, of values that are read from %in0, %in1 ... ."""
+    values = []
+    for i, name in enumerate(form.operands):
+        kind = llvm_type(TYPES[name].dtype)
+        stored = "i8" if kind == "i1" else kind
+        code.body.append(f"%p{i} = getelementptr {stored}, ptr %in{i}, i64 %i")
+        code.body.append(f"%x{i} = load <8 x {stored}>, ptr %p{i}, align 1")
+        value = Value(f"%x{i}", stored, True)
+        values.append(code.convert("trunc", value, "i1") if kind == "i1" else value)
+    if form.opcode == "lop3":
+        values[3] = number(LOP3_TABLE, "i32")
+    native = form.native()
+    assert native is not None
+    results = native(code, *values)
+    if results is None:
+        return None
+    return [results] if isinstance(results, Value) else list(results)
+
+
+def function(number_: int, form: Form) -> tuple[str, set[str]]:
+    """Return the text of a function over arrays, and what it declares."""
+    code = Code()
+    results = written(code, form)
+    assert results is not None
+    for i, result in enumerate(results):
+        assert result.type == llvm_type(TYPES[form.results[i]].dtype)
+        value = code.settled(result)
+        if value.type == "i1":
+            value = code.convert("zext", value, "i8")
+        code.body.append(f"%q{i} = getelementptr {value.type}, ptr %out{i}, i64 %i")
+        code.body.append(f"store {value}, ptr %q{i}, align 1")
+    names = [f"ptr %in{i}" for i in range(len(form.operands))]
+    names += [f"ptr %out{i}" for i in range(len(results))]
+    lines = [
+        f"define void @f{number_}({', '.join(names)}) {{",
+        "begin:",
+        *code.before,
+        "br label %loop",
+        "loop:",
+        f"%i = phi i64 [0, %begin], [%next, %{code.label}]",
+        *code.body,
+        "%next = add i64 %i, 8",
+        f"%more = icmp ult i64 %next, {COUNT}",
+        "br i1 %more, label %loop, label %done",
+        "done:",
+        "ret void",
+        "}",
+    ]
+    return "\n".join(lines), code.declared
+
+
+def words(choose: np.random.Generator, name: str) -> Array:
+    """Return bits of a type, many of them near the edges."""
+    kind = TYPES[name]
+    if kind.name == "pred":
+        return choose.integers(0, 2, COUNT).astype(bool)
+    bits = choose.integers(0, 1 << 64, COUNT, np.uint64)
+    bits >>= choose.choice(np.array([0, 0, 1, 32, 33, 40, 56, 63], np.uint64), COUNT)
+    found = bits.astype(f"u{kind.bytes}")
+    if kind.kind == "float":
+        edges = np.array(
+            [0, -0.0, 1, -1, 0.5, 1.5, 2.5, 2**31, -(2**31), 2**63, 2**32, np.inf, -np.inf],
+            kind.dtype,
+        ).view(found.dtype)
+        small = found >> np.array(9 if kind.bytes == 4 else 12, found.dtype)  # subnormal numbers
+        nan = found | edges[-2]
+        near = choose.standard_normal(COUNT).astype(kind.dtype).view(found.dtype)
+        among = np.stack([found, choose.choice(edges, COUNT), small, nan, near])
+        found = among[choose.integers(0, 5, COUNT), np.arange(COUNT)]
+    else:
+        top = 1 << kind.bits - 1
+        edges = np.array([0, 1, top - 1, top, 2 * top - 1], np.uint64).astype(found.dtype)
+        found = np.where(choose.random(COUNT) < 0.4, choose.choice(edges, COUNT), found)
+    return found.view(kind.dtype)
+
+
+def compare(forms: Sequence[Form]) -> Iterator[str]:
+    """Yield the names of forms whose results differ."""
+    made = [function(i, form) for i, form in enumerate(forms)]
+    declared = sorted(set().union(*(names for _, names in made)))
+    text = "\n".join([*(body for body, _ in made), *declared])
+    choose = np.random.default_rng(5)
+    for i, form in enumerate(forms):
+        inputs = [words(choose, name) for name in form.operands]
+        if form.opcode == "lop3":
+            inputs[3][:] = LOP3_TABLE
+        with np.errstate(all="ignore"):
+            expected = form.compute(*inputs)
+        expected = expected if isinstance(expected, tuple) else (expected,)
+        outputs = [np.zeros(COUNT, TYPES[name].dtype) for name in form.results]
+        address = compiler.compile(text, f"f{i}")
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(inputs) + len(outputs)))(address)(
+            *(array.ctypes.data for array in (*inputs, *outputs))
+        )
+        for one, other in zip(outputs, expected, strict=True):
+            if not np.array_equal(one.view(np.uint8), other.view(np.uint8)):
+                yield form.name
+
+
+def test_native_forms_have_the_bits_of_arrays() -> None:
+    forms = native_forms()
+    assert len(forms) > 1500
+    # The arithmetic that compilers cheat at, and some of all the rest.
+    first = [f for f in forms if f.opcode in ("fma", "div", "min", "cvt") and "f32" in f.modifiers]
+    chosen = random.Random(1).sample(first, 40) + random.Random(2).sample(forms, 80)
+    assert list(compare(chosen)) == []
+
+
+@pytest.mark.thorough
+@pytest.mark.parametrize("opcode", sorted({form.opcode for form in native_forms()}))
+def test_all_native_forms_have_the_bits_of_arrays(opcode: str) -> None:
+    assert list(compare([form for form in native_forms() if form.opcode == opcode])) == []
+
+
+def test_a_native_form_that_is_wrong_is_found(monkeypatch: pytest.MonkeyPatch) -> None:
+    forms = [form for form in native_forms() if form.name in ("sqrt.rn.f32", "add.f32")]
+    monkeypatch.setattr(Code, "settled", lambda self, value: value)  # any NaN
+    assert set(compare(forms)) == {"sqrt.rn.f32", "add.f32"}
