@@ -15,16 +15,23 @@ from ptxlab.isa.gpus import GPUS, Gpu
 
 _FOLDER = "chips"
 
+UNKNOWN = {
+    87: "nobody says what its L2 cache delivers in a clock",
+    100: "nobody says what its L2 cache delivers in a clock",
+}
+"""What keeps a chip from having a file, by compute capability."""
+
 
 @dataclass(frozen=True, slots=True)
 class Memory:
-    """``request``: the least cycles of an SM's memory pipe for an instruction. A clock serves one
-    wavefront of shared memory, or ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
+    """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
+    of shared memory, one ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
 
     ``l1_kib`` are shared memory's too; within ``l2_mib`` the L2 cache has its full speed.
     """
 
     request: int
+    wavefront: int
     l1_bytes: int
     l2_bytes: float
     l1_kib: int
@@ -65,9 +72,13 @@ def find(name: str) -> Chip:
             constants = _constants()[gpu.capability]
             memory = Memory(**constants["memory"])
             return Chip(gpu, constants["holds"], constants["latency"], memory)
-    raise PtxlabError(
-        f"the timing of {name!r} is not known", hint=f"there are {', '.join(names())}"
-    )
+    hint = f"there are {', '.join(names())}"
+    for gpu in GPUS:
+        if spelled(gpu.name) == spelled(name) and gpu.capability in UNKNOWN:
+            raise Unsupported(
+                f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}", hint=hint
+            )
+    raise PtxlabError(f"the timing of {name!r} is not known", hint=hint)
 
 
 @cache

@@ -51,6 +51,12 @@ class Instruction:
     def has(self, modifier: str) -> bool:
         return modifier in self.sass.modifiers
 
+    @property
+    def takes_pairs(self) -> bool:
+        """Whether its sources have 64 bits."""
+        compares = self.sass.opcode in ("ISETP", "UISETP")
+        return self.has("64") or (compares and (self.has("S64") or self.has("U64")))
+
 
 def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:
     """Return a kernel and behind it the functions that it calls, and that those call."""

@@ -9,7 +9,7 @@ import numpy as np
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.code import Instruction
-from ptxlab.prediction.instructions import EXECUTED
+from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import GlobalMemory
 from ptxlab.prediction.pipes import OPCODES
@@ -56,7 +56,7 @@ class Executor:
         elif row.memory:
             self._accesses.move(i, active)
         else:
-            executed = EXECUTED.get(i.sass.opcode.removeprefix("U"))
+            executed = executed_as(i)
             if executed is None:
                 self._registers.forget(i, active)
             else:

@@ -36,7 +36,7 @@ def _function(r: Registers, i: Instruction, where: Where) -> None:
 
 
 def _move(r: Registers, i: Instruction, where: Where) -> None:
-    r.write(i, where, r.value(i.sources[0], where))
+    r.write(i, where, _read(r, i, i.sources[0], where), words=2 if i.has("64") else 1)
 
 
 def _imad(r: Registers, i: Instruction, where: Where) -> None:
@@ -133,15 +133,16 @@ def _plop3(r: Registers, i: Instruction, where: Where) -> None:
 
 
 def _setp(r: Registers, i: Instruction, where: Where) -> None:
-    values = [r.value(one, where) for one in i.sources]
+    values = [_read(r, i, one, where) for one in i.sources]
     ins = [r.predicate(one, where) for one in i.ins]
     if any(value is None for value in (*values, *ins)):
         r.forget(i, where)
         return
     a, b = (np.asarray(value) for value in values)
     name = i.sass.modifiers[0]
-    if "U32" not in i.sass.modifiers:
-        a, b = a.view(np.int32), b.view(np.int32)
+    if not i.has("U32") and not i.has("U64"):
+        signed = np.int64 if i.takes_pairs else np.int32
+        a, b = a.view(signed), b.view(signed)
     found = do.compare(name, a, b)
     if i.has("EX"):
         strict = do.compare(name[:1] + "T" if name in ("LE", "GE") else name, a, b)
@@ -166,10 +167,11 @@ def _compared(r: Registers, i: Instruction, where: Where, found: Any, ins: Seque
 
 
 def _select(r: Registers, i: Instruction, where: Where) -> None:
-    a, b = (r.value(one, where) for one in i.sources[:2])
+    a, b = (_read(r, i, one, where) for one in i.sources[:2])
     chosen = r.predicate(i.ins[0], where)
     known = a is not None and b is not None and chosen is not None
-    r.write(i, where, np.where(chosen, a, b) if known else None)
+    found = np.where(chosen, a, b) if known else None
+    r.write(i, where, found, words=2 if i.has("64") else 1)
 
 
 def _minmax(r: Registers, i: Instruction, where: Where) -> None:
@@ -283,6 +285,11 @@ def _from_register(r: Registers, i: Instruction, where: Where) -> None:
             r.predicates.write(number, where, value)
 
 
+def _read(r: Registers, i: Instruction, operand: Operand, where: Where) -> Any:
+    """Return a source: a word, or 64 bits where the instruction has so many."""
+    return r.pair(operand, where, signed=True) if i.takes_pairs else r.value(operand, where)
+
+
 def _is_negated(operand: Operand) -> bool:
     return isinstance(operand, Register | Constant) and operand.negated
 
@@ -313,3 +320,14 @@ EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
     "R2P": _from_register,
 }
 """By opcode, of which the uniform ones, ``UIADD3``, are the same with a U before."""
+
+OF_64_BITS = ("MOV", "IADD", "IADD3", "SEL", "ISETP", "LDC", "ULDC", "LDCU")
+"""Those that are also executed of 64 bits."""
+
+
+def executed_as(i: Instruction) -> Callable[[Registers, Instruction, Where], None] | None:
+    """Return what an instruction does, None where that is not computed."""
+    opcode = i.sass.opcode if i.sass.opcode in EXECUTED else i.sass.opcode.removeprefix("U")
+    if i.takes_pairs and opcode not in OF_64_BITS:
+        return None
+    return EXECUTED.get(opcode)

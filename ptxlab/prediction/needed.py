@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from ptxlab.prediction.code import Instruction
-from ptxlab.prediction.instructions import EXECUTED
+from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
     URZ,
@@ -100,7 +100,7 @@ class _Facts:
         self.writes = _written(i, 4) | (_ALL_PREDICATES if opcode == "R2P" else 0)
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = _reads(i.guard)
-        self.reads = guard | _reads_of(i) if _computes(opcode) else guard
+        self.reads = guard | _reads_of(i) if executed_as(i) else guard
         self.roots = 0
         if opcode in FLOW:
             self.roots = guard | _reads_of(i)
@@ -123,10 +123,6 @@ class _Facts:
         if self.writes & live:
             found |= self.reads
         return found & ~_FIXED
-
-
-def _computes(opcode: str) -> bool:
-    return opcode.removeprefix("U") in EXECUTED
 
 
 def _successors(code: Sequence[Instruction]) -> list[tuple[int, ...]]:
@@ -160,7 +156,7 @@ def _reads_of(i: Instruction) -> int:
     found = _ALL_PREDICATES if i.sass.opcode == "P2R" else 0
     if i.sass.opcode in FLOW:
         return found | _union(i.operands)
-    pairs = i.has("64")
+    pairs = i.takes_pairs
     sums = i.has("WIDE") or (i.has("HI") and "IMAD" in i.sass.opcode)
     for place, one in enumerate(i.sources):
         third_of_wide = place == 2 and sums

@@ -58,7 +58,10 @@ def predict(
 
 def target_of(chip: Chip) -> Target:
     """Return what code for a chip is compiled for."""
-    return next(one for one in TARGETS.values() if one.capability == chip.gpu.capability)
+    return max(
+        (one for one in TARGETS.values() if one.capability == chip.gpu.capability),
+        key=lambda one: one.suffix,
+    )
 
 
 def of_launch(

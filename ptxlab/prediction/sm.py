@@ -279,7 +279,8 @@ class Sm:
         memory = self._chip.memory
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
-        held = max(passes + max(lines, len(sectors) * SECTOR / memory.l1_bytes), memory.request)
+        of_l1 = max(lines, len(sectors) * SECTOR / memory.l1_bytes)
+        held = max(passes * memory.wavefront + of_l1, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
         self._unit[part].append(unit)

@@ -16,6 +16,8 @@ ARCHS = (
     pytest.param("sm_86", marks=pytest.mark.thorough),
     pytest.param("sm_89", marks=pytest.mark.thorough),
     "sm_90a",
+    "sm_120a",
+    pytest.param("sm_75", marks=pytest.mark.thorough),
 )
 
 HEAD = """\
