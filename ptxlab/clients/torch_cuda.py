@@ -31,6 +31,7 @@ def install(target: Target) -> None:
     """Have PyTorch be one with a GPU, until the process ends."""
     for name, function in _cuda(target).items():
         setattr(torch.cuda, name, function)
+    torch.Generator = Generator
     if _Tensors.active is None:
         _Tensors.active = _Tensors()
         _Tensors.active.__enter__()
@@ -154,6 +155,28 @@ _SPECIAL: dict[Any, Callable[..., Any]] = {
     torch.Tensor.is_cpu.__get__: lambda tensor: _device(tensor).type == "cpu",
     torch.Tensor.get_device: lambda tensor: 0 if _device(tensor).type == "cuda" else -1,
 }
+
+
+class _Generators(type(torch._C.Generator)):  # type: ignore[misc]
+    """All generators of PyTorch are instances of what stands in the place of their class."""
+
+    def __instancecheck__(cls, one: object) -> bool:
+        return isinstance(one, torch._C.Generator)
+
+
+class Generator(torch._C.Generator, metaclass=_Generators):  # type: ignore[misc]
+    """A source of random numbers, on "cuda" the same as on the CPU."""
+
+    def __new__(cls, device: torch.device | str = "cpu") -> Any:
+        return super().__new__(cls, _in_its_place(torch.device(device)))
+
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        self._asked = torch.device(device)
+
+    @property
+    def device(self) -> torch.device:
+        """The device that the program asked for."""
+        return self._asked
 
 
 class Stream:

@@ -213,6 +213,11 @@ def test_tensors_are_where_the_program_put_them(emulate: Emulate, torch: Any) ->
     leaf = torch.ones(3, device="cuda", requires_grad=True)
     (leaf * 2).sum().backward()
     assert leaf.grad.is_cuda
+    seeded = [torch.Generator("cuda").manual_seed(7) for _ in range(2)]
+    one, other = (torch.rand(3, device="cuda", generator=source) for source in seeded)
+    assert one.tolist() == other.tolist() != torch.rand(3, generator=seeded[0]).tolist()
+    assert (seeded[0].device.type, one.is_cuda) == ("cuda", True)
+    assert isinstance(torch.default_generator, torch.Generator)
     begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
     begin.record()
     end.record()
