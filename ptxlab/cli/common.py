@@ -48,6 +48,13 @@ def add_common(
         else "the target the emulator plays, such as sm_80 or sm_90a",
     )
     group.add_argument(
+        "--engine",
+        choices=("auto", "array", "native"),
+        metavar="auto|array|native",
+        help="how the emulator computes, always the same bits: as arrays, as machine code (needs "
+        "ptxlab[native]), or first one and then the other, which is the default",
+    )
+    group.add_argument(
         "--format",
         choices=("text", "json", *formats),
         default="text",
@@ -106,6 +113,8 @@ def open_device(args: argparse.Namespace) -> Device:
     # Stdout belongs to the result where a program is to read it.
     console = print_text if args.format == "text" else print_to_stderr
     progress = Progress(getattr(args, "timeout", 0.0))
+    if args.engine:
+        os.environ["PTXLAB_ENGINE"] = args.engine  # also for processes that share the work
     more = {"schedule": args.schedule} if getattr(args, "schedule", None) else {}
     device = open_by_name(args.device, arch=args.arch, progress=progress, console=console, **more)
     if args.device == "auto":

@@ -138,8 +138,10 @@ class Code:
             return yes
         if condition.literal:
             return yes if condition.text == "true" else no
+        if yes.settled != no.settled:  # to settle the result would settle both
+            yes, no = self.settled(yes), self.settled(no)
         found = self.make(yes.type, "select {0}, {1}, {2}", condition, yes, no)
-        return replace(found, settled=yes.settled and no.settled)
+        return replace(found, settled=yes.settled)
 
     def convert(self, opcode: str, value: Value, type: str) -> Value:
         """Return a value converted by one of LLVM's conversions."""

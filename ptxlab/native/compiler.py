@@ -12,12 +12,11 @@ from functools import cache
 from importlib.util import find_spec
 from typing import Any
 
-from ptxlab.toolchain.cache import cached
-
 PASSES = "O2 vectorized"
 """How code is optimised, as a part of its name on disk."""
 
 
+@cache
 def available() -> bool:
     """Say whether there is an LLVM to compile with."""
     return find_spec("llvmlite") is not None
@@ -37,6 +36,8 @@ def _loaded(text: str) -> Any:
     """Return the execution engine that holds the machine code of a module."""
     import llvmlite
     import llvmlite.binding as llvm
+
+    from ptxlab.toolchain.cache import cached  # here: most launches need nothing of the toolchain
 
     host = _host()
     key = (llvmlite.__version__, host.cpu, host.features, PASSES, text)

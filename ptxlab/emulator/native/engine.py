@@ -9,7 +9,7 @@ from __future__ import annotations
 import os
 
 from ptxlab.emulator.prepare.program import BasicBlock
-from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.installation import adding_extra
 from ptxlab.native import compiler
@@ -24,6 +24,9 @@ HOT = 200_000_000
 """Nanoseconds that a block has taken as arrays when it is compiled, about as long as that takes."""
 
 NEVER = -1
+
+_known: set[tuple[int, str, int]] = set()
+"""The blocks that were hot before: source, function and line. They are compiled at once."""
 
 
 def threshold() -> int:
@@ -49,10 +52,13 @@ def threshold() -> int:
     return 0 if engine == "native" else HOT
 
 
-def warm(block: BasicBlock, layout: FrameLayout, threads: int, hot: int) -> None:
-    """Note that a block runs for so many threads, and compile it once it is ``hot``."""
+def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
+    """Note that a block of a function runs for so many threads, and compile it once it is hot."""
+    key = hash(frame.wave.module.source.text), function, block.first_line
+    known = not block.heat and key in _known
     block.heat += block.instructions * (STEP + THREAD * threads)
-    if block.heat >= hot:
+    if known or block.heat >= frame.wave.hot:
         from ptxlab.emulator.native.cutting import steps_of
 
-        block.native = steps_of(block, layout)
+        _known.add(key)
+        block.native = steps_of(block, frame.layout)

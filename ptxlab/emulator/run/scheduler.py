@@ -24,7 +24,7 @@ from ptxlab.emulator.prepare.program import (
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 
 # When this many blocks have been run while others could run too, whoever has not had a turn for the
@@ -112,7 +112,7 @@ class Scheduler:
                     return
             frame, threads = current.frame, current.threads
             threads.full = self._alone()
-            for step in self._steps(block, frame, threads):
+            for step in self._steps(block, current):
                 step(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
@@ -129,12 +129,12 @@ class Scheduler:
                 self._resume(current)
                 return
 
-    def _steps(self, block: BasicBlock, frame: Frame, threads: Threads) -> Sequence[Step]:
+    def _steps(self, block: BasicBlock, group: Converged) -> Sequence[Step]:
         """Return the steps of a block, those of machine code if it is hot and nobody watches."""
         if self.wave.watched:
             return block.watched
         if block.native is None and self.wave.hot != NEVER:
-            warm(block, frame.layout, threads.size, self.wave.hot)
+            warm(block, group.activation.function.name, group.frame, group.threads.size)
         return block.native or block.steps
 
     def _passed(self, group: Converged) -> bool:

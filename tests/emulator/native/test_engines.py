@@ -84,6 +84,18 @@ def test_faults_are_the_same_and_so_is_the_memory_then(both: Any, body: str) -> 
 
 
 @needs_llvm
+def test_a_nan_that_is_only_moved_keeps_its_bits(both: Any) -> None:
+    nan = np.full(256, 0x7FC00001, np.uint32)
+    found = both(
+        kernel("""
+        ld.global.f32 f1, [d1]; mov.f32 f2, f1; setp.lt.u32 p1, r0, 9; @p1 add.f32 f2, f1, f1;
+        st.global.f32 [d1], f2;"""),
+        nan,
+    )
+    assert found.view(np.uint32).tolist() == [0x7FFFFFFF] * 9 + [0x7FC00001] * 247
+
+
+@needs_llvm
 def test_a_watched_launch_runs_as_arrays(
     monkeypatch: pytest.MonkeyPatch, calls: list[bool]
 ) -> None:
