@@ -185,11 +185,11 @@ st.global.v4.f32 [rq], {d0, d1, d2, d3};
 
 
 @pytest.fixture
-def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Array]:
-    """Run the program, with so many seconds of arrays before there is machine code."""
+def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Array]:
+    """Run the program with an engine."""
 
-    def run(seconds: float) -> Array:
-        monkeypatch.setattr(matrix_native, "BREAK_EVEN", seconds)
+    def run(engine: str) -> Array:
+        monkeypatch.setenv("PTXLAB_ENGINE", engine)
         matrix_native.native_product.cache_clear()
         kernel = (device := open_device("emulator", arch="sm_80")).load(PROGRAM).kernel("k")
         numbers = np.random.default_rng(3).standard_normal((256, 12)).astype(np.float16)
@@ -200,14 +200,13 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], Array]:
     return run
 
 
-def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[float], Array]) -> None:
-    wanted = launched(1000.0)
+def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], Array]) -> None:
     form = multiplication("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32")
-    product = matrix_native.native_product(form, TARGETS["sm_80"])
-    assert product is not None
-    assert product.call is None
-    found = launched(0)
-    product = matrix_native.native_product(form, TARGETS["sm_80"])
-    assert product is not None
-    assert product.call is not None
-    np.testing.assert_array_equal(found.view(np.uint32), wanted.view(np.uint32))
+    found = {}
+    for engine in ("array", "native", "auto"):
+        found[engine] = launched(engine).view(np.uint32)
+        product = matrix_native.native_product(form, TARGETS["sm_80"])
+        assert product is not None
+        assert (product.call is not None) == (engine == "native")
+    np.testing.assert_array_equal(found["native"], found["array"])
+    np.testing.assert_array_equal(found["auto"], found["array"])

@@ -1,7 +1,7 @@
 """Matrix products as machine code, where it is at hand and pays: the same registers, the same bits.
 
 Compiling takes some tenths of a second, so that the array arithmetic goes first and is left when it
-has taken as long.
+has taken as long: see ``ptxlab.emulator.native.engine``.
 """
 
 from __future__ import annotations
@@ -10,23 +10,21 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache, partial
-from time import perf_counter
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.operations.warp import Warps
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.registers import Array, Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.compiler import available, compile
 from ptxlab.native.tensor_core.vectors import Function
-
-BREAK_EVEN = 0.2
-"""Seconds of array arithmetic of one form after which it is compiled."""
 
 Warpwide = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
 """The function of ``ptxlab.native.tensor_core.mma``."""
@@ -41,11 +39,13 @@ class NativeProduct:
     def __init__(self, kind: type[Any], write: Callable[[], Function | None]) -> None:
         self.call: Callable[..., None] | None = None
         self._kind, self._write = kind, write
-        self._spent, self._is_open = 0.0, True
+        self._spent, self._is_open = 0, True
 
-    def hot(self) -> Callable[..., None] | None:
-        """Return the machine code, which is made when it pays."""
-        if self._is_open and self._spent >= BREAK_EVEN:
+    def hot(self, wave: Wave) -> Callable[..., None] | None:
+        """Return the machine code, if a wave is to have some; it is made when it pays."""
+        if wave.hot == NEVER:
+            return None
+        if self._is_open and self._spent >= wave.hot:
             self._is_open, function = False, self._write()
             if function is not None:
                 self.call = self._kind(compile(function.text, function.name))
@@ -53,9 +53,9 @@ class NativeProduct:
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
-        began = perf_counter()
+        began = perf_counter_ns()
         by_arrays()
-        self._spent += perf_counter() - began
+        self._spent += perf_counter_ns() - began
 
 
 @cache
@@ -87,7 +87,7 @@ def natively(
     objects = struct.Struct(f"{len(sources) + len(slots)}P").pack
 
     def run(frame: Frame, threads: Threads) -> None:
-        call = product.hot()
+        call = product.hot(frame.wave)
         if call is None:
             product.timed(partial(step, frame, threads))
             return
@@ -117,4 +117,5 @@ def blank(old: Array, threads: Threads, word: np.dtype[Any]) -> Array:
         return np.empty(threads.width, word)
     if threads.full:
         return np.zeros(threads.width, word)
-    return np.array(np.broadcast_to(old.view(word), (threads.width,)))
+    words = old.view(word)
+    return words.copy() if len(words) == threads.width else words.repeat(threads.width)

@@ -241,7 +241,7 @@ class Multiplication:
             return by_arrays
 
         def execute() -> None:
-            call = native.hot()
+            call = native.hot(frame.wave)
             if call is None:
                 native.timed(by_arrays)
             else:
