@@ -94,6 +94,18 @@ def small(layout: FragmentLayout, random: np.random.Generator) -> Array:
     return elements(layout, code << np.uint64(form.low_bit))
 
 
+def powers(layout: FragmentLayout, random: np.random.Generator) -> Array:
+    """Return zeros and few powers of two: sums in the middle of two float16, and just above it."""
+    form = CONTAINED.get(layout.dtype)
+    if form is None or layout.bits < 8 or layout.operand == "C":
+        return small(layout, random)
+    exponents = np.array([0, 0, -5, -6, -12])
+    codes = np.maximum(form.bias + exponents, 1).astype(np.uint64) << np.uint64(form.fraction_bits)
+    code = random.choice(codes, size(layout))
+    code[random.random(size(layout)) < 1 / 2] = 0
+    return elements(layout, code << np.uint64(form.low_bit))
+
+
 def size(layout: FragmentLayout) -> int:
     return WARPS * WARP * layout.elements_per_register
 
@@ -126,7 +138,7 @@ def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Arr
 
 def compare(form: MatrixInstruction, target: Target) -> None:
     random = np.random.default_rng(17)
-    for kind in (any_bits, edges, near_one, small):
+    for kind in (any_bits, edges, near_one, small, powers):
         # The registers of a fragment and its copies hold the same.
         registers = []
         for layout in (form.operand(name) for name in "ABC"):
