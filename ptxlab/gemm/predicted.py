@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.memory import Buffer
@@ -17,6 +17,7 @@ from ptxlab.gemm.run import cutting
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
+from ptxlab.gemm.tiles import Progress, candidates, cuttable
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
@@ -25,12 +26,13 @@ from ptxlab.toolchain.assembly import Assembly
 
 @dataclass(frozen=True, slots=True)
 class PredictedRung:
-    """A rung on a problem: its ``prediction``, or why there is none."""
+    """A rung on a problem: its ``prediction``, or why there is none. ``tile`` is one it was cut to."""
 
     rung: Rung
     problem: Problem
     prediction: Prediction | None
     reason: str = ""
+    tile: Sizes = field(default_factory=dict)
 
     @property
     def tflops(self) -> float | None:
@@ -44,12 +46,37 @@ def predict_ladder(
 ) -> Iterator[PredictedRung]:
     """Yield each rung with its prediction, as soon as it is there."""
     for rung, problem in problems:
-        try:
-            if not isinstance(rung, Algorithm):
-                raise Unsupported(f"{rung.name} is no kernel of ptxlab's")
-            yield PredictedRung(rung, problem, predict_rung(problem, rung, chip, sizes, clock))
-        except PtxlabError as error:
-            yield PredictedRung(rung, problem, None, error.message)
+        yield _attempted(rung, problem, chip, sizes, clock)
+
+
+def predict_tiles(
+    rung: Rung, problem: Problem, chip: Chip, clock: int | None, progress: Progress
+) -> list[PredictedRung]:
+    """Predict a rung with the tiles near its own and its others, and return the fastest first.
+
+    Raises PtxlabError for what has no tile.
+    """
+    algorithm = cuttable(rung, problem)
+    target = target_of(chip)
+    tiles = list(candidates(algorithm, algorithm.tile_for(problem, target), together=1))
+    found = []
+    for number, tile in enumerate(tiles):
+        progress(number, len(tiles))
+        found.append(_attempted(rung, problem, chip, tile, clock))
+    progress(len(tiles), len(tiles))
+    return sorted(found, key=lambda one: -(one.tflops or 0))
+
+
+def _attempted(
+    rung: Rung, problem: Problem, chip: Chip, sizes: Sizes, clock: int | None
+) -> PredictedRung:
+    try:
+        if not isinstance(rung, Algorithm):
+            raise Unsupported(f"{rung.name} is no kernel of ptxlab's")
+        found = predict_rung(problem, rung, chip, sizes, clock)
+        return PredictedRung(rung, problem, found, tile=sizes)
+    except PtxlabError as error:
+        return PredictedRung(rung, problem, None, error.message.splitlines()[0], sizes)
 
 
 def predict_rung(

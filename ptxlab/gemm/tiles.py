@@ -96,7 +96,7 @@ def compare_counted(
 
     The best move the least. Raises PtxlabError for what has no tile.
     """
-    algorithm = _cuttable(rung, problem)
+    algorithm = cuttable(rung, problem)
 
     def attempt(macros: Sizes) -> Candidate:
         counted = facts(device, problem, algorithm, macros)
@@ -115,7 +115,7 @@ def compare_timed(
     progress: Progress,
 ) -> RankedTiles:
     """Compare the tiles of a kernel by their time on a GPU, all in turns on the same matrices."""
-    algorithm = _cuttable(rung, problem)
+    algorithm = cuttable(rung, problem)
     inputs = problem.inputs()
     verification = Verification(problem, inputs, sampled=True)
     right: list[Work] = []
@@ -159,7 +159,7 @@ def _tried(
     return found
 
 
-def _cuttable(rung: Rung, problem: Problem) -> Algorithm:
+def cuttable(rung: Rung, problem: Problem) -> Algorithm:
     """Return the kernel of a rung that takes ``problem`` and has a tile to change."""
     algorithm = kernel_of(rung, ": it has no tile to change")
     algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)

@@ -88,7 +88,8 @@ _SCALE = re.compile(r"\.X(\d+)")
 
 
 def read(text: str) -> Operand:
-    """Read one operand."""
+    """Read one operand, without what nvdisasm remarks behind it."""
+    text = text.partition("(*")[0]
     bare, negated, inverted, absolute = _prefixes(text.strip())
     if found := _REGISTER.match(bare):
         marks = set(found["marks"].split(".")[1:])

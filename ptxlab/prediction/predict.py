@@ -17,6 +17,7 @@ from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.prediction.chip import Chip, find
 from ptxlab.prediction.code import decode, literals
+from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
@@ -85,14 +86,11 @@ def of_launch(
     code = decode(assembly.cubin, assembly.functions, kernel.name)
     own = literals(assembly.cubin, assembly.functions[kernel.name])
     launch = Launch(target, config, bytes(kernel.packed(passed)), regions, own)
-    return modelled(
-        code,
-        launch,
-        chip,
-        registers=used.registers,
-        shared=used.shared + config.shared,
-        clock=clock,
-    )
+    registers, shared = used.registers, used.shared + config.shared
+    return kept(
+        assembly.cubin.image, kernel.name, launch, chip, clock,
+        lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
+    )  # fmt: skip
 
 
 def _held(device: Device, buffer: Buffer) -> Any:

@@ -47,7 +47,7 @@ def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
         (["--predict"], "say which: --gpu"),
         (["--predict", "--gpu", "rtx9"], "is not known"),
         (["--predict", "--list", "--gpu", "a100"], "--list"),
-        (["--clock", "1000"], "--clock is for --predict"),
+        (["--clock", "1000"], "--clock and --tiles are for --predict"),
         (["--predict", "--gpu", "a100", "--tile", "BM=64"], "for one --algorithm"),
         (["--predict", "--gpu", "a100", "--algorithm", "tiled", "--size", "0"], "empty D"),
     ],
@@ -57,3 +57,23 @@ def test_what_cannot_be_predicted_is_told(
 ) -> None:
     assert main(["gemm", *words]) in (2, 4)
     assert told in capsys.readouterr().err
+
+
+def test_tiles_are_predicted_the_fastest_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    words = ["gemm", "--predict", "--gpu", "a100", "--size", "256"]
+    words += ["--algorithm", "tiled", "--tiles", "--json"]
+    assert main(words) == 0
+    found = json.loads(capsys.readouterr().out)["algorithms"]
+    rates = [one["tflops"] for one in found if one["tflops"]]
+    assert len({str(one["tile"]) for one in found}) == len(found) > 2
+    assert rates == sorted(rates, reverse=True)
+    monkeypatch.setattr("ptxlab.prediction.predict.modelled", None)  # what is kept is not made anew
+    assert main(words) == 0
+    assert json.loads(capsys.readouterr().out)["algorithms"] == found
+
+
+def test_tiles_are_of_one_algorithm() -> None:
+    assert main(["gemm", "--predict", "--gpu", "a100", "--all", "--tiles"]) == 2
+    assert main(["gemm", "--tiles", "--algorithm", "tiled", "--size", "64"]) == 2

@@ -15,13 +15,14 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     rows = [("algorithm", "types", "TFLOP/s", "ms", "bound by", "CTAs on an SM", "warps mostly")]
     for one in rungs:
         found = one.prediction
+        name = _name(one)
         if found is None:
-            rows.append((one.rung.name, one.problem.types, "-", "-", one.reason, "", ""))
+            rows.append((name, one.problem.types, "-", "-", one.reason, "", ""))
             continue
         reasons = [reason for reason in found.stalls if reason != "selected"]
         rows.append(
             (
-                one.rung.name,
+                name,
                 one.problem.types,
                 f"{one.tflops:.3g}",
                 f"{found.seconds * 1e3:.3g}",
@@ -41,6 +42,10 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     return "\n".join([head, "", *lines, "", f"not in it: {', '.join(known.not_modelled)}"])
 
 
+def _name(one: PredictedRung) -> str:
+    return " ".join([one.rung.name, *(f"{name}={size}" for name, size in one.tile.items())])
+
+
 def as_json(rungs: Sequence[PredictedRung]) -> dict[str, Any]:
     return {"schema": SCHEMA, "algorithms": [_rung(one) for one in rungs]}
 
@@ -54,6 +59,7 @@ def _rung(one: PredictedRung) -> dict[str, Any]:
         "k": problem.k,
         "dtype": problem.dtype,
         "acc": problem.acc,
+        "tile": dict(one.tile) or None,
         "gpu": found and found.gpu,
         "arch": found and found.arch,
         "clock_mhz": found and found.clock_mhz,

@@ -33,6 +33,7 @@ example:
   ptxlab gemm --explain                                       why each rung wins, counted
   ptxlab gemm --explain --gpu rtx4090 --format svg -o roofline.svg
   ptxlab gemm --predict --gpu rtx3090 --size 4096             how long each would take there
+  ptxlab gemm --predict --gpu rtx3090 --size 4096 --algorithm warp_tiled --tiles    which tile is best there
   ptxlab gemm --algorithm naive --size 64 --dtype f32
   ptxlab gemm --algorithm tensor_core --m 1000 --n 777 --k 333 --layout tn --epilogue bias+relu
   ptxlab gemm --algorithm tensor_core --tile BM=64,WM=32
@@ -72,6 +73,11 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--predict",
         action="store_true",
         help="predict the time on the GPU of --gpu from machine code, and run nothing",
+    )
+    parser.add_argument(
+        "--tiles",
+        action="store_true",
+        help="with --predict: one algorithm's tiles beside each other, the fastest first",
     )
     parser.add_argument(
         "--gpu",
@@ -142,8 +148,8 @@ def execute(args: argparse.Namespace) -> int:
         return predict_all(args)
     if args.workers and not args.all:
         raise PtxlabError("--workers share out what --all and --explain do")
-    if args.clock:
-        raise PtxlabError("--clock is for --predict")
+    if args.clock or args.tiles:
+        raise PtxlabError("--clock and --tiles are for --predict")
     if args.gpu or args.format in FORMATS:
         raise PtxlabError(f"--gpu and --format {'|'.join(FORMATS)} are for --explain")
     if args.list:
@@ -231,7 +237,8 @@ def explain_ladder(args: argparse.Namespace) -> int:
 
 
 def predict_all(args: argparse.Namespace) -> int:
-    from ptxlab.gemm.predicted import predict_ladder
+    from ptxlab.cli.progress import Progress
+    from ptxlab.gemm.predicted import predict_ladder, predict_tiles
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.gemm import predicted
 
@@ -242,7 +249,16 @@ def predict_all(args: argparse.Namespace) -> int:
     several = list(problems(args))
     if tile_of(args) and len(several) != 1:
         raise PtxlabError("--tile and --group are for one --algorithm")
-    found = list(predict_ladder(several, find(args.gpu), tile_of(args), args.clock))
+    chip = find(args.gpu)
+    if args.tiles:
+        if len(several) != 1 or tile_of(args):
+            raise PtxlabError("--tiles compares those of one --algorithm and one --dtype")
+        found = predict_tiles(*several[0], chip, args.clock, Progress(what="tiles"))
+    else:
+        found, progress = [], Progress(what="algorithms")
+        for one in predict_ladder(several, chip, tile_of(args), args.clock):
+            found.append(one)
+            progress(len(found), len(several))
     if not any(one.prediction for one in found):
         raise Unsupported(found[0].reason if found else "no algorithm computes these types")
     emit(
