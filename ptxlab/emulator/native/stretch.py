@@ -147,7 +147,7 @@ class Stretch:
                     self.bounds, slots, self.lasting, frame.registers, self.literals, shape
                 )
                 made = _compiled(writer.written(), len(slots), frame.wave.width)
-            except NoNativeForm:
+            except (NoNativeForm, RuntimeError):  # LLVM does not take it: it runs as arrays
                 pass
         self.made[key] = made
         return made

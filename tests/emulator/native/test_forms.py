@@ -138,8 +138,12 @@ def test_native_forms_have_the_bits_of_arrays() -> None:
     forms = native_forms()
     assert len(forms) > 1500
     # The arithmetic that compilers cheat at, and some of all the rest.
-    first = [f for f in forms if f.opcode in ("fma", "div", "min", "cvt") and "f32" in f.modifiers]
-    chosen = random.Random(1).sample(first, 40) + random.Random(2).sample(forms, 80)
+    precise = [f for f in forms if f.opcode in ("add", "fma", "div", "sqrt", "min")]
+    single, double = ([f for f in precise if T in f.modifiers] for T in ("f32", "f64"))
+    converted = [f for f in forms if f.opcode == "cvt"]
+    choose = random.Random(1)
+    chosen = choose.sample(single, 10) + double + choose.sample(converted, 30)
+    chosen += choose.sample(forms, 60)
     assert list(compare(chosen)) == []
 
 
