@@ -34,6 +34,8 @@ CHOSEN = [
     ("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32", "sm_75"),
     ("mma.sync.aligned.m16n8k8.row.col.f32.tf32.tf32.f32", "sm_100a"),
     ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", "sm_89"),
+    ("mma.sync.aligned.m16n8k32.row.col.f32.e5m2.e4m3.f32", "sm_90a"),
+    ("mma.sync.aligned.m16n8k16.row.col.f16.e4m3.e5m2.f16", "sm_90a"),
     ("mma.sync.aligned.m16n8k32.row.col.kind::f8f6f4.f16.e2m1.e3m2.f16", "sm_120a"),
     ("mma.sync.aligned.m16n8k32.row.col.satfinite.s32.s8.u8.s32", "sm_80"),
     ("mma.sync.aligned.m8n8k32.row.col.s32.s4.u4.s32", "sm_75"),

@@ -34,6 +34,31 @@ def exponents(words: Value, form: Format, offset: int, zero: int = ZERO_EXPONENT
     return _marked(found + offset if offset else found, magnitude, form, zero)
 
 
+def widened(words: Value, form: Format, wider: Format, bits: int) -> list[tuple[Value, Value]]:
+    """Return values and exponents as ``elements`` does, but those of the numbers as ``wider`` ones.
+
+    The exponents are fields of float32.
+    """
+    found, lowest = [], F32.bias + wider.lowest_exponent
+    for low in range(0, 32, bits):
+        value = values(words, form, low)
+        field = (value.bits("i32") >> F32.fraction_bits) & ((1 << F32.exponent_bits) - 1)
+        field = field.is_("ugt", lowest).choose(field, lowest)
+        size = (words >> low) & (form.nan << form.low_bit)
+        marked = _marked(field, size, form, ZERO_EXPONENT)
+        found.append((value, marked.to("trunc", "i16")))
+    return found
+
+
+def singles(words: Value, form: Format) -> Value:
+    """Return as float32 the numbers in int32 words, infinities and NaNs too, of ``form`` like IEEE's."""
+    numbers = values(words, form)
+    highest = form.infinity or 0
+    is_special = (words & (form.nan << form.low_bit)).is_("uge", highest << form.low_bit)
+    special_bits = numbers.bits("i32") | (F32.infinity or 0)
+    return is_special.choose(special_bits.bits("float"), numbers)
+
+
 def _marked(found: Value, magnitude: Value, form: Format, zero: int) -> Value:
     """Mark the exponents of what has none."""
     found = magnitude.is_("eq", 0).choose(zero, found)

@@ -13,6 +13,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
 from ptxlab.native.tensor_core.fused_step import Terms
 from ptxlab.native.tensor_core.steps import Steps
+from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
 from ptxlab.native.tensor_core.vectors import Code, Value
 
 NAME = "multiply"
@@ -38,7 +39,7 @@ class Matrices:
     def keep_left(self, words: Value, bits: int, inner: Sequence[int], block: int = 0) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
         found, rows = self.steps.left(words, bits), self.steps.rows
-        for k, parts in zip(_of_what_is_kept(inner, len(found)), found, strict=False):
+        for k, parts in zip(self._places(inner, len(found)), found, strict=False):
             self._keep(self._left, (block * self.k + k) * rows, parts)
 
     def keep_right(
@@ -46,8 +47,16 @@ class Matrices:
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         found = self.steps.right(words, bits)
-        for k, parts in zip(_of_what_is_kept(inner, len(found)), found, strict=False):
+        for k, parts in zip(self._places(inner, len(found)), found, strict=False):
             self._keep(self._right, k * self.n, parts, first)
+
+    def _places(self, inner: Sequence[int], count: int) -> Sequence[int]:
+        """Return where along k that belongs which is kept, some of it of several elements."""
+        step = max(1, len(inner) // count)
+        places = [one // step for one in inner[::step]]
+        if isinstance(self.steps, UnpackedSteps):
+            places = [self.steps.place(k) for k in places]
+        return places
 
     def _keep(
         self, buffers: Sequence[Value], at: int, parts: Sequence[Value], first: Value | int = 0
@@ -65,6 +74,8 @@ class Matrices:
         mask: Value | None = None,
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
+        if isinstance(self.steps, UnpackedSteps):
+            mask = Value(self.code, "i32", 0, "0").splat(self.steps.rows)
         for line, words in fragment(layout, addresses):
             given = words if mask is None else words & mask
             for i, inner in enumerate(line.inner):
@@ -89,6 +100,19 @@ class Matrices:
             done.append((line, words))
         for register, address in enumerate(addresses):
             address.store(scatter(done, register, WARP), align=self._word)
+
+    def add_last(self, layout: FragmentLayout, addresses: Sequence[Value]) -> None:
+        """Add C to the sums where the arithmetic has it so."""
+        if not isinstance(self.steps, UnpackedSteps):
+            return
+        rows = self.steps.rows
+        for line, words in fragment(layout, addresses):
+            for i, inner in enumerate(line.inner):
+                c = words >> (layout.bits * i)
+                c = c & ((1 << layout.bits) - 1) if layout.bits < 32 else c
+                place = self._column(layout, line.block, inner, 0)
+                found = place.load(self.steps.word, rows, align=self._word * rows)
+                place.store(self.steps.last(found, c), align=self._word * rows)
 
     def _column(self, layout: FragmentLayout, block: int, inner: int, first: Value | int) -> Value:
         """Return the address of the sums of a column of a fragment."""
@@ -121,12 +145,6 @@ class Matrices:
                     terms = Terms((*left, *right), columns, rows, kept)
                     d = self._sums.at(block * self.n, self._word * rows)
                     self.steps.column(self.code, terms, d.at(column, self._word * rows))
-
-
-def _of_what_is_kept(inner: Sequence[int], count: int) -> Sequence[int]:
-    """Return the inner indices of what is kept, which may be several elements in one."""
-    step = max(1, len(inner) // count)
-    return [one // step for one in inner[::step]]
 
 
 def array(objects: Value, number: Value | int) -> Value:

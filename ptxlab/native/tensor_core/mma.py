@@ -50,5 +50,6 @@ def function(form: MatrixInstruction, target: Target) -> Function | None:
             matrices.keep_right(words, layouts[1].bits, line.inner, first)
         matrices.begin(layouts[2], c)
         matrices.add()
+        matrices.add_last(layouts[2], c)
         matrices.end(layouts[3], d)
     return code.function(NAME)

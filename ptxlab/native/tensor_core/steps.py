@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from ptxlab.isa.targets import DotProduct, Target
+from ptxlab.isa.targets import DotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import floating
 from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms
+from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
 from ptxlab.native.tensor_core.vectors import Code, Value
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
+from ptxlab.numbers.formats import F16
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep
 
 _FAMILIES = ("mma", "wmma", "wgmma")
@@ -58,8 +60,11 @@ def steps(form: MatrixInstruction, target: Target) -> Steps | None:
         case "f64":
             return DoubleSteps(form.k, rows) if form.rounding == "rn" else None
     rules = floating(form, target)
+    a, b, d = OPERANDS[form.a_type], OPERANDS[form.b_type], ACCUMULATORS[form.d_type]
+    if isinstance(rules, UnpackedDotProduct):
+        how = FusedStep.of(F16, F16, d, rules.halves)
+        return UnpackedSteps(how, min(how.products, form.k // 2), rows, a, b, form.k)
     if not isinstance(rules, DotProduct):
         return None
-    a, b, d = OPERANDS[form.a_type], OPERANDS[form.b_type], ACCUMULATORS[form.d_type]
     how = FusedStep.of(a, b, d, rules)
     return FusedSteps(how, min(how.products, form.k), rows) if how.is_narrow else None
