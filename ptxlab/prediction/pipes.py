@@ -84,7 +84,7 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("tensor"), "HMMA IMMA DMMA QMMA BMMA"),
     **_rows(
         Opcode("uniform"),
-        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT R2UR",
+        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT R2UR",
     ),
     **_rows(Opcode("uniform"), "ULDC"),
     **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),
