@@ -86,19 +86,21 @@ def campaign(
 
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
     target that has each. ``every_n`` runs a warpgroup's multiplications of all n, not of a few of each
-    line. ``progress`` is called with jobs done and their total, ``keep`` with what each trial gave. An
-    ``executor`` runs them on emulators, where ``device`` is one, and keeps nothing. Raises ToolAbsent
-    without nvJitLink.
+    line. ``progress`` is called with instructions done and their total, where one that is assembled counts
+    for each target, ``keep`` with what each trial gave. An ``executor`` runs them on emulators, where
+    ``device`` is one, and keeps nothing. Raises ToolAbsent without nvJitLink.
     """
     targets = {form.key: _targets(device, form, everywhere) for form in forms}
     jobs = list(_jobs(forms, targets, _able(device, forms, every_n)))
     here = partial(_outcomes, device=device, keep=keep)
     found = {form.key: Outcome(form, "absent", ()) for form in forms if not targets[form.key]}
-    for done, outcomes in enumerate(results(executor, _outcomes if executor else here, jobs), 1):
+    done, total = 0, sum(len(job.forms) for job in jobs)
+    for outcomes in results(executor, _outcomes if executor else here, jobs):
         for outcome in outcomes:
             known = found.get(outcome.form.key)
             found[outcome.form.key] = _both(known, outcome) if known else outcome
-        progress(done, len(jobs))
+        done += len(outcomes)
+        progress(done, total)
     return tuple(found[form.key] for form in forms)
 
 

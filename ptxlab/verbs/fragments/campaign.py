@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             asked,
             everywhere=everywhere,
             every_n=args.full,
-            progress=Progress(what="groups of instructions"),
+            progress=Progress(what="instructions"),
             executor=executor,
         )
         target = "any known target" if everywhere else device.target.name
