@@ -11,7 +11,6 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
-from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +21,7 @@ from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import trials
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form
-from ptxlab.toolchain.cache import cached
+from ptxlab.toolchain.cache import cached, source
 
 SCHEMA = "ptxlab.receipt.fragments/2"
 FOLDER = Path(__file__).resolve().parents[2] / "tests" / "receipts"
@@ -93,7 +92,7 @@ def proven(folder: Path | None = None) -> dict[str, str]:
     receipts = read_all(folder or FOLDER)
     if not receipts:
         return {}
-    key: list[str | bytes] = [_sources(), *(json.dumps(to_json(each)) for each in receipts)]
+    key: list[str | bytes] = [source(*ROOMS), *(json.dumps(to_json(each)) for each in receipts)]
     answer: dict[str, str] = json.loads(cached("receipts", key, lambda: _proven(receipts)))
     return answer
 
@@ -105,14 +104,6 @@ def _proven(receipts: Iterable[Receipt]) -> bytes:
             if form.key in receipt.promised and receipt.proves(form):
                 found.setdefault(form.key, receipt.gpu)
     return json.dumps(found).encode()
-
-
-@cache
-def _sources() -> bytes:
-    """Return a digest of the source of ``ROOMS``."""
-    package = Path(__file__).resolve().parents[1]
-    files = sorted(file for room in ROOMS for file in (package / room).rglob("*.py"))
-    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).digest()
 
 
 def read_all(folder: Path) -> tuple[Receipt, ...]:

@@ -17,11 +17,13 @@ from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupport
 from ptxlab.fragments import receipts
 from ptxlab.fragments.specimen import collection, program
 from ptxlab.isa.targets import TARGETS, Arithmetic
+from ptxlab.matrix import catalog
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.rules import arithmetic
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import disassemble, link_ptx
+from ptxlab.toolchain.cache import cached, source
 from ptxlab.toolchain.wheels import ToolAbsent
 
 Made = TypeVar("Made")
@@ -30,7 +32,23 @@ _MARK = re.compile(r'//## File "[^"]*", line (\d+)')
 _OPCODE = re.compile(r"^\s+/\*[0-9a-f]+\*/\s+(?:@!?U?P\w+\s+)?([A-Z][\w.]*)")
 
 
-def emulated(forms: Sequence[Form]) -> frozenset[str]:
+ROOMS = ("isa", "numbers", "layouts", "matrix", "tensormap", "syntax", "emulator", "fragments")
+"""The rooms whose source says what the emulator runs."""
+
+
+def emulated() -> frozenset[str]:
+    """Return the names of all forms that the emulator runs.
+
+    Asking takes seconds, so the answer is kept on disk until the source of the emulator changes.
+    """
+
+    def asked() -> bytes:
+        return "\n".join(sorted(run_by_emulator(catalog.forms()))).encode()
+
+    return frozenset(cached("emulated", [source(*ROOMS)], asked).decode().splitlines())
+
+
+def run_by_emulator(forms: Sequence[Form]) -> set[str]:
     """Return the names of those the emulator runs, by preparing a program of each.
 
     The first of each line of a table is asked about, on the newest known target that has it.
@@ -53,7 +71,7 @@ def emulated(forms: Sequence[Form]) -> frozenset[str]:
         for some, made in in_parts(group, prepared):
             if not isinstance(made, PtxlabError):
                 names.update(form.name for one in some for form in lines[one.line, one.variant])
-    return frozenset(names)
+    return names
 
 
 def in_parts(
@@ -139,7 +157,7 @@ def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
         form,
         tuple(found[1:]),
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),
-        form.name in emulated([form]),
+        form.name in run_by_emulator([form]),
         receipts.hardware(form),
         sass,
         reason,

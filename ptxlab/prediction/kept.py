@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable
 from dataclasses import asdict
-from functools import cache
-from importlib.resources import files
 from typing import Any
 
 import numpy as np
@@ -16,7 +13,10 @@ from ptxlab.isa.occupancy import Occupancy
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.model import Prediction
-from ptxlab.toolchain.cache import cached
+from ptxlab.toolchain.cache import cached, source
+
+ROOMS = ("isa", "toolchain", "prediction")
+"""The rooms whose source says what is predicted."""
 
 
 def kept(
@@ -33,19 +33,8 @@ def kept(
     data = [
         np.ascontiguousarray(one.data).tobytes() for one in launch.regions if one.data is not None
     ]
-    key: Iterable[str | bytes] = (_model(), image, repr(told), *data)
+    key: Iterable[str | bytes] = (source(*ROOMS), image, repr(told), *data)
     return _read(cached("prediction", key, lambda: json.dumps(asdict(make())).encode()))
-
-
-@cache
-def _model() -> bytes:
-    """Return what the model is: the digest of its own text."""
-    digest = hashlib.sha256()
-    for room in ("ptxlab.prediction", "ptxlab.isa"):
-        for file in sorted(files(room).iterdir(), key=lambda file: file.name):
-            if file.name.endswith(".py"):
-                digest.update(file.read_bytes())
-    return digest.digest()
 
 
 def _read(stored: bytes) -> Prediction:

@@ -9,6 +9,7 @@ Now and then the entries that were not used for the longest are removed, so that
 from __future__ import annotations
 
 import contextlib
+import functools
 import hashlib
 import os
 import struct
@@ -45,6 +46,14 @@ def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> 
     if entry.name.startswith("00"):  # one entry in 256
         prune(MOST)
     return payload
+
+
+@functools.cache
+def source(*rooms: str) -> bytes:
+    """Return a digest of ptxlab's own source in ``rooms``, for the key of what follows from it."""
+    package = Path(__file__).resolve().parents[1]
+    files = sorted(file for room in rooms for file in (package / room).rglob("*.py"))
+    return hashlib.sha256(b"\0".join(file.read_bytes() for file in files)).digest()
 
 
 def prune(most: int) -> None:

@@ -62,7 +62,7 @@ def test_what_cannot_be_predicted_is_told(
 def test_tiles_are_predicted_the_fastest_first(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    words = ["gemm", "--predict", "--gpu", "a100", "--size", "256"]
+    words = ["gemm", "--predict", "--gpu", "a100", "--size", "64"]
     words += ["--algorithm", "tiled", "--tiles", "--json"]
     assert main(words) == 0
     found = json.loads(capsys.readouterr().out)["algorithms"]

@@ -83,9 +83,9 @@ def test_the_text_counts_what_it_lists(
 
 def test_what_the_emulator_lacks_is_found_by_asking_it(monkeypatch: pytest.MonkeyPatch) -> None:
     some = [e for e in forms() if e.family in ("movmatrix", "ldmatrix", "stmatrix")]
-    assert support.emulated(some) == {entry.name for entry in some}
+    assert support.run_by_emulator(some) == {entry.name for entry in some}
     monkeypatch.delitem(ROWS, "ldmatrix")
-    kept = support.emulated(some)
+    kept = support.run_by_emulator(some)
     assert kept == {entry.name for entry in some if entry.family != "ldmatrix"}
 
 
