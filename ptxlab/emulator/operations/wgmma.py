@@ -241,7 +241,8 @@ class Multiplication:
             return by_arrays
 
         def execute() -> None:
-            call = native.hot(frame.wave)
+            # Machine code of wgmma was once seen to end the process: only who asks for it has it.
+            call = native.hot(frame.wave) if frame.wave.hot == 0 else None
             if call is None:
                 native.timed(by_arrays)
             else:
