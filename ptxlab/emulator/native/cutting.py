@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptxlab.emulator.native.stretch import Stretch, sees_arrays
+from ptxlab.emulator.native.stretch import Stretch
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.liveness import Drop
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
 from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.native.arrays import sees_arrays
 
 LEAST = 2
 """Instructions that are worth a call."""

@@ -6,15 +6,12 @@ import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.native.writer import (
-    DATA,
     FIRST,
-    FLAGS,
     NAME,
     NoNativeForm,
     Shape,
@@ -36,17 +33,6 @@ MOST_FAULTS = 3
 """How often a function may meet addresses that it does not know before it is given up."""
 
 Function = Callable[[bytes], int]
-
-
-@cache
-def sees_arrays() -> bool:
-    """Say whether machine code finds the data of numpy's arrays where it looks for it."""
-    for array in (np.arange(3), np.arange(8)[::2]):
-        data = ctypes.c_uint64.from_address(id(array) + DATA).value
-        flags = ctypes.c_uint32.from_address(id(array) + FLAGS).value
-        if data != array.ctypes.data or flags != array.flags.num:
-            return False
-    return True
 
 
 @dataclass(slots=True)

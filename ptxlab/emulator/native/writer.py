@@ -23,15 +23,13 @@ from ptxlab.emulator.native.access import (
 )
 from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
+from ptxlab.native.arrays import DATA, FLAGS
 from ptxlab.native.code import LANES, WIDTHS, Code, Value, number
 
 NAME = "stretch"
 
 WIDTH, MASK, TABLE, SHARED, LOCAL, FIRST = 0, 1, 2, 3, 7, 11
 """The words of the arguments: how many threads, which are active, allocations, windows, registers."""
-
-DATA, FLAGS = 16, 64
-"""Where numpy's arrays have the address of their data, and flags whose lowest bit is: in one piece."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,6 +23,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.compiler import available, compile
 from ptxlab.native.tensor_core.vectors import Function
 
@@ -67,7 +68,12 @@ def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | N
 
         return mma.function(form, target)
 
-    return NativeProduct(Warpwide, write) if available() else None
+    return made_of(Warpwide, write)
+
+
+def made_of(kind: type[Any], write: Callable[[], Function | None]) -> NativeProduct | None:
+    """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
+    return NativeProduct(kind, write) if available() and sees_arrays() else None
 
 
 def natively(

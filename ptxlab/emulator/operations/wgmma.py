@@ -21,7 +21,7 @@ from ptxlab.emulator.operations.matrix import (
     sparsity_of,
     word_type,
 )
-from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each
+from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each, made_of
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.warp import Aligned, Warps
 from ptxlab.emulator.prepare.context import Context
@@ -40,7 +40,6 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.compiler import available
 from ptxlab.native.tensor_core.vectors import Function
 from ptxlab.syntax.tree import Integer, Operand
 
@@ -344,7 +343,7 @@ def native_product(
 
         return wgmma.function(form, target, majors)
 
-    return NativeProduct(_FUNCTION, write) if available() else None
+    return made_of(_FUNCTION, write)
 
 
 def _factor(

@@ -10,6 +10,7 @@ from collections.abc import Sequence
 
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
+from ptxlab.native.arrays import DATA
 from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scatter
 from ptxlab.native.tensor_core.fused_step import Terms
 from ptxlab.native.tensor_core.steps import Steps
@@ -18,8 +19,6 @@ from ptxlab.native.tensor_core.vectors import Code, Value
 
 NAME = "multiply"
 """What functions for whole products are called."""
-_HEADER = object.__basicsize__
-"""The bytes of an object before its own data, which of an array of numpy begins with its address."""
 
 
 class Matrices:
@@ -149,7 +148,7 @@ class Matrices:
 
 def array(objects: Value, number: Value | int) -> Value:
     """Return where the data of an array begin, of which ``objects`` has the object."""
-    return objects.at(number, 8).load("ptr", align=8).at(_HEADER, 1).load("ptr", align=8)
+    return objects.at(number, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
 
 
 def fragment(layout: FragmentLayout, addresses: Sequence[Value]) -> list[tuple[Line, Value]]:
