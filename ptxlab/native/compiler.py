@@ -22,13 +22,16 @@ def available() -> bool:
     return find_spec("llvmlite") is not None
 
 
-def compile(text: str, name: str) -> int:
-    """Compile a module in LLVM's assembly language and return the address of its function ``name``.
+def compile(text: str, name: str, kind: type[Any]) -> Any:
+    """Compile a module in LLVM's assembly language and return its function ``name``.
 
-    The code stays in memory as long as the process. On disk it is found again by the text, the
+    ``kind`` is its type, one of ``ctypes.CFUNCTYPE``. On disk the code is found again by the text, the
     processor and the version of LLVM. Raise RuntimeError for text that LLVM does not take.
     """
-    return _loaded(text).get_function_address(name)  # type: ignore[no-any-return]
+    engine = _loaded(text)
+    function = kind(engine.get_function_address(name))
+    function.engine = engine  # which frees the code with the last that refers to it
+    return function
 
 
 @cache

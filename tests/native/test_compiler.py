@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 from pathlib import Path
 from typing import Any
 
@@ -30,7 +31,7 @@ Float3 = ctypes.CFUNCTYPE(ctypes.c_float, *[ctypes.c_float] * 3)
 
 
 def function(name: str) -> Any:
-    return Float3(compiler.compile(TEXT, name))
+    return compiler.compile(TEXT, name, Float3)
 
 
 @pytest.fixture
@@ -55,6 +56,13 @@ def test_code_is_found_again_on_disk(folder: Path, monkeypatch: pytest.MonkeyPat
     assert function("fused")(2, 3, 4) == 10
 
 
+def test_code_lives_as_long_as_its_functions() -> None:
+    kept = function("fused")
+    compiler._loaded.cache_clear()
+    gc.collect()
+    assert kept(2, 3, 4) == 10
+
+
 def test_another_processor_has_its_own_code(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     function("fused")
     compiler._loaded.cache_clear()
@@ -66,4 +74,4 @@ def test_another_processor_has_its_own_code(folder: Path, monkeypatch: pytest.Mo
 
 def test_text_that_llvm_does_not_take_is_an_error() -> None:
     with pytest.raises(RuntimeError, match="LLVM IR parsing error"):
-        compiler.compile("no module", "f")
+        compiler.compile("no module", "f", Float3)

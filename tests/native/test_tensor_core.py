@@ -134,7 +134,7 @@ def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Arr
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
     objects = (ctypes.c_size_t * (len(registers) + len(made)))(*map(id, registers + made))
     kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    kind(compile(function.text, function.name))(ctypes.addressof(objects), None, WARPS)
+    compile(function.text, function.name, kind)(ctypes.addressof(objects), None, WARPS)
     return made
 
 

@@ -32,14 +32,14 @@ MOST_SHAPES = 6
 MOST_FAULTS = 3
 """How often a function may meet addresses that it does not know before it is given up."""
 
-Function = Callable[[bytes], int]
+_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
 
 
 @dataclass(slots=True)
 class Made:
     """A function, how its arguments are packed, what it writes, and how often it met a fault."""
 
-    function: Function
+    function: Callable[[bytes], int]
     pack: Callable[..., bytes]
     written: Written
     scratch: list[Array]
@@ -140,8 +140,7 @@ class Stretch:
 
 
 def _compiled(written: Written, inputs: int, width: int) -> Made:
-    prototype = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
-    function = prototype(compiler.compile(written.text, NAME))
+    function = compiler.compile(written.text, NAME, _FUNCTION)
     words = FIRST + inputs + len(written.outputs) + len(written.scratch)
     scratch = [np.empty(width, dtype) for dtype in written.scratch]
     return Made(function, struct.Struct(f"{words}q").pack, written, scratch)

@@ -49,7 +49,7 @@ class NativeProduct:
         if self._is_open and self._spent >= wave.hot:
             self._is_open, function = False, self._write()
             if function is not None:
-                self.call = self._kind(compile(function.text, function.name))
+                self.call = compile(function.text, function.name, self._kind)
         return self.call
 
     def timed(self, by_arrays: Callable[[], None]) -> None:

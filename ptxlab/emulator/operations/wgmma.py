@@ -138,8 +138,8 @@ class _Lines:
         return elements(self.factor.operand, self.factor.major, self.lines())
 
     def lines(self) -> Array:
-        """Return [warpgroups, lines, units] of 16 bytes."""
-        return np.asarray(self.wave.regions["shared"].items(UNIT_BYTES)[self.units])
+        """Return [warpgroups, lines, units] of 16 bytes, one behind the other."""
+        return np.ascontiguousarray(self.wave.regions["shared"].items(UNIT_BYTES)[self.units])
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,8 +240,7 @@ class Multiplication:
             return by_arrays
 
         def execute() -> None:
-            # Machine code of wgmma was once seen to end the process: only who asks for it has it.
-            call = native.hot(frame.wave) if frame.wave.hot == 0 else None
+            call = native.hot(frame.wave)
             if call is None:
                 native.timed(by_arrays)
             else:

@@ -125,10 +125,9 @@ def compare(forms: Sequence[Form]) -> Iterator[str]:
             expected = form.compute(*inputs)
         expected = expected if isinstance(expected, tuple) else (expected,)
         outputs = [np.zeros(COUNT, TYPES[name].dtype) for name in form.results]
-        address = compiler.compile(text, f"f{i}")
-        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(inputs) + len(outputs)))(address)(
-            *(array.ctypes.data for array in (*inputs, *outputs))
-        )
+        kind = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * (len(inputs) + len(outputs)))
+        run = compiler.compile(text, f"f{i}", kind)
+        run(*(array.ctypes.data for array in (*inputs, *outputs)))
         for one, other in zip(outputs, expected, strict=True):
             if not np.array_equal(one.view(np.uint8), other.view(np.uint8)):
                 yield form.name
