@@ -27,6 +27,11 @@ def pytest_configure(config: pytest.Config) -> None:
     gc.set_threshold(20_000)
 
 
+def pytest_collection_finish() -> None:
+    # What was collected stays to the end: nobody need look through it again.
+    gc.freeze()
+
+
 @pytest.fixture(autouse=True, scope="session")
 def no_tiles_of_the_user(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """Have kernels cut as usual, whatever ``ptxlab bench --tiles`` has kept on this machine."""
