@@ -18,6 +18,7 @@ from ptxlab.gemm import ALGORITHMS, LADDER, Problem
 from ptxlab.gemm import survey as gemm_survey
 from ptxlab.gemm.explain import explain
 from ptxlab.gemm.survey import survey
+from ptxlab.gemm.tiles import compare_counted
 from ptxlab.isa.gpus import GPUS
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms
@@ -104,6 +105,17 @@ def test_the_ladder_is_the_same_everywhere(
     ]
 
 
+def test_tiles_are_the_same_everywhere(workers: Executor | None, device: Device) -> None:
+    if device.kind != "emulator":
+        pytest.skip("workers are emulators")
+    problem, rung = Problem(32, 32, 32, "f32"), ALGORITHMS["coalescing"]
+    told: list[tuple[int, int]] = []
+    here = compare_counted(device, problem, rung, lambda *_: None)
+    assert compare_counted(device, problem, rung, lambda *at: told.append(at), workers) == here
+    assert told == [(i + 1, len(told)) for i in range(len(told))]
+    assert len(here.candidates) == len(told) > 1
+
+
 def test_a_worker_that_dies_is_an_error() -> None:
     with (
         pytest.raises(PtxlabError, match="a worker died"),
@@ -134,6 +146,11 @@ def test_what_is_no_number_of_workers(text: str, capsys: pytest.CaptureFixture[s
 def test_workers_share_out_several_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gemm", "--size", "8", "--workers", "2"]) == 2
     assert "--all and --explain" in capsys.readouterr().err
+
+
+def test_only_the_emulator_counts_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["bench", "--profile", "--workers", "2"]) == 2
+    assert "--profile runs nothing" in capsys.readouterr().err
 
 
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -8,6 +8,7 @@ and times them; the emulator counts what they do, and times nothing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import combinations, product
 
@@ -16,9 +17,10 @@ from ptxlab.device.protocol import Device
 from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
-from ptxlab.gemm.facts import KernelFacts, facts
+from ptxlab.gemm.facts import KernelFacts, facts_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
+from ptxlab.gemm.side_by_side import Job, each
 from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
 from ptxlab.gemm.verification import Verification, checked
@@ -90,19 +92,27 @@ def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[
 
 
 def compare_counted(
-    device: Device, problem: Problem, rung: Rung, progress: Progress
+    device: Device,
+    problem: Problem,
+    rung: Rung,
+    progress: Progress,
+    executor: Executor | None = None,
 ) -> RankedTiles:
     """Compare the tiles of a kernel by what they move and hold, on the emulator.
 
-    The best move the least. Raises PtxlabError for what has no tile.
+    The best move the least. With an ``executor`` they are counted side by side. Raises PtxlabError for
+    what has no tile.
     """
     algorithm = cuttable(rung, problem)
-
-    def attempt(macros: Sizes) -> Candidate:
-        counted = facts(device, problem, algorithm, macros)
-        return Candidate(macros, _why_not(counted), facts=counted)
-
-    found = _tried(device, problem, algorithm, attempt, progress)
+    own = algorithm.tile_for(problem, device.target)
+    jobs = [Job(algorithm, problem, macros) for macros in candidates(algorithm, own, together=1)]
+    found = []
+    for job, counted in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
+        if isinstance(counted, PtxlabError):
+            found.append(_refused(job.sizes, counted))
+        else:
+            found.append(Candidate(job.sizes, _why_not(counted), facts=counted))
+        progress(len(found), len(jobs))
     return _ordered(device, problem, algorithm, found)
 
 
@@ -128,35 +138,22 @@ def compare_timed(
             right.append(work)
             return Candidate(macros, "")
 
-        found = _tried(device, problem, algorithm, attempt, progress)
+        own = algorithm.tile_for(problem, device.target)
+        several = list(candidates(algorithm, own, together=2))
+        found: list[Candidate] = []
+        for macros in several:
+            progress(len(found), len(several))
+            try:
+                found.append(attempt(macros))
+            except PtxlabError as error:
+                if device.lost:
+                    raise
+                found.append(_refused(macros, error))
+        progress(len(several), len(several))
         arms = [warmed(stopwatch, work, procedure) for work in right]
         timings = iter(sustained(stopwatch, arms, procedure)[0] if arms else ())
     timed = [one if one.refused else replace(one, timing=next(timings)) for one in found]
     return _ordered(device, problem, algorithm, timed)
-
-
-def _tried(
-    device: Device,
-    problem: Problem,
-    algorithm: Algorithm,
-    attempt: Callable[[Sizes], Candidate],
-    progress: Progress,
-) -> list[Candidate]:
-    """Attempt all candidates; what is an error of one is why it is refused."""
-    gpu = device if isinstance(device, CudaDevice) else None
-    own = algorithm.tile_for(problem, device.target)
-    several = list(candidates(algorithm, own, together=2 if gpu else 1))
-    found = []
-    for number, macros in enumerate(several):
-        progress(number, len(several))
-        try:
-            found.append(attempt(macros))
-        except PtxlabError as error:
-            if gpu and gpu.lost:
-                raise
-            found.append(Candidate(macros, error.message.splitlines()[0]))
-    progress(len(several), len(several))
-    return found
 
 
 def cuttable(rung: Rung, problem: Problem) -> Algorithm:
@@ -173,6 +170,10 @@ def _others(name: str, size: int) -> list[int]:
     if name == "STAGES":
         return [size - 1, size + 1]
     return [size // 2, 2 * size]
+
+
+def _refused(macros: dict[str, int], error: PtxlabError) -> Candidate:
+    return Candidate(macros, error.message.splitlines()[0])
 
 
 def _why_not(counted: KernelFacts) -> str:

@@ -7,12 +7,22 @@ import sys
 from contextlib import closing
 from typing import TYPE_CHECKING, Any
 
-from ptxlab.cli.common import add_common, emit, open_device, terminal_width, write_whole
+from ptxlab.cli.common import (
+    add_common,
+    add_workers,
+    emit,
+    open_device,
+    open_workers,
+    terminal_width,
+    write_whole,
+)
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
+    from concurrent.futures import Executor
+
     from ptxlab.device.protocol import Device
     from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.facts import KernelFacts
@@ -91,6 +101,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         metavar="FOLDER",
         help="also add the results to FOLDER/<gpu>-<date>.json (default benchmarks)",
     )
+    add_workers(parser)
     add_common(parser, ("csv", "svg"))
     parser.add_argument(
         "--csv", dest="format", action="store_const", const="csv", help="same as --format csv"
@@ -100,11 +111,17 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     """Plan, measure, print; 0 when every result is right, 1 when not."""
     if args.profile:
+        if args.workers:
+            raise PtxlabError(
+                "--workers share out what the emulator counts; --profile runs nothing"
+            )
         return show_profile(args)
-    with closing(open_device(args)) as device:
+    with closing(open_device(args)) as device, open_workers(args, device) as executor:
         if args.tiles:
-            return compare_tiles(args, device)
-        return time_ladder(args, device) if device.kind == "cuda" else count_ladder(args, device)
+            return compare_tiles(args, device, executor)
+        if device.kind == "cuda":
+            return time_ladder(args, device)
+        return count_ladder(args, device, executor)
 
 
 # ---- what is measured ---------------------------------------------------------------------------
@@ -171,9 +188,10 @@ def record(folder: str, data: dict[str, Any]) -> None:
 # ---- on the emulator ----------------------------------------------------------------------------
 
 
-def count_ladder(args: argparse.Namespace, device: Device) -> int:
+def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | None) -> int:
     from ptxlab.cli.progress import Status
-    from ptxlab.gemm.facts import facts
+    from ptxlab.gemm.facts import facts_of
+    from ptxlab.gemm.side_by_side import Job, each
     from ptxlab.gemm.survey import Absent
     from ptxlab.verbs.bench import facts as view
     from ptxlab.verbs.bench.text import csv
@@ -183,17 +201,17 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
     planned = entries(args, EMULATOR_SIZES)
     found: list[KernelFacts] = []
     absent: list[Absent] = []
-    status = Status()
-    for entry in planned:
-        p = entry.problem
-        for rung in entry.rungs:
-            status(f"{p}: counting {rung.name}")
-            try:
-                found.append(facts(device, p, rung))
-            except PtxlabError as error:
-                if len(planned) == len(entry.rungs) == 1:
-                    raise
-                absent.append(Absent.of(rung, p, error))
+    jobs = [Job(rung, entry.problem) for entry in planned for rung in entry.rungs]
+    status, counting = Status(), each(device, facts_of, jobs, executor)
+    for job in jobs:
+        status(f"{job.problem}: counting {job.rung.name}")
+        counted = next(counting)
+        if not isinstance(counted, PtxlabError):
+            found.append(counted)
+        elif len(jobs) == 1:
+            raise counted
+        else:
+            absent.append(Absent.of(job.rung, job.problem, counted))
     status.clear()
     data = view.bench_as_json(found, absent, device.target.name)
     text, svg = (lambda: view.text(found, absent, terminal_width(args))), (lambda: view.svg(found))
@@ -204,7 +222,7 @@ def count_ladder(args: argparse.Namespace, device: Device) -> int:
 # ---- tiles --------------------------------------------------------------------------------------
 
 
-def compare_tiles(args: argparse.Namespace, device: Device) -> int:
+def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor | None) -> int:
     """Compare the tiles of one algorithm on one problem; keep the best where they are timed."""
     from dataclasses import replace
 
@@ -228,7 +246,7 @@ def compare_tiles(args: argparse.Namespace, device: Device) -> int:
             gpu = stopwatch.device
             comparison = compare_timed(gpu, stopwatch, problem, rung, much, progress)
     else:
-        comparison = compare_counted(device, problem, rung, progress)
+        comparison = compare_counted(device, problem, rung, progress, executor)
     best = comparison.candidates[0]
     if best.timing is not None:
         tile_file.keep(device, comparison.algorithm, problem, best.tile, comparison.tflops(best))
