@@ -69,7 +69,10 @@ WORKLOADS = (
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """Another emulator, beside which workload it is put, and how many times faster that is to be."""
+    """What else multiplies, beside which workload it is put, and how many times faster that is to be.
+
+    A ``target`` of 0 asks for nothing: it shows the distance to the machine.
+    """
 
     package: str
     what: str
@@ -78,9 +81,10 @@ class Peer:
     target: float
 
 
-PEER_EMULATORS = (
+PEERS_TO_TIME = (
     Peer("numba", "Numba's CUDA simulator, naive f32", 64, WORKLOADS[2], 150.0),
     Peer("tinygrad", "tinygrad's PYTHON device, tensor cores f16", 64, WORKLOADS[1], 300.0),
+    Peer("numpy", "NumPy's own product, f32", 2048, WORKLOADS[3], 0.0),
 )
 
 
@@ -157,7 +161,7 @@ def with_table(readme: str, data: dict[str, Any]) -> str:
     ]
     rows += [
         f"| {row['name']} ({row['package']} {row['version']}) | | "
-        f"| {row['multiply_adds'] / min(row['seconds']) / 1e6:.2f} M/s, 1/{row['ratio']:.0f} of it |"
+        f"| {rate(row['multiply_adds'] / min(row['seconds']))}, {beside(row['ratio'])} |"
         for row in data["peers"]
     ]
     machine = data["machine"]
@@ -166,6 +170,17 @@ def with_table(readme: str, data: dict[str, Any]) -> str:
     before, _, rest = readme.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     return "".join([before, MARKS[0], *(f"{line}\n" for line in table), MARKS[1], after])
+
+
+def rate(a_second: float) -> str:
+    """Write so many multiply-adds a second."""
+    millions = a_second / 1e6
+    return f"{millions:.2f} M/s" if millions < 100 else f"{millions:.0f} M/s"
+
+
+def beside(ratio: float) -> str:
+    """Say how fast a peer is where ptxlab is ``ratio`` times as fast."""
+    return f"1/{ratio:.0f} of it" if ratio > 1 else f"{1 / ratio:.0f} times it"
 
 
 def print_row(cells: Sequence[str], widths: Sequence[int]) -> None:
@@ -359,8 +374,8 @@ def compare(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
         cells = (
             f"{peer.what} {peer.size}^3 ({peer.package} {measured['version']})",
             f"{speed / 1e6:.2f}",
-            f"x {ratio:.0f}",
-            f"x {peer.target:.0f}",
+            f"x {ratio:.3g}",
+            f"x {peer.target:.0f}" if peer.target else "",
             verdict(passed),
         )
         print_row(cells, widths)
@@ -370,12 +385,12 @@ def compare(workloads: list[dict[str, Any]]) -> list[dict[str, Any]]:
 def measured_peers() -> Iterator[tuple[Peer, Any]]:
     """Yield each peer with what was measured, or the reason why it was not."""
     if os.environ.get("PTXLAB_NO_INSTALL") == "1":
-        yield from ((peer, "PTXLAB_NO_INSTALL is set") for peer in PEER_EMULATORS)
+        yield from ((peer, "PTXLAB_NO_INSTALL is set") for peer in PEERS_TO_TIME)
         return
     python = PEERS / "bin" / "python"
     if not python.exists():
         venv.create(PEERS, with_pip=True)
-    for peer in PEER_EMULATORS:
+    for peer in PEERS_TO_TIME:
         install = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
         reason = failure([*install, "numpy", peer.package])
         if reason:

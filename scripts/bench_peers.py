@@ -1,7 +1,8 @@
-"""Time another emulator on a matrix product; runs in a virtual environment of its own.
+"""Time another emulator, or NumPy, on a matrix product; runs in a virtual environment of its own.
 
 python scripts/bench_peers.py numba SIZE       Numba's CUDA simulator, one thread an element of D
 python scripts/bench_peers.py tinygrad SIZE    tinygrad's PYTHON device with sm_80's tensor cores
+python scripts/bench_peers.py numpy SIZE       NumPy's own product of f32 matrices
 
 Prints a JSON object: ``version``, ``seconds`` of each of three runs, ``multiply_adds`` of one. They
 are seconds of the processor, to which a busy machine adds next to nothing: Numba's simulator hands
@@ -57,6 +58,18 @@ def time_numba(size: int) -> list[float]:
     return samples
 
 
+def time_numpy(size: int) -> list[float]:
+    """Time what the processor itself can do."""
+    a, b = matrices(size, np.float32)
+
+    def run() -> float:
+        began = process_time()
+        np.matmul(a, b)
+        return process_time() - began
+
+    return [run() for _ in range(REPEATS)]
+
+
 def time_tinygrad(size: int) -> list[float]:
     """Time the kernel that tinygrad makes of an f16 product; only the emulation counts."""
     os.environ["DEV"] = "PYTHON::sm_80"
@@ -98,10 +111,11 @@ def require_right(a: Any, b: Any, d: Any) -> None:
 
 
 def main() -> None:
-    """Time the emulator that the command line names."""
+    """Time what the command line names."""
     timers: dict[str, Callable[[int], list[float]]] = {
         "numba": time_numba,
         "tinygrad": time_tinygrad,
+        "numpy": time_numpy,
     }
     name, size = sys.argv[1], int(sys.argv[2])
     seconds = timers[name](size)
