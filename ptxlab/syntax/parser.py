@@ -11,6 +11,7 @@ from collections.abc import Callable, Sequence
 from typing import TypeVar, overload
 
 from ptxlab.errors import did_you_mean, shortened
+from ptxlab.garbage import uncollected
 from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.declarations import (
@@ -35,6 +36,7 @@ _HEADER = (".version", ".target", ".address_size")
 _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
 
 
+@uncollected()
 def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> Module:
     """Parse a PTX module; ``path`` is the name errors call it by.
 

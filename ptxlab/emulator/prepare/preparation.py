@@ -50,6 +50,7 @@ from ptxlab.emulator.prepare.scope import (
 from ptxlab.emulator.prepare.steps import Passing, alu_step, guarded, in_turn, settle
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.garbage import uncollected
 from ptxlab.isa.targets import Target
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import tree
@@ -57,6 +58,7 @@ from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.names import called
 
 
+@uncollected()
 def prepare(module: tree.Module, target: Target, entry: str) -> Program:
     """Prepare the kernel ``entry`` of ``module``, and what it can reach, to run as on ``target``.
 
