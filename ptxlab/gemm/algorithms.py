@@ -12,9 +12,9 @@ from typing import Literal
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Problem, memory_type
+from ptxlab.gemm.published import Figure, published
 from ptxlab.gemm.tile import Sizes, Tile
-from ptxlab.isa.gpus import gpus_of
-from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.isa.targets import Target
 from ptxlab.launch_config import LaunchConfig, three
 
 Method = Literal["fma", "mma", "wgmma", "any"]
@@ -27,29 +27,11 @@ F32: Types = (("f32", "f32"),)
 HALF: Types = (("bf16", "f32"), ("f16", "f32"))
 
 
-@dataclass(frozen=True, slots=True)
-class Figure:
-    """What ``source`` (who, on what hardware, of which size) has published, in its own words.
-
-    ``of_peak`` is the part of the hardware's peak that this is, None where that is not known: a speed
-    on another chip says little, but what it is of that chip's peak can be compared.
-    """
-
-    source: str
-    found: str
-    of_peak: float | None = None
-
-    def __str__(self) -> str:
-        of_peak = "" if self.of_peak is None else f", {100 * self.of_peak:.1f} % of its peak"
-        return f"{self.source}: {self.found}{of_peak}"
-
-
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Rung:
     """What all rungs of the ladder have: a name, an idea in a line, and what they take.
 
-    ``types`` are the (dtype of A and B, type of sums and D). ``reference`` is a published figure,
-    with its hardware.
+    ``types`` are the (dtype of A and B, type of sums and D).
     """
 
     name: str
@@ -58,7 +40,11 @@ class Rung:
     method: Method = "fma"
     layouts: tuple[str, ...] = LAYOUTS
     epilogues: tuple[str, ...] = EPILOGUES
-    reference: Figure | None = None
+
+    @property
+    def reference(self) -> Figure | None:
+        """The published figure that stands for a kernel of others like this one."""
+        return next(published(self.name), None)
 
     def takes(self, problem: Problem) -> bool:
         return (
@@ -165,23 +151,6 @@ def kernel_of(rung: Rung, otherwise: str) -> Algorithm:
     return rung
 
 
-def recipe(gflops: int) -> Figure:
-    """Return a figure of the MAX recipe for matrix multiplication."""
-    (a100,) = gpus_of(TARGETS["sm_80"])
-    of_peak = gflops / 1e3 / a100.tflops(a100.fp32)
-    return Figure("MAX recipe, A100, 4096", f"{gflops} GFLOP/s", of_peak)
-
-
-def fast(tflops: int) -> Figure:
-    """Return a figure of fast.cu, which climbs by the same steps."""
-    return Figure("fast.cu, H100 SXM", f"{tflops} TFLOP/s")
-
-
-def metal(gflops: int) -> Figure:
-    """Return a figure of the study of matrix multiplication in Metal."""
-    return Figure("Metal study, M1 Max", f"{gflops} GFLOP/s")
-
-
 ALGORITHMS: dict[str, Algorithm] = {
     algorithm.name: algorithm
     for algorithm in (
@@ -192,7 +161,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             types=(("f32", "f32"), ("bf16", "f32"), ("f16", "f32")),
             tile=Tile(bm=32, bn=32),
             block=("bm", "bn"),
-            reference=recipe(292),
         ),
         Algorithm(
             name="coalescing",
@@ -201,7 +169,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             follows="naive",
             tile=Tile(bm=32, bn=32),
             block=("bn", "bm"),
-            reference=recipe(2936),
         ),
         Algorithm(
             name="tiled",
@@ -210,7 +177,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             follows="coalescing",
             tile=Tile(bm=32, bn=32, bk=32),
             block=("bn", "bm"),
-            reference=recipe(3943),
         ),
         Algorithm(
             name="tiled_register",
@@ -218,7 +184,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             file="kernels/tiled_register.cu",
             follows="tiled",
             tile=Tile(bm=64, bn=64, bk=8, tm=8),
-            reference=recipe(7078),
         ),
         Algorithm(
             name="thread_tiled_4x4",
@@ -226,7 +191,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             file="kernels/thread_tiled.cu",
             follows="coalescing",
             tile=Tile(bm=64, bn=64, tm=4, tn=4),
-            reference=metal(3155),
         ),
         Algorithm(
             name="thread_tiled_8x4",
@@ -234,7 +198,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             file="kernels/thread_tiled.cu",
             follows="thread_tiled_4x4",
             tile=Tile(bm=128, bn=64, tm=8, tn=4),
-            reference=metal(3766),
         ),
         Algorithm(
             name="block_tiled",
@@ -242,7 +205,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             file="kernels/block_tiled.cu",
             follows="tiled_register",
             tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
-            reference=recipe(10661),
         ),
         Algorithm(
             name="block_tiled_vectorized",
@@ -251,7 +213,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             follows="block_tiled",
             tile=Tile(bm=128, bn=128, bk=8, tm=8, tn=8),
             padding=4,
-            reference=recipe(10663),
         ),
         Algorithm(
             name="warp_tiled",
@@ -260,7 +221,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             follows="block_tiled_vectorized",
             tile=Tile(bm=128, bn=256, bk=8, wm=64, wn=64, stages=3, group=8),
             padding=4,
-            reference=Figure("salykova sgemm.cu, RTX 3090", "103 to 107 % of cuBLAS"),
         ),
         Algorithm(
             name="tensor_core_ptx",
@@ -285,7 +245,6 @@ ALGORITHMS: dict[str, Algorithm] = {
                 (512, Tile(bm=192, bn=256, bk=32, wm=96, wn=64, stages=4, group=8)),
                 (128, Tile(bm=256, bn=128, bk=32, wm=64, wn=64, stages=4, group=8)),
             ),
-            reference=Figure("best public mma.sync, H100", "375 to 396 TFLOP/s"),
         ),
         Algorithm(
             name="wgmma",
@@ -298,7 +257,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             target="sm_90a",
             maps="ab",
             beside=1024,
-            reference=fast(423),
         ),
         Algorithm(
             name="wgmma_pipelined",
@@ -312,7 +270,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             maps="ab",
             producers=32,
             beside=1024,
-            reference=fast(498),
         ),
         Algorithm(
             name="wgmma_specialised",
@@ -326,7 +283,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             maps="ab",
             producers=128,
             beside=1024,
-            reference=fast(631),
         ),
         Algorithm(
             name="wgmma_cluster",
@@ -340,7 +296,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             maps="ab",
             producers=128,
             beside=1024,
-            reference=fast(734),
         ),
         Algorithm(
             name="wgmma_persistent",
@@ -355,7 +310,6 @@ ALGORITHMS: dict[str, Algorithm] = {
             producers=128,
             beside=1024 + 32768,
             resident=132,
-            reference=fast(758),
         ),
     )
 }

@@ -15,7 +15,7 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device, LaunchResult
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, did_you_mean
-from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Figure, Rung, Types
+from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Rung, Types
 from ptxlab.gemm.cublas import cublas, cublaslt, gpu_of
 from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
 
@@ -97,7 +97,6 @@ BASELINES: dict[str, Baseline] = {
             epilogues=("none",),
             library="cuBLAS",
             ready=cublas,
-            reference=Figure("H100, f32", "50 to 54 TFLOP/s; H200, bf16, 8192: 750 to 790 TFLOP/s"),
         ),
         GpuBaseline(
             name="cublaslt",

@@ -13,11 +13,13 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.problem import Operands, Problem, memory_type
+from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.tiles import Progress, candidates, cuttable
+from ptxlab.isa.gpus import Gpu
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
@@ -26,10 +28,14 @@ from ptxlab.toolchain.assembly import Assembly
 
 @dataclass(frozen=True, slots=True)
 class PredictedRung:
-    """A rung on a problem: its ``prediction``, or why there is none. ``tile`` is one it was cut to."""
+    """A rung on a problem and a ``gpu``: its ``prediction``, or why there is none.
+
+    ``tile`` is one it was cut to.
+    """
 
     rung: Rung
     problem: Problem
+    gpu: Gpu
     prediction: Prediction | None
     reason: str = ""
     tile: Sizes = field(default_factory=dict)
@@ -39,6 +45,26 @@ class PredictedRung:
         """TFLOP/s, None where nothing is predicted."""
         found = self.prediction
         return self.problem.flops / found.seconds / 1e12 if found and found.seconds else None
+
+    @property
+    def published(self) -> tuple[Figure, ...]:
+        """What others measured of kernels like this one, on this GPU, of this size and these types."""
+        return self._published(self.rung.name)
+
+    @property
+    def cublas(self) -> Figure | None:
+        """What others measured of cuBLAS there, None where ptxlab knows of nobody."""
+        return next(iter(self._published(CUBLAS)), None)
+
+    @property
+    def of_cublas(self) -> float | None:
+        """The part of cuBLAS's published rate that is predicted."""
+        return self.tflops / self.cublas.tflops if self.tflops and self.cublas else None
+
+    def _published(self, rung: str) -> tuple[Figure, ...]:
+        p = self.problem
+        square = p.m == p.n == p.k and p.layout == "nn" and p.epilogue == "none"
+        return tuple(published(rung, self.gpu.name, p.m, (p.dtype, p.acc))) if square else ()
 
 
 def predict_ladder(
@@ -74,9 +100,9 @@ def _attempted(
         if not isinstance(rung, Algorithm):
             raise Unsupported(f"{rung.name} is no kernel of ptxlab's")
         found = predict_rung(problem, rung, chip, sizes, clock)
-        return PredictedRung(rung, problem, found, tile=sizes)
+        return PredictedRung(rung, problem, chip.gpu, found, tile=sizes)
     except PtxlabError as error:
-        return PredictedRung(rung, problem, None, error.message.splitlines()[0], sizes)
+        return PredictedRung(rung, problem, chip.gpu, None, error.message.splitlines()[0], sizes)
 
 
 def predict_rung(

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 
-from ptxlab.errors import PtxlabError, Unsupported
+from ptxlab.errors import PtxlabError, Unsupported, did_you_mean
 from ptxlab.isa.gpus import GPUS, Gpu
 
 _FOLDER = "chips"
@@ -62,23 +62,35 @@ def names() -> tuple[str, ...]:
 
 def spelled(name: str) -> str:
     """Return a GPU's name as it is asked for: ``rtx3090``."""
-    return "".join(name.lower().split()).removesuffix("sxm")
+    return "".join(name.lower().replace("-", " ").split()).removesuffix("sxm")
+
+
+def gpu_called(name: str) -> Gpu:
+    """Return the GPU called ``name``, however spelled. Raises PtxlabError with the names there are."""
+    known = {spelled(gpu.name): gpu for gpu in GPUS}
+    short = {word.removeprefix("rtx"): gpu for word, gpu in known.items()}
+    found = known.get(spelled(name)) or short.get(spelled(name))
+    if found is None:
+        raise PtxlabError(
+            f"there is no GPU {name!r}, there are {', '.join(known)}",
+            hint=did_you_mean(spelled(name), known),
+        )
+    return found
 
 
 def find(name: str) -> Chip:
-    """Return the GPU called ``name``. Raises PtxlabError with the names there are."""
-    for gpu in GPUS:
-        if spelled(gpu.name) == spelled(name) and gpu.capability in _constants():
-            constants = _constants()[gpu.capability]
-            memory = Memory(**constants["memory"])
-            return Chip(gpu, constants["holds"], constants["latency"], memory)
-    hint = f"there are {', '.join(names())}"
-    for gpu in GPUS:
-        if spelled(gpu.name) == spelled(name) and gpu.capability in UNKNOWN:
-            raise Unsupported(
-                f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}", hint=hint
-            )
-    raise PtxlabError(f"the timing of {name!r} is not known", hint=hint)
+    """Return the GPU called ``name`` as it is predicted.
+
+    Raises PtxlabError where there is none, Unsupported where its chip's constants are not known.
+    """
+    gpu = gpu_called(name)
+    constants = _constants().get(gpu.capability)
+    if constants is None:
+        raise Unsupported(
+            f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}",
+            hint=f"that of {', '.join(names())} is",
+        )
+    return Chip(gpu, constants["holds"], constants["latency"], Memory(**constants["memory"]))
 
 
 @cache

@@ -1,13 +1,17 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
+from typing import Any
 
 import pytest
 
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.predicted import predict_rung
+from ptxlab.gemm.predicted import PredictedRung, predict_rung
+from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.main import main
-from ptxlab.prediction.chip import find
+from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, names, spelled
+from ptxlab.verbs.gemm.predicted import as_json, text
 
 
 def predicted(capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -45,7 +49,8 @@ def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
     ("words", "told"),
     [
         (["--predict"], "say which: --gpu"),
-        (["--predict", "--gpu", "rtx9"], "is not known"),
+        (["--predict", "--gpu", "rtx309"], "did you mean rtx3090?"),
+        (["--predict", "--gpu", "b200"], "the time of B200 is not predicted: nobody says"),
         (["--predict", "--list", "--gpu", "a100"], "--list"),
         (["--clock", "1000"], "--clock and --tiles are for --predict"),
         (["--predict", "--gpu", "a100", "--tile", "BM=64"], "for one --algorithm"),
@@ -57,6 +62,63 @@ def test_what_cannot_be_predicted_is_told(
 ) -> None:
     assert main(["gemm", *words]) in (2, 4)
     assert told in capsys.readouterr().err
+
+
+RTX_A6000 = find("a6000").gpu
+
+
+def rung(name: str, seconds: float, *, gpu: Gpu = RTX_A6000, **changes: Any) -> PredictedRung:
+    """Return a rung with a made-up time at 4096, as predicted as the view and the shares need it."""
+    algorithm, small = (
+        ALGORITHMS[name],
+        predict_rung(Problem(64, 64, 64, "f32"), ALGORITHMS["tiled"], find("a6000")),
+    )
+    problem = replace(Problem(4096, 4096, 4096, *algorithm.types[0]), **changes)
+    return PredictedRung(algorithm, problem, gpu, replace(small, seconds=seconds))
+
+
+def test_what_others_published_stands_beside(capsys: pytest.CaptureFixture[str]) -> None:
+    """Of siboehm/SGEMM_CUDA's README: naive 309 GFLOP/s, cuBLAS 23249.6, on an A6000."""
+    naive = rung("naive", 2 * 4096**3 / 0.6e12)
+    (figure,) = naive.published
+    assert (figure.rate, figure.kernel) == ("0.309", "Naive")
+    assert naive.of_cublas == pytest.approx(0.6 / 23.2496)
+    shown = text([naive], 100)
+    assert "0.6 " in shown
+    assert "3%" in shown
+    assert (
+        "siboehm/SGEMM_CUDA, RTX A6000, 4096, f32 -> f32: naive 0.309 (Naive), cublas 23.2" in shown
+    )
+    assert as_json([naive])["algorithms"][0]["cublas"]["tflops"] == 23.2496
+
+
+@pytest.mark.parametrize(
+    "changes", [{"m": 512}, {"layout": "tn"}, {"epilogue": "relu"}, {"k": 8192}]
+)
+def test_what_was_measured_of_another_product_does_not(changes: dict[str, Any]) -> None:
+    other = rung("naive", 1.0, **changes)
+    assert (other.published, other.cublas, other.of_cublas) == ((), None, None)
+    assert "nobody is known to have published speeds of these on RTX A6000" in text([other], None)
+
+
+def test_half_of_either_kind_is_compared() -> None:
+    """An RTX 4090's tensor cores take bf16 as they take the f16 that was measured, but f32 is not."""
+    gpu = find("rtx4090").gpu
+    assert [f.rate for f in rung("tensor_core", 1.0, gpu=gpu).published] == ["154"]
+    assert rung("naive", 1.0, gpu=gpu).cublas is None
+
+
+@pytest.mark.parametrize(
+    "name", ["A100", "a100", "A100-SXM", "A100 sxm", "RTX A6000", "a6000", "3090"]
+)
+def test_a_gpu_is_found_however_it_is_spelled(name: str) -> None:
+    assert spelled(gpu_called(name).name).endswith(spelled(name))
+
+
+def test_every_gpu_is_predicted_or_told_why_not() -> None:
+    assert {gpu.capability for gpu in GPUS} == {
+        find(name).gpu.capability for name in names()
+    } | set(UNKNOWN)
 
 
 def test_tiles_are_predicted_the_fastest_first(

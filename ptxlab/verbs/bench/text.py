@@ -134,7 +134,7 @@ def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, 
                 "" if each is None else f"{each:.0f}",
                 ""
                 if figure is None or figure.of_peak is None
-                else f"{100 * figure.of_peak:.1f} % ({figure.source})",
+                else f"{100 * figure.of_peak:.1f} % ({figure.where})",
             )
         )
     return rows

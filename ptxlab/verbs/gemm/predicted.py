@@ -3,35 +3,26 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import asdict
+from textwrap import wrap
 from typing import Any
 
 from ptxlab.gemm.predicted import PredictedRung
+from ptxlab.gemm.published import Figure
 from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.gemm-predict/1"
 
 
+HEAD = ("algorithm", "types", "TFLOP/s", "of cuBLAS", "published", "ms", "bound by")
+LESS = ("CTAs on an SM", "warps mostly")
+
+
 def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
-    rows = [("algorithm", "types", "TFLOP/s", "ms", "bound by", "CTAs on an SM", "warps mostly")]
-    for one in rungs:
-        found = one.prediction
-        name = _name(one)
-        if found is None:
-            rows.append((name, one.problem.types, "-", "-", one.reason, "", ""))
-            continue
-        reasons = [reason for reason in found.stalls if reason != "selected"]
-        rows.append(
-            (
-                name,
-                one.problem.types,
-                f"{one.tflops:.3g}",
-                f"{found.seconds * 1e3:.3g}",
-                f"{found.bound_by} {found.used[found.bound_by]:.0%}",
-                str(found.occupancy.ctas),
-                reasons[0] if reasons else "",
-            )
-        )
-    lines = fitted(rows, width, ("CTAs on an SM", "types", "warps mostly"), cut=12)
+    """Return a line for each rung, beside what others published on that GPU, and who did."""
+    rows = [(*HEAD, *LESS), *map(_row, rungs)]
+    lines = fitted(rows, width, ("CTAs on an SM", "types", "warps mostly", "ms"), cut=12)
+    lines += ["", *_sources(rungs, width)]
     known = next((one.prediction for one in rungs if one.prediction), None)
     if known is None:
         return "\n".join(lines)
@@ -39,7 +30,43 @@ def text(rungs: Sequence[PredictedRung], width: int | None) -> str:
     head = (
         f"{p.m} x {p.n} x {p.k} on {known.gpu} ({known.arch}) at {known.clock_mhz:,} MHz, predicted"
     )
-    return "\n".join([head, "", *lines, "", f"not in it: {', '.join(known.not_modelled)}"])
+    return "\n".join([head, "", *lines, f"not in it: {', '.join(known.not_modelled)}"])
+
+
+def _row(one: PredictedRung) -> tuple[str, ...]:
+    found, others = one.prediction, ", ".join(figure.rate for figure in one.published)
+    if found is None:
+        return (_name(one), one.problem.types, "-", "", others, "-", one.reason, "", "")
+    reasons = [reason for reason in found.stalls if reason != "selected"]
+    return (
+        _name(one),
+        one.problem.types,
+        f"{one.tflops:.3g}",
+        "" if one.of_cublas is None else f"{one.of_cublas:.0%}",
+        others,
+        f"{found.seconds * 1e3:.3g}",
+        f"{found.bound_by} {found.used[found.bound_by]:.0%}",
+        str(found.occupancy.ctas),
+        reasons[0] if reasons else "",
+    )
+
+
+def _sources(rungs: Sequence[PredictedRung], width: int | None) -> list[str]:
+    """Return a line for everyone whose figures stand in the table, with their own names of kernels."""
+    figures = [figure for one in rungs for figure in one.published]
+    figures += [one.cublas for one in rungs if one.cublas]
+    by_source: dict[str, list[str]] = {}
+    for figure in dict.fromkeys(figures):
+        kernel = f" ({figure.kernel})" if figure.kernel else ""
+        who = f"{figure.where}, {' -> '.join(figure.types)}"
+        by_source.setdefault(who, []).append(f"{figure.rung} {figure.rate}{kernel}")
+    if not by_source:
+        return [f"nobody is known to have published speeds of these on {rungs[0].gpu.name}"]
+    lines = ["published, at clocks that mostly are not told; of cuBLAS is of its published rate"]
+    for who, told in by_source.items():
+        line = f"  {who}: {', '.join(told)}"
+        lines += wrap(line, width, subsequent_indent="    ") if width else [line]
+    return lines
 
 
 def _name(one: PredictedRung) -> str:
@@ -60,10 +87,13 @@ def _rung(one: PredictedRung) -> dict[str, Any]:
         "dtype": problem.dtype,
         "acc": problem.acc,
         "tile": dict(one.tile) or None,
-        "gpu": found and found.gpu,
+        "gpu": one.gpu.name,
         "arch": found and found.arch,
         "clock_mhz": found and found.clock_mhz,
         "tflops": one.tflops,
+        "of_cublas": one.of_cublas,
+        "published": [_figure(figure) for figure in one.published],
+        "cublas": one.cublas and _figure(one.cublas),
         "seconds": found and found.seconds,
         "low": found and found.low,
         "high": found and found.high,
@@ -72,3 +102,7 @@ def _rung(one: PredictedRung) -> dict[str, Any]:
         "stalls": found and found.stalls,
         "reason": one.reason or None,
     }
+
+
+def _figure(figure: Figure) -> dict[str, Any]:
+    return {**asdict(figure), "types": dict(zip(("dtype", "acc"), figure.types, strict=True))}

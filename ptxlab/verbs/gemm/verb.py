@@ -17,7 +17,7 @@ from ptxlab.cli.common import (
     terminal_width,
 )
 from ptxlab.cli.gemm_options import add_product
-from ptxlab.cli.readers import count, name_value, positive, real, suggestion
+from ptxlab.cli.readers import count, name_value, positive, real
 from ptxlab.errors import PtxlabError, Unsupported
 
 if TYPE_CHECKING:
@@ -273,22 +273,18 @@ def choose_gpu(args: argparse.Namespace) -> Gpu:
     """Return the GPU of ``--gpu``, or the one that stands for ``--arch``; set ``--arch`` to its target."""
     from ptxlab.isa.gpus import GPUS, gpus_of
     from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS
+    from ptxlab.prediction.chip import gpu_called
 
-    known = {gpu.name: gpu for gpu in GPUS}
     if args.gpu is None:
         args.arch = args.arch or DEFAULT_TARGET
         found = gpus_of(TARGETS[args.arch])
         if not found:
             raise PtxlabError(
                 f"ptxlab has the published peaks of no GPU that is {args.arch}",
-                hint=f"it has those of {', '.join(known)}",
+                hint=f"it has those of {', '.join(gpu.name for gpu in GPUS)}",
             )
         return found[0]
-    wanted = args.gpu.casefold().replace(" ", "")
-    gpu = next((g for g in GPUS if g.name.casefold().replace(" ", "").startswith(wanted)), None)
-    if gpu is None:
-        close = suggestion(args.gpu, list(known))
-        raise PtxlabError(f"no GPU {args.gpu!r}, choose from {', '.join(known)}{close}")
+    gpu = gpu_called(args.gpu)
     targets = [name for name, target in TARGETS.items() if gpu in gpus_of(target)]
     if args.arch not in (None, *targets):
         raise PtxlabError(f"the {gpu.name} is {' or '.join(targets)}, not {args.arch}")

@@ -99,7 +99,7 @@ def test_another_tile(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--device", "cuda"], 2, "on the emulator"),
         (["--all"], 2, "--explain is not for --list or --all"),
-        (["--gpu", "h300"], 2, "no GPU 'h300', choose from T4"),
+        (["--gpu", "h300"], 2, "there is no GPU 'h300', there are t4"),
         (["--gpu", "h100", "--arch", "sm_80"], 2, "sm_90 or sm_90a, not sm_80"),
         (["--arch", "sm_103a"], 2, "no GPU that is sm_103a"),
         (["--tile", "BM=64"], 2, "for one --algorithm"),
