@@ -15,6 +15,7 @@ from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.problem import Operands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
+from ptxlab.gemm.survey import lacking
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
@@ -102,7 +103,8 @@ def _attempted(
         found = predict_rung(problem, rung, chip, sizes, clock)
         return PredictedRung(rung, problem, chip.gpu, found, tile=sizes)
     except PtxlabError as error:
-        return PredictedRung(rung, problem, chip.gpu, None, error.message.splitlines()[0], sizes)
+        reason = lacking(error) or error.message.splitlines()[0]
+        return PredictedRung(rung, problem, chip.gpu, None, reason, sizes)
 
 
 def predict_rung(

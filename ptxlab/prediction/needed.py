@@ -26,8 +26,11 @@ from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide
 FLOW = ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR")
 """Instructions that may move threads elsewhere, or have them wait."""
 
+_STACK_POINTER = 1
 _PREDICATES = 512
 _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
+_SPILLED = 531
+"""The words of local memory, one by one, where they are known for registers that were spilled."""
 _ALL_PREDICATES = (1 << TRUE_PREDICATE) - 1 << _PREDICATES
 _FIXED = (
     1 << ZERO_REGISTER | 1 << URZ | 1 << _PREDICATES + 7 | 1 << _PREDICATES + 15
@@ -40,7 +43,8 @@ class Needed:
     """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
 
     def __init__(self, code: Sequence[Instruction], *, addresses: bool) -> None:
-        self._facts = [_Facts(i, addresses) for i in code]
+        spilled = _only_spills(code)
+        self._facts = [_Facts(i, addresses, spilled) for i in code]
         self._live = _live(code, self._facts)
         """What is live before each instruction."""
         self._of_stretch: dict[tuple[int, int, bool], list[int]] = {}
@@ -68,7 +72,7 @@ class Needed:
 
 def read_by(i: Instruction) -> frozenset[int]:
     """Return the registers that running an instruction reads, and from 512 on the predicates."""
-    reads = _Facts(i, addresses=True).reads
+    reads = _Facts(i, addresses=True, spilled=False).reads
     return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
 
 
@@ -91,7 +95,7 @@ def _live(code: Sequence[Instruction], facts: Sequence[_Facts]) -> list[int]:
 class _Facts:
     """What an instruction reads, may write, and surely overwrites, as sets of bits."""
 
-    def __init__(self, i: Instruction, addresses: bool) -> None:
+    def __init__(self, i: Instruction, addresses: bool, spilled: bool) -> None:
         opcode = i.sass.opcode
         row = OPCODES.get(opcode)
         space = {"copy": "shared"}.get(row.memory, row.memory) if row else ""
@@ -111,11 +115,14 @@ class _Facts:
                     places |= _address(one, is_wide(i, one))
             self.roots = places if addresses else 0
             self.reads = places
+            apart = spilled and space == "local"
+            held = _words_of_stack(i) if apart else _SPACES[space]
             if i.dest is not None:
-                self.reads |= _SPACES[space]
+                self.reads |= held
             if i.dest is None or "ATOM" in opcode:
-                self.writes |= _SPACES[space]
+                self.writes |= held
                 self.reads |= _stored(i)
+                self.kills |= held if apart and i.guard is None else 0
 
     def before(self, live: int, asked: bool) -> int:
         """Return what is live before the instruction, which memory may be ``asked`` by."""
@@ -138,6 +145,37 @@ def _successors(code: Sequence[Instruction]) -> list[tuple[int, ...]]:
         else:
             found.append(onwards)
     return found
+
+
+def _only_spills(code: Sequence[Instruction]) -> bool:
+    """Say whether local memory is the compiler's alone, for registers that it spilled.
+
+    Then every access is at a constant distance from a stack pointer that is set once, and words are as
+    separate as registers, where an array's would be anywhere.
+    """
+    pointer = 1 << _STACK_POINTER
+    local = [i for i in code if i.sass.opcode in ("LDL", "STL")]
+    sets = [i.number for i in code if _written(i, 4) & pointer]
+    last = max(sets, default=0)
+    return (
+        bool(local)
+        and all(_on_stack(i) for i in local)
+        and last < local[0].number
+        and all(i.target is None or i.target > last for i in code)
+    )
+
+
+def _on_stack(i: Instruction) -> bool:
+    (place,) = (one for one in i.operands if isinstance(one, Address))
+    base = place.base
+    whole = accessed_bytes(i) % 4 == 0 and place.offset % 4 == 0
+    return whole and place.uniform is None and base is not None and base.number == _STACK_POINTER
+
+
+def _words_of_stack(i: Instruction) -> int:
+    (place,) = (one for one in i.operands if isinstance(one, Address))
+    words = (1 << accessed_bytes(i) // 4) - 1
+    return words << _SPILLED + place.offset // 4
 
 
 def _written(i: Instruction, most: int) -> int:

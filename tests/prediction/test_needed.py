@@ -39,11 +39,38 @@ extern "C" __global__ void scaled(const float *in, const int *rows, float *out, 
 }
 """
 
+SPILLED = """\
+extern "C" __global__ void __maxnreg__(24) scaled(const float *in, const int *rows, float *out, int n) {
+    int places[20];
+    float sums[20] = {};
+    #pragma unroll
+    for (int i = 0; i < 20; i++) places[i] = rows[(threadIdx.x + i) % 64];
+    for (int k = 0; k < n; k += 8)
+        #pragma unroll
+        for (int i = 0; i < 20; i++) sums[i] += in[places[i] + k] * in[places[19 - i] + 7 * k];
+    float sum = 0;
+    for (int i = 0; i < 20; i++) sum = sum * 3 + sums[i];
+    out[blockIdx.x * 64 + threadIdx.x] = sum;
+}
+"""
+"""Which keeps addresses and sums in local memory, for want of registers."""
 
-@pytest.fixture(scope="module")
-def program(tmp_path_factory: pytest.TempPathFactory) -> Path:
+STORED = """\
+extern "C" __global__ void scaled(const float *in, const int *rows, float *out, int n) {
+    int places[20];
+    for (int i = 0; i < 20; i++) places[(i + threadIdx.x) % 20] = rows[threadIdx.x] + i;
+    float sum = 0;
+    for (int k = 0; k < n; k++) sum += in[places[(k + threadIdx.x) % 20] + k];
+    out[blockIdx.x * 64 + threadIdx.x] = sum;
+}
+"""
+"""Which has an array of its own, anywhere in which an index may lead."""
+
+
+@pytest.fixture(scope="module", params=[KERNEL, SPILLED, STORED], ids=["plain", "spilled", "array"])
+def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("needed") / "scaled.cu"
-    file.write_text(KERNEL)
+    file.write_text(request.param)
     return file
 
 
@@ -95,8 +122,20 @@ def test_few_steps_asked_about_are_answered_as_all(
     }
 
 
+@pytest.mark.parametrize("program", [SPILLED], ids=["spilled"], indirect=True)
+def test_what_was_spilled_and_decides_nothing_is_left_out(
+    kernel: tuple[list[Instruction], Launch],
+) -> None:
+    """Where control flow alone is asked for, sums and addresses are not even stored."""
+    code, _ = kernel
+    stores = {i.number for i in code if i.sass.opcode == "STL"}
+    needed = set(Needed(code, addresses=False).of(0, len(code), False))
+    assert len(stores) > 10
+    assert len(stores & needed) < len(stores) / 2
+
+
 def test_less_is_run(kernel: tuple[list[Instruction], Launch]) -> None:
     code, _ = kernel
-    loop = next(i for i in code if i.sass.opcode == "FFMA")
+    loop = next(i for i in code if i.sass.opcode in ("FFMA", "FADD"))
     needed = Needed(code, addresses=True).of(loop.number, loop.number + 1, True)
     assert loop.number not in needed
