@@ -9,6 +9,7 @@ of their code is part of ptxlab. What is not there is left out, by name.
 from __future__ import annotations
 
 import argparse
+import re
 import statistics
 import tempfile
 import tomllib
@@ -32,7 +33,8 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16}
 
 def predicted(row: dict[str, Any], sources: Path) -> Prediction:
     """Compile a kernel for its GPU and predict it."""
-    repository = sources / row["repository"].split("/")[1]
+    folder = row["repository"].split("/")[1]
+    repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
     n, name = row["n"], row["kernel"]
     types = {
         "A": row.get("dtype", "f32"),
@@ -43,27 +45,47 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
     for word in row["args"].split():
         if word in types:
             args.append(np.zeros((n, n), TYPES[types[word]]))
+        elif word.endswith("h"):
+            args.append(np.float16(word[:-1]).tobytes())
         else:
             args.append(n if word == "n" else float(word))
     with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder) / "kernel.cu"
-        file.write_text(f'{row.get("before", "")}\n#include "{repository / row["file"]}"\n')
+        file, include = _copied(row, repository, Path(folder))
+        wrapper = Path(folder) / "wrapper.cu"
+        wrapper.write_text(f'{row.get("before", "")}\n#include "{file}"\n')
         options = [f"--instance={name}"] if "<" in name else []
-        options += [f"-I{repository / row['include']}"] if "include" in row else []
+        options += [f"-I{include}"] if include else []
         return predict(
-            file, row["gpu"], row["grid"], row["block"], args,
+            wrapper, row["gpu"], row["grid"], row["block"], args,
             kernel=name, shared=row.get("shared", 0), options=options, clock=row["clock"],
         )  # fmt: skip
 
 
+def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, Path | None]:
+    """Return a kernel's file and its headers' folder, copies without the lines that match ``omit``."""
+    file = repository / row["file"]
+    include = repository / row["include"] if "include" in row else None
+    if "omit" not in row:
+        return file, include
+    for source in (file, *(include or folder).iterdir()):
+        if source.is_file():
+            lines = source.read_text(encoding="utf-8").splitlines()
+            left = (one for one in lines if not re.match(row["omit"], one))
+            (folder / source.name).write_text("\n".join(left), encoding="utf-8")
+    return folder / file.name, folder
+
+
 def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float]:
     """Return a row of the table, and how far off the predicted time is."""
-    rate = 2 * row["n"] ** 3 / found.seconds / 1e9
-    error = row["rate"] / rate - 1
+    flop, measured = 2 * row["n"] ** 3, row.get("rate")
+    if measured is None:
+        measured = flop / (row["cycles"] / (row["clock"] * 1e6)) / 1e9
+    rate = flop / found.seconds / 1e9
+    error = measured / rate - 1
     clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
     return (
         row["name"], row["repository"], found.gpu, str(row["n"]), clock,
-        f"{row['rate'] / 1e3:.3g} TFLOP/s", f"{rate / 1e3:.3g} TFLOP/s", f"{error:+.1%}",
+        f"{measured / 1e3:.3g} TFLOP/s", f"{rate / 1e3:.3g} TFLOP/s", f"{error:+.1%}",
         f"{found.bound_by} {found.used[found.bound_by]:.0%}",
     ), error  # fmt: skip
 
@@ -73,8 +95,9 @@ def main() -> None:
     parser.add_argument("--sources", type=Path, required=True)
     parser.add_argument("--only", default="", help="rows whose name or repository has this in it")
     args = parser.parse_args()
+    published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
     rows, errors, absent = [], [], []
-    for row in tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))["kernel"]:
+    for row in published["kernel"]:
         if args.only not in f"{row['repository']} {row['name']}":
             continue
         try:
@@ -86,6 +109,8 @@ def main() -> None:
         print("  ".join(cells), flush=True)
         rows.append(cells)
         errors.append(abs(error))
+    for row in published["left_out"]:
+        absent.append(f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}")
     if errors and not args.only:
         PAGE.write_text(
             page(PAGE.read_text(encoding="utf-8"), rows, errors, absent), encoding="utf-8"

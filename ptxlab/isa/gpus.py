@@ -82,6 +82,7 @@ GPUS: tuple[Gpu, ...] = (
     Gpu("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, mma_sync=_HOPPER_MMA_SYNC),
     Gpu("B200", 100, 148, 1965, 256, _tensor(8192, 4096), "HBM3e", 7700),
     Gpu("RTX 5090", 120, 170, 2407, 256, _GEFORCE_TENSOR, "GDDR7", 1792),
+    Gpu("RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _tensor(1024, 512), "GDDR7", 1792),
 )
 
 

@@ -10,7 +10,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
 from ptxlab.prediction.code import Instruction
-from ptxlab.prediction.launch import STACK, Launch
+from ptxlab.prediction.launch import NOWHERE, STACK, Launch
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
 from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide, matrices
@@ -41,15 +41,14 @@ class Accesses:
 
     def move(self, i: Instruction, where: Where) -> None:
         """Move what is known."""
-        space = OPCODES[i.sass.opcode].memory
-        self._move(i, where, space, self._addresses(i, where), accessed_bytes(i))
+        space, addresses = self._place(i, where)
+        self._move(i, where, space, addresses, accessed_bytes(i))
 
     def request(self, i: Instruction, where: Where) -> Request:
         """Return what is asked for."""
         if isinstance(where, np.ndarray) and not len(where):
             return Request(np.zeros(self._registers.threads // WARP, np.int64))
-        space = OPCODES[i.sass.opcode].memory
-        addresses = self._addresses(i, where)
+        space, addresses = self._place(i, where)
         if space == "global":
             self._global.require(addresses[0])
         return self._request(i, where, space, addresses, accessed_bytes(i))
@@ -103,6 +102,18 @@ class Accesses:
         return memory, [first + n for n in range(count)]
 
     # ---- addresses --------------------------------------------------------------------------
+
+    def _place(self, i: Instruction, where: Where) -> tuple[str, list[Array]]:
+        """Return the space that is accessed, and where; generic addresses may be of shared memory."""
+        space, addresses = OPCODES[i.sass.opcode].memory, self._addresses(i, where)
+        if i.sass.opcode not in ("LD", "ST"):
+            return space, addresses
+        shared = addresses[0] >> U64(32) == U64(NOWHERE)
+        if shared.all():
+            return "shared", [addresses[0] & do.LOW]
+        if shared.any():
+            raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
+        return space, addresses
 
     def _addresses(self, i: Instruction, where: Where) -> list[Array]:
         places = [one for one in i.operands if isinstance(one, Address)]

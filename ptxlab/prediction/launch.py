@@ -93,6 +93,7 @@ class Launch:
             "SR_LANEID": thread % WARP,
             "SR_CgaCtaId": np.zeros_like(thread),
             "SRZ": 0 * thread,
+            "SR_SWINHI": np.full_like(thread, NOWHERE),
         }
         found |= {
             f"SR_{name}MASK": _masks(name, thread % WARP) for name in ("EQ", "LT", "LE", "GT", "GE")

@@ -84,11 +84,11 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("tensor"), "HMMA IMMA DMMA QMMA BMMA"),
     **_rows(
         Opcode("uniform"),
-        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT R2UR",
+        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",
     ),
     **_rows(Opcode("uniform"), "ULDC"),
     **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),
-    **_rows(Opcode("lsu", latency="special"), "S2R S2UR SHFL"),
+    **_rows(Opcode("lsu", latency="special"), "S2R S2UR SHFL R2UR MOVM"),
     **_rows(Opcode("lsu", "shared", "shared"), "LDS LDSM STS ATOMS"),
     **_rows(Opcode("lsu", "global", "global"), "LDG STG LD ST ATOMG ATOM RED"),
     **_rows(Opcode("lsu", "copy", "global"), "LDGSTS"),

@@ -202,7 +202,7 @@ class Sm:
         kind = t.kind
         if kind == kinds.MEMORY:
             self._request(part, warp, t, asks or (0, 0, ()), now)
-        elif kind == kinds.VARIABLE:
+        elif kind in (kinds.FIXED, kinds.VARIABLE):
             if t.writes is not None:
                 self._hold(warp, t.writes, now + t.latency, False)
             if t.frees is not None:
@@ -279,7 +279,9 @@ class Sm:
         memory = self._chip.memory
         unit = max(self._unit_free[part], now)
         begins = max(self._stage_free, unit)
-        of_l1 = max(lines, len(sectors) * SECTOR / memory.l1_bytes)
+        # What is copied past L1 is looked up there, and comes through its passes to shared memory.
+        past = t.copies and not t.cached
+        of_l1 = lines if past else max(lines, len(sectors) * SECTOR / memory.l1_bytes)
         held = max(passes * memory.wavefront + of_l1, memory.request)
         self._stage_free = begins + held
         self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)

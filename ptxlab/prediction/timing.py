@@ -60,7 +60,9 @@ def _timing(i: Instruction, chip: Chip) -> Timing:
     pipes, hold = _pipes(i, row.pipe, chip)
     opcode = i.sass.opcode
     loads = opcode in ("LDG", "LD", "LDL", "LDS", "LDSM", "LDGSTS", "ATOM", "ATOMG", "ATOMS")
-    latency = chip.latency.get(row.latency, 0) + (2 if i.has("128") and row.memory else 0)
+    latency = chip.latency.get(row.latency or row.pipe, 0) + (
+        2 if i.has("128") and row.memory else 0
+    )
     c = i.control
     return Timing(
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,

@@ -55,6 +55,9 @@ PROGRAMS = {
     " xor.b32 c, t3, t4;",
     "shifts": "and.b32 t3, b, 31; shl.b32 t4, a, t3; shr.s32 t5, a, t3; shr.u32 t6, a, b; xor.b32 t4, t4, t5;"
     " xor.b32 c, t4, t6;",
+    "generic addresses of shared memory": "mov.u64 w0, s; cvta.shared.u64 w0, w0; mul.wide.u32 w1, t2, 4;"
+    " add.u64 w0, w0, w1; setp.gt.u32 u, d, 0x7fffffff; selp.b64 w2, q, w0, u; st.volatile.b32 [w2], a;"
+    " ld.volatile.b32 c, [w2];",
     "funnel": "shf.l.wrap.b32 t3, a, b, b; shf.r.clamp.b32 t4, a, b, a; xor.b32 c, t3, t4;",
     "64-bit shifts": "mov.b64 w0, {{a, b}}; and.b32 t3, a, 63; shl.b64 w1, w0, t3; shr.u64 w2, w0, t3;"
     " shr.s64 w3, w0, t3; xor.b64 w1, w1, w2; xor.b64 w1, w1, w3; mov.b64 {{t3, t4}}, w1; xor.b32 c, t3, t4;",

@@ -8,6 +8,8 @@ import pytest
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
+from ptxlab.prediction.sm import Sm, Warp
+from ptxlab.prediction.timing import EXIT, FIXED, Timing
 
 TURNS = 64
 HEAD = """\
@@ -51,6 +53,25 @@ def test_many_warps_fill_the_pipes() -> None:
     add = "add.f32 f0, f0, 0f3F800001;"
     assert cycles(add, 16) == pytest.approx(4, abs=0.2)
     assert cycles(add, 16, "a100") == pytest.approx(8, abs=0.3)
+
+
+def test_a_scoreboard_holds_whatever_writes_it() -> None:
+    """On Turing what comes of tensor cores has one, of a fixed latency though it is."""
+
+    def instruction(
+        kind: int, latency: int = 0, writes: int | None = None, waits: tuple[int, ...] = ()
+    ) -> Timing:
+        return Timing(kind, (), 0, latency, 1, waits, writes, None, ())
+
+    timings = {
+        0: instruction(FIXED, latency=14, writes=5),
+        1: instruction(FIXED, waits=(5,)),
+        2: instruction(EXIT),
+    }
+    warp = Warp(0, [0, 1, 2], [None] * 3)
+    assert Sm(find("t4"), timings, [warp], shared=0, far=0).run().cycles == pytest.approx(
+        14 + 2, abs=1
+    )
 
 
 def test_three_registers_of_a_bank_take_three_cycles() -> None:
