@@ -283,6 +283,7 @@ def test_random_programs_end_alike(monkeypatch: pytest.MonkeyPatch, calls: list[
 
 
 @pytest.mark.thorough
+@pytest.mark.timeout(600)
 @pytest.mark.parametrize("hundred", range(100))
 def test_ten_thousand_random_programs_end_alike(
     monkeypatch: pytest.MonkeyPatch, hundred: int
