@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, TypeVar
 
 from ptxlab.errors import DeviceUnavailable, PtxlabError
@@ -25,6 +26,21 @@ VARIABLE = "PTXLAB_WORKERS"
 def usual() -> str:
     """Return where jobs run by default: in as many processes as this one has processors."""
     return os.environ.get(VARIABLE) or str(_processors())
+
+
+def cores() -> int:
+    """Return how many processors one launch may use: all, or as many as there are workers by default."""
+    where = usual()
+    return max(1, int(where)) if where.isdecimal() else _processors()
+
+
+def idle() -> int:
+    """Return how many processors nobody uses at this moment, all where the system does not say."""
+    try:
+        running = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].split("/")[0])
+    except (OSError, ValueError, IndexError):
+        return _processors()
+    return max(0, _processors() - running)
 
 
 @contextmanager
@@ -71,6 +87,11 @@ def _processors() -> int:
     return os.cpu_count() or 1
 
 
+def _one_of_several() -> None:
+    """Leave the other processors to the other processes."""
+    os.environ[VARIABLE] = "1"
+
+
 @contextmanager
 def _processes(workers: int) -> Iterator[Executor]:
     import multiprocessing
@@ -78,7 +99,7 @@ def _processes(workers: int) -> Iterator[Executor]:
 
     # A child that is forked would inherit the locks of threads that it does not have.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(workers, context) as pool:
+    with ProcessPoolExecutor(workers, context, _one_of_several) as pool:
         try:
             yield pool
         except BaseException:

@@ -6,7 +6,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Iterator
-from concurrent.futures import Executor
+from concurrent.futures import Executor, ProcessPoolExecutor
 from contextlib import ExitStack
 
 import pytest
@@ -22,7 +22,7 @@ from ptxlab.gemm.tiles import compare_counted
 from ptxlab.isa.gpus import GPUS
 from ptxlab.main import main
 from ptxlab.matrix.catalog import forms
-from ptxlab.workers import VARIABLE, executor, results, usual
+from ptxlab.workers import VARIABLE, cores, executor, results, usual
 
 PLACE = Location("x.ptx", 3, 5, "    bad;")
 
@@ -45,9 +45,15 @@ def killed(number: int) -> int:
     os._exit(number)
 
 
+def cores_of(job: int) -> int:
+    """Return how many cores a launch would use where the job runs."""
+    return cores()
+
+
 @pytest.fixture(scope="module", params=["1", "2", "cluster"])
 def workers(request: pytest.FixtureRequest) -> Iterator[Executor | None]:
     with ExitStack() as stack:
+        stack.enter_context(pytest.MonkeyPatch.context()).setenv(VARIABLE, "2")
         where = str(request.param)
         if where == "cluster":
             distributed = pytest.importorskip("distributed")
@@ -62,6 +68,8 @@ def test_results_are_in_order_and_errors_whole(workers: Executor | None) -> None
     assert (os.getpid() in {process for _, process in found}) == (workers is None)
     assert list(results(workers, slow_first, [3])) == [(3, os.getpid())]
     assert list(results(workers, slow_first, [])) == []
+    one = 1 if isinstance(workers, ProcessPoolExecutor) else 2
+    assert list(results(workers, cores_of, range(2))) == [one] * 2
     one_by_one = results(workers, refused, range(3))
     assert next(one_by_one) == 0
     with pytest.raises(LaunchError, match="job 1") as raised:
@@ -156,8 +164,12 @@ def test_only_the_emulator_counts_side_by_side(capsys: pytest.CaptureFixture[str
 def test_the_environment_says_how_many(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv(VARIABLE, "3")
     assert usual() == "3"
+    assert cores() == 3
+    monkeypatch.setenv(VARIABLE, "tcp://localhost:1")
+    assert 1 <= cores() <= (os.cpu_count() or 1)
     monkeypatch.delenv(VARIABLE)
     assert 1 <= int(usual()) <= (os.cpu_count() or 1)
+    assert cores() == int(usual())
 
 
 def test_the_command_line_has_workers_of_its_own() -> None:

@@ -19,6 +19,7 @@ from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native.compiler import available, compile
+from ptxlab.native.cores import HEADER, Function
 from ptxlab.native.tensor_core import mma
 from ptxlab.native.tensor_core.steps import steps
 from ptxlab.numbers.formats import CONTAINED
@@ -132,9 +133,9 @@ def by_machine_code(form: MatrixInstruction, target: Target, registers: list[Arr
     assert function is not None
     layout = form.operand("D")
     made = [np.empty(WARPS * WARP, word(layout)) for _ in range(layout.registers_per_lane)]
-    objects = (ctypes.c_size_t * (len(registers) + len(made)))(*map(id, registers + made))
-    kind = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
-    compile(function.text, function.name, kind)(ctypes.addressof(objects), None, WARPS)
+    words = [*[0] * HEADER, 0, *map(id, registers + made)]
+    job = (ctypes.c_size_t * len(words))(*words)
+    compile(function.text, function.name, Function)(ctypes.addressof(job), 0, WARPS)
     return made
 
 
@@ -221,6 +222,6 @@ def test_some_of_the_warps_and_what_all_threads_share(launched: Callable[[str], 
         found[engine] = launched(engine).view(np.uint32)
         product = matrix_native.native_product(form, TARGETS["sm_80"])
         assert product is not None
-        assert (product.call is not None) == (engine == "native")
+        assert (product.function is not None) == (engine == "native")
     np.testing.assert_array_equal(found["native"], found["array"])
     np.testing.assert_array_equal(found["auto"], found["array"])

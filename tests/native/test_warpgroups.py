@@ -90,7 +90,7 @@ def test_has_the_bits_of_arrays(
     compare(both, form, (a_major, b_major), sign)
     product = wgmma.native_product(form, TARGETS["sm_90a"], (a_major, b_major))
     assert product is not None
-    assert product.call is not None
+    assert product.function is not None
 
 
 @pytest.mark.thorough

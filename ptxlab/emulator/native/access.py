@@ -425,7 +425,7 @@ class Memory:
 
 @dataclass(frozen=True, slots=True)
 class Later:
-    """A store whose loop comes behind that of the stretch: where it finds the places and the elements.
+    """A store, done behind the loop of the stretch: where it finds the places and the elements.
 
     ``active`` is where it finds which threads take part, "" if all do; ``elements`` are names of arrays,
     or values that all threads share.
@@ -445,7 +445,7 @@ def store_loop(number_: int, later: Later, following: str) -> list[str]:
         f"store{number_}:",
         f"br label %{s}",
         f"{s}:",
-        f"%{s}.i = phi i64 [0, %store{number_}], [%{s}.next, %{s}.end]",
+        f"%{s}.i = phi i64 [%from, %store{number_}], [%{s}.next, %{s}.end]",
         f"%{s}.pp = getelementptr i64, ptr {later.places}, i64 %{s}.i",
         f"%{s}.p = load <8 x i64>, ptr %{s}.pp, align 8",
         f"%{s}.0 = extractelement <8 x i64> %{s}.p, i32 0",
@@ -513,7 +513,7 @@ def store_loop(number_: int, later: Later, following: str) -> list[str]:
     lines += [
         f"{s}.end:",
         f"%{s}.next = add i64 %{s}.i, {LANES}",
-        f"%{s}.more = icmp ult i64 %{s}.next, %width",
+        f"%{s}.more = icmp ult i64 %{s}.next, %to",
         f"br i1 %{s}.more, label %{s}, label %{following}",
     ]
     return lines

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -13,6 +12,7 @@ import numpy as np
 from ptxlab.emulator.native.writer import (
     FIRST,
     NAME,
+    STORES,
     NoNativeForm,
     Shape,
     Writer,
@@ -24,7 +24,9 @@ from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler
+from ptxlab.native.cores import Function, Pool, address, pool
 
 MOST_SHAPES = 6
 """Functions that are made of one stretch: more ways to share registers than that are left to arrays."""
@@ -32,18 +34,44 @@ MOST_SHAPES = 6
 MOST_FAULTS = 3
 """How often a function may meet addresses that it does not know before it is given up."""
 
-_FUNCTION = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_char_p)
+WORTH = 20_000
+"""Instructions of threads that a core does at a time at least, in some microseconds."""
 
 
 @dataclass(slots=True)
 class Made:
-    """A function, how its arguments are packed, what it writes, and how often it met a fault."""
+    """The functions, how their job is packed, what they write, and how often they met a fault.
 
-    function: Callable[[bytes], int]
+    For threads of some ``width`` on so many cores the ``header`` is that of the job. The registers that
+    they keep in between are in ``scratch``.
+    """
+
+    functions: Sequence[Any]
     pack: Callable[..., bytes]
     written: Written
-    scratch: list[Array]
+    instructions: int
+    size: tuple[int, int] = (0, 0)
+    header: tuple[int, ...] = ()
+    scratch: Sequence[Array] = ()
     faults: int = 0
+
+    def fit(self, wave: Wave, cores: Pool) -> None:
+        """Prepare for the threads of a wave.
+
+        Loads and arithmetic of a thread show in no other thread, its stores to shared memory in no other
+        CTA. Of stores to global memory the last wins: they are done in one piece, in the threads' order.
+        """
+        self.size = width, _ = wave.width, wave.cores
+        least = WORTH // self.instructions
+        first = second = cores.piece(width, least, WARP)
+        if "global" in self.written.stores:
+            second = width
+        elif "shared" in self.written.stores:
+            second = cores.piece(width, least, wave.cta_width)
+        addresses = [address(function) for function in self.functions]
+        first_function, second_function = [*addresses, 0][:2]
+        self.header = (first_function, first, second_function, second, width)
+        self.scratch = [np.empty(width, dtype) for dtype in self.written.scratch]
 
 
 class Stretch:
@@ -90,13 +118,13 @@ class Stretch:
         if made is None:
             return False
         assert isinstance(made, Made)
-        width, written = wave.width, made.written
-        if made.scratch and len(made.scratch[0]) != width:
-            made.scratch = [np.empty(width, dtype) for dtype in written.scratch]
+        width, written, cores = wave.width, made.written, pool(wave.cores)
+        if made.size != (width, wave.cores):
+            made.fit(wave, cores)
         results = [np.empty(width if wide else 1, dtype) for _, dtype, wide in written.outputs]
         mask = threads.mask if not everyone else None
-        arguments = made.pack(
-            width,
+        job = made.pack(
+            *made.header,
             id(mask),
             id(wave.memory.table),
             *_window(wave, "shared", self.spaces),
@@ -105,7 +133,7 @@ class Stretch:
             *map(id, results),
             *map(id, made.scratch),
         )
-        if made.function(arguments):
+        if not cores.run(job):
             made.faults += 1
             if made.faults == MOST_FAULTS:
                 self.made[key] = None
@@ -132,18 +160,18 @@ class Stretch:
                 writer = Writer(
                     self.bounds, slots, self.lasting, frame.registers, self.literals, shape
                 )
-                made = _compiled(writer.written(), len(slots), frame.wave.width)
+                made = _compiled(writer.written(), len(slots), len(self.bounds))
             except (NoNativeForm, RuntimeError):  # LLVM does not take it: it runs as arrays
                 pass
         self.made[key] = made
         return made
 
 
-def _compiled(written: Written, inputs: int, width: int) -> Made:
-    function = compiler.compile(written.text, NAME, _FUNCTION)
+def _compiled(written: Written, inputs: int, instructions: int) -> Made:
+    names = [NAME, STORES] if written.stores else [NAME]
+    functions = [compiler.compile(written.text, name, Function) for name in names]
     words = FIRST + inputs + len(written.outputs) + len(written.scratch)
-    scratch = [np.empty(width, dtype) for dtype in written.scratch]
-    return Made(function, struct.Struct(f"{words}q").pack, written, scratch)
+    return Made(functions, struct.Struct(f"{words}q").pack, written, instructions)
 
 
 _NONE = (0, 0, 0, 0)

@@ -1,7 +1,9 @@
-"""A stretch of instructions as a function in LLVM's assembly: a loop over the threads, eight at a time.
+"""A stretch of instructions as functions in LLVM's assembly: loops over the threads, eight at a time.
 
-The function gets an array of words: see ``Layout``. It returns 0 when all is done, and 1 when an array
-is not as expected or an address is none that it knows: then nothing was written but its own results.
+The first loads and computes. It returns 0 when that is done, and 1 when an array is not as expected or
+an address is none that it knows: only its own results are written then. What it does for one thread
+shows in no other. The second stores, if the stretch does. Both are functions of a job of
+``ptxlab.native.cores``, of so many threads.
 """
 
 from __future__ import annotations
@@ -25,11 +27,12 @@ from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
 from ptxlab.native.arrays import DATA, FLAGS
 from ptxlab.native.code import LANES, WIDTHS, Code, Value, number
+from ptxlab.native.cores import HEADER
 
-NAME = "stretch"
+NAME, STORES = "stretch", "stores"
 
-WIDTH, MASK, TABLE, SHARED, LOCAL, FIRST = 0, 1, 2, 3, 7, 11
-"""The words of the arguments: how many threads, which are active, allocations, windows, registers."""
+MASK, TABLE, SHARED, LOCAL, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10))
+"""The words of the job: which threads are active, allocations, windows, registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,13 +49,14 @@ class Shape:
 
 @dataclass(slots=True)
 class Written:
-    """The text of a function and what it is to be given behind the fixed words of its arguments.
+    """The text of the functions and what they are to be given behind the fixed words of their job.
 
     ``outputs`` are (register, dtype, one a thread or one for all), ``scratch`` dtypes of arrays of one
-    a thread. ``moved`` are registers that become others as they are.
+    a thread. ``moved`` are registers that become others as they are. It ``stores`` to these spaces.
     """
 
     text: str
+    stores: set[str]
     outputs: list[tuple[int, np.dtype[Any], bool]]
     moved: list[tuple[int, int]]
     scratch: list[np.dtype[Any]]
@@ -121,7 +125,7 @@ class Writer:
         self.located: dict[object, Located] = {}
         self.later: list[Later] = []
         self.scratch: list[np.dtype[Any]] = []
-        self.spans = self._spans()
+        self.stored: set[str] = set()
         self.windows: dict[str, Window] = {}
         self._active: Value | None = None
 
@@ -134,11 +138,13 @@ class Writer:
                 "%active = trunc <8 x i8> %mask.8 to <8 x i1>",
             ]
             self._active = Value("%active", "i1", True)
-        for step in self.steps:
+        for step, span in zip(self.steps, self._spans(), strict=True):
             assert step.lowered is not None
-            self._step(step, step.lowered)
+            self._step(step, step.lowered, span)
         outputs, moved = self._outputs()
-        return Written(self._text(len(outputs)), outputs, moved, self.scratch)
+        first = FIRST + len(self.inputs) + len(outputs)
+        lines = [*self._stretch(len(outputs)), *self._stores(first), *self._rest()]
+        return Written("\n".join(lines), self.stored, outputs, moved, self.scratch)
 
     # ---- instructions ----
 
@@ -169,13 +175,10 @@ class Writer:
                 version[one.slot] = version.get(one.slot, 0) + 1
         return [None if key is None else (key, spans[key]) for key in keys]
 
-    def _step(self, step: Bound, lowered: Lowered) -> None:
+    def _step(self, step: Bound, lowered: Lowered, span: tuple[object, Span] | None) -> None:
         guard = None if step.guard is None else self._read(step.guard)
-        at = self.steps.index(step)
-        if lowered.access is not None:
-            known = self.spans[at]
-            assert known is not None
-            self._access(lowered, guard, *known)
+        if span is not None:
+            self._access(lowered, guard, *span)
             return
         assert lowered.native is not None
         results = lowered.native(self.code, *map(self._read, lowered.sources))
@@ -203,10 +206,11 @@ class Writer:
         for source in lowered.sources[1:]:
             value = self._read(source)
             value = code.bits(code.settled(value))
-            elements.append((self._kept(value) if value.wide else "", value))
+            elements.append(("" if value.literal else self._kept(value), value))
         place = code.spread(code.op("add", found.place, number(access.offset, "i64")))
         active = self._kept(code.spread(found.active)) if found.active is not None else ""
         self.later.append(Later(self._kept(place), active, tuple(elements)))
+        self.stored.add(access.space)
 
     def _locate(self, lowered: Lowered, guard: Value | None, span: Span) -> Located:
         access, active = lowered.access, self._active
@@ -368,52 +372,72 @@ class Writer:
             f"{name} = load ptr, ptr {name}.f",
         ]
 
-    def _text(self, outputs: int) -> str:
-        code, lines = self.code, ["%width = load i64, ptr %args"]
+    def _stretch(self, outputs: int) -> list[str]:
+        """Return the lines of the function that loads and computes."""
+        code = self.code
         names = ["%table"] + (["%mask"] if self.shape.masked else [])
         words = [TABLE] + ([MASK] if self.shape.masked else [])
         names += [f"%in{i}" for i in range(len(self.inputs))]
         names += [f"%out{i}" for i in range(outputs)]
         names += [f"%scratch{i}" for i in range(len(self.scratch))]
         words += [FIRST + i for i in range(len(names) - len(words))]
-        for name, word in zip(names, words, strict=True):
+        return [
+            f"define i32 @{NAME}(ptr %args, i64 %from, i64 %to) {{",
+            "entry:",
+            *code.allocas,
+            *self._arrays(dict(zip(names, words, strict=True))),
+            *self._whole(),
+            "br i1 %whole, label %begin, label %fault",
+            "begin:",
+            *code.before,
+            "br label %loop",
+            "loop:",
+            f"%i = phi i64 [%from, %{code.label_before}], [%next, %{code.label}]",
+            *code.body,
+            f"%next = add i64 %i, {LANES}",
+            "%more = icmp ult i64 %next, %to",
+            "br i1 %more, label %loop, label %done",
+            "done:",
+            "ret i32 0",
+            "fault:",
+            "ret i32 1",
+            "}",
+        ]
+
+    def _stores(self, first: int) -> list[str]:
+        """Return the lines of the function that stores, one store of all threads after the other.
+
+        ``first`` is the job's word for the first array of scratch.
+        """
+        if not self.later:
+            return []
+        scratch = {f"%scratch{i}": first + i for i in range(len(self.scratch))}
+        labels = [*(f"store{at}" for at in range(1, len(self.later))), "done"]
+        loops = [store_loop(at, later, labels[at]) for at, later in enumerate(self.later)]
+        return [
+            f"define i32 @{STORES}(ptr %args, i64 %from, i64 %to) {{",
+            "entry:",
+            *self._arrays(scratch),
+            "br label %store0",
+            *(line for loop in loops for line in loop),
+            "done:",
+            "ret i32 0",
+            "}",
+        ]
+
+    def _arrays(self, words: dict[str, int]) -> list[str]:
+        """Return the lines that find the data of arrays, each given by a word of the job."""
+        lines = []
+        for name, word in words.items():
             lines.append(f"{name}.w = getelementptr i64, ptr %args, i64 {word}")
             lines.append(f"{name}.i = load i64, ptr {name}.w")
             lines += self._data(f"{name}.i", name)
-        lines += self._whole()
-        stores = [
-            line
-            for at, later in enumerate(self.later)
-            for line in store_loop(
-                at, later, "done" if at == len(self.later) - 1 else f"store{at + 1}"
-            )
-        ]
-        return "\n".join(
-            [
-                f"define i32 @{NAME}(ptr %args) {{",
-                "entry:",
-                *code.allocas,
-                *lines,
-                "br i1 %whole, label %begin, label %fault",
-                "begin:",
-                *code.before,
-                "br label %loop",
-                "loop:",
-                f"%i = phi i64 [0, %{code.label_before}], [%next, %{code.label}]",
-                *code.body,
-                f"%next = add i64 %i, {LANES}",
-                "%more = icmp ult i64 %next, %width",
-                f"br i1 %more, label %loop, label %{'store0' if self.later else 'done'}",
-                *stores,
-                "done:",
-                "ret i32 0",
-                "fault:",
-                "ret i32 1",
-                "}",
-                *sorted(code.declared | {"declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"}),
-                FIND,
-            ]
-        )
+        return lines
+
+    def _rest(self) -> list[str]:
+        """Return what the functions call."""
+        reduced = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"
+        return [*sorted(self.code.declared | {reduced}), FIND]
 
     def _whole(self) -> list[str]:
         """Return the lines that look whether the registers' arrays are in one piece."""

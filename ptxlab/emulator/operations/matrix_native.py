@@ -6,7 +6,6 @@ has taken as long: see ``ptxlab.emulator.native.engine``.
 
 from __future__ import annotations
 
-import ctypes
 import struct
 from collections.abc import Callable, Sequence
 from functools import cache, partial
@@ -23,34 +22,42 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native import cores as jobs
 from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.compiler import available, compile
 from ptxlab.native.tensor_core.vectors import Function
 
-Warpwide = ctypes.CFUNCTYPE(None, ctypes.c_char_p, ctypes.c_void_p, ctypes.c_int64)
-"""The function of ``ptxlab.native.tensor_core.mma``."""
+WORTH = 65_536
+"""Products of two numbers that a core does at a time at least, in some microseconds."""
 
 
 class NativeProduct:
-    """A form on a target: its machine code once there is some, a function of type ``kind``.
+    """A form on a target: its machine code once there is some, the function of a job.
 
     ``write`` returns the function, None where it has none.
     """
 
-    def __init__(self, kind: type[Any], write: Callable[[], Function | None]) -> None:
-        self.call: Callable[..., None] | None = None
-        self._kind, self._write = kind, write
+    def __init__(self, form: MatrixInstruction, write: Callable[[], Function | None]) -> None:
+        self.function: Any = None
+        self._least = max(1, WORTH // (form.m * form.n * form.k))
+        self._write = write
         self._spent, self._is_open = 0, True
 
-    def hot(self, wave: Wave) -> Callable[..., None] | None:
-        """Return the machine code, if a wave is to have some; it is made when it pays."""
+    def hot(self, wave: Wave) -> bool:
+        """Say whether a wave is to have machine code and there is some; it is made when it pays."""
         if wave.hot == NEVER:
-            return None
+            return False
         if self._is_open and self._spent >= wave.hot:
             self._is_open, function = False, self._write()
             if function is not None:
-                self.call = compile(function.text, function.name, self._kind)
-        return self.call
+                self.function = compile(function.text, function.name, jobs.Function)
+        return self.function is not None
+
+    def run(self, wave: Wave, count: int, words: Sequence[int]) -> None:
+        """Do so many products, each with registers of its own: ``words`` are those behind the header."""
+        pool = jobs.pool(wave.cores)
+        header = (jobs.address(self.function), pool.piece(count, self._least), 0, 0, count)
+        pool.run(struct.pack(f"{len(header) + len(words)}q", *header, *words))
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
@@ -68,12 +75,12 @@ def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | N
 
         return mma.function(form, target)
 
-    return made_of(Warpwide, write)
+    return made_of(form, write)
 
 
-def made_of(kind: type[Any], write: Callable[[], Function | None]) -> NativeProduct | None:
+def made_of(form: MatrixInstruction, write: Callable[[], Function | None]) -> NativeProduct | None:
     """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
-    return NativeProduct(kind, write) if available() and sees_arrays() else None
+    return NativeProduct(form, write) if available() and sees_arrays() else None
 
 
 def natively(
@@ -90,11 +97,9 @@ def natively(
     """
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
-    objects = struct.Struct(f"{len(sources) + len(slots)}P").pack
 
     def run(frame: Frame, threads: Threads) -> None:
-        call = product.hot(frame.wave)
-        if call is None:
+        if not product.hot(frame.wave):
             product.timed(partial(step, frame, threads))
             return
         warps = Warps(frame, threads, form.name, line)
@@ -102,8 +107,8 @@ def natively(
         given = [each(source.read(registers), width) for source in sources]
         made = [blank(registers[slot], threads, word) for slot in slots]
         listed = None if threads.everyone else threads.index[::WARP] // WARP
-        which = None if listed is None else listed.ctypes.data
-        call(objects(*map(id, given), *map(id, made)), which, warps.count)
+        which = 0 if listed is None else listed.ctypes.data
+        product.run(frame.wave, warps.count, [which, *map(id, given), *map(id, made)])
         for slot, value in zip(slots, made, strict=True):
             registers[slot] = value
 

@@ -6,8 +6,6 @@ Source: PTX ISA, "Asynchronous Multiply-and-Accumulate Instruction: wgmma.mma_as
 
 from __future__ import annotations
 
-import ctypes
-import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
@@ -240,17 +238,16 @@ class Multiplication:
             return by_arrays
 
         def execute() -> None:
-            call = native.hot(frame.wave)
-            if call is None:
-                native.timed(by_arrays)
+            if native.hot(frame.wave):
+                self._natively(native, a, b, groups, adds)
             else:
-                self._natively(call, a, b, groups, adds)
+                native.timed(by_arrays)
 
         return execute
 
     def _natively(
         self,
-        call: Callable[..., None],
+        native: NativeProduct,
         a: _Lines | _Registers,
         b: _Lines | _Registers,
         groups: Warpgroups,
@@ -266,15 +263,16 @@ class Multiplication:
         given = [*in_registers, *(groups.register(source) for source in self.c)]
         made = [blank(registers[one.slot], groups.threads, word) for one in self.d]
         sign = 1 << (self.form.held("A").bits - 1)
-        call(
-            struct.pack(f"{len(given) + len(made)}P", *map(id, given), *map(id, made)),
-            None if left is None else left.ctypes.data,
+        words = [
+            0 if left is None else left.ctypes.data,
             right.ctypes.data,
             firsts.ctypes.data,
             masks.ctypes.data,
             sign * (0xFFFFFFFF // (2 * sign - 1)) if self.negates else 0,
-            groups.count,
-        )
+            *map(id, given),
+            *map(id, made),
+        ]
+        native.run(groups.wave, groups.count, words)
         for destination, value in zip(self.d, made, strict=True):
             registers[destination.slot] = value
 
@@ -326,11 +324,6 @@ def _bound(context: Context, form: MatrixInstruction) -> Multiplication:
     )
 
 
-_FUNCTION = ctypes.CFUNCTYPE(
-    None, ctypes.c_char_p, *4 * [ctypes.c_void_p], ctypes.c_uint32, ctypes.c_int64
-)
-
-
 @cache
 def native_product(
     form: MatrixInstruction, target: Target, majors: tuple[str, ...]
@@ -342,7 +335,7 @@ def native_product(
 
         return wgmma.function(form, target, majors)
 
-    return made_of(_FUNCTION, write)
+    return made_of(form, write)
 
 
 def _factor(

@@ -19,6 +19,7 @@ from ptxlab.emulator.run.wave import Watcher, Wave
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.workers import cores
 
 WAVE_THREADS = 16384
 """Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
@@ -78,7 +79,8 @@ def launch(
             f"kernel {kernel} needs {entry.frame.local_bytes} bytes of local memory, "
             f"a thread has {MOST_LOCAL_BYTES}"
         )
-    total, tell, hot = config.ctas, progress or _nobody, threshold()
+    total, tell = config.ctas, progress or _nobody
+    engine = threshold(), cores()
     local = sum(function.frame.local_bytes for function in program.functions.values())
     size = _wave_size(config, shared_bytes, local)
     if config.cooperative and size < total:
@@ -92,7 +94,7 @@ def launch(
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
-            Schedule(schedule), hot,
+            Schedule(schedule), *engine,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total))
         wave.watcher.begin(wave)

@@ -41,7 +41,8 @@ class Wave:
     the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
     begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
     another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma) and
-    ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code.
+    ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
+    which uses so many ``cores``.
     """
 
     module: Module
@@ -60,6 +61,7 @@ class Wave:
     workspace: int
     schedule: Schedule
     hot: int
+    cores: int
 
     def __post_init__(self) -> None:
         ctas = self.ctas = len(self.numbers)

@@ -1,8 +1,8 @@
 """mma.sync and wmma.mma as native code: from the registers of warps to those of D.
 
-The function takes the objects that hold registers, of A, B, C and D one after the other, the numbers of
-the warps that take part or null for all, and how many they are. A register is an array of numpy, one
-word for each thread.
+The function is that of a job of ``ptxlab.native.cores`` of so many warps. Its words are where the numbers
+of the warps that take part are, or null for all, and the objects that hold registers, of A, B, C and D one
+after the other. A register is an array of numpy, one word for each thread.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from functools import cache
 
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
@@ -27,15 +28,16 @@ def function(form: MatrixInstruction, target: Target) -> Function | None:
     depth = form.k // 32 if form.a_type == "b1" else form.k
     matrices = Matrices(arithmetic, form.m, form.n, depth)
     code = matrices.code
-    objects, warps = code.parameter("registers", "ptr"), code.parameter("warps", "ptr")
-    count = code.parameter("count", "i64")
+    job, start, end = code.job()
+    warps, objects = job.at(HEADER, 8).load("ptr", align=8), job.at(HEADER + 1, 8)
     numbers = iter(range(sum(layout.registers_per_lane for layout in layouts)))
     held = [
         [array(objects, next(numbers)) for _ in range(layout.registers_per_lane)]
         for layout in layouts
     ]
     everyone = warps.is_("eq", warps.like(0))
-    with code.loop(count) as index:
+    with code.loop(end - start) as turn:
+        index = start + turn
         # Where there is no list, what is read in its place does not count.
         listed = everyone.choose(objects, warps.at(index, 8)).load("i64", align=8)
         warp = everyone.choose(index, listed)

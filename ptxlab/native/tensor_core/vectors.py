@@ -186,11 +186,17 @@ class Code:
         self.parameters.append(f"{kind} %{name}")
         return Value(self, kind, 0, f"%{name}")
 
+    def job(self) -> tuple[Value, Value, Value]:
+        """Return the parameters of a function of a job: its words, and from where to where it goes."""
+        words = self.parameter("job", "ptr")
+        return words, self.parameter("from", "i64"), self.parameter("to", "i64")
+
     def function(self, name: str, *, rare: bool = False) -> Function:
-        """Return all of it as a function; what is run ``rare``ly is kept apart from what calls it."""
-        linkage, attributes = ("internal ", " noinline cold") if rare else ("", "")
-        signature = f"{linkage}void @{name}({', '.join(self.parameters)}){attributes}"
-        body = "\n".join(["entry:", *self._buffers, *self._lines, "  ret void"])
+        """Return all of it as a job's function, or one run ``rare``ly by it, which is kept apart."""
+        linkage, attributes = ("internal void", " noinline cold") if rare else ("i32", "")
+        signature = f"{linkage} @{name}({', '.join(self.parameters)}){attributes}"
+        end = "  ret void" if rare else "  ret i32 0"
+        body = "\n".join(["entry:", *self._buffers, *self._lines, end])
         self._used[name] = f"define {signature} {{\n{body}\n}}\n"
         return Function(name, self._used)
 

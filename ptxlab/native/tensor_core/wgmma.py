@@ -1,10 +1,10 @@
 """wgmma.mma_async as native code: B, and maybe A, as it was in shared memory, C and D in registers.
 
-The function takes the objects that hold registers, of A where it is in registers, C and D one after the
-other; where the matrices A (null in registers) and B of all warpgroups are, one behind the other; the
-numbers of the warpgroups' first warps; by warpgroup, all ones where C is added and zeros where not; the
-bits of A's words to change; and how many warpgroups there are. A matrix is in lines along its major
-direction.
+The function is that of a job of ``ptxlab.native.cores`` of so many warpgroups. Its words are where the
+matrices A (null in registers) and B of all warpgroups are, one behind the other; the numbers of the
+warpgroups' first warps; by warpgroup, all ones where C is added and zeros where not; the bits of A's words
+to change; and the objects that hold registers, of A where it is in registers, C and D one after the other.
+A matrix is in lines along its major direction.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
@@ -39,10 +40,10 @@ def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -
     depth = form.k // 32 if form.a_type == "b1" else form.k
     matrices = Matrices(arithmetic, BLOCK, form.n, depth)
     code = matrices.code
-    objects, a_lines, b_lines, firsts, adds = (
-        code.parameter(name, "ptr") for name in ("registers", "a", "b", "firsts", "adds")
-    )
-    flips, count = code.parameter("flips", "i32"), code.parameter("count", "i64")
+    job, start, end = code.job()
+    a_lines, b_lines, firsts, adds = (job.at(HEADER + i, 8).load("ptr", align=8) for i in range(4))
+    flips = job.at(HEADER + 4, 8).load("i64", align=8).to("trunc", "i32")
+    objects = job.at(HEADER + 5, 8)
     a, b = form.held("A"), form.held("B")
     assert isinstance(b, SharedOperand)
     tile = replace(form.operand("D"), rows=BLOCK, cols=_COLUMNS, threads=WARP)
@@ -52,7 +53,8 @@ def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -
         held = [array(objects, i) for i in range(a.registers_per_lane)]
     sums = [objects.at(len(held) + i * in_tile * tiles, 8) for i in range(2)]
     flips = flips.splat(BLOCK)
-    with code.loop(count) as group:
+    with code.loop(end - start) as turn:
+        group = start + turn
         first = firsts.at(group, 8).load("i64", align=8)
         mask = adds.at(group, 4).load("i32", align=4).splat(BLOCK)
         matrix = b_lines.at(group, b.rows * b.cols * b.bits // 8)

@@ -1,0 +1,114 @@
+"""One call of machine code on all cores: pieces of it that any of them takes, in any order.
+
+A job is an array of words of which the first are ``HEADER``: a function, how many items a piece of its
+has, the same of what follows when all of that is done, or zeros, and how many items there are. A
+function ``i32 (ptr job, i64 from, i64 to)`` does the items ``from`` to ``to`` and says with anything but
+0 that it cannot; then nothing follows. What it does for some items must not show in what it does for
+others, as it is neither said who does them nor in which order.
+
+The caller takes pieces too, and waits for none that nobody has begun. Cores that others use are left to
+them: to wait for a piece that the system has taken from its core costs more than all of them give.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+import os
+import threading
+from functools import cache
+from time import monotonic
+from typing import Any
+
+from ptxlab.native import compiler
+from ptxlab.native.cores_code import LINE, PLACES, SYSTEM, text
+from ptxlab.workers import idle
+
+HEADER = 5
+"""The words of a job that are the same in all."""
+
+PIECES = 4
+"""Pieces for each core, so that none waits long for another."""
+
+INTERVAL = 0.005
+"""For how many seconds it is taken for granted that as many processors are idle as before."""
+
+Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+"""What a job's functions are."""
+
+
+def address(function: Any) -> int:
+    """Return where the machine code of a function is, as a job has it."""
+    return ctypes.cast(function, ctypes.c_void_p).value or 0
+
+
+_WITH_JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
+_WITH_COUNT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
+_ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
+
+
+class Pool:
+    """As many cores as are to work: the caller's and, for the others, a thread each.
+
+    The threads run no Python, which they would wait for and have others wait for. Where the system's
+    are not those of POSIX there are none.
+    """
+
+    def __init__(self, cores: int) -> None:
+        self.cores = cores if os.name == "posix" else 1
+        code = text()
+        self._run = compiler.compile(code, "run", _WITH_JOB)
+        self._wake = compiler.compile(code, "wake", _WITH_COUNT)
+        self._serve = compiler.compile(code, "serve", _ALONE)
+        self._words = (ctypes.c_uint64 * (9 * LINE))()
+        self._at = ctypes.addressof(self._words)
+        self._asked = 0.0
+        if self.cores > 1:
+            self._begin()
+
+    def piece(self, total: int, least: int, whole: int = 1) -> int:
+        """Return how many items a piece has: not below ``least``, and a multiple of ``whole``."""
+        size = max(least, -(-total // (PIECES * self.cores)))
+        size = -(-size // whole) * whole
+        return total if self.cores == 1 or size >= total else size
+
+    def run(self, job: bytes) -> bool:
+        """Do a job. Say whether all of it could be done."""
+        if self.cores > 1 and monotonic() - self._asked > INTERVAL:
+            self._ask()
+        return not self._run(self._at, job)
+
+    def _ask(self) -> None:
+        """Have as many threads stay asleep as find no processor idle."""
+        self._asked = monotonic()
+        threads, words = self.cores - 1, self._words
+        awake = threads - words[PLACES["asleep"]]
+        words[PLACES["staying"]] = max(0, threads - awake - idle())
+
+    def _begin(self) -> None:
+        """Start the threads; they end before Python frees their machine code."""
+        system = ctypes.CDLL(None)
+        for name, begin in (("mutex", "pthread_mutex_init"), ("condition", "pthread_cond_init")):
+            getattr(system, begin)(ctypes.c_void_p(self._at + 8 * PLACES[name]), None)
+        for name, function in SYSTEM.items():
+            self._words[PLACES[name]] = address(getattr(system, function))
+        threads = [
+            threading.Thread(target=self._serve, args=[self._at], name="ptxlab core", daemon=True)
+            for _ in range(self.cores - 1)
+        ]
+        for thread in threads:
+            thread.start()
+
+        def end() -> None:
+            self._words[PLACES["ended"]] = 1
+            self._wake(self._at, len(threads))
+            for thread in threads:
+                thread.join()
+
+        atexit.register(end)
+
+
+@cache
+def pool(cores: int) -> Pool:
+    """Return the pool of so many cores, one in a process."""
+    return Pool(cores)

@@ -1,0 +1,76 @@
+"""Programs whose threads race have one result on any number of cores, with pieces as small as they get."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab import open_device
+from ptxlab.emulator.native import stretch
+from ptxlab.emulator.operations import matrix_native
+from ptxlab.errors import LaunchError
+from ptxlab.native import compiler, cores
+from ptxlab.workers import VARIABLE
+from tests.emulator.native.test_engines import FAULTS, RACES, kernel
+from tests.native.test_tensor_core import PROGRAM
+
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
+
+LOCAL = """
+    .local .align 8 .b8 own[64];
+    and.b32 r3, r0, 3; shl.b32 r3, r3, 2; mov.u32 r4, own; add.u32 r3, r3, r4; st.local.u32 [r3], r0;
+    ld.local.u32 r5, [r3]; ld.global.u32 r6, [d1]; add.u32 r5, r5, r6; st.global.u32 [d1], r5;"""
+ATOMICS = """
+    atom.global.add.u32 r3, [d0], r0; atom.global.exch.b32 r4, [d0+4], r0; add.u32 r5, r3, r4;
+    st.global.u32 [d1+8], r5;"""
+LINES = RACES | FAULTS | {"local memory": LOCAL, "atomics": ATOMICS}
+
+Run = Callable[[str, int, int], tuple[bytes, str]]
+
+
+@pytest.fixture
+def run(monkeypatch: pytest.MonkeyPatch) -> Run:
+    """Run kernel ``k`` on so many cores; return what its data are then, and what went wrong."""
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    monkeypatch.setattr(cores, "idle", lambda: 2)
+    monkeypatch.setattr(stretch, "WORTH", 1)
+    monkeypatch.setattr(matrix_native, "WORTH", 1)
+    monkeypatch.setattr(cores, "PIECES", 8)
+
+    def run(text: str, many: int, block: int) -> tuple[bytes, str]:
+        monkeypatch.setenv(VARIABLE, str(many))
+        device: Any = open_device("emulator", arch="sm_90a")
+        buffer, message = device.upload(np.arange(1024, dtype=np.uint32) * 17), ""
+        try:
+            device.load(text).kernel("k").launch(1024 // block, block, [buffer])
+        except LaunchError as error:
+            message = str(error)
+        return buffer.numpy().tobytes(), message
+
+    return run
+
+
+@pytest.mark.parametrize("lines", LINES.values(), ids=LINES)
+def test_results_are_the_same_on_any_number_of_cores(run: Run, lines: str) -> None:
+    text = kernel(lines)
+    for block in (32, 128):
+        wanted = run(text, 1, block)
+        for _ in range(3):
+            assert run(text, 3, block) == wanted
+
+
+def test_matrix_products_are_the_same_on_any_number_of_cores(
+    monkeypatch: pytest.MonkeyPatch, run: Run
+) -> None:
+    words, found = np.random.default_rng(5).integers(0, 256, 24 * 256, np.uint8), []
+    for many in (1, 3, 3):
+        monkeypatch.setenv(VARIABLE, str(many))
+        device: Any = open_device("emulator", arch="sm_80")
+        out = device.zeros(4 * 256, "u32")
+        device.load(PROGRAM).kernel("k").launch(2, 128, [device.upload(words), out])
+        found.append(out.numpy().tolist())
+    assert found[1] == found[0]
+    assert found[2] == found[0]

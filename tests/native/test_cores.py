@@ -1,0 +1,178 @@
+"""A job is done piece by piece, each once, whoever takes it; what follows begins when all of it is done."""
+
+from __future__ import annotations
+
+import random
+import struct
+import subprocess
+import sys
+import threading
+from time import sleep
+
+import numpy as np
+import pytest
+
+from ptxlab.native import compiler, cores
+from ptxlab.native.cores_code import PLACES
+
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
+
+COUNT = """
+define i32 @count(ptr %job, i64 %from, i64 %to) {
+entry:
+  %data.p = getelementptr i64, ptr %job, i64 5
+  %data = load ptr, ptr %data.p
+  br label %loop
+loop:
+  %i = phi i64 [%from, %entry], [%next, %loop]
+  %p = getelementptr i64, ptr %data, i64 %i
+  %old = load i64, ptr %p
+  %new = add i64 %old, 1
+  store i64 %new, ptr %p
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %to
+  br i1 %more, label %loop, label %done
+done:
+  %bad.p = getelementptr i64, ptr %job, i64 6
+  %bad = load i64, ptr %bad.p
+  %low = icmp ule i64 %from, %bad
+  %high = icmp ult i64 %bad, %to
+  %both = and i1 %low, %high
+  %found = zext i1 %both to i32
+  ret i32 %found
+}
+
+; Copies what the first has counted to the other end of what lies behind it.
+define i32 @turn(ptr %job, i64 %from, i64 %to) {
+entry:
+  %data.p = getelementptr i64, ptr %job, i64 5
+  %data = load ptr, ptr %data.p
+  %total.p = getelementptr i64, ptr %job, i64 4
+  %total = load i64, ptr %total.p
+  %twice = shl i64 %total, 1
+  br label %loop
+loop:
+  %i = phi i64 [%from, %entry], [%next, %loop]
+  %p = getelementptr i64, ptr %data, i64 %i
+  %value = load i64, ptr %p
+  %behind = sub i64 %twice, %i
+  %last = sub i64 %behind, 1
+  %q = getelementptr i64, ptr %data, i64 %last
+  store i64 %value, ptr %q
+  %next = add i64 %i, 1
+  %more = icmp ult i64 %next, %to
+  br i1 %more, label %loop, label %done
+done:
+  ret i32 0
+}
+"""
+MEET = """
+define i32 @meet(ptr %job, i64 %from, i64 %to) {
+entry:
+  %data.p = getelementptr i64, ptr %job, i64 5
+  %data = load ptr, ptr %data.p
+  %patience.p = getelementptr i64, ptr %job, i64 6
+  %patience = load i64, ptr %patience.p
+  %old = atomicrmw add ptr %data, i64 1 seq_cst
+  br label %wait
+wait:
+  %turn = phi i64 [0, %entry], [%next, %wait]
+  %next = add i64 %turn, 1
+  %here = load atomic i64, ptr %data seq_cst, align 8
+  %met = icmp uge i64 %here, 2
+  %tired = icmp ugt i64 %next, %patience
+  %stop = or i1 %met, %tired
+  br i1 %stop, label %done, label %wait
+done:
+  %alone = icmp ult i64 %here, 2
+  %found = zext i1 %alone to i32
+  ret i32 %found
+}
+"""
+NOBODY = -1
+
+
+@pytest.fixture
+def pool(monkeypatch: pytest.MonkeyPatch) -> cores.Pool:
+    """Three cores, however busy this machine is."""
+    monkeypatch.setattr(cores, "idle", lambda: 2)
+    return cores.pool(3)
+
+
+def count(pool: cores.Pool, total: int, pieces: tuple[int, int], bad: int, turns: int = 1) -> bool:
+    """Count in every item and copy it; check all of it, and return whether it was done."""
+    data = np.zeros(2 * total, np.int64)
+    first, second = (compiler.compile(COUNT, name, cores.Function) for name in ("count", "turn"))
+    addresses = cores.address(first), cores.address(second)
+    job = struct.pack(
+        "7q", addresses[0], pieces[0], addresses[1], pieces[1], total, data.ctypes.data, bad
+    )
+    done = [pool.run(job) for _ in range(turns)]
+    assert len(set(done)) == 1
+    assert data[:total].tolist() == [turns] * total
+    assert data[total:].tolist() == [turns if done[0] else 0] * total
+    return done[0]
+
+
+def test_every_item_is_done_once_and_before_what_follows(pool: cores.Pool) -> None:
+    chance = random.Random(3)
+    for _ in range(300):
+        total = chance.randint(1, 2000)
+        pieces = chance.randint(1, 400), chance.randint(1, 400)
+        assert count(pool, total, pieces, NOBODY, turns=5)
+
+
+def test_nothing_follows_what_cannot_be_done(pool: cores.Pool) -> None:
+    for bad in (0, 77, 999):
+        for piece in (100, 1000):
+            assert not count(pool, 1000, (piece, 10), bad)
+    assert count(pool, 1000, (100, 10), NOBODY)
+
+
+def test_two_callers_do_not_mix_their_jobs(pool: cores.Pool) -> None:
+    found: list[bool] = []
+
+    def call(total: int) -> None:
+        found.extend(count(pool, total, (50, 70), NOBODY, turns=3) for _ in range(100))
+
+    callers = [threading.Thread(target=call, args=[total]) for total in (1500, 2500)]
+    for caller in callers:
+        caller.start()
+    for caller in callers:
+        caller.join()
+    assert found == [True] * 200
+
+
+def meet(pool: cores.Pool, patience: int) -> bool:
+    """Do two pieces that wait for each other: on one core the first waits in vain. Say if they met."""
+    data = np.zeros(1, np.int64)
+    function = compiler.compile(MEET, "meet", cores.Function)
+    place = data.ctypes.data
+    return pool.run(struct.pack("7q", cores.address(function), 1, 0, 0, 2, place, patience))
+
+
+def test_other_cores_take_pieces(pool: cores.Pool) -> None:
+    assert meet(pool, 10**9)
+
+
+def test_cores_that_others_use_are_left_to_them(
+    pool: cores.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "idle", lambda: 0)
+    monkeypatch.setattr(cores, "INTERVAL", 0)
+    while pool._words[PLACES["asleep"]] < 2:
+        sleep(0.001)
+    assert not meet(pool, 10**6)
+
+
+def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:
+    one, two = cores.pool(1), cores.pool(2)
+    assert one.piece(10_000, 1) == 10_000
+    assert two.piece(16_000, 1, 32) == 2016
+    assert two.piece(16_000, 3000, 1024) == 3072
+    assert two.piece(16_000, 16_000) == 16_000
+
+
+def test_a_process_with_cores_at_work_ends() -> None:
+    program = "from ptxlab.native import cores; cores.pool(3)"
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=60)
