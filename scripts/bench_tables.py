@@ -6,19 +6,25 @@ counts; what was wrong, or never measured, has no row, and where nothing was the
 
 from __future__ import annotations
 
+import math
+import statistics
 import sys
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.machine import read_runs
+from ptxlab.prediction.model import MODELLED
 
 ROOT = Path(__file__).resolve().parents[1]
 FOLDER = ROOT / "benchmarks"
 PAGE = ROOT / "docs" / "ladder.md"
 MARKS = ("<!-- gpu, from benchmarks/ -->\n", "<!-- /gpu -->\n")
 NOTHING = "Nothing has been measured yet: no result of a GPU is on record.\n"
+
+LARGE = 1024**3
+"""The m * n * k from which on a product is predicted: less takes little longer than its launch."""
 
 Run = Mapping[str, Any]
 Key = tuple[Any, ...]
@@ -78,8 +84,8 @@ def table(gpu: str, results: Mapping[Key, tuple[Run, Run]]) -> str:
     about = f"{gpu}, driver {latest['driver'] or 'unknown'}, CUDA {latest['cuda']}, "
     about += f"cuBLAS {latest['cublas'] or 'absent'}, {latest['date']}"
     lines = [
-        f"| {about} | TFLOP/s in a burst | sustained | of cuBLAS | of the limit |",
-        "|---|---|---|---|---|",
+        f"| {about} | TFLOP/s in a burst | sustained | of cuBLAS | of the limit | predicted |",
+        "|---|---|---|---|---|---|",
         *rows(result for _, result in results.values()),
     ]
     return "".join(f"{line}\n" for line in lines)
@@ -100,8 +106,32 @@ def rows(results: Iterable[Run]) -> Iterator[str]:
             limit = result["limit_tflops"]
             yield (
                 f"| {' '.join(words)} | {result['burst']['tflops']:.4g} | {result['tflops']:.4g} "
-                f"| {percent(result['ratio'])} | {percent(limit and result['tflops'] / limit)} |"
+                f"| {percent(result['ratio'])} | {percent(limit and result['tflops'] / limit)} "
+                f"| {prediction(result)} |"
             )
+
+
+def prediction(result: Run) -> str:
+    """Write the predicted speed, and by how much the sustained one is above it."""
+    predicted, error = result.get("predicted"), result.get("prediction_error")
+    return f"{predicted['tflops']:.4g} ({error:+.1%})" if predicted and error is not None else ""
+
+
+def prediction_errors(several: Iterable[Run]) -> list[float]:
+    """Return how far measured speeds are above predicted ones, of products that take longer than a launch."""
+    return [
+        result["prediction_error"]
+        for run in several
+        for result in run["results"]
+        if result["passed"]
+        and result.get("prediction_error") is not None
+        and math.prod(sizes(result)) >= LARGE
+    ]
+
+
+def as_promised(errors: Sequence[float]) -> bool:
+    """Say whether predictions were, on average, no further off than each of them says of itself."""
+    return not errors or statistics.mean(map(abs, errors)) <= MODELLED
 
 
 def percent(part: float | None) -> str:

@@ -9,6 +9,10 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import PtxlabError
+from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.predicted import PredictedRung
+from ptxlab.prediction.chip import find
+from scripts import bench_ladder as ladder
 from scripts import bench_tables as tables
 
 ROOT = Path(__file__).parents[1]
@@ -22,6 +26,7 @@ RUN: dict[str, Any] = {
             "algorithm": "tiled", "m": 64, "n": 64, "k": 64, "dtype": "f32", "acc": "f32",
             "layout": "nn", "epilogue": "none", "passed": True, "burst": {"tflops": 5.1234},
             "tflops": 4.5, "ratio": 0.987, "limit_tflops": 9.0,
+            "predicted": {"tflops": 5.0, "seconds": 1e-7}, "prediction_error": -0.1,
         },
         {
             "algorithm": "naive", "m": 64, "n": 32, "k": 16, "dtype": "f32", "acc": "f32",
@@ -44,10 +49,10 @@ def test_a_table_of_results() -> None:
         "before",
         "<!-- gpu, from benchmarks/ -->",
         "| Test GPU, driver 1.2, CUDA 13.0, cuBLAS absent, 2026-01-02 | TFLOP/s in a burst "
-        "| sustained | of cuBLAS | of the limit |",
-        "|---|---|---|---|---|",
-        "| tiled f32 -> f32, 64^3 | 5.123 | 4.5 | 98.7 % | 50.0 % |",
-        "| naive f32 -> f32, 64 x 32 x 16 tn | 1 | 1 |  |  |",
+        "| sustained | of cuBLAS | of the limit | predicted |",
+        "|---|---|---|---|---|---|",
+        "| tiled f32 -> f32, 64^3 | 5.123 | 4.5 | 98.7 % | 50.0 % | 5 (-10.0%) |",
+        "| naive f32 -> f32, 64 x 32 x 16 tn | 1 | 1 |  |  |  |",
         "<!-- /gpu -->",
         "after",
     ]
@@ -71,3 +76,38 @@ def test_results_need_a_place() -> None:
     for page in ("text", tables.MARKS[0], tables.MARKS[1]):
         with pytest.raises(PtxlabError, match="no place for results"):
             tables.with_tables(page, [RUN])
+
+
+def test_what_gpus_gave_is_as_predictions_promise() -> None:
+    assert tables.as_promised(tables.prediction_errors(tables.runs(tables.FOLDER)))
+
+
+def test_a_promise_that_was_not_kept_is_seen() -> None:
+    run = copy.deepcopy(RUN)
+    measured = run["results"][0]
+    assert tables.prediction_errors([run]) == [], "a launch is most of a small product's time"
+    measured |= {"m": 1024, "n": 1024, "k": 1024}
+    assert tables.prediction_errors([run]) == [-0.1]
+    other = {**measured, "prediction_error": 0.15}
+    run["results"] += [other, {**other, "passed": False}, {**other, "prediction_error": None}]
+    assert tables.prediction_errors([run]) == [-0.1, 0.15]
+    assert not tables.as_promised([-0.1, 0.15])
+    assert tables.as_promised([-0.1, 0.13])
+
+
+def test_the_predicted_ladder_has_what_others_published() -> None:
+    gpus = [find(name).gpu for name in ("a100", "rtxa6000")]
+    problem = Problem(4096, 4096, 4096, "f32", "f32")
+    rungs = [(gpu, [PredictedRung(ALGORITHMS["naive"], problem, gpu, None)]) for gpu in gpus]
+    head, _, *cublas = ladder.table(rungs).splitlines()
+    assert head == "| TFLOP/s | A100 SXM, 1410 MHz | RTX A6000, 1800 MHz |"
+    assert cublas == [
+        "| cuBLAS f32 -> f32 | (17.6) | (23.2) |",
+        "| cuBLAS bf16 -> f32 | (244) |  |",
+    ]
+    page = "before\n" + "".join(ladder.MARKS) + "after\n"
+    made = ladder.with_table(page, "table\n")
+    assert made.count("table") == 1
+    assert ladder.with_table(made, "table\n") == made
+    with pytest.raises(PtxlabError, match="no place"):
+        ladder.with_table("before", "table")

@@ -104,9 +104,14 @@ class Algorithm(Rung):
         """The kernel's name, which is that of its file."""
         return PurePosixPath(self.file).stem
 
+    @property
+    def handwritten(self) -> bool:
+        """Whether it is PTX as somebody wrote it, and has no other tile."""
+        return self.file.endswith(".ptx")
+
     def options(self, problem: Problem, tile: Tile) -> tuple[str, ...]:
         """Return the macros that make a kernel of the file; handwritten PTX has none."""
-        if self.file.endswith(".ptx"):
+        if self.handwritten:
             return ()
         macros = {
             "DTYPE": problem.dtype,
@@ -120,7 +125,7 @@ class Algorithm(Rung):
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
     def cut(self, sizes: Sizes) -> Tile:
-        if sizes and self.file.endswith(".ptx"):
+        if sizes and self.handwritten:
             raise PtxlabError(f"{self.name} is handwritten for its tile, which nothing changes")
         return self.tile.changed(sizes)
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.memory import Closing
@@ -27,6 +28,9 @@ from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.timing import Procedure, Timing, burst, cold, sustained, warmed
 from ptxlab.gemm.verification import Verdict, Verification, checked
 from ptxlab.isa.gpus import GPUS
+
+if TYPE_CHECKING:
+    from ptxlab.gemm.predicted import PredictedRung
 
 LIBRARIES = tuple(rung for rung in BASELINES.values() if isinstance(rung, GpuBaseline))
 """What is timed beside the kernels, and takes turns with them: the first that is there."""
@@ -73,6 +77,7 @@ class BenchResult:
     """One rung on one problem. What was not right before and after has not been ``timed``.
 
     ``limit`` is what the GPU could do at most with these types, in TFLOP/s, None if nobody is sure.
+    ``predicted`` is what the model of time says of the same, where it was asked.
     """
 
     rung: Rung
@@ -81,6 +86,14 @@ class BenchResult:
     tile: Sizes
     verdict: Verdict
     timed: Timed | None
+    predicted: PredictedRung | None = None
+
+    @property
+    def error(self) -> float | None:
+        """By how much the sustained speed is above what was predicted, None without one or the other."""
+        if self.timed is None or self.predicted is None or self.predicted.tflops is None:
+            return None
+        return self.tflops(self.timed.speed.sustained) / self.predicted.tflops - 1
 
     def tflops(self, timing: Timing) -> float:
         return self.problem.flops / timing.median / 1e12

@@ -5,6 +5,7 @@ Every constant in ``chips/`` stands beside its source.
 
 from __future__ import annotations
 
+import re
 import tomllib
 from dataclasses import dataclass
 from functools import cache
@@ -78,12 +79,32 @@ def gpu_called(name: str) -> Gpu:
     return found
 
 
+def gpu_driven(name: str, capability: int, sms: int) -> Gpu:
+    """Return the GPU that NVIDIA's driver calls ``name``: ``NVIDIA H100 80GB HBM3``.
+
+    Raises PtxlabError where none has all of its words, or another has them: an RTX 3090 Ti has other SMs.
+    """
+    words = set(re.findall(r"[a-z]+\d*|\d+", name.lower()))
+    for gpu in GPUS:
+        own = set(gpu.name.lower().split()) - {"sxm"}
+        if own <= words and (gpu.capability, gpu.sms) == (capability, sms):
+            return gpu
+    raise PtxlabError(
+        f"ptxlab knows no {name} with {sms} SMs",
+        hint=f"--gpu names what to predict for: {', '.join(names())}",
+    )
+
+
 def find(name: str) -> Chip:
     """Return the GPU called ``name`` as it is predicted.
 
     Raises PtxlabError where there is none, Unsupported where its chip's constants are not known.
     """
-    gpu = gpu_called(name)
+    return chip_of(gpu_called(name))
+
+
+def chip_of(gpu: Gpu) -> Chip:
+    """Return a GPU as it is predicted. Raises Unsupported where its chip's constants are not known."""
     constants = _constants().get(gpu.capability)
     if constants is None:
         raise Unsupported(

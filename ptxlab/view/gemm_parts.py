@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.survey import Absent
 from ptxlab.gemm.verification import Verdict
@@ -32,6 +33,20 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
     return {"passed": verdict.passed, "max_error": verdict.error, "tolerance": verdict.tolerance}
+
+
+def predicted_as_json(one: PredictedRung | None) -> dict[str, Any] | None:
+    """Return what is predicted of a rung as JSON data: times are null where there is a ``reason``."""
+    if one is None:
+        return None
+    names = ("clock_mhz", "seconds", "low", "high", "bound", "bound_by")
+    found = one.prediction
+    return {
+        "gpu": one.gpu.name,
+        "tflops": one.tflops,
+        **(members(found, *names) if found else dict.fromkeys(names)),
+        "reason": one.reason or None,
+    }
 
 
 def wrong(verdict: Verdict) -> str:

@@ -6,11 +6,12 @@ from typing import Any
 
 import pytest
 
+from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung, predict_rung
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.main import main
-from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, names, spelled
+from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names, spelled
 from ptxlab.verbs.gemm.predicted import as_json, text
 
 
@@ -113,6 +114,29 @@ def test_half_of_either_kind_is_compared() -> None:
 )
 def test_a_gpu_is_found_however_it_is_spelled(name: str) -> None:
     assert spelled(gpu_called(name).name).endswith(spelled(name))
+
+
+@pytest.mark.parametrize(
+    ("driven", "capability", "sms", "name"),
+    [
+        ("NVIDIA H100 80GB HBM3", 90, 132, "H100 SXM"),
+        ("NVIDIA H200", 90, 132, "H200 SXM"),
+        ("NVIDIA A100-SXM4-40GB", 80, 108, "A100 SXM"),
+        ("NVIDIA GeForce RTX 3090", 86, 82, "RTX 3090"),
+        ("NVIDIA RTX A6000", 86, 84, "RTX A6000"),
+        ("Tesla T4", 75, 40, "T4"),
+        ("NVIDIA H100 PCIe", 90, 114, None),
+        ("NVIDIA GeForce RTX 3090 Ti", 86, 84, None),
+    ],
+)
+def test_a_gpu_is_known_by_what_its_driver_calls_it(
+    driven: str, capability: int, sms: int, name: str | None
+) -> None:
+    if name is None:
+        with pytest.raises(PtxlabError, match=f"ptxlab knows no {driven} with {sms} SMs"):
+            gpu_driven(driven, capability, sms)
+    else:
+        assert gpu_driven(driven, capability, sms).name == name
 
 
 def test_every_gpu_is_predicted_or_told_why_not() -> None:

@@ -6,18 +6,30 @@ with ``seconds`` and ``tflops`` null.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from itertools import groupby
+from types import MappingProxyType
 from typing import Any
 
 from ptxlab.gemm.facts import KernelFacts
+from ptxlab.gemm.predicted import PredictedRung
+from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.survey import Absent
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
+from ptxlab.view.gemm_parts import (
+    left_out,
+    predicted_as_json,
+    problem_as_json,
+    title,
+    verdict_as_json,
+    wrong,
+)
 from ptxlab.view.json import members
 from ptxlab.view.width import stacked
+
+NOTHING: Mapping[tuple[str, Problem], PredictedRung] = MappingProxyType({})
 
 HEAD = (
     ("", "FLOPs a", "instructions", "sectors", "B a FLOP", "wavefronts", "B a FLOP", "barriers"),
@@ -29,18 +41,32 @@ HELD = (
 )
 
 
-def text(several: Sequence[KernelFacts], absent: Sequence[Absent], width: int | None = None) -> str:
+def text(
+    several: Sequence[KernelFacts],
+    absent: Sequence[Absent],
+    width: int | None = None,
+    predicted: Mapping[tuple[str, Problem], PredictedRung] = NOTHING,
+) -> str:
+    """Return a table for every problem; ``predicted`` are rungs by name and problem, where that was asked."""
     lines = []
     for problem, of_it in groupby(several, key=lambda facts: facts.problem):
         together = list(of_it)
         what = f"{title(problem)}; counted for {together[0].target}, nothing is timed"
-        lines += [what, "", *stacked(rows(together), width), ""]
+        lines += [what, "", *stacked(_with(predicted, together), width), ""]
         lines += [
             f"{facts.algorithm.name} is WRONG: {wrong(facts.verdict)}"
             for facts in together
             if not facts.verdict.passed
         ]
     lines += [line for line in left_out(absent) if line]
+    lines += [
+        f"{one.rung.name} is not predicted: {one.reason}"
+        for one in predicted.values()
+        if one.reason
+    ]
+    if predicted:
+        gpu = next(iter(predicted.values())).gpu.name
+        lines.append(f"predicted TFLOP/s are for {gpu}: see ptxlab gemm --predict")
     lines.append(
         "instructions are those of warps; sectors are of 32 bytes of global memory, wavefronts of "
         "shared memory"
@@ -49,7 +75,10 @@ def text(several: Sequence[KernelFacts], absent: Sequence[Absent], width: int | 
 
 
 def bench_as_json(
-    several: Sequence[KernelFacts], absent: Sequence[Absent], arch: str
+    several: Sequence[KernelFacts],
+    absent: Sequence[Absent],
+    arch: str,
+    predicted: Mapping[tuple[str, Problem], PredictedRung] = NOTHING,
 ) -> dict[str, Any]:
     """Return counted facts as JSON data: no seconds, no TFLOP/s."""
     untimed = dict.fromkeys(("seconds", "tflops", "burst", "sustained", "cold", "beside", "ratio"))
@@ -65,6 +94,9 @@ def bench_as_json(
                 "tile": facts.tile,
                 **verdict_as_json(facts.verdict),
                 **untimed,
+                "predicted": predicted_as_json(
+                    predicted.get((facts.algorithm.name, facts.problem))
+                ),
                 "facts": as_json(facts),
             }
             for facts in several
@@ -94,6 +126,17 @@ def svg(several: Sequence[KernelFacts]) -> str:
         "on the emulator: exact, the same on every machine, and no speed",
     ]
     return chart("FLOPs for each byte of global memory", panels, (), notes)
+
+
+def _with(
+    predicted: Mapping[tuple[str, Problem], PredictedRung], several: Sequence[KernelFacts]
+) -> list[tuple[str, ...]]:
+    """Return the table of kernels, with the predicted speed of each where that was asked."""
+    if not predicted:
+        return rows(several)
+    told = (predicted.get((facts.algorithm.name, facts.problem)) for facts in several)
+    speeds = ("predicted", "TFLOP/s", *(f"{o.tflops:.3g}" if o and o.tflops else "" for o in told))
+    return [(*row, speed) for row, speed in zip(rows(several), speeds, strict=True)]
 
 
 def rows(several: Sequence[KernelFacts]) -> list[tuple[str, ...]]:

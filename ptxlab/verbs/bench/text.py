@@ -18,7 +18,14 @@ from ptxlab.gemm.machine import Machine
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
-from ptxlab.view.gemm_parts import left_out, problem_as_json, title, verdict_as_json, wrong
+from ptxlab.view.gemm_parts import (
+    left_out,
+    predicted_as_json,
+    problem_as_json,
+    title,
+    verdict_as_json,
+    wrong,
+)
 from ptxlab.view.text import fields
 from ptxlab.view.width import stacked
 
@@ -30,7 +37,7 @@ def text(bench: Bench, width: int | None = None) -> str:
     for problem, results in _by_problem(bench):
         lines += ["", title(problem, *_most(results)), ""]
         lines += stacked(_table(results, bench.machine), width)
-        lines += [*_names(results), *_wrong(results)]
+        lines += [*_names(results), *_wrong(results), *_unpredicted(results)]
     lines += left_out(bench.absent)
     lines += ["", "TFLOP/s are medians; p20 to p80 are of the sustained ones"]
     return "\n".join(lines) + "\n"
@@ -112,6 +119,8 @@ def _about(machine: Machine, procedure: Procedure) -> list[tuple[str, str]]:
 def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, ...]]:
     cold = any(result.timed and result.timed.speed.cold for result in results)
     head = ["", "burst", "sustained", "p20 to p80", *(["cold"] if cold else []), "of library"]
+    asked = any(result.predicted for result in results)
+    head += ["predicted", "off by"] if asked else []
     rows = [(*head, "of limit", "MHz", "W", "FLOP/clk/SM", "published")]
     for result in results:
         if result.timed is None:
@@ -128,6 +137,7 @@ def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, 
                 _span(result, speed.sustained),
                 *([_speed(result.tflops(speed.cold)) if speed.cold else ""] if cold else []),
                 "" if result.timed.ratio is None else f"{100 * result.timed.ratio:.1f} %",
+                *(_predicted(result) if asked else []),
                 "" if result.limit is None else f"{100 * sustained / result.limit:.1f} %",
                 "" if reading.clock is None else f"{reading.clock:.0f}",
                 "" if reading.power is None else f"{reading.power:.0f}",
@@ -138,6 +148,14 @@ def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, 
             )
         )
     return rows
+
+
+def _predicted(result: BenchResult) -> tuple[str, str]:
+    """Return what was predicted, and by how much what was measured is above."""
+    predicted, error = result.predicted, result.error
+    if predicted is None or predicted.tflops is None:
+        return "", ""
+    return _speed(predicted.tflops), "" if error is None else f"{100 * error:+.1f} %"
 
 
 def _most(results: Sequence[BenchResult]) -> list[str]:
@@ -151,6 +169,14 @@ def _names(results: Sequence[BenchResult]) -> list[str]:
         f"{result.rung.name} ran {', '.join(result.timed.kernels)}"
         for result in results
         if result.timed and result.timed.kernels and not result.tile
+    ]
+
+
+def _unpredicted(results: Sequence[BenchResult]) -> list[str]:
+    return [
+        f"{result.rung.name} is not predicted: {result.predicted.reason}"
+        for result in results
+        if result.predicted and result.predicted.reason
     ]
 
 
@@ -173,6 +199,8 @@ def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
         "seconds": speed and speed.sustained.median,
         "tflops": speed and result.tflops(speed.sustained),
         "limit_tflops": result.limit,
+        "predicted": predicted_as_json(result.predicted),
+        "prediction_error": result.error,
         **_times(result, speed),
         "clock_mhz": timed and timed.reading.clock,
         "power_w": timed and timed.reading.power,

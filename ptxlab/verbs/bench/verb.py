@@ -27,14 +27,17 @@ if TYPE_CHECKING:
     from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.facts import KernelFacts
     from ptxlab.gemm.ladder import Entry
+    from ptxlab.gemm.machine import Machine
     from ptxlab.gemm.survey import Absent
     from ptxlab.gemm.timing import Procedure
+    from ptxlab.prediction.chip import Chip
 
 EXAMPLE = """\
 example:
   ptxlab bench                                      every kernel
   ptxlab bench --algorithm warp_tiled,tensor_core --sizes 1024,4096,metal
   ptxlab bench --dtype f16 --acc f16 --layout tn --format svg -o bench.svg
+  ptxlab bench --predict --algorithm tiled,warp_tiled    measured beside predicted; --gpu where there is none
   ptxlab bench --tiles --algorithm tensor_core      other tiles: which are better, which cannot be
   ptxlab bench --algorithm warp_tiled --profile     the line for Nsight Compute
 
@@ -50,6 +53,8 @@ GPU_SIZES, EMULATOR_SIZES = "4096", "256"
 
 COLD = 20
 """Launches with a cold cache, each timed by itself."""
+
+TILES = "ptxlab gemm --predict --tiles compares predicted tiles"
 
 NCU = "ncu --target-processes all --set full --import-source yes --clock-control none"
 
@@ -87,6 +92,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
     how.add_argument(
         "--cold", action="store_true", help="also launches that find nothing in the L2 cache"
     )
+    parser.add_argument(
+        "--predict",
+        action="store_true",
+        help="also the speed that machine code predicts, on the GPU that is measured or --gpu",
+    )
+    parser.add_argument("--gpu", metavar="NAME", help="with --predict: rtx3090, h100 ...")
     other = parser.add_mutually_exclusive_group()
     other.add_argument(
         "--tiles", action="store_true", help="compare tiles of one algorithm, and keep the best"
@@ -110,6 +121,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Plan, measure, print; 0 when every result is right, 1 when not."""
+    if args.gpu and not args.predict:
+        raise PtxlabError("--gpu says what to --predict for")
+    if args.predict and (args.tiles or args.profile):
+        raise PtxlabError("--predict is not for --tiles and --profile", hint=TILES)
     if args.profile:
         if args.workers:
             raise PtxlabError(
@@ -150,6 +165,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.cli.progress import Status
     from ptxlab.gemm.bench import bench
     from ptxlab.gemm.machine import machine_of
+    from ptxlab.gemm.predicted import beside_measured
     from ptxlab.verbs.bench import text as view
     from ptxlab.verbs.bench.text import csv
 
@@ -157,7 +173,11 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     with stopwatch_of(device) as stopwatch:
         gpu, status = stopwatch.device, Status()
         machine = machine_of(gpu, stopwatch.sensors)
+        chip = measured_chip(args, machine) if args.predict else None
         found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
+        if chip:
+            status("predicting")
+            found = beside_measured(found, chip)
         status.clear()
     data = view.as_json(found)
     if args.record:
@@ -165,6 +185,19 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     text, svg = (lambda: view.text(found, terminal_width(args))), (lambda: view.svg(found))
     emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
     return 0 if found.passed else 1
+
+
+def measured_chip(args: argparse.Namespace, machine: Machine) -> Chip | None:
+    """Return what is predicted for: ``--gpu``, or the GPU that is measured, None where it is not modelled."""
+    from ptxlab.prediction.chip import chip_of, find, gpu_driven
+
+    if args.gpu:
+        return find(args.gpu)
+    try:
+        return chip_of(gpu_driven(machine.gpu, machine.capability, machine.multiprocessors))
+    except PtxlabError as error:
+        print(f"ptxlab: nothing is predicted: {error}", file=sys.stderr)
+        return None
 
 
 def stopwatch_of(device: Device) -> Stopwatch:
@@ -191,14 +224,23 @@ def record(folder: str, data: dict[str, Any]) -> None:
 def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | None) -> int:
     from ptxlab.cli.progress import Status
     from ptxlab.gemm.facts import facts_of
+    from ptxlab.gemm.predicted import predict_ladder
     from ptxlab.gemm.side_by_side import Job, each
     from ptxlab.gemm.survey import Absent
+    from ptxlab.prediction.chip import find
     from ptxlab.verbs.bench import facts as view
     from ptxlab.verbs.bench.text import csv
 
     if args.record:
         raise PtxlabError("there is nothing to record: a speed needs a GPU")
     planned = entries(args, EMULATOR_SIZES)
+    chip = None
+    if args.predict:
+        if not args.gpu:
+            raise PtxlabError(
+                "--predict is for a GPU, and none is here", hint="say which: --gpu rtx3090"
+            )
+        chip = find(args.gpu)
     found: list[KernelFacts] = []
     absent: list[Absent] = []
     jobs = [Job(rung, entry.problem) for entry in planned for rung in entry.rungs]
@@ -212,10 +254,20 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
             raise counted
         else:
             absent.append(Absent.of(job.rung, job.problem, counted))
+    problems = [(one.algorithm, one.problem) for one in found]
+    status("predicting")
+    told = predict_ladder(problems, chip, {}, None) if chip else ()
+    predicted = {(one.rung.name, one.problem): one for one in told}
     status.clear()
-    data = view.bench_as_json(found, absent, device.target.name)
-    text, svg = (lambda: view.text(found, absent, terminal_width(args))), (lambda: view.svg(found))
-    emit(args, text, data, csv=lambda: csv(data["results"]), svg=svg)
+    width = terminal_width(args)
+    data = view.bench_as_json(found, absent, device.target.name, predicted)
+    emit(
+        args,
+        lambda: view.text(found, absent, width, predicted),
+        data,
+        csv=lambda: csv(data["results"]),
+        svg=lambda: view.svg(found),
+    )
     return 0 if data["passed"] else 1
 
 

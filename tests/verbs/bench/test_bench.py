@@ -78,6 +78,21 @@ def test_other_forms_on_the_emulator(capsys: pytest.CaptureFixture[str]) -> None
     assert xml.fromstring(capsys.readouterr().out).tag.endswith("svg")
 
 
+def test_what_is_predicted_stands_beside_what_is_counted(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    arguments = [*EMULATOR, "--algorithm", "tiled", "--sizes", "32", "--predict", "--gpu", "t4"]
+    assert main([*arguments, "--json"]) == 0
+    (tiled,) = json.loads(capsys.readouterr().out)["results"]
+    assert tiled["tflops"] is None, "it is no measurement"
+    tflops = tiled["predicted"]["tflops"]
+    assert tflops == pytest.approx(2 * 32**3 / tiled["predicted"]["seconds"] / 1e12)
+    assert main(arguments) == 0
+    out = capsys.readouterr().out
+    assert f"{tflops:.3g}" in out
+    assert "predicted TFLOP/s are for T4" in out
+
+
 def test_a_wrong_result_is_told_and_has_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -105,6 +120,10 @@ def test_a_wrong_result_is_told_and_has_status_1(
         (["--tiles", "--algorithm", "tiled", "--format", "svg"], 2, "no picture"),
         (["--tiles", "--profile"], 2, "not allowed with"),
         (["--rounds", "0"], 2, "1 or more"),
+        (["--predict"], 2, "say which: --gpu rtx3090"),
+        (["--predict", "--gpu", "h10"], 2, "did you mean h100"),
+        (["--predict", "--gpu", "a100", "--profile"], 2, "ptxlab gemm --predict --tiles"),
+        (["--gpu", "a100"], 2, "--gpu says what to --predict for"),
     ],
 )
 def test_what_is_refused(
@@ -163,6 +182,32 @@ def test_a_gpu_times_and_records(
     capsys.readouterr()
     assert main([*GPU, *TWO, "--format", "svg"]) == 0
     assert "limit" in capsys.readouterr().out
+
+
+def test_what_is_predicted_stands_beside_what_a_gpu_took(
+    driver: FakeGpu, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from ptxlab.gemm import ALGORITHMS, Problem
+    from ptxlab.gemm.predicted import predict_rung
+    from ptxlab.prediction.chip import find
+
+    monkeypatch.setattr(driver, "_cuDeviceGetName", lambda *_: b"NVIDIA H200")
+    predicted = predict_rung(Problem(48, 40, 24, "f32"), ALGORITHMS["tiled"], find("h200"))
+    driver.seconds = {"tiled": 2 * predicted.seconds}
+    arguments = [*GPU, "--algorithm", "tiled", "--predict"]
+    assert main([*arguments, "--json"]) == 0
+    library, tiled = json.loads(capsys.readouterr().out)["results"]
+    assert library["predicted"] is library["prediction_error"] is None
+    assert tiled["predicted"]["gpu"] == "H200 SXM"
+    assert tiled["predicted"]["seconds"] == pytest.approx(predicted.seconds)
+    assert tiled["prediction_error"] == pytest.approx(-0.5, abs=1e-3)
+    assert main(arguments) == 0
+    assert "-50.0 %" in capsys.readouterr().out
+    monkeypatch.setattr(driver, "_cuDeviceGetName", lambda *_: b"NVIDIA H300")
+    assert main(arguments) == 0
+    out, err = capsys.readouterr()
+    assert "nothing is predicted: ptxlab knows no NVIDIA H300 with 132 SMs" in err
+    assert "predicted" not in out
 
 
 def test_a_wrong_kernel_has_status_1_and_no_speed(

@@ -1,0 +1,83 @@
+"""Predict the ladder for several GPUs and write docs/predict.md's table of it: ``scripts/bench ladder``.
+
+Beside each predicted speed stands what others published of a kernel like the rung there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from ptxlab.cli.progress import Status
+from ptxlab.errors import PtxlabError
+from ptxlab.gemm import ALGORITHMS, Problem
+from ptxlab.gemm.predicted import PredictedRung, predict_ladder
+from ptxlab.gemm.published import CUBLAS, published
+from ptxlab.isa.gpus import Gpu
+from ptxlab.prediction.chip import find
+
+PAGE = Path(__file__).resolve().parents[1] / "docs" / "predict.md"
+MARKS = ("<!-- ladder: begin -->\n", "<!-- ladder: end -->\n")
+SIZE = 4096
+GPUS = ("a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "rtx5090")
+TYPES = (("f32", "f32"), ("bf16", "f32"))
+
+
+def main() -> int:
+    """Predict, and write the table."""
+    status = Status()
+    of_gpus: list[tuple[Gpu, list[PredictedRung]]] = []
+    for name in GPUS:
+        chip, found = find(name), []
+        problems = (
+            (rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in ALGORITHMS.values()
+        )
+        for one in predict_ladder(problems, chip, {}, None):
+            found.append(one)
+            status(f"{chip.gpu.name}: {one.rung.name}")
+        of_gpus.append((chip.gpu, found))
+    status.clear()
+    try:
+        page = with_table(PAGE.read_text(encoding="utf-8"), table(of_gpus))
+    except PtxlabError as error:
+        print(error, file=sys.stderr)
+        return error.exit_status
+    PAGE.write_text(page, encoding="utf-8")
+    return 0
+
+
+def table(of_gpus: Sequence[tuple[Gpu, Sequence[PredictedRung]]]) -> str:
+    """Return a row for every rung that some GPU has a time for, a column for every GPU."""
+    rows = [
+        ["TFLOP/s", *(f"{gpu.name}, {gpu.clock} MHz" for gpu, _ in of_gpus)],
+        ["---"] * (1 + len(of_gpus)),
+    ]
+    for of_rung in zip(*(rungs for _, rungs in of_gpus), strict=True):
+        if any(one.prediction for one in of_rung):
+            name = f"`{of_rung[0].rung.name}` {of_rung[0].problem.types}"
+            rows.append([name, *map(_cell, of_rung)])
+    for types in TYPES:
+        cells = [next(published(CUBLAS, gpu.name, SIZE, types), None) for gpu, _ in of_gpus]
+        rates = [f"({figure.rate})" if figure else "" for figure in cells]
+        rows.append([f"cuBLAS {' -> '.join(types)}", *rates])
+    return "".join(f"| {' | '.join(row)} |\n" for row in rows)
+
+
+def _cell(one: PredictedRung) -> str:
+    others = ", ".join(figure.rate for figure in one.published)
+    predicted = f"{one.tflops:.3g}" if one.tflops else "-"
+    return f"{predicted} ({others})" if others else predicted
+
+
+def with_table(page: str, found: str) -> str:
+    """Return ``page`` with the table between its marks. Raises PtxlabError where it has none."""
+    before, began, rest = page.partition(MARKS[0])
+    _, ended, after = rest.partition(MARKS[1])
+    if not (began and ended):
+        raise PtxlabError(f"{PAGE.name} has no place for the ladder: {''.join(MARKS)}".strip())
+    return f"{before}{began}\n{found}\n{ended}{after}"
+
+
+if __name__ == "__main__":
+    sys.exit(main())
