@@ -1,0 +1,167 @@
+"""Read the latencies of each chip off what ptxas makes for it, and write ``benchmarks/constants.toml``.
+
+    scripts/bench constants
+
+ptxas knows how long each instruction of fixed latency takes, and writes it into its control bits: the
+cycles of stall between an instruction and the first that reads its result are never fewer. Between two
+of a kind that do not need each other they say how often the pipe takes one. Each operation is compiled
+twice, as a chain and side by side. What waits for a scoreboard instead has no fixed latency, and no row.
+"""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from ptxlab.device.loading import load_assembled
+from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.prediction.chip import find, names
+from ptxlab.prediction.code import Instruction, decode
+from ptxlab.prediction.operands import Register
+from ptxlab.prediction.predict import target_of
+from ptxlab.toolchain.assembly import Assembly
+
+FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "constants.toml"
+HEAD = """\
+# Cycles that ptxas leaves between instructions, by target: scripts/compiled_constants.py makes this file.
+# latency: until the first that needs the result; issue: until the next of the kind that does not.
+"""
+CHAIN, BESIDE = "chain", "beside"
+LENGTH = 12
+"""Operations of a chain, and of those side by side."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """PTX that changes ``%0``, of C++ type ``ctype`` and constraint ``letter``, with ``%1`` and ``%2``."""
+
+    opcode: str
+    ctype: str
+    letter: str
+    ptx: str
+
+
+OPERATIONS = (
+    Operation("FFMA", "float", "f", "fma.rn.f32 %0, %0, %1, %2;"),
+    Operation("FADD", "float", "f", "add.rn.f32 %0, %0, %1;"),
+    Operation("FMUL", "float", "f", "mul.rn.f32 %0, %0, %1;"),
+    Operation("IMAD", "int", "r", "mad.lo.s32 %0, %0, %1, %2;"),
+    Operation("LOP3", "int", "r", "lop3.b32 %0, %0, %1, %2, 0xe8;"),
+    Operation("SHF", "int", "r", "shf.l.wrap.b32 %0, %0, %1, %2;"),
+    Operation("PRMT", "int", "r", "prmt.b32 %0, %0, %1, %2;"),
+    Operation("HFMA2", "int", "r", "fma.rn.f16x2 %0, %0, %1, %2;"),
+    Operation("DFMA", "double", "d", "fma.rn.f64 %0, %0, %1, %2;"),
+    Operation("MUFU", "float", "f", "ex2.approx.ftz.f32 %0, %0;"),
+    Operation("ISETP", "int", "r", "{.reg .pred p; setp.lt.s32 p, %0, %1; @p mul.lo.s32 %0, %0, %2;}"),
+)  # fmt: skip
+
+PRODUCTS = {75: ("m16n8k8", 2, 1), 80: ("m16n8k16", 4, 2)}
+"""The widest product of f16 to f32 by the first capability that has it: shape, registers of A and of B."""
+
+
+def source(target: Target) -> str:
+    """Return CUDA C with two kernels an operation: ``FFMA_chain``, ``FFMA_beside``."""
+    kernels = [_kernel(one, how) for one in OPERATIONS for how in (CHAIN, BESIDE)]
+    return "\n".join([*kernels, *(_product(target, how) for how in (CHAIN, BESIDE))])
+
+
+def _kernel(one: Operation, how: str) -> str:
+    values = 1 if how == CHAIN else LENGTH
+    steps = "\n".join(
+        f'    asm volatile("{one.ptx}" : "+{one.letter}"(x[{n % values}]) : "{one.letter}"(a), "{one.letter}"(b));'
+        for n in range(LENGTH)
+    )
+    return f"""\
+extern "C" __global__ void {one.opcode}_{how}({one.ctype} *p, {one.ctype} a, {one.ctype} b) {{
+    {one.ctype} x[{values}];
+    for (int i = 0; i < {values}; i++) x[i] = p[i * 32 + threadIdx.x];
+    __syncthreads();
+{steps}
+    for (int i = 0; i < {values}; i++) p[i * 32 + threadIdx.x] = x[i];
+}}"""
+
+
+def _product(target: Target, how: str) -> str:
+    first = max(one for one in PRODUCTS if one <= target.capability)
+    shape, of_a, of_b = PRODUCTS[first]
+    values = 1 if how == CHAIN else 4
+    a = ", ".join(f"%{4 + n}" for n in range(of_a))
+    b = ", ".join(f"%{4 + of_a + n}" for n in range(of_b))
+    ptx = f"mma.sync.aligned.{shape}.row.col.f32.f16.f16.f32 {{%0, %1, %2, %3}}, {{{a}}}, {{{b}}}, {{%0, %1, %2, %3}};"
+    taken = ", ".join(f'"r"(q[{n}])' for n in range(of_a + of_b))
+    steps = "\n".join(
+        f'    asm volatile("{ptx}" : {", ".join(f"{chr(34)}+f{chr(34)}(x[{n % values}][{i}])" for i in range(4))} : {taken});'
+        for n in range(4)
+    )
+    return f"""\
+extern "C" __global__ void HMMA_{how}(float *p, const int *given) {{
+    float x[{values}][4];
+    int q[{of_a + of_b}];
+    for (int i = 0; i < {of_a + of_b}; i++) q[i] = given[i * 32 + threadIdx.x];
+    for (int i = 0; i < {4 * values}; i++) x[i / 4][i % 4] = p[i * 32 + threadIdx.x];
+    __syncthreads();
+{steps}
+    for (int i = 0; i < {4 * values}; i++) p[i * 32 + threadIdx.x] = x[i / 4][i % 4];
+}}"""
+
+
+def latency(code: Sequence[Instruction], opcode: str) -> int | None:
+    """Return the fewest cycles between an instruction and the next of its kind, or guarded one, that needs it."""
+    return min((n for n, needs in _between(code, opcode) if needs), default=None)
+
+
+def issue(code: Sequence[Instruction], opcode: str) -> int | None:
+    """Return the fewest cycles between two of a kind that do not need each other."""
+    return min((n for n, needs in _between(code, opcode) if not needs), default=None)
+
+
+def _between(code: Sequence[Instruction], opcode: str) -> Iterator[tuple[int, bool]]:
+    """Yield the cycles from each instruction of an opcode to the next such, or guarded by it; whether that needs it."""
+    for first in (i for i in code if i.sass.opcode == opcode and i.control.writes is None):
+        cycles, outs = first.control.stall, [one.number for one in first.outs]
+        for later in code[first.number + 1 :]:
+            guarded = later.guard is not None and later.guard.number in outs
+            if guarded or later.sass.opcode == opcode:
+                yield cycles, guarded or _reads(later, first)
+                break
+            cycles += max(later.control.stall, 1)
+
+
+def _reads(later: Instruction, first: Instruction) -> bool:
+    read = {one.number for one in later.sources if isinstance(one, Register)}
+    return first.dest is not None and first.dest.number in read
+
+
+def constants(target: Target) -> dict[str, dict[str, int]]:
+    """Compile the operations for a target, and return the cycles by kind and opcode."""
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder) / "operations.cu"
+        file.write_text(source(target), encoding="utf-8")
+        assembly = Assembly(*load_assembled(file, target))
+    found: dict[str, dict[str, int]] = {"latency": {}, "issue": {}}
+    for opcode in (*(one.opcode for one in OPERATIONS), "HMMA"):
+        for kind, how, measure in (("latency", CHAIN, latency), ("issue", BESIDE, issue)):
+            code = decode(assembly.cubin, assembly.functions, f"{opcode}_{how}")
+            cycles = measure(code, opcode)
+            if cycles is not None:
+                found[kind][opcode] = cycles
+    return found
+
+
+def main() -> int:
+    """Write the file."""
+    targets = dict.fromkeys(target_of(find(name)).name for name in names())
+    lines = [HEAD]
+    for name in targets:
+        for kind, cycles in constants(TARGETS[name]).items():
+            rows = (f"{opcode} = {count}" for opcode, count in cycles.items())
+            lines.append("\n".join([f"[{name}.{kind}]", *rows, ""]))
+    FILE.write_text("\n".join(lines), encoding="utf-8")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
