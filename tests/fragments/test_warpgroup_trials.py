@@ -29,6 +29,7 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.sparse import Metadata
 from ptxlab.matrix.wgmma import WGMMA
+from ptxlab.syntax.printer import to_text
 from ptxlab.verbs.fragments.campaign import sentence
 from tests.emulator.matrix.warpgroups import CODES, Placed, unpack_groups
 from tests.fragments.test_trials import with_tampered
@@ -200,3 +201,22 @@ def test_metadata_elsewhere(hopper: Device) -> None:
     wrong = OtherLanes(parts.k, parts.bits, parts.ordered, parts.rows)
     found = found_in(hopper, replace(right, metadata=wrong))
     assert "E" in {mismatch.operand for mismatch in found}
+
+
+def test_d_is_dumped_when_the_product_has_been_waited_for(monkeypatch: Patch) -> None:
+    texts: list[str] = []
+
+    def noted(program: Any) -> str:
+        texts.append(to_text(program))
+        return texts[-1]
+
+    monkeypatch.setattr("ptxlab.fragments.verify.to_text", noted)
+    with open_device("emulator", arch="sm_90a") as device:
+        assert verify(device, LEAST[0]).passed
+    for text in texts:
+        _, begun, after = text.partition("wgmma.mma_async")
+        between, waited, behind = after.partition("wgmma.wait_group")
+        assert begun
+        assert waited
+        assert "st." not in between
+        assert "st." in behind
