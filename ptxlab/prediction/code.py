@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
+from ptxlab.errors import Unsupported
 from ptxlab.prediction.operands import Immediate, Operand, Predicate, Register, read
 from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.toolchain.cubin import Cubin
@@ -56,6 +57,14 @@ class Instruction:
         """Whether its sources have 64 bits."""
         compares = self.sass.opcode in ("ISETP", "UISETP")
         return self.has("64") or (compares and (self.has("S64") or self.has("U64")))
+
+
+class NotFollowed(Unsupported):
+    """What keeps a kernel from being predicted, with the ``instruction`` that does."""
+
+    def __init__(self, error: Unsupported, instruction: Instruction) -> None:
+        super().__init__(error.message, location=error.location, hint=error.hint)
+        self.instruction = instruction
 
 
 def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:

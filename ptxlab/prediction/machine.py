@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import Instruction, NotFollowed
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import GlobalMemory
@@ -114,6 +114,7 @@ class Machine:
         self._threads = len(alive)
         self._alive = alive
         self._fronts = [Front(0, np.flatnonzero(alive))]
+        self._at = 0
         self._needed = needed
         self._asked = [] if asked is None else np.unique(asked).tolist()
         self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
@@ -128,11 +129,17 @@ class Machine:
 
     def run(self) -> Steps:
         """Run all threads to their end."""
-        with np.errstate(over="ignore"):
-            while self._fronts:
-                self._advance(self._next())
-                if self.steps.count > MOST_STEPS:
-                    raise Unsupported(f"the kernel issues more than {MOST_STEPS:,} instructions")
+        try:
+            with np.errstate(over="ignore"):
+                while self._fronts:
+                    self._advance(self._next())
+                    if self.steps.count > MOST_STEPS:
+                        raise Unsupported(
+                            f"the kernel issues more than {MOST_STEPS:,} instructions",
+                            hint="a smaller problem, or a loop that ends",
+                        )
+        except Unsupported as error:
+            raise NotFollowed(error, self._code[self._at]) from None
         return self.steps
 
     def _next(self) -> Front:
@@ -174,7 +181,7 @@ class Machine:
                 front.pc = end
                 return
             self.steps.add(first, end + 1, warps)
-            front.pc = flow
+            front.pc = self._at = flow
             instruction = self._code[flow]
             if _FLOW[instruction.sass.opcode](self, front, instruction, where) or others:
                 return
@@ -187,9 +194,11 @@ class Machine:
         needed = self._needed.of(first, end, bool(asked)) if self._needed else range(first, end)
         if not asked:
             for number in needed:
+                self._at = number
                 self._executor.execute(self._code[number], where)
             return
         for number in sorted(asked.union(needed)):
+            self._at = number
             if number in asked:
                 self.requests[step + number] = self._executor.request(self._code[number], where)
             if number in needed:

@@ -12,16 +12,17 @@ from ptxlab.device.loading import Loadable, load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.errors import Unsupported
+from ptxlab.errors import Location, Unsupported
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.prediction.chip import Chip, find
-from ptxlab.prediction.code import decode, literals
+from ptxlab.prediction.code import NotFollowed, decode, literals
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.sass import SassInstruction
 
 
 def predict(
@@ -73,7 +74,10 @@ def of_launch(
     chip: Chip,
     clock: int | None = None,
 ) -> Prediction:
-    """Predict one launch of a kernel that is loaded on the emulator, with its arguments there."""
+    """Predict one launch of a kernel that is loaded on the emulator, with its arguments there.
+
+    Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
+    """
     target = kernel.device.target
     if config.cluster is not None:
         raise Unsupported("clusters are not in the model of time")
@@ -87,10 +91,25 @@ def of_launch(
     own = literals(assembly.cubin, assembly.functions[kernel.name])
     launch = Launch(target, config, bytes(kernel.packed(passed)), regions, own)
     registers, shared = used.registers, used.shared + config.shared
-    return kept(
-        assembly.cubin.image, kernel.name, launch, chip, clock,
-        lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
-    )  # fmt: skip
+    try:
+        return kept(
+            assembly.cubin.image, kernel.name, launch, chip, clock,
+            lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
+        )  # fmt: skip
+    except NotFollowed as error:
+        error.location = _place(assembly, error.instruction.sass)
+        raise
+
+
+def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
+    """Return the line that an instruction was made from: of the source where it is known, else of the PTX."""
+    if assembly.module is None or not sass.line:
+        return None
+    if source := assembly.sources.get(sass.line):
+        return Location(source.path, source.line, 1)
+    ptx = assembly.module.source
+    text = ptx.text.splitlines()[sass.line - 1]
+    return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
 
 
 def _held(device: Device, buffer: Buffer) -> Any:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import Instruction, NotFollowed
 from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, Name, Register
 from ptxlab.prediction.pipes import OPCODES
 
@@ -49,7 +49,14 @@ class Timing:
 
 def timings(code: Sequence[Instruction], executed: Iterable[int], chip: Chip) -> dict[int, Timing]:
     """Return the timing of the instructions that are executed, by number."""
-    return {number: _timing(code[number], chip) for number in executed}
+    return {number: _told(code[number], chip) for number in executed}
+
+
+def _told(i: Instruction, chip: Chip) -> Timing:
+    try:
+        return _timing(i, chip)
+    except Unsupported as error:
+        raise NotFollowed(error, i) from None
 
 
 def _timing(i: Instruction, chip: Chip) -> Timing:

@@ -139,6 +139,8 @@ def tile(text: str) -> dict[str, int]:
 def execute(args: argparse.Namespace) -> int:
     """Run, print, and return 0 when every result is right, 1 when not."""
     if args.explain:
+        if args.predict:
+            raise PtxlabError("--explain counts and --predict predicts: choose one")
         if args.list or args.all:
             raise PtxlabError("--explain is not for --list or --all: it is of all rungs anyway")
         return explain_ladder(args)
@@ -245,6 +247,11 @@ def predict_all(args: argparse.Namespace) -> int:
     if args.gpu is None or args.device.startswith("cuda"):
         raise PtxlabError(
             "--predict is for a GPU that is not here", hint="say which: --gpu rtx3090"
+        )
+    if args.arch or args.workers or args.format in FORMATS:
+        raise PtxlabError(
+            f"--arch, --workers and --format {'|'.join(FORMATS)} are not for --predict",
+            hint="the code is that of --gpu",
         )
     several = list(problems(args))
     if tile_of(args) and len(several) != 1:

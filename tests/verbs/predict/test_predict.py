@@ -90,6 +90,18 @@ HEAD = """\
   ld.param.u64 p, [x]; ld.global.f32 f, [p];
 """
 
+HALVED = """\
+extern "C" __global__ void halved(const float *in, int *out) {
+    float x = in[threadIdx.x];
+    int turns = 0;
+    while (x > 1.0f) {
+        x *= 0.5f;
+        turns++;
+    }
+    out[threadIdx.x] = turns;
+}
+"""
+
 REFUSED = {
     "a branch on data": (
         "fma.rn.f32 f, f, f, f; setp.gt.f32 u, f, 0f00000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
@@ -98,6 +110,10 @@ REFUSED = {
     "a barrier that counts": (
         "setp.ne.f32 u, f, 0f00000000; barrier.cta.red.popc.u32 r, 0, u; cvt.rn.f32.u32 f, r; st.global.f32 [p], f;",
         "is not in the model of time",
+    ),
+    "an instruction that nobody timed": (
+        "cvt.rzi.s32.f32 r, f; dp4a.s32.s32 r, r, r, r; st.global.u32 [p], r;",
+        "no timing is known of 'IDP",
     ),
     "an address from data": (
         "fma.rn.f32 f, f, f, f; cvt.rzi.u64.f32 q, f; add.u64 q, q, p; ld.global.f32 f, [q];"
@@ -111,8 +127,24 @@ REFUSED = {
 def test_what_data_decides_is_refused(name: str) -> None:
     body, why = REFUSED[name]
     source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
-    with pytest.raises(Unsupported, match=why):
+    with pytest.raises(Unsupported, match=why) as caught:
         ptxlab.predict(source, "a100", 1, 32, [np.zeros(64, np.float32)])
+    place = caught.value.location
+    assert place is not None
+    assert (place.text, place.line) == (body, HEAD.count("\n") + 1)
+
+
+def test_what_is_refused_is_told_with_its_line(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "halved.cu"
+    file.write_text(HALVED)
+    words = ["--block", "32", "--arg", "in=ones(32,f32)", "--arg", "out=zeros(32,s32)"]
+    assert main(["predict", str(file), "--gpu", "t4", *words]) == 4
+    assert (
+        f"{file}:{HALVED[: HALVED.index('while')].count(chr(10)) + 1}:1: "
+        in capsys.readouterr().err
+    )
 
 
 def test_an_index_from_memory_is_followed() -> None:
