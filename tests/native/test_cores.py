@@ -162,7 +162,7 @@ def test_cores_that_others_use_are_left_to_them(
     monkeypatch.setattr(cores, "INTERVAL", 0)
     while pool._words[PLACES["asleep"]] < 2:
         sleep(0.001)
-    assert not meet(pool, 10**6)
+    assert not meet(pool, 10**8)
 
 
 def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:

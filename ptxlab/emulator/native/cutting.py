@@ -11,9 +11,6 @@ from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.native.arrays import sees_arrays
 
-LEAST = 2
-"""Instructions that are worth a call."""
-
 MOST = 400
 """Instructions of one function: compiling takes longer than in proportion."""
 
@@ -36,7 +33,7 @@ def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
         plain = [step for one in run for step in one.steps]
         if dying:
             plain.append(Drop(dying))
-        if native and len(run) >= LEAST:
+        if native:
             steps.append(Stretch(run, plain, dying, after, layout.literals))
         else:
             steps += plain

@@ -38,7 +38,7 @@ WORTH = 20_000
 """Instructions of threads that a core does at a time at least, in some microseconds."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class Made:
     """The functions, how their job is packed, what they write, and how often they met a fault.
 
@@ -73,6 +73,33 @@ class Made:
         self.header = (first_function, first, second_function, second, width)
         self.scratch = [np.empty(width, dtype) for dtype in self.written.scratch]
 
+    def results(self, width: int) -> list[Array]:
+        """Return arrays for what is written, of so many threads."""
+        return [np.empty(width if wide else 1, dtype) for _, dtype, wide in self.written.outputs]
+
+    def job(
+        self,
+        wave: Wave,
+        threads: Threads,
+        spaces: set[str],
+        values: Sequence[Array],
+        results: Sequence[Array],
+    ) -> bytes:
+        """Return the job for registers that are read and written, with memory in these ``spaces``."""
+        if self.size != (wave.width, wave.cores):
+            self.fit(wave, pool(wave.cores))
+        mask = None if threads.everyone else threads.mask
+        return self.pack(
+            *self.header,
+            id(mask),
+            id(wave.memory.table),
+            *_window(wave, "shared", spaces),
+            *_window(wave, "local", spaces),
+            *map(id, values),
+            *map(id, results),
+            *map(id, self.scratch),
+        )
+
 
 class Stretch:
     """Instructions that follow each other in a block, and what they leave behind."""
@@ -91,7 +118,7 @@ class Stretch:
         given, written = inputs_and_outputs(bounds)
         wanted = sorted((written & lasting) - set(given))
         self.inputs = [slot for slot in given if slot not in literals]
-        self.merged = self.inputs + wanted
+        self.merged, self.written = self.inputs + wanted, written
         self.steps, self.dying = steps, dying
         self.spaces = {
             one.lowered.access.space for one in bounds if one.lowered and one.lowered.access
@@ -118,22 +145,8 @@ class Stretch:
         if made is None:
             return False
         assert isinstance(made, Made)
-        width, written, cores = wave.width, made.written, pool(wave.cores)
-        if made.size != (width, wave.cores):
-            made.fit(wave, cores)
-        results = [np.empty(width if wide else 1, dtype) for _, dtype, wide in written.outputs]
-        mask = threads.mask if not everyone else None
-        job = made.pack(
-            *made.header,
-            id(mask),
-            id(wave.memory.table),
-            *_window(wave, "shared", self.spaces),
-            *_window(wave, "local", self.spaces),
-            *map(id, values),
-            *map(id, results),
-            *map(id, made.scratch),
-        )
-        if not cores.run(job):
+        results, written = made.results(wave.width), made.written
+        if not pool(wave.cores).run(made.job(wave, threads, self.spaces, values, results)):
             made.faults += 1
             if made.faults == MOST_FAULTS:
                 self.made[key] = None
@@ -148,6 +161,12 @@ class Stretch:
             for slot in self.dying:
                 registers[slot] = initial[slot]
         return True
+
+    def made_for(self, wave: Wave, threads: Threads, values: Sequence[Array]) -> Made | None:
+        """Return what is there for registers, ``inputs``, that no other thread sees written."""
+        if "shared" in self.spaces and wave.config.cluster_ctas > 1:
+            return None
+        return self.made.get((threads.everyone, True, *[len(value) == 1 for value in values]))
 
     def _make(self, key: tuple[Any, ...], slots: Sequence[int], frame: Frame) -> Made | None:
         """Compile the function for registers shared as ``key`` says; None if there is to be none."""

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ptxlab.emulator.operations.control import Leaving, by_value, end, jump
+from ptxlab.emulator.operations.control import Jump, Leaving, by_value, end
 from ptxlab.emulator.operations.memory import load_argument, store_argument
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.operand import agrees
@@ -151,7 +151,7 @@ def call(context: Context, form: Form, following: int) -> Leaving:
     )
     if function is not None and function.body is None:
         context.prologue.append(_host_call(context, function, given, taken))
-        return jump(following), (following,)
+        return Jump(following), (following,)
     made = Call(context.program, given, taken, following, context.line)
     if function is not None:
         return partial(made.enter, function.name), (following,)

@@ -7,6 +7,7 @@ Synchronization and Communication Instructions: bar, barrier".
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
 
 import numpy as np
@@ -35,32 +36,36 @@ def by_value(group: Converged, value: Array) -> list[tuple[int, Threads]]:
     return found
 
 
-def jump(target: int) -> Exit:
+@dataclass(frozen=True, slots=True)
+class Jump:
     """Go on at another block: a branch everyone takes, or the next line."""
 
-    def leave(group: Converged) -> Sequence[Onward]:
-        group.block = target
+    target: int
+
+    def __call__(self, group: Converged) -> Sequence[Onward]:
+        group.block = self.target
         return (group,)
 
-    return leave
 
-
-def guarded_exit(predicate: Source, then: Exit, following: int) -> Exit:
+@dataclass(frozen=True, slots=True)
+class Guarded:
     """Do ``then`` for the threads whose predicate holds; the others go on to ``following``."""
 
-    def leave(group: Converged) -> Sequence[Onward]:
-        value = predicate.read(group.frame.registers)
+    predicate: Source
+    then: Exit
+    following: int
+
+    def __call__(self, group: Converged) -> Sequence[Onward]:
+        value = self.predicate.read(group.frame.registers)
         chosen = group.threads.where(value)
         if chosen is None:
-            group.block = following
+            group.block = self.following
             return (group,)
         if chosen is group.threads:
-            return then(group)
+            return self.then(group)
         rest = group.threads.where(~value)
         assert rest is not None
-        return *then(group.part(chosen)), group.part(rest, following)
-
-    return leave
+        return *self.then(group.part(chosen)), group.part(rest, self.following)
 
 
 def build_exit(context: Context, form: Form, guard: Source | None, following: int) -> Leaving:
@@ -69,7 +74,7 @@ def build_exit(context: Context, form: Form, guard: Source | None, following: in
     then, onward = form.row.exit(context, form, following)
     if guard is None:
         return then, onward
-    return guarded_exit(guard, then, following), tuple({*onward, following})
+    return Guarded(guard, then, following), tuple({*onward, following})
 
 
 # ---- branches -------------------------------------------------------------------------------
@@ -79,7 +84,7 @@ def branch(context: Context, form: Form, following: int) -> Leaving:
     """Go on at a label."""
     [label] = context.names(1)
     target = context.label(label)
-    return jump(target), (target,)
+    return Jump(target), (target,)
 
 
 def table(context: Context, form: Form, following: int) -> Leaving:
@@ -134,15 +139,32 @@ def barrier(context: Context, form: Form, following: int) -> Leaving:
     reduction = _reduction(context, form, operands) if mode == "red" else None
     sources = [context.source(operand, "u32") for operand in operands]
     count = sources[1] if len(sources) == 2 else None
-    number, waits, line = sources[0], mode != "arrive", context.line
+    leave = Barrier(sources[0], count, reduction, mode != "arrive", context.line, following)
+    return leave, (following,)
 
-    def leave(group: Converged) -> Sequence[Onward]:
-        group.block = following
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """Arrive at barrier ``number``, which is for ``count`` threads or all; those who ``wait`` stay there."""
+
+    number: Source
+    count: Source | None
+    reduction: Reduction | None
+    waits: bool
+    line: int
+    following: int
+
+    @property
+    def is_for_all(self) -> bool:
+        """Whether it does nothing but hold threads until all of the CTA have come."""
+        return self.count is None and self.reduction is None
+
+    def __call__(self, group: Converged) -> Sequence[Onward]:
+        group.block = self.following
         registers = group.frame.registers
-        numbers = number.read(registers)
-        plain = count is None and reduction is None
+        numbers = self.number.read(registers)
         here = group.threads.pick(numbers)
-        if group.threads.full and plain and here.min() == here.max() < BARRIERS:
+        if group.threads.full and self.is_for_all and here.min() == here.max() < BARRIERS:
             if group.frame.wave.watched:
                 group.frame.wave.watcher.synchronize(group.threads.mask, group.threads.mask)
             return (group,)
@@ -150,13 +172,12 @@ def barrier(context: Context, form: Form, following: int) -> Leaving:
         for one, chosen in by_value(group, numbers):
             part = group.part(chosen)
             counts: Sequence[tuple[int | None, Threads]] = [(None, chosen)]
-            if count is not None:
-                counts = by_value(part, count.read(registers))
+            if self.count is not None:
+                counts = by_value(part, self.count.read(registers))
             for asked, threads in counts:
-                parts.append(Arrival(part.part(threads), one, asked, line, waits, reduction))
-        return parts if waits else [*parts, group]
-
-    return leave, (following,)
+                arrived = part.part(threads)
+                parts.append(Arrival(arrived, one, asked, self.line, self.waits, self.reduction))
+        return parts if self.waits else [*parts, group]
 
 
 def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Reduction:

@@ -9,7 +9,7 @@ from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.operations.call import MOST_LOCAL_BYTES, go_back
-from ptxlab.emulator.operations.control import build_exit, end, jump
+from ptxlab.emulator.operations.control import Jump, build_exit, end
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
@@ -298,7 +298,7 @@ class _Body:
         """Bind the instructions of one block, and note in ``flow`` what they read and write."""
         context, span, following = self.context, spans[number], number + 1
         last = following == len(spans)
-        exit: Exit = go_back if last else jump(following)
+        exit: Exit = go_back if last else Jump(following)
         flow.successors = () if last else (following,)
         bound: list[Bound] = []
         participants: Participants | None = None

@@ -97,7 +97,8 @@ class BasicBlock:
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
     ``ends`` says that threads only end here. ``lasting`` gives, for each instruction, the registers
     whose values matter after it. ``heat`` is how long the block has run, in nanoseconds as estimated;
-    once it is hot, ``native`` are its steps.
+    once it is hot, ``native`` are its steps. ``turns`` is how often threads came back to it in a
+    loop since so many could be made in one call, less the ``rest`` that it had when it could not.
     """
 
     steps: Sequence[Step]
@@ -111,6 +112,8 @@ class BasicBlock:
     lasting: Callable[[], list[set[int]]] = list
     heat: int = 0
     native: Sequence[Step] | None = None
+    turns: int = 0
+    rest: int = 1
 
 
 @dataclass(slots=True, eq=False)

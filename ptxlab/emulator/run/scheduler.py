@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ptxlab.emulator.native.engine import NEVER, warm
+from ptxlab.emulator.native.loop import make_turns
 from ptxlab.emulator.prepare.program import (
     Activation,
     Arrival,
@@ -105,7 +106,7 @@ class Scheduler:
                 self._check()
             except TimeoutError as error:
                 raise _stopped(current, str(error)) from None
-            block = current.stands_at()
+            block, at = current.stands_at(), current.block
             if block.participants is not None:
                 current = self._gathered(current, block)
                 if current is None:
@@ -125,9 +126,22 @@ class Scheduler:
             else:
                 self._patience = PATIENCE
             current = self._left(current, block)
+            if current is not None and current.block <= at:
+                current = self._looped(current)
             if current is not None and (self._patience <= 0 or (self._ready and reached(current))):
                 self._resume(current)
                 return
+
+    def _looped(self, group: Converged) -> Converged | None:
+        """Return who goes on behind the turns of a loop that ``group`` has made at once, if it has."""
+        wave = self.wave
+        if wave.hot == NEVER or wave.watched or wave.signals or not self._alone():
+            return group
+        group.threads.full = True
+        done, block = make_turns(group)
+        self.instructions += group.threads.size * done
+        wave.clock += done
+        return group if block is None else self._left(group, block)
 
     def _steps(self, block: BasicBlock, group: Converged) -> Sequence[Step]:
         """Return the steps of a block, those of machine code if it is hot and nobody watches."""
