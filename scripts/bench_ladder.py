@@ -14,8 +14,10 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung, predict_ladder
 from ptxlab.gemm.published import CUBLAS, published
+from ptxlab.gemm.side_by_side import Job
 from ptxlab.isa.gpus import Gpu
 from ptxlab.prediction.chip import find
+from ptxlab.workers import executor, usual
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "predict.md"
 MARKS = ("<!-- ladder: begin -->\n", "<!-- ladder: end -->\n")
@@ -28,15 +30,15 @@ def main() -> int:
     """Predict, and write the table."""
     status = Status()
     of_gpus: list[tuple[Gpu, list[PredictedRung]]] = []
-    for name in GPUS:
-        chip, found = find(name), []
-        problems = (
-            (rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in ALGORITHMS.values()
-        )
-        for one in predict_ladder(problems, chip, {}, None):
-            found.append(one)
-            status(f"{chip.gpu.name}: {one.rung.name}")
-        of_gpus.append((chip.gpu, found))
+    every = ALGORITHMS.values()
+    jobs = [Job(rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in every]
+    with executor(usual()) as workers:
+        for name in GPUS:
+            chip, found = find(name), []
+            for one in predict_ladder(jobs, chip, None, workers):
+                found.append(one)
+                status(f"{chip.gpu.name}: {one.rung.name}")
+            of_gpus.append((chip.gpu, found))
     status.clear()
     try:
         page = with_table(PAGE.read_text(encoding="utf-8"), table(of_gpus))

@@ -153,7 +153,7 @@ def test_what_is_no_number_of_workers(text: str, capsys: pytest.CaptureFixture[s
 
 def test_workers_share_out_several_jobs(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["gemm", "--size", "8", "--workers", "2"]) == 2
-    assert "--all and --explain" in capsys.readouterr().err
+    assert "--all, --explain and --predict" in capsys.readouterr().err
 
 
 def test_only_the_emulator_counts_side_by_side(capsys: pytest.CaptureFixture[str]) -> None:

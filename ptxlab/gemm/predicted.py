@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Executor
 from contextlib import ExitStack, closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.memory import Buffer
@@ -16,6 +18,7 @@ from ptxlab.gemm.bench import Bench, BenchResult
 from ptxlab.gemm.problem import Operands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
+from ptxlab.gemm.side_by_side import Job
 from ptxlab.gemm.survey import lacking
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
@@ -26,6 +29,7 @@ from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.workers import results
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,22 +81,28 @@ def beside_measured(found: Bench, chip: Chip) -> Bench:
             return one
         mhz = one.timed.reading.clock if one.timed else None
         sizes = AS_IT_IS if one.rung.handwritten else one.tile
-        told = _attempted(one.rung, one.problem, chip, sizes, round(mhz) if mhz else None)
+        told = _attempted(
+            chip, round(mhz) if mhz else None, Job(one.rung, one.problem, dict(sizes))
+        )
         return replace(one, predicted=told)
 
     return replace(found, results=tuple(map(predicted, found.results)))
 
 
 def predict_ladder(
-    problems: Iterable[tuple[Rung, Problem]], chip: Chip, sizes: Sizes, clock: int | None
+    jobs: Sequence[Job], chip: Chip, clock: int | None, executor: Executor | None = None
 ) -> Iterator[PredictedRung]:
-    """Yield each rung with its prediction, as soon as it is there."""
-    for rung, problem in problems:
-        yield _attempted(rung, problem, chip, sizes, clock)
+    """Yield each rung with its prediction in their order, made here or by an ``executor``."""
+    return results(executor, partial(_attempted, chip, clock), jobs)
 
 
 def predict_tiles(
-    rung: Rung, problem: Problem, chip: Chip, clock: int | None, progress: Progress
+    rung: Rung,
+    problem: Problem,
+    chip: Chip,
+    clock: int | None,
+    progress: Progress,
+    executor: Executor | None = None,
 ) -> list[PredictedRung]:
     """Predict a rung with the tiles near its own and its others, and return the fastest first.
 
@@ -100,18 +110,16 @@ def predict_tiles(
     """
     algorithm = cuttable(rung, problem)
     target = target_of(chip)
-    tiles = list(candidates(algorithm, algorithm.tile_for(problem, target), together=1))
-    found = []
-    for number, tile in enumerate(tiles):
-        progress(number, len(tiles))
-        found.append(_attempted(rung, problem, chip, tile, clock))
-    progress(len(tiles), len(tiles))
+    tiles = candidates(algorithm, algorithm.tile_for(problem, target), together=1)
+    jobs, found = [Job(algorithm, problem, tile) for tile in tiles], []
+    for one in predict_ladder(jobs, chip, clock, executor):
+        found.append(one)
+        progress(len(found), len(jobs))
     return sorted(found, key=lambda one: -(one.tflops or 0))
 
 
-def _attempted(
-    rung: Rung, problem: Problem, chip: Chip, sizes: Sizes, clock: int | None
-) -> PredictedRung:
+def _attempted(chip: Chip, clock: int | None, job: Job) -> PredictedRung:
+    rung, problem, sizes = job.rung, job.problem, job.sizes
     try:
         if not isinstance(rung, Algorithm):
             raise Unsupported(f"{rung.name} is no kernel of ptxlab's")

@@ -161,6 +161,14 @@ FIGURES: tuple[Figure, ...] = (
         "H100 SXM", "waynehacking8/blackwell-tensorcore-kernels",
         {"coalescing": ("naive", 5.38), "tiled": ("tiled", 9.1), CUBLAS: ("", 45.5)}, _F32,
     ),
+    *_ladder(
+        "RTX PRO 6000 Max-Q", "waynehacking8/blackwell-tensorcore-kernels, 300 W",
+        {"coalescing": ("naive", 5.72), "tiled": ("tiled", 8.3), CUBLAS: ("", 56.15)}, _F32,
+    ),
+    *_ladder(
+        "RTX PRO 6000 Max-Q", "waynehacking8/blackwell-tensorcore-kernels, 300 W",
+        {"tensor_core": ("mma_warptile", 241.4), CUBLAS: ("", 235.13)}, _F16,
+    ),
     Figure("wgmma_persistent", "H100 SXM", "fast.cu", 763.0, "11", types=_BF16),
     Figure(CUBLAS, "H100 SXM", "fast.cu", 716.0, types=_BF16),
     Figure(CUBLAS, "RTX 3090", "salykova/sgemm.cu", 24.1),

@@ -1,6 +1,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from typing import Any
 
@@ -8,7 +10,8 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.predicted import PredictedRung, predict_rung
+from ptxlab.gemm.predicted import PredictedRung, predict_ladder, predict_rung
+from ptxlab.gemm.side_by_side import Job
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.main import main
 from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names, spelled
@@ -161,6 +164,18 @@ def test_tiles_are_predicted_the_fastest_first(
     monkeypatch.setattr("ptxlab.prediction.predict.modelled", None)  # what is kept is not made anew
     assert main(words) == 0
     assert json.loads(capsys.readouterr().out)["algorithms"] == found
+
+
+def test_workers_say_what_one_process_says() -> None:
+    """What they are given and give back can be sent, and comes in the order that was asked for."""
+    jobs = [
+        Job(ALGORITHMS[name], Problem(64, 64, 64, "f32")) for name in ("tiled", "wgmma", "naive")
+    ]
+    alone = list(predict_ladder(jobs, find("a6000"), None))
+    with ThreadPoolExecutor(2) as executor:
+        assert list(predict_ladder(jobs, find("a6000"), None, executor)) == alone
+    assert [one.rung.name for one in alone] == ["tiled", "wgmma", "naive"]
+    assert pickle.loads(pickle.dumps((jobs, alone))) == (jobs, alone)
 
 
 def test_tiles_are_of_one_algorithm() -> None:

@@ -254,9 +254,9 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
             raise counted
         else:
             absent.append(Absent.of(job.rung, job.problem, counted))
-    problems = [(one.algorithm, one.problem) for one in found]
+    jobs = [Job(one.algorithm, one.problem) for one in found]
     status("predicting")
-    told = predict_ladder(problems, chip, {}, None) if chip else ()
+    told = predict_ladder(jobs, chip, None, executor) if chip else ()
     predicted = {(one.rung.name, one.problem): one for one in told}
     status.clear()
     width = terminal_width(args)

@@ -149,7 +149,7 @@ def execute(args: argparse.Namespace) -> int:
             raise PtxlabError("--predict is not for --list")
         return predict_all(args)
     if args.workers and not args.all:
-        raise PtxlabError("--workers share out what --all and --explain do")
+        raise PtxlabError("--workers share out what --all, --explain and --predict do")
     if args.clock or args.tiles:
         raise PtxlabError("--clock and --tiles are for --predict")
     if args.gpu or args.format in FORMATS:
@@ -241,31 +241,36 @@ def explain_ladder(args: argparse.Namespace) -> int:
 def predict_all(args: argparse.Namespace) -> int:
     from ptxlab.cli.progress import Progress
     from ptxlab.gemm.predicted import predict_ladder, predict_tiles
+    from ptxlab.gemm.side_by_side import Job
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.gemm import predicted
+    from ptxlab.workers import executor, usual
 
     if args.gpu is None or args.device.startswith("cuda"):
         raise PtxlabError(
             "--predict is for a GPU that is not here", hint="say which: --gpu rtx3090"
         )
-    if args.arch or args.workers or args.format in FORMATS:
+    if args.arch or args.format in FORMATS:
         raise PtxlabError(
-            f"--arch, --workers and --format {'|'.join(FORMATS)} are not for --predict",
+            f"--arch and --format {'|'.join(FORMATS)} are not for --predict",
             hint="the code is that of --gpu",
         )
     several = list(problems(args))
     if tile_of(args) and len(several) != 1:
         raise PtxlabError("--tile and --group are for one --algorithm")
     chip = find(args.gpu)
-    if args.tiles:
-        if len(several) != 1 or tile_of(args):
-            raise PtxlabError("--tiles compares those of one --algorithm and one --dtype")
-        found = predict_tiles(*several[0], chip, args.clock, Progress(what="tiles"))
-    else:
-        found, progress = [], Progress(what="algorithms")
-        for one in predict_ladder(several, chip, tile_of(args), args.clock):
-            found.append(one)
-            progress(len(found), len(several))
+    if args.tiles and (len(several) != 1 or tile_of(args)):
+        raise PtxlabError("--tiles compares those of one --algorithm and one --dtype")
+    with executor(args.workers or usual()) as workers:
+        if args.tiles:
+            tiles = Progress(what="tiles")
+            found = predict_tiles(*several[0], chip, args.clock, tiles, workers)
+        else:
+            found, progress = [], Progress(what="algorithms")
+            jobs = [Job(rung, problem, tile_of(args)) for rung, problem in several]
+            for one in predict_ladder(jobs, chip, args.clock, workers):
+                found.append(one)
+                progress(len(found), len(jobs))
     if not any(one.prediction for one in found):
         raise Unsupported(found[0].reason if found else "no algorithm computes these types")
     emit(
