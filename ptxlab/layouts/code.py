@@ -29,6 +29,8 @@ class Term:
             text += f" {divide} {self.divisor}" if shift is None else f" >> {shift}"
         if self.modulus:
             exact = _power(self.modulus) is not None
+            if not exact and ">>" in text:  # which binds less than %
+                text = f"({text})"
             text += f" & {self.modulus - 1}" if exact else f" % {self.modulus}"
         if self.stride == 1:
             return f"({text})" if " " in text else text

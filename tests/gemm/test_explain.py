@@ -7,6 +7,7 @@ import re
 import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
+from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Problem
@@ -65,6 +66,18 @@ def test_tiled(of: dict[str, KernelFacts]) -> None:
     assert facts.barriers == 2 * (SIZE // 32) * facts.ctas
     assert (facts.ctas, facts.threads, facts.shared) == (16, 1024, 2 * 32 * 32 * 4)
     assert facts.products == WARPS * SIZE
+
+
+def test_what_the_copy_engine_brings_is_read_too(device: Device) -> None:
+    """One CTA: A and B once, by boxes, and D by its threads."""
+    if device.kind != "emulator":
+        pytest.skip("only the emulator counts")
+    with open_device("emulator", arch="sm_90a") as hopper:
+        found = facts(hopper, Problem(128, 128, 64, "bf16"), ALGORITHMS["wgmma"])
+    given, stored = 2 * 128 * 64 * 2, 128 * 128 * 4
+    assert found.ctas == 1
+    assert found.sectors == (given + stored) // 32
+    assert found.asked_bytes == given + stored
 
 
 def test_the_limits_of_both(told: Explanation) -> None:

@@ -21,6 +21,7 @@ LAYOUTS: list[Mapping] = [
     Swizzle(2, 4, -3).compose(Layout.col_major((16, 32))),
     ComposedLayout(Swizzle(1, 0, 3), 5, Layout((6, 7), (7, 1))),
     Layout((7,), (3,)),
+    Layout((5, (2, 3, 4)), (24, (12, 4, 1))),
 ]
 
 
@@ -86,6 +87,7 @@ def test_cuda_compiles() -> None:
         f"namespace n{i} {{\n{code(layout, 'cuda')}}}\n" for i, layout in enumerate(LAYOUTS)
     )
     checks = (
-        "static_assert(n3::offset_of(1, 0) == 72);\nstatic_assert(n0::offset_of(7, 63) == 511);"
+        "static_assert(n3::offset_of(1, 0) == 72);\nstatic_assert(n0::offset_of(7, 63) == 511);\n"
+        "static_assert(n7::offset_of(0, 6) == 1 && n7::offset_of(0, 10) == 9);"
     )
     compile_cuda(f'{text}{checks}\nextern "C" __global__ void k() {{}}', path="x.cu", arch="sm_80")
