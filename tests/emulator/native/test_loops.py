@@ -92,7 +92,8 @@ def test_turns_are_those_of_the_array_engine(both: Both, calls: list[int], body:
 
 
 def test_threads_that_only_fill_up_a_warp_decide_nothing(both: Both, calls: list[int]) -> None:
-    both(turns(SHARED.replace("r26", "r24"), 60), block=40)
+    body = "st.shared.u32 [r24], 60; ld.shared.u32 r9, [r24]; add.u32 r21, r21, r9;"
+    both(turns(body, 0, "setp.lt.u32 p1, r20, r9;"), block=40)
     assert max(calls) > 150
 
 
@@ -119,9 +120,8 @@ def test_a_loop_that_is_left_by_the_branch_that_is_not_taken(both: Both, calls: 
 def test_a_fault_in_the_middle_is_the_same_and_so_is_memory_then(
     both: Both, calls: list[int]
 ) -> None:
-    body = (
-        "ld.global.u32 r3, [d9]; add.u32 r21, r21, r3; st.global.u32 [d9], r21; add.u64 d9, d9, 32;"
-    )
+    body = """st.global.u32 [d9], r21; ld.global.u32 r3, [d1]; add.u32 r21, r21, r3;
+        st.global.u32 [d0], r20; add.u64 d9, d9, 32;"""
     _, _, message = both(turns(body, 1000), grid=1, block=32)
     assert "out of bounds" in message
     assert max(calls) > 40
