@@ -41,7 +41,7 @@ GROWTH = 2.2
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """A GEMM of ``size`` cubed; ``target`` is how many seconds it may take on one core."""
+    """A GEMM of ``size`` cubed; ``target`` is how many seconds it may take on one core alone."""
 
     name: str
     algorithm: str
@@ -165,7 +165,7 @@ def with_table(readme: str, data: dict[str, Any]) -> str:
         for row in data["peers"]
     ]
     machine = data["machine"]
-    title = f"one core of {machine['cpu']}, Python {machine['python']}, numpy {machine['numpy']}"
+    title = f"{machine['cpu']}, Python {machine['python']}, numpy {machine['numpy']}"
     table = [f"| {title} | time | memory | multiply-adds |", "|---|---|---|---|", *rows]
     before, _, rest = readme.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
@@ -204,9 +204,10 @@ def verdict(passed: bool) -> str:
 
 def measure(repeats: int) -> list[dict[str, Any]]:
     """Time every workload, and twice the columns of it."""
-    widths = (47, 8, 8, 8, 8, 9, 9, 9, 7)
+    widths = (47, 8, 8, 8, 8, 8, 9, 9, 9, 7)
     print()
-    print_row(("", "best", "arrays", "median", "target", "peak", "Mmadd/s", "twice", ""), widths)
+    heads = ("", "best", "1 core", "arrays", "median", "target", "peak", "Mmadd/s", "twice", "")
+    print_row(heads, widths)
     rows = []
     for workload in WORKLOADS:
         # What else the machine does is much beside a short time.
@@ -214,13 +215,15 @@ def measure(repeats: int) -> list[dict[str, Any]]:
         once = child(workload, several)
         twice = child(workload, several, columns=2)
         arrays = min(child(workload, several, engine="array")["seconds"])
+        one = min(child(workload, several, cores=1)["seconds"])
         best = min(once["seconds"])
         growth = min(twice["seconds"]) / best
-        passed = best <= workload.target and once["peak"] <= MEMORY and growth <= GROWTH
+        passed = one <= workload.target and once["peak"] <= MEMORY and growth <= GROWTH
         row = {
             **asdict(workload),
             **once,
             "best": best,
+            "best_on_one_core": one,
             "best_as_arrays": arrays,
             "median": statistics.median(once["seconds"]),
             "multiply_adds_per_second": workload.multiply_adds / best,
@@ -231,6 +234,7 @@ def measure(repeats: int) -> list[dict[str, Any]]:
         cells = (
             f"{workload.name} {workload.size}^3",
             shown(best),
+            shown(one),
             shown(arrays),
             shown(row["median"]),
             shown(workload.target),
@@ -251,11 +255,18 @@ def child(
     columns: int = 1,
     split: bool = False,
     engine: str = "auto",
+    cores: int | None = None,
 ) -> Any:
-    """Run ``in_child`` in a new process, on an engine of the emulator, and return what it prints."""
+    """Run ``in_child`` in a new process, on an engine and cores of the emulator; return what it prints.
+
+    These are all cores unless it is said how many.
+    """
     request = {"workload": asdict(workload), "columns": columns, "repeats": repeats, "split": split}
     command = [sys.executable, __file__, "--child", json.dumps(request)]
-    environment = os.environ | {"PTXLAB_ENGINE": engine}
+    environment = os.environ | {
+        "PTXLAB_ENGINE": engine,
+        "PTXLAB_WORKERS": str(cores or os.cpu_count()),
+    }
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT, env=environment)
     return json.loads(done.stdout)
 
