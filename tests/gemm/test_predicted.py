@@ -100,7 +100,14 @@ def test_what_others_published_stands_beside(capsys: pytest.CaptureFixture[str])
 
 
 @pytest.mark.parametrize(
-    "changes", [{"m": 512}, {"layout": "tn"}, {"epilogue": "relu"}, {"k": 8192}]
+    "changes",
+    [
+        {"m": 512},
+        {"m": 512, "n": 512, "k": 512},
+        {"layout": "tn"},
+        {"epilogue": "relu"},
+        {"k": 8192},
+    ],
 )
 def test_what_was_measured_of_another_product_does_not(changes: dict[str, Any]) -> None:
     other = rung("naive", 1.0, **changes)

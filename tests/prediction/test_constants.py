@@ -82,6 +82,7 @@ def fmas(tmp_path: Path) -> list[Instruction]:
 def test_stalls_are_told_by_who_needs_whom(fmas: list[Instruction]) -> None:
     assert compiled.latency(fmas, "FFMA") == 7
     assert compiled.issue(fmas, "FFMA") == 3
+    assert compiled.latency([*fmas[:2], replace(fmas[1], number=2)], "FFMA") == 3, "the least"
     between = replace(fmas[1], number=1, sass=replace(fmas[1].sass, opcode="NOP"))
     assert compiled.issue([fmas[0], between, replace(fmas[2], number=2)], "FFMA") == 7 + 3
     assert compiled.latency(fmas, "FADD") is None

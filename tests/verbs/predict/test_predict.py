@@ -134,6 +134,15 @@ def test_what_data_decides_is_refused(name: str) -> None:
     assert (place.text, place.line) == (body, HEAD.count("\n") + 1)
 
 
+def test_a_branch_is_told_and_not_what_it_follows() -> None:
+    body = "setp.gt.f32 u, f, 0f00000000;\n@u bra done;\nbar.sync 0; st.global.f32 [p], f;"
+    source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
+    with pytest.raises(Unsupported, match="depends on data") as caught:
+        ptxlab.predict(source, "a100", 1, 32, [np.zeros(64, np.float32)])
+    assert caught.value.location is not None
+    assert caught.value.location.text == "@u bra done;"
+
+
 def test_what_is_refused_is_told_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
