@@ -185,7 +185,10 @@ def test_a_gpu_times_and_records(
 
 
 def test_what_is_predicted_stands_beside_what_a_gpu_took(
-    driver: FakeGpu, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+    driver: FakeGpu,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     from ptxlab.gemm import ALGORITHMS, Problem
     from ptxlab.gemm.predicted import predict_rung
@@ -195,12 +198,14 @@ def test_what_is_predicted_stands_beside_what_a_gpu_took(
     predicted = predict_rung(Problem(48, 40, 24, "f32"), ALGORITHMS["tiled"], find("h200"))
     driver.seconds = {"tiled": 2 * predicted.seconds}
     arguments = [*GPU, "--algorithm", "tiled", "--predict"]
-    assert main([*arguments, "--json"]) == 0
+    assert main([*arguments, "--json", "--record", str(tmp_path)]) == 0
     library, tiled = json.loads(capsys.readouterr().out)["results"]
     assert library["predicted"] is library["prediction_error"] is None
     assert tiled["predicted"]["gpu"] == "H200 SXM"
     assert tiled["predicted"]["seconds"] == pytest.approx(predicted.seconds)
     assert tiled["prediction_error"] == pytest.approx(-0.5, abs=1e-3)
+    (run,) = read_runs(next(tmp_path.iterdir()))
+    assert run["results"] == [library, tiled]
     assert main(arguments) == 0
     assert "-50.0 %" in capsys.readouterr().out
     monkeypatch.setattr(driver, "_cuDeviceGetName", lambda *_: b"NVIDIA H300")
