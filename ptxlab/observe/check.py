@@ -46,7 +46,6 @@ from ptxlab.tensormap.tensor_map import TensorMap
 
 Array = npt.NDArray[Any]
 
-_WHOLE_WARP = 0xFFFFFFFF
 _ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
 
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 INSTRUCTION_BYTES = 16
-SCOREBOARDS = 6
 _NONE = 7
 
 

@@ -19,7 +19,7 @@ from ptxlab.clients.borrowed import Borrowed
 from ptxlab.clients.session import Session
 from ptxlab.clients.torch_cuda import CUDA, is_out_of_reach
 from ptxlab.clients.triton.memory import borrowed, whole_words
-from ptxlab.clients.triton.tensor_maps import im2col_map, tiled_map
+from ptxlab.clients.triton.tensor_maps import tensor_map
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.gpus import gpus_of
@@ -105,8 +105,8 @@ class _Utils:
     def __init__(self, session: Session, *, cuda_tensors: bool) -> None:
         self.session = session
         self.cuda_tensors = cuda_tensors
-        self.fill_tma_descriptor_tiled = tiled_map
-        self.fill_tma_descriptor_im2col = im2col_map
+        self.fill_tma_descriptor_tiled = tensor_map
+        self.fill_tma_descriptor_im2col = tensor_map
 
     def load_binary(
         self, name: str, program: bytes, shared: int, device: int

@@ -12,7 +12,7 @@ from ptxlab.tensormap.tensor_map import ELEMENT_TYPES, FILLS, SWIZZLES, Im2col, 
 _L2_PROMOTION = 128
 
 
-def tiled_map(
+def tensor_map(
     address: int,
     swizzle: int,
     element_bytes: int,
@@ -21,49 +21,19 @@ def tiled_map(
     shape: Sequence[int],
     strides: Sequence[int],
     padding: int,
+    *pixels: Sequence[int],
 ) -> bytes:
-    """Return the map of a tensor that is copied in boxes of ``block``; strides count elements."""
-    box = tuple(reversed(block))
-    ones = (1,) * len(shape)
-    return _encoded(
-        address, swizzle, element_bytes, element_type, box, shape, strides, padding, ones
-    )
+    """Return the map of a tensor that is copied in boxes of ``block``; strides count elements.
 
-
-def im2col_map(
-    address: int,
-    swizzle: int,
-    element_bytes: int,
-    element_type: int,
-    block: Sequence[int],
-    shape: Sequence[int],
-    strides: Sequence[int],
-    padding: int,
-    lower: Sequence[int],
-    upper: Sequence[int],
-    element_strides: Sequence[int],
-) -> bytes:
-    """Return the map of a tensor of pixels: ``block`` is how many, and of each how many channels."""
-    pixels, channels = block
-    box = Im2col(tuple(reversed(lower)), tuple(reversed(upper)), channels, pixels)
-    steps = tuple(reversed(element_strides))
-    return _encoded(
-        address, swizzle, element_bytes, element_type, box, shape, strides, padding, steps
-    )
-
-
-def _encoded(
-    address: int,
-    swizzle: int,
-    element_bytes: int,
-    element_type: int,
-    box: Any,
-    shape: Sequence[int],
-    strides: Sequence[int],
-    padding: int,
-    element_strides: tuple[int, ...],
-) -> bytes:
+    For im2col ``pixels`` are the lower and the upper corner and the steps from element to element; the
+    ``block`` is then how many pixels, and of each how many channels.
+    """
     names = {one.driver: one.name for one in ELEMENT_TYPES.values()}
+    box: Any = tuple(reversed(block))
+    steps = (1,) * len(shape)
+    if pixels:
+        lower, upper, steps = (tuple(reversed(one)) for one in pixels)
+        box = Im2col(lower, upper, *box)
     try:
         return encode(
             TensorMap(
@@ -72,7 +42,7 @@ def _encoded(
                 tuple(reversed(shape)),
                 tuple(element_bytes * stride for stride in reversed(strides[:-1])),
                 box,
-                element_strides,
+                steps,
                 SWIZZLES[swizzle],
                 fill=FILLS[padding],
                 l2_promotion=_L2_PROMOTION,
