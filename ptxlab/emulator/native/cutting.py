@@ -11,6 +11,9 @@ from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.native.arrays import sees_arrays
 
+LEAST = 2
+"""Instructions that are worth a call, unless they are all that keeps a block from being machine code."""
+
 MOST = 400
 """Instructions of one function: compiling takes longer than in proportion."""
 
@@ -24,7 +27,9 @@ def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
     lasting = block.lasting()
     steps: list[Step] = []
     position = 0
-    for run, native in _cut(staying, layout):
+    pieces = list(_cut(staying, layout))
+    whole = all(native for _, native in pieces)
+    for run, native in pieces:
         position += len(run)
         after = lasting[position - 1]
         touched: set[int] = set()
@@ -33,7 +38,7 @@ def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
         plain = [step for one in run for step in one.steps]
         if dying:
             plain.append(Drop(dying))
-        if native:
+        if native and (whole or len(run) >= LEAST):
             steps.append(Stretch(run, plain, dying, after, layout.literals))
         else:
             steps += plain
