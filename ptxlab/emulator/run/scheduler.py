@@ -24,7 +24,7 @@ from ptxlab.emulator.prepare.program import (
 )
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.waiting import AtBarrier, Gathering, WaitList, joined
+from ptxlab.emulator.run.waiting import AtBarrier, WaitList, joined
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 
@@ -202,7 +202,7 @@ class Scheduler:
             return group
         held = group.threads.where(~over)
         assert held is not None
-        self._waiting.add(group.part(held), Gathering(block.participants, block.first_line))
+        self._waiting.add(group.part(held), block.participants, block.first_line)
         return None if going is None else group.part(going)
 
     def _changed(self) -> None:
@@ -215,7 +215,7 @@ class Scheduler:
         self._barriers.arrive(arrival)
         if arrival.waits:
             self._waiting.add(
-                arrival.group, AtBarrier(self._barriers, arrival.number, arrival.line)
+                arrival.group, AtBarrier(self._barriers, arrival.number), arrival.line
             )
         self._changed()
 

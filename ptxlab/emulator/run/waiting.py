@@ -6,15 +6,15 @@ is still on it when nobody can run any more is in a deadlock.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from ptxlab.emulator.prepare.program import Converged, Participants
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.registers import Array
-from ptxlab.emulator.run.threads import union
-from ptxlab.emulator.run.wave import Wave
+from ptxlab.emulator.run.threads import Threads, union
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError
 
 
@@ -24,57 +24,28 @@ class AtBarrier:
 
     barriers: Barriers
     number: int
-    line: int
 
     place = "at the barrier"
     gives_up = False
 
-    def over(self, group: Converged, alive: Array) -> Array:
+    def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of the threads that wait no longer, among others."""
         return ~self.barriers.pending(self.number)
 
-    def missing(self, group: Converged, alive: Array) -> str:
+    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
         """Say how many have arrived in the CTA."""
-        cta, arrived, expected = self.barriers.counts(self.number, group.first, alive)
+        first = int(threads.index[0])
+        cta, arrived, expected = self.barriers.counts(self.number, first, alive)
         return f"barrier {self.number} of {cta}: {arrived} of {expected} threads have arrived"
 
 
 @dataclass(frozen=True, slots=True)
-class Gathering:
-    """Threads that wait at an operation until its participants let them go on."""
-
-    participants: Participants
-    line: int
-
-    @property
-    def place(self) -> str:
-        """Where they wait."""
-        return self.participants.place
-
-    @property
-    def gives_up(self) -> bool:
-        """Whether they may be told that they wait still."""
-        return self.participants.gives_up
-
-    def over(self, group: Converged, alive: Array) -> Array:
-        """Return the mask of the threads that wait for nobody."""
-        return self.participants(group.frame, group.threads, alive)
-
-    def missing(self, group: Converged, alive: Array) -> str:
-        """Say what the first thread lacks."""
-        return self.participants.missing(group.frame, group.threads, alive)
-
-
-Awaited = AtBarrier | Gathering
-"""What threads wait for, ``place`` in words, and the ``line`` of the instruction that has them wait."""
-
-
-@dataclass(frozen=True, slots=True)
 class Waiting:
-    """Threads that wait."""
+    """Threads that wait for something, at the instruction on a ``line``."""
 
     group: Converged
-    awaited: Awaited
+    awaited: Participants
+    line: int
 
 
 class WaitList:
@@ -86,15 +57,15 @@ class WaitList:
     def __bool__(self) -> bool:
         return bool(self._list)
 
-    def add(self, group: Converged, awaited: Awaited) -> None:
+    def add(self, group: Converged, awaited: Participants, line: int) -> None:
         """Put threads on the list."""
-        self._list.append(Waiting(group, awaited))
+        self._list.append(Waiting(group, awaited, line))
 
     def gather(self, group: Converged) -> Converged:
         """Return the group with all who wait for others at the place where it stands."""
         kept: list[Waiting] = []
         for one in self._list:
-            if isinstance(one.awaited, Gathering) and one.group.at(group):
+            if not isinstance(one.awaited, AtBarrier) and one.group.at(group):
                 group = joined(group, one.group)
             else:
                 kept.append(one)
@@ -106,12 +77,13 @@ class WaitList:
         kept: list[Waiting] = []
         freed: list[Converged] = []
         for one in self._list:
-            over = one.awaited.over(one.group, alive)
-            free, held = one.group.threads.where(over), one.group.threads.where(~over)
+            threads = one.group.threads
+            over = one.awaited(one.group.frame, threads, alive)
+            free, held = threads.where(over), threads.where(~over)
             if free is not None:
                 freed.append(one.group.part(free))
             if held is not None:
-                kept.append(one if free is None else Waiting(one.group.part(held), one.awaited))
+                kept.append(one if free is None else replace(one, group=one.group.part(held)))
         self._list = kept
         return freed
 
@@ -127,11 +99,11 @@ class WaitList:
         """Describe who waits for what. The first waiting place gives the location."""
         places: dict[tuple[int, str], list[Waiting]] = {}
         for one in sorted(self._list, key=lambda one: one.group.first):
-            places.setdefault((one.awaited.line, one.awaited.place), []).append(one)
+            places.setdefault((one.line, one.awaited.place), []).append(one)
         first = min(one.group.first for one in self._list)
         text = "; ".join(
             f"{sum(one.group.threads.size for one in places[line, place])} threads wait {place} on line "
-            f"{line} ({places[line, place][0].awaited.missing(places[line, place][0].group, alive)})"
+            f"{line} ({_missing(places[line, place][0], alive)})"
             for line, place in sorted(places)
         )
         return LaunchError(
@@ -144,6 +116,10 @@ class WaitList:
             ),
             kind="deadlock",
         )
+
+
+def _missing(waiting: Waiting, alive: Array) -> str:
+    return waiting.awaited.missing(waiting.group.frame, waiting.group.threads, alive)
 
 
 def joined(group: Converged, other: Converged) -> Converged:
