@@ -29,7 +29,6 @@ class Rows:
             self.data = grown
 
     def more(self, rows: int) -> None:
-        """Have as many rows more."""
         layers, _, columns = self.data.shape
         self.data = np.concatenate([self.data, np.zeros((layers, rows, columns), np.int32)], axis=1)
 

@@ -234,7 +234,6 @@ class WgmmaUse:
 
 
 def _warps(threads: Threads) -> Array:
-    """Return the warps that threads belong to."""
     return np.flatnonzero(threads.mask.reshape(-1, WARP).any(axis=1))
 
 

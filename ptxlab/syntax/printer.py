@@ -31,7 +31,6 @@ def to_text(module: tree.Module) -> str:
 
 
 def operand_text(operand: tree.Operand) -> str:
-    """Return one operand as PTX text."""
     match operand:
         case tree.Name():
             return operand.text

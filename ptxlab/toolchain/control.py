@@ -14,7 +14,7 @@ _NONE = 7
 
 @dataclass(frozen=True, slots=True)
 class Control:
-    """``stall``: cycles until this warp may issue again; ``yields``: another warp goes first.
+    """``stall``: cycles until this warp may issue again.
 
     Scoreboard ``writes`` is held until the result is there, ``reads`` until the sources were read,
     None where there is none; the instruction itself waits for those in ``waits``. ``reuse`` are the
@@ -22,7 +22,6 @@ class Control:
     """
 
     stall: int
-    yields: bool
     writes: int | None
     reads: int | None
     waits: tuple[int, ...]
@@ -35,7 +34,6 @@ def control(encoding: bytes) -> Control:
     writes, reads = bits >> 5 & 7, bits >> 8 & 7
     return Control(
         bits & 15,
-        not bits >> 4 & 1,
         None if writes == _NONE else writes,
         None if reads == _NONE else reads,
         _set_bits(bits >> 11 & 63),

@@ -21,7 +21,6 @@ def wheel_version(package: str) -> str:
 
 
 def wheel_versions(packages: Iterable[str]) -> dict[str, str]:
-    """Return the versions of those wheels that are installed."""
     return {package: found for package in packages if (found := wheel_version(package))}
 
 

@@ -20,7 +20,6 @@ _PAGE = 4096
 
 
 def block_of(gpu: Gpu, address: int) -> Block | None:
-    """Return the block that an address is in."""
     found = gpu.session.device.memory.find(address)
     return gpu.blocks.at(found.begin) if found and address < found.end else None
 

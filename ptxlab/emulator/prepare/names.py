@@ -167,7 +167,6 @@ class Names:
         return Symbol(name, offset, position=position)
 
     def array(self, element: Element) -> Variable:
-        """Return the array that an element is of."""
         name = element.name
         variable = self.variable(name)
         if variable is None or not variable.element or self.register(name) is not None:
@@ -175,7 +174,6 @@ class Names:
         return variable
 
     def label(self, name: str) -> int:
-        """Return the block that ``name`` labels."""
         for scope in self.scope.outward():
             if name in scope.labels:
                 return scope.labels[name]

@@ -51,7 +51,6 @@ class State:
         )
 
     def words(self) -> Array:
-        """Return the words."""
         pending, expected, phase = (
             value.astype(np.uint64) for value in (self.pending, self.expected, self.phase % PHASES)
         )

@@ -114,7 +114,6 @@ class Transfer:
 
 
 def moved_items(part: Part, size: int, owner: Array, *, writes: bool) -> Moved:
-    """Return the items of a part as memory that is moved."""
     owner = owner if part.where is None else owner[part.where]
     first = np.broadcast_to(part.index, owner.shape) * size
     return Moved(part.memory, first, size, owner, writes)
