@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import tomllib
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
 
@@ -28,7 +28,8 @@ class Memory:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
     of shared memory, one ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
 
-    ``l1_kib`` are shared memory's too; within ``l2_mib`` the L2 cache has its full speed.
+    ``l1_kib`` are shared memory's too; ``l2_mib`` is what the L2 cache keeps of what comes again. ``clock`` is
+    the one in MHz at which the latency of DRAM was measured.
     """
 
     request: int
@@ -37,6 +38,7 @@ class Memory:
     l2_bytes: float
     l1_kib: int
     l2_mib: int
+    clock: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class Chip:
     holds: dict[str, int]
     latency: dict[str, int]
     memory: Memory
+
+    def at(self, clock: int) -> Chip:
+        """Return the chip at a clock in MHz: DRAM does not wait for it."""
+        near, far = self.latency["l2"], self.latency["dram"]
+        dram = round(near + (far - near) * clock / self.memory.clock)
+        return replace(self, latency=self.latency | {"dram": dram})
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""
@@ -111,7 +119,8 @@ def chip_of(gpu: Gpu) -> Chip:
             f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}",
             hint=f"that of {', '.join(names())} is",
         )
-    return Chip(gpu, constants["holds"], constants["latency"], Memory(**constants["memory"]))
+    memory = Memory(**constants["memory"] | constants.get(spelled(gpu.name), {}))
+    return Chip(gpu, constants["holds"], constants["latency"], memory)
 
 
 @cache

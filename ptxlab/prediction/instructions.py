@@ -47,9 +47,17 @@ def _imad(r: Registers, i: Instruction, where: Where) -> None:
         known = all(part is not None for part in parts)
         function = do.imad_wide if i.has("WIDE") else do.imad_hi
         found = function(i, *map(np.asarray, parts)) if known else None
+        over = None if found is None else found < np.asarray(parts[2])
+        if i.has("X"):
+            carry = r.predicate(i.ins[0], where)
+            if found is None or over is None or carry is None:
+                found = over = None
+            else:
+                before, found = found, found + carry.astype(U64)
+                over = over | (found < before)
         r.write(i, where, found, words=2 if i.has("WIDE") else 1)
         for predicate in i.outs:
-            r.tell(predicate, where, None if found is None else found < np.asarray(parts[2]))
+            r.tell(predicate, where, over)
         return
     # A product with zero is zero, whatever the other factor: that is how values are moved.
     moved = Register(ZERO_REGISTER) in (a, b) or Register(URZ) in (a, b)

@@ -117,6 +117,7 @@ class Machine:
         self._at = 0
         self._needed = needed
         self._asked = [] if asked is None else np.unique(asked).tolist()
+        self._last = MOST_STEPS if asked is None else max(self._asked, default=-1)
         self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
         self._memory = {i.number for i in code if _is_memory(i)}
         self.steps = Steps()
@@ -128,10 +129,10 @@ class Machine:
         return self._executor.memory
 
     def run(self) -> Steps:
-        """Run all threads to their end."""
+        """Run all threads to their end, or until the last step that is asked about."""
         try:
             with np.errstate(over="ignore"):
-                while self._fronts:
+                while self._fronts and self.steps.count <= self._last:
                     self._advance(self._next())
                     if self.steps.count > MOST_STEPS:
                         raise Unsupported(
@@ -169,7 +170,7 @@ class Machine:
         """Run the threads of a front on until they part, end, wait, or come to where others stand."""
         others = [one.pc for one in self._fronts if one is not front and not one.waits]
         meeting = min((pc for pc in others if pc > front.pc), default=len(self._code))
-        while self.steps.count <= MOST_STEPS:
+        while self.steps.count <= self._last:
             first = front.pc
             flow = self._flow[bisect_left(self._flow, first)]
             where: Where = ALL if len(front.threads) == self._threads else front.threads

@@ -18,6 +18,7 @@ from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.prediction import machine, trace
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.sm import PARTITIONS, Run, Served, Sm, Warp
@@ -29,7 +30,7 @@ LAUNCH_SECONDS = 3e-6
 MOSTLY = 0.6
 """What is used for less of the time does not bound it: waiting does."""
 
-MODELLED = 0.12
+MODELLED = 0.10
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
 
 
@@ -89,6 +90,8 @@ def modelled(
     ``registers`` and ``shared``, static and dynamic, are those ptxas told. Raises Unsupported where
     something decides that is not computed, or is not modelled.
     """
+    clock = clock or chip.gpu.clock
+    chip = chip.at(clock)
     x, y, z = launch.config.block
     fits = occupancy(launch.target, x * y * z, registers=registers, shared=shared)
     if not fits.ctas:
@@ -102,9 +105,7 @@ def modelled(
     if tail:
         left = -(-tail // sms)
         cycles += (first if left == first.ctas else model.resident(left)).cycles
-    clock = clock or chip.gpu.clock
-    nbytes = float(sum(region.nbytes for region in launch.regions))
-    memory_seconds = nbytes / (chip.gpu.bandwidth * 1e9)
+    memory_seconds = model.reuse.nbytes / (chip.gpu.bandwidth * 1e9)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
     used = _used(first.run, chip) | {"dram": memory_seconds / seconds}
     seconds += LAUNCH_SECONDS
@@ -114,7 +115,7 @@ def modelled(
         seconds * (1 - MODELLED), seconds * (1 + MODELLED),
         _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
         generations, tail,
-        ("power and the clock it leaves", "instruction cache", "DRAM traffic beyond each byte once"),
+        ("power and the clock it leaves", "instruction cache"),
     )  # fmt: skip
 
 
@@ -123,6 +124,7 @@ class _Model:
         self, code: Sequence[Instruction], launch: Launch, chip: Chip, shared: int
     ) -> None:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
+        self.reuse = Reuse()
 
     def resident(self, ctas: int) -> Resident:
         """Run CTAs that lie as far apart as there are SMs."""
@@ -135,11 +137,15 @@ class _Model:
         numbers = steps.numbers
         returns = np.array([i.number for i in self._code if i.sass.opcode == "RET"], int)
         loop = trace.hottest(numbers[of_warps[0]], returns)
+        if not self.reuse.nbytes:
+            size = chip.memory.l2_mib << 20
+            together = ctas * chip.gpu.sms
+            self.reuse = reuse(self._code, launch, of_warps[0], numbers, loop, together, size)
         few = trace.kept_turns(loop, warps)
         more = {id(issued): trace.cut(issued, loop, 2 * few) for issued in of_warps}
         asked = np.concatenate([cut.steps for cut in more.values()])
         requests = machine.requests(self._code, launch, chosen, asked)
-        timed = timings(self._code, np.unique(numbers).tolist(), chip)
+        timed = timings(self._code, np.unique(numbers).tolist(), chip, self.reuse.hits)
 
         def run(cuts: dict[int, trace.Trace]) -> Run:
             """Run the steps that are left of each warp."""
@@ -148,7 +154,7 @@ class _Model:
                 steps = cuts[id(issued)].steps
                 asks = [_asked(requests.get(step), number) for step in steps.tolist()]
                 cut_warps.append(Warp(number // launch.warps, numbers[steps].tolist(), asks))
-            sm = Sm(chip, timed, cut_warps, self._shared * ctas, self._beyond())
+            sm = Sm(chip, timed, cut_warps, self._shared * ctas)
             return sm.run()
 
         many, left_now = run(more), more[id(of_warps[0])].left_out
@@ -158,15 +164,6 @@ class _Model:
             return Resident(ctas, many.cycles, many)
         slope = (many.cycles - run(fewer).cycles) / (left - left_now)
         return Resident(ctas, many.cycles + slope * left_now, many)
-
-    def _beyond(self) -> int:
-        """Return the latency of what L1 has not.
-
-        CTAs walk through their operands in step: who comes first waits for DRAM, and the rest with it.
-        """
-        nbytes = sum(region.nbytes for region in self._launch.regions)
-        fits = nbytes <= self._chip.memory.l2_mib << 20
-        return self._chip.latency["l2" if fits else "dram"]
 
 
 def _asked(request: Request | None, warp: int) -> Served | None:

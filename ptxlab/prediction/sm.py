@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.requests import SECTOR
+from ptxlab.prediction.requests import LINE, SECTOR
 from ptxlab.prediction.timing import Timing
 
 PARTITIONS = 4
@@ -23,6 +23,7 @@ QUEUE = 5
 ADDRESS_CYCLES = 4
 READ_WINDOW = 3
 NEVER = float("inf")
+SECTORS = LINE // SECTOR
 SOURCES_READ = 10
 """Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
 
@@ -64,7 +65,7 @@ class Run:
 
 
 class Sm:
-    """An SM with the warps of the CTAs on it. ``far`` is the latency of what its L1 cache has not."""
+    """An SM with the warps of the CTAs on it."""
 
     def __init__(
         self,
@@ -72,9 +73,8 @@ class Sm:
         timings: Mapping[int, Timing],
         warps: Sequence[Warp],
         shared: int,
-        far: int,
     ) -> None:
-        self._chip, self._timings, self._far = chip, timings, far
+        self._chip, self._timings = chip, timings
         self._parts = [
             [w for n, w in enumerate(warps) if n % PARTITIONS == p] for p in range(PARTITIONS)
         ]
@@ -85,6 +85,7 @@ class Sm:
         self._kept: list[dict[tuple[int, int], tuple[int, int]]] = [{} for _ in range(PARTITIONS)]
         self._unit: list[list[float]] = [[] for _ in range(PARTITIONS)]
         self._unit_free = [0.0] * PARTITIONS
+        self._latency = chip.latency
         self._stage_free = 0.0
         self._beyond_free = 0.0
         self._l1: OrderedDict[int, float] = OrderedDict()
@@ -316,7 +317,8 @@ class Sm:
             self.busy["l2"] += took
             if not t.loads:
                 return now
-            latest = max(latest, now + self._far, self._beyond_free + self._far - took)
+            far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
+            latest = max(latest, now + far, self._beyond_free + far - took)
             if t.cached:
                 for sector in sectors:
                     if sector not in l1:
@@ -345,3 +347,11 @@ class Sm:
         first = max(first, warp.ready)
         if now > first:
             stalls[number, warp.blocked or "not selected"] += now - first
+
+
+def _hits(sectors: Sequence[int], part: float) -> bool:
+    """Say whether the L2 cache has all lines of some sectors, of which it has a ``part``, always the same."""
+    if part >= 1:
+        return True
+    spread = ((sector // SECTORS * 0x9E3779B1 & 0xFFFFFFFF) / 2**32 for sector in sectors)
+    return all(one < part for one in spread)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.chip import Chip
@@ -30,6 +30,7 @@ class Timing:
     ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
     are the registers it reads as (bank, slot, register, kept for reuse). ``group`` is the scoreboard
     and how many groups may be open for PENDING, the barrier and its threads for BARRIER and ARRIVE.
+    ``hits`` is the part of its lines that the L2 cache has.
     """
 
     kind: int
@@ -45,11 +46,14 @@ class Timing:
     cached: bool = False
     copies: bool = False
     group: tuple[int, int] = (0, 0)
+    hits: float = 1.0
 
 
-def timings(code: Sequence[Instruction], executed: Iterable[int], chip: Chip) -> dict[int, Timing]:
-    """Return the timing of the instructions that are executed, by number."""
-    return {number: _told(code[number], chip) for number in executed}
+def timings(
+    code: Sequence[Instruction], executed: Iterable[int], chip: Chip, hits: Mapping[int, float]
+) -> dict[int, Timing]:
+    """Return the timing of the instructions that are executed, by number; ``hits`` are less than 1."""
+    return {n: replace(_told(code[n], chip), hits=hits.get(n, 1.0)) for n in executed}
 
 
 def _told(i: Instruction, chip: Chip) -> Timing:

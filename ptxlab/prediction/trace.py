@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.prediction.machine import Steps
 from ptxlab.prediction.values import Array
 
-FEW_TURNS = 2
+FEW_TURNS = 4
 MANY_TURNS = 16
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""

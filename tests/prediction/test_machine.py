@@ -53,6 +53,8 @@ PROGRAMS = {
     "products": "mul.hi.u32 t3, a, b; mul.hi.s32 t4, a, b; mad.lo.s32 t5, a, b, t3; xor.b32 c, t4, t5;",
     "wide": "mul.wide.s32 w0, a, b; mul.wide.u32 w1, a, b; sub.s64 w2, w0, w1; mov.b64 {{t3, t4}}, w2;"
     " xor.b32 c, t3, t4;",
+    "upper half of 128 bits": "mov.b64 w0, {{a, b}}; mov.b64 w1, {{b, a}}; mul.hi.u64 w2, w0, w1;"
+    " mul.hi.u64 w3, w0, 0xaaaaaaaaaaaaaaab; xor.b64 w2, w2, w3; mov.b64 {{t3, t4}}, w2; xor.b32 c, t3, t4;",
     "shifts": "and.b32 t3, b, 31; shl.b32 t4, a, t3; shr.s32 t5, a, t3; shr.u32 t6, a, b; xor.b32 t4, t4, t5;"
     " xor.b32 c, t4, t6;",
     "generic addresses of shared memory": "mov.u64 w0, s; cvta.shared.u64 w0, w0; mul.wide.u32 w1, t2, 4;"

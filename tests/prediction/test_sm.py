@@ -69,9 +69,7 @@ def test_a_scoreboard_holds_whatever_writes_it() -> None:
         2: instruction(EXIT),
     }
     warp = Warp(0, [0, 1, 2], [None] * 3)
-    assert Sm(find("t4"), timings, [warp], shared=0, far=0).run().cycles == pytest.approx(
-        14 + 2, abs=1
-    )
+    assert Sm(find("t4"), timings, [warp], shared=0).run().cycles == pytest.approx(14 + 2, abs=1)
 
 
 def test_three_registers_of_a_bank_take_three_cycles() -> None:

@@ -1,0 +1,63 @@
+"""What the L2 cache keeps of operands that come again: against a cache of lines, and by pencil."""
+
+from __future__ import annotations
+
+import random
+
+import numpy as np
+import pytest
+
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.l2 import kept
+from ptxlab.prediction.predict import predict
+
+KERNEL = """\
+.version 8.7
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out, .param .u32 turns)
+{
+  .reg .b32 t<8>; .reg .f32 f<4>; .reg .b64 p, q, w; .reg .pred u;
+  ld.param.u64 p, [in]; ld.param.u64 q, [out]; ld.param.u32 t3, [turns];
+  mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mad.lo.u32 t2, t1, SHARED, t0;
+  mul.wide.u32 w, t2, 4; add.u64 p, p, w; mov.f32 f0, 0f00000000; mov.u32 t4, 0;
+more:
+  ld.global.cg.f32 f1, [p]; add.f32 f0, f0, f1; add.u64 p, p, 4096; add.u32 t4, t4, 1;
+  setp.lt.u32 u, t4, t3; @u bra more;
+  mad.lo.u32 t2, t1, 256, t0; mul.wide.u32 w, t2, 4; add.u64 q, q, w; st.global.f32 [q], f0; ret;
+}
+"""
+"""Each CTA walks through ``in`` in steps of 4 KiB; with SHARED 0 all read the same."""
+
+
+@pytest.mark.parametrize("lines", [80, 110, 160])
+def test_a_cache_that_replaces_at_random_keeps_that_part(lines: int) -> None:
+    """100 places, lines asked for in turn; the first rounds do not count."""
+    chance = random.Random(0)
+    places, hits = [-1] * 100, 0
+    where: dict[int, int] = {}
+    for turn in range(400):
+        for line in range(lines):
+            if line in where:
+                hits += turn >= 100
+                continue
+            free = places.index(-1) if -1 in places else chance.randrange(100)
+            where.pop(places[free], None)
+            places[free], where[line] = line, free
+    assert kept(lines, 100) == pytest.approx(hits / (300 * lines), abs=0.03)
+
+
+def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None:
+    """Two generations of one CTA an SM, waiting for load after load; an A100 keeps 20 of 22 MiB."""
+    turns, ctas, kib_160 = 26, 216, 160 << 10
+    operand, result = np.zeros(ctas * turns * 1024, "f4"), np.zeros(ctas * 256, "f4")
+    same, apart = (
+        predict(
+            KERNEL.replace("SHARED", str(by)), "a100", ctas, 32, [operand, result, turns],
+            shared=kib_160,
+        )
+        for by in (0, turns * 1024)
+    )  # fmt: skip
+    latency = find("a100").latency
+    assert same.generations == apart.generations == 2
+    assert same.cycles / apart.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
