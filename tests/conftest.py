@@ -24,8 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     # Tests have all processors already, and what they patch is patched in their process alone.
     os.environ["PTXLAB_WORKERS"] = "1"
     # A loaded kernel is some 100,000 objects: as often as usual, collecting takes a third of the time.
-    # Most are gone before so many more are there; what stays is looked at again every third time.
-    gc.set_threshold(500_000, 3)
+    # So many objects more are some 50 MB.
+    gc.set_threshold(500_000)
 
 
 def pytest_collection_finish() -> None:
