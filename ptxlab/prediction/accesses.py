@@ -13,7 +13,7 @@ from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import NOWHERE, STACK, Launch
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
-from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide, matrices
+from ptxlab.prediction.pipes import ATOMICS, OPCODES, accessed_bytes, is_wide, matrices
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
 from ptxlab.prediction.values import Array, Where
@@ -59,7 +59,7 @@ class Accesses:
         self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
         opcode = i.sass.opcode
-        if opcode in ("LDSM", "ATOMS", "ATOM", "ATOMG", "RED", "LDGSTS") or nbytes < 4:
+        if opcode in ("LDSM", "LDGSTS", *ATOMICS) or nbytes < 4:
             self._forget(i, where, space, addresses, nbytes)
             return
         memory, places = self._words(where, space, addresses[0], nbytes // 4)

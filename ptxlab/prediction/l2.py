@@ -18,7 +18,7 @@ import numpy as np
 from ptxlab.prediction import machine
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import OPCODES, REDUCTIONS
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.trace import Loop
 from ptxlab.prediction.values import Array
@@ -96,7 +96,7 @@ def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
 
 def _loads(i: Instruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
-    stores = i.sass.opcode in ("ST", "STG", "RED")
+    stores = i.sass.opcode in ("ST", "STG", *REDUCTIONS)
     return row is not None and row.memory in ("global", "copy") and not stores
 
 

@@ -20,6 +20,7 @@ from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.pipes import ATOMICS
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.sm import PARTITIONS, Run, Served, Sm, Warp
 from ptxlab.prediction.timing import timings
@@ -115,8 +116,15 @@ def modelled(
         seconds * (1 - MODELLED), seconds * (1 + MODELLED),
         _bound(used), max(used, key=lambda name: used[name]), used, stalls, by_instruction, fits,
         generations, tail,
-        ("power and the clock it leaves", "instruction cache"),
+        _not_modelled(code),
     )  # fmt: skip
+
+
+def _not_modelled(code: Sequence[Instruction]) -> tuple[str, ...]:
+    """Say what takes time on a GPU and none in the model."""
+    atomics = any(one.sass.opcode in ATOMICS for one in code)
+    meeting = ("atomics that meet at an address",) if atomics else ()
+    return ("power and the clock it leaves", "instruction cache", *meeting)
 
 
 class _Model:

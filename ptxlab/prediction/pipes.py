@@ -13,6 +13,11 @@ from ptxlab.prediction.operands import Operand
 
 _WIDE = {"64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
 _SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+REDUCTIONS = ("RED", "REDG")
+"""Atomic operations that return nothing, by the names of before Hopper and since."""
+
+ATOMICS = ("ATOM", "ATOMG", "ATOMS", *REDUCTIONS)
+
 _OF_PAIRS = ("SHF", "USHF")
 """Whose modifiers say how wide the source is, not the result."""
 
@@ -90,7 +95,7 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),
     **_rows(Opcode("lsu", latency="special"), "S2R S2UR SHFL R2UR MOVM"),
     **_rows(Opcode("lsu", "shared", "shared"), "LDS LDSM STS ATOMS"),
-    **_rows(Opcode("lsu", "global", "global"), "LDG STG LD ST ATOMG ATOM RED"),
+    **_rows(Opcode("lsu", "global", "global"), f"LDG STG LD ST ATOMG ATOM {' '.join(REDUCTIONS)}"),
     **_rows(Opcode("lsu", "copy", "global"), "LDGSTS"),
     **_rows(Opcode("lsu", "local", "global"), "LDL STL"),
     **_rows(Opcode("control", latency="special"), "BMOV"),

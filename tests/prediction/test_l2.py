@@ -61,3 +61,14 @@ def test_what_all_ctas_read_comes_from_l2_and_what_one_reads_from_dram() -> None
     latency = find("a100").latency
     assert same.generations == apart.generations == 2
     assert same.cycles / apart.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100"])
+def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
+    """As a store that nobody waits for, with whatever its name is on that GPU."""
+    walks = KERNEL.replace("SHARED", "1024")
+    added = walks.replace("st.global.f32 [q], f0", "red.global.add.f32 [q], f0")
+    passed = [np.zeros(112 << 10, "f4"), np.zeros(108 * 256, "f4"), 4]
+    stored, found = (predict(text, gpu, 108, 32, passed) for text in (walks, added))
+    assert found.cycles == pytest.approx(stored.cycles, rel=0.05)
+    assert set(found.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
