@@ -96,7 +96,7 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name or repository has this in it")
     args = parser.parse_args()
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    rows, errors, absent = [], [], []
+    rows, errors, locked, absent = [], [], [], []
     for row in published["kernel"]:
         if args.only not in f"{row['repository']} {row['name']}":
             continue
@@ -109,20 +109,29 @@ def main() -> None:
         print("  ".join(cells), flush=True)
         rows.append(cells)
         errors.append(abs(error))
+        if row.get("locked"):
+            locked.append(abs(error))
     for row in published["left_out"]:
         absent.append(f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}")
     if errors and not args.only:
         PAGE.write_text(
-            page(PAGE.read_text(encoding="utf-8"), rows, errors, absent), encoding="utf-8"
+            page(PAGE.read_text(encoding="utf-8"), rows, errors, locked, absent), encoding="utf-8"
         )
 
 
-def page(text: str, rows: list[tuple[str, ...]], errors: list[float], absent: list[str]) -> str:
-    """Return the page with its table remade."""
+def page(
+    text: str,
+    rows: list[tuple[str, ...]],
+    errors: list[float],
+    locked: list[float],
+    absent: list[str],
+) -> str:
+    """Return the page with its table remade; some of the errors are of ``locked`` cards."""
     table = [" | ".join(("", *cells, "")).strip() for cells in (HEAD, ["---"] * len(HEAD), *rows)]
     summary = (
         f"{len(rows)} kernels: the predicted time is {statistics.mean(errors):.1%} off on average, "
-        f"{statistics.median(errors):.1%} in the middle, {max(errors):.0%} at most."
+        f"{statistics.median(errors):.1%} in the middle, {max(errors):.0%} at most. Of the {len(locked)} whose "
+        f"clock was locked it is {statistics.mean(locked):.1%} off on average, {max(locked):.0%} at most."
     )
     missing = ["", "Left out:", "", *absent] if absent else []
     before, after = text.split(BEGIN)[0], text.split(END)[1]
