@@ -14,15 +14,9 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.native.access import (
-    FIND,
-    Later,
-    Located,
-    Memory,
-    Span,
-    Window,
-    store_loop,
-)
+from ptxlab.emulator.native.loads import Loads
+from ptxlab.emulator.native.places import FIND, Located, Places, Span, Window
+from ptxlab.emulator.native.stores import Later, store_loop
 from ptxlab.emulator.prepare.program import Bound, Lowered
 from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
 from ptxlab.native.arrays import DATA, FLAGS
@@ -116,7 +110,7 @@ class Writer:
         shape: Shape,
     ) -> None:
         self.code = Code()
-        self.memory = Memory(self.code, "%table")
+        self.places, self.loads = Places(self.code, "%table"), Loads(self.code)
         self.steps, self.inputs, self.lasting = steps, inputs, lasting
         self.arrays, self.literals, self.shape = registers, literals, shape
         self.raw: dict[int, Value] = {}
@@ -198,7 +192,7 @@ class Writer:
         if not access.writes:
             count = len(lowered.destinations)
             kind = f"i{8 * access.nbytes // count}"
-            items = self.memory.load(found, access.offset, kind, count)
+            items = self.loads.load(found, access.offset, kind, count)
             for destination, item in zip(lowered.destinations, items, strict=True):
                 self._write(destination, item, guard)
             return
@@ -221,8 +215,8 @@ class Writer:
         elif access.space == "global" and not (address.wide or access.writes):
             active = None  # what all threads share is loaded once: some thread is active
         if access.space == "global":
-            return self.memory.in_global(address, span, active, writes=access.writes)
-        return self.memory.in_window(address, self._window(access.space), span, active)
+            return self.places.in_global(address, span, active, writes=access.writes)
+        return self.places.in_window(address, self._window(access.space), span, active)
 
     def _window(self, space: str) -> Window:
         window = self.windows.get(space)

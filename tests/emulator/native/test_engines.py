@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from ptxlab import open_device
+from ptxlab.emulator.native import engine
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.native import compiler
 
@@ -93,6 +94,28 @@ def test_a_nan_that_is_only_moved_keeps_its_bits(both: Any) -> None:
         nan,
     )
     assert found.view(np.uint32).tolist() == [0x7FFFFFFF] * 9 + [0x7FC00001] * 247
+
+
+@needs_llvm
+def test_text_that_llvm_refuses_is_told_to_who_asked_for_machine_code(
+    monkeypatch: pytest.MonkeyPatch, calls: list[bool]
+) -> None:
+    def refused(*_: Any) -> None:
+        raise RuntimeError("LLVM IR parsing error")
+
+    monkeypatch.setattr(compiler, "compile", refused)
+    monkeypatch.setattr(engine, "HOT", 1)
+    device: Any = open_device("emulator")
+    module = device.load(kernel("add.u32 r3, r0, 5; st.global.u32 [d1], r3;"))
+    buffer = device.zeros(32, "u32")
+    for _ in range(3):
+        module.kernel("k").launch(1, 32, [buffer])
+    assert buffer.numpy().tolist() == list(range(5, 37))
+    assert calls
+    assert not any(calls)
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    with pytest.raises(RuntimeError, match="LLVM IR"):
+        device.load(kernel("st.global.u32 [d1], r0;")).kernel("k").launch(1, 32, [buffer])
 
 
 @needs_llvm
