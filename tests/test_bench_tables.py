@@ -12,6 +12,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.model import MODELLED
 from scripts import bench_ladder as ladder
 from scripts import bench_tables as tables
 
@@ -88,11 +89,12 @@ def test_a_promise_that_was_not_kept_is_seen() -> None:
     assert tables.prediction_errors([run]) == [], "a launch is most of a small product's time"
     measured |= {"m": 1024, "n": 1024, "k": 1024}
     assert tables.prediction_errors([run]) == [-0.1]
-    other = {**measured, "prediction_error": 0.15}
+    off = 2 * MODELLED
+    other = {**measured, "prediction_error": off}
     run["results"] += [other, {**other, "passed": False}, {**other, "prediction_error": None}]
-    assert tables.prediction_errors([run]) == [-0.1, 0.15]
-    assert not tables.as_promised([-0.1, 0.15])
-    assert tables.as_promised([-0.1, 0.13])
+    assert tables.prediction_errors([run]) == [-0.1, off]
+    assert not tables.as_promised([-MODELLED, 1.1 * MODELLED])
+    assert tables.as_promised([-MODELLED, 0.9 * MODELLED])
 
 
 def test_the_predicted_ladder_has_what_others_published() -> None:

@@ -9,6 +9,8 @@ from __future__ import annotations
 import gc
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
+from functools import cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -18,7 +20,8 @@ from ptxlab.clients.borrowed import Borrowed
 
 _WORD = 4
 _LOWEST, _HIGHEST = 1 << 32, 1 << 48
-"""What an integer lies between that may be a pointer."""
+"""What an integer lies between that may be a pointer, where the heap is not below it."""
+_MAPS = Path("/proc/self/maps")
 
 
 def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
@@ -30,7 +33,7 @@ def borrowed(arguments: Iterable[tuple[str, Any]]) -> list[Borrowed]:
             if isinstance(value, torch.Tensor):
                 _lend(f"argument {name}", value, found)
                 pointers |= _pointers_in(value)
-            elif isinstance(value, int) and _LOWEST <= value < _HIGHEST:
+            elif isinstance(value, int) and _lowest() <= value < _HIGHEST:
                 pointers.add(value)
         if pointers:
             _follow(pointers, found)
@@ -68,8 +71,16 @@ def _pointers_in(tensor: torch.Tensor) -> set[int]:
     if tensor.dtype not in (torch.int64, torch.uint64) or tensor.device.type != "cpu":
         return set()
     words = tensor.detach().view(torch.int64).numpy()
-    likely = words[(words >= _LOWEST) & (words < _HIGHEST)]
+    likely = words[(words >= _lowest()) & (words < _HIGHEST)]
     return set(np.unique(likely).tolist())
+
+
+@cache
+def _lowest() -> int:
+    """Return the lowest number that may be a pointer: the heap of Debian's Python begins below 4 GiB."""
+    maps = _MAPS.read_text(encoding="ascii") if _MAPS.exists() else ""
+    heaps = [line.split("-")[0] for line in maps.splitlines() if line.endswith("[heap]")]
+    return min([_LOWEST, *(int(begin, 16) for begin in heaps)])
 
 
 def _follow(pointers: set[int], found: dict[int, Borrowed]) -> None:

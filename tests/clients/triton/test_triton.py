@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -103,6 +104,19 @@ def test_pointers_out_of_memory(emulate: Emulate, kernels: Any, torch: Any) -> N
     with pytest.raises(LaunchError, match="out of bounds") as caught:
         kernels.grouped[(5,)](pointers, out, 100, BLOCK=128)
     assert "a tensor that is pointed to, float32[90] (360 bytes" in str(caught.value.hint)
+
+
+def test_pointers_are_where_the_heap_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    memory = import_module("ptxlab.clients.triton.memory")
+    maps = tmp_path / "maps"
+    monkeypatch.setattr(memory, "_MAPS", maps)
+    for text, least in (
+        ("00400000-00a1e000 r-xp 00000000 fe:00 7  /usr/bin/python3.11\n29660000-296ec000 rw-p 0 [heap]\n", 0x29660000),
+        ("55d3f0b46000-55d3f0cac000 rw-p 00000000 00:00 0   [heap]\n", 1 << 32),
+        ("7f0000000000-7f0000001000 rw-p 00000000 00:00 0\n", 1 << 32),
+    ):  # fmt: skip
+        maps.write_text(text)
+        assert memory._lowest.__wrapped__() == least
 
 
 def test_a_wrong_address_names_the_line_and_the_tensor(
