@@ -7,6 +7,7 @@ the beginning. Results are the same bits.
 from __future__ import annotations
 
 import os
+from dataclasses import dataclass, field
 
 from ptxlab.emulator.prepare.program import BasicBlock
 from ptxlab.emulator.run.wave import Frame
@@ -21,12 +22,26 @@ STEP, THREAD = 3000, 1
 """Nanoseconds that an instruction takes as arrays, and that it takes for each thread besides."""
 
 HOT = 200_000_000
-"""Nanoseconds that a block has taken as arrays when it is compiled, about as long as that takes."""
+"""Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
+
+COMPILING, FUNCTION = 2_000_000, 5
+"""Nanoseconds that an instruction takes to be compiled, and of how many instructions a function is worth."""
 
 NEVER = -1
 
-_known: set[tuple[int, str, int]] = set()
-"""The blocks that were hot before: source, function and line. They are compiled at once."""
+
+@dataclass(slots=True)
+class _Process:
+    """What blocks have taken as arrays, and those that were hot: source, function and line.
+
+    These are compiled at once when they come again.
+    """
+
+    heat: int = 0
+    known: set[tuple[int, str, int]] = field(default_factory=set)
+
+
+_PROCESS = _Process()
 
 
 def threshold() -> int:
@@ -53,12 +68,19 @@ def threshold() -> int:
 
 
 def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
-    """Note that a block of a function runs for so many threads, and compile it once it is hot."""
+    """Note that a block of a function runs for so many threads, and compile it once it is hot.
+
+    It is when it has taken as long as that will take.
+    """
     key = hash(frame.wave.module.source.text), function, block.first_line
-    known = not block.heat and key in _known
-    block.heat += block.instructions * (STEP + THREAD * threads)
-    if known or block.heat >= frame.wave.hot:
+    known = not block.heat and key in _PROCESS.known
+    spent = block.instructions * (STEP + THREAD * threads)
+    block.heat += spent
+    _PROCESS.heat += spent
+    pays = block.heat >= COMPILING * (block.instructions + FUNCTION)
+    hot = frame.wave.hot
+    if known or not hot or (pays and _PROCESS.heat >= hot):
         from ptxlab.emulator.native.cutting import steps_of
 
-        _known.add(key)
+        _PROCESS.known.add(key)
         block.native = steps_of(block, frame.layout)
