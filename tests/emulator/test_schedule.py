@@ -16,8 +16,12 @@ MOST_BLOCKS = 10_000
 
 
 @pytest.fixture
-def bounded(run_on: Callable[..., Any]) -> Any:
-    """Run a body as ``emulate`` does, and stop it after so many blocks that it must hang."""
+def bounded(run_on: Callable[..., Any], monkeypatch: pytest.MonkeyPatch) -> Any:
+    """Run a body as ``emulate`` does, and stop it after so many blocks that it must hang.
+
+    Machine code would go through a hundred thousand at a time.
+    """
+    monkeypatch.setenv("PTXLAB_ENGINE", "array")
     blocks = 0
 
     def progress(done: int, total: int) -> None:
