@@ -103,6 +103,7 @@ def test_text_that_llvm_refuses_is_told_to_who_asked_for_machine_code(
     def refused(*_: Any) -> None:
         raise RuntimeError("LLVM IR parsing error")
 
+    monkeypatch.setenv("PTXLAB_ENGINE", "auto")
     monkeypatch.setattr(compiler, "compile", refused)
     for name in ("HOT", "COMPILING"):
         monkeypatch.setattr(engine, name, 1)
