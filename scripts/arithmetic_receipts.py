@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
 from ptxlab.numerics.models import measure, models
 from ptxlab.numerics.products import DotProducts, draw

@@ -12,9 +12,9 @@ from pathlib import Path
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.receipts import FOLDER, Receipt, compact, digest, to_json
 from ptxlab.fragments.trials import Trial
 from ptxlab.matrix.form import Form

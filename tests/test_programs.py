@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.isa.targets import TARGETS as KNOWN
 from ptxlab.syntax.header import Header, read_header
@@ -21,8 +21,6 @@ from ptxlab.toolchain import assemble_cuda, compile_cuda, link_ptx
 from ptxlab.verbs.launching import values
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.values import MapValue
-
-Array = npt.NDArray[Any]
 
 NAMES = resources.names()
 PROGRAMS = [name for name in NAMES if not name.endswith(".cuh")]

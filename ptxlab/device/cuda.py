@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaModule
@@ -99,7 +100,7 @@ class CudaDevice(CudaContext):
         """Release what ``allocate`` returned."""
         self.release("cuMemFree", address)
 
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+    def write(self, address: int, data: Array) -> None:
         """Copy a contiguous array to the GPU."""
         doing = f"copy {data.nbytes} bytes to the GPU"
         self._copy(doing, "cuMemcpyHtoDAsync", address, data.ctypes.data, data.nbytes)
@@ -119,7 +120,7 @@ class CudaDevice(CudaContext):
             self.read_into(address, data)
         return data
 
-    def read_into(self, address: int, data: npt.NDArray[Any]) -> None:
+    def read_into(self, address: int, data: Array) -> None:
         """Copy GPU memory to a contiguous array."""
         doing = f"copy {data.nbytes} bytes from the GPU"
         self._copy(doing, "cuMemcpyDtoHAsync", data.ctypes.data, address, data.nbytes)

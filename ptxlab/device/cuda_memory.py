@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.dlpack import CUDA, capsule
 from ptxlab.device.memory import Buffer
@@ -68,9 +69,9 @@ class CommonBuffer(Buffer):
             self._hold(host, device.release, "cuMemFreeHost", host)
             self._address = int(device.call(doing, "cuMemHostGetDevicePointer", host, 0))
         memory = np.ctypeslib.as_array((ctypes.c_uint8 * self.nbytes).from_address(host))
-        self.array: npt.NDArray[Any] = memory.view(self.dtype).reshape(shape)
+        self.array: Array = memory.view(self.dtype).reshape(shape)
         self.array[...] = 0
 
-    def numpy(self) -> npt.NDArray[Any]:
+    def numpy(self) -> Array:
         """Return a copy of the contents."""
         return self.array.copy()

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array, Words
 from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Module
 from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
 from ptxlab.emulator import Site, Watcher
@@ -27,9 +26,6 @@ from ptxlab.syntax import locate
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function
-
-Words = npt.NDArray[np.uint64]
-
 
 _GOING_AWAY = {
     "bra": "threads go on elsewhere",
@@ -155,7 +151,7 @@ def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
     return SharedSnapshot(data, variables, mbarriers)
 
 
-def _words(value: npt.NDArray[Any]) -> Words:
+def _words(value: Array) -> Words:
     """Return register values as 64-bit words, zero-extended."""
     if value.dtype == bool:
         return value.astype(np.uint64)

@@ -7,11 +7,11 @@ from dataclasses import replace
 from functools import partial
 from math import prod
 from time import perf_counter
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.dump import Recorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
 from ptxlab.device.loading import Loadable, load_ptx
@@ -165,14 +165,14 @@ class EmulatorDevice(Device):
         self.require_open()
         return EmulatorModule(self, load_ptx(source, self.target, options))
 
-    def map(self, memory: npt.NDArray[Any] | int, nbytes: int | None = None) -> int:
+    def map(self, memory: Array | int, nbytes: int | None = None) -> int:
         """Have kernels use memory of this process in place; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
         held = host_memory(memory, nbytes)
         self.memory.map(held.address, held.nbytes, held.name, memory, writable=held.writable)
         return held.address
 
-    def unmap(self, memory: npt.NDArray[Any] | int) -> None:
+    def unmap(self, memory: Array | int) -> None:
         """Take back what ``map`` did, by its array or address."""
         self.require_open()
         self.memory.unmap(address_of(memory))
@@ -186,7 +186,7 @@ class EmulatorDevice(Device):
         if self.is_open:
             self.memory.free(address)
 
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+    def write(self, address: int, data: Array) -> None:
         """Copy a contiguous array to emulated memory."""
         self.memory.write(address, np.frombuffer(data.tobytes(), np.uint8))
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.shapes import dtype_of
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import integer
@@ -21,7 +21,7 @@ class HostMemory(NamedTuple):
     writable: bool
 
 
-def host_memory(memory: npt.NDArray[Any] | int, nbytes: int | None) -> HostMemory:
+def host_memory(memory: Array | int, nbytes: int | None) -> HostMemory:
     """Return where a contiguous array is, or the ``nbytes`` at an address.
 
     Raises PtxlabError for an array whose elements do not lie together, or are not plain numbers.
@@ -46,7 +46,7 @@ def host_memory(memory: npt.NDArray[Any] | int, nbytes: int | None) -> HostMemor
     return HostMemory(address_of(memory), size, name, memory.flags.writeable)
 
 
-def address_of(memory: npt.NDArray[Any] | int) -> int:
+def address_of(memory: Array | int) -> int:
     """Return the address of an array, or the one that is given."""
     if isinstance(memory, np.ndarray):
         return int(memory.ctypes.data)

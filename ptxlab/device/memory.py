@@ -12,6 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.shapes import dtype_of, host_array, shape_of
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import Dim
@@ -68,7 +69,7 @@ class Buffer(Closing):
         if not self._release.alive:
             raise PtxlabError("this buffer is closed")
 
-    def numpy(self) -> npt.NDArray[Any]:
+    def numpy(self) -> Array:
         """Return a copy of the contents on the host, after all work on the device is done."""
         self.device.require_open()
         raw = self.device.read(self.address, self.nbytes)
@@ -107,7 +108,7 @@ class Memory(Closing):
         """Release what ``allocate`` returned."""
 
     @abstractmethod
-    def write(self, address: int, data: npt.NDArray[Any]) -> None:
+    def write(self, address: int, data: Array) -> None:
         """Copy a contiguous array to device memory."""
 
     @abstractmethod

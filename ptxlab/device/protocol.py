@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.arguments import pack, require_packed, spelled
 from ptxlab.device.loading import Loadable, named, pick
 from ptxlab.device.memory import Buffer
@@ -312,7 +313,7 @@ class Device(TensorMaps):
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
         """Load a ``.ptx`` or ``.cu`` file, or PTX; ``options`` go to NVRTC (``-DBM=64``)."""
 
-    def map(self, memory: npt.NDArray[Any] | int, nbytes: int | None = None) -> int:
+    def map(self, memory: Array | int, nbytes: int | None = None) -> int:
         """Have kernels use memory of this process in place, and return its address for them.
 
         ``memory`` is a contiguous array, or the address of ``nbytes`` that have to stay until ``unmap``.
@@ -325,7 +326,7 @@ class Device(TensorMaps):
             hint="device.upload(array) copies it; --device emulator maps it",
         )
 
-    def unmap(self, memory: npt.NDArray[Any] | int) -> None:
+    def unmap(self, memory: Array | int) -> None:
         """Take back what ``map`` did, by its array or address."""
         raise PtxlabError(f"nothing of this process is mapped on {self.name}")
 

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import Dim, Dim3, LaunchConfig, integer, three
 from ptxlab.numbers.types import STORED, TYPES
@@ -120,7 +121,7 @@ def dtype_of(value: str | npt.DTypeLike) -> np.dtype[Any]:
     return _plain(dtype)
 
 
-def host_array(value: npt.ArrayLike) -> npt.NDArray[Any]:
+def host_array(value: npt.ArrayLike) -> Array:
     """Return ``value`` as a contiguous array in the byte order of the GPU."""
     try:
         array = np.asarray(value)
@@ -128,7 +129,7 @@ def host_array(value: npt.ArrayLike) -> npt.NDArray[Any]:
         raise PtxlabError(f"not an array: {error}") from None
     dtype = _plain(array.dtype).newbyteorder("<")
     # ascontiguousarray makes a 0-d array 1-d
-    contiguous: npt.NDArray[Any] = np.ascontiguousarray(array, dtype).reshape(array.shape)
+    contiguous: Array = np.ascontiguousarray(array, dtype).reshape(array.shape)
     return contiguous
 
 

@@ -9,14 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Hashable
 from functools import cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.fragment import FragmentLayout
-
-Array = npt.NDArray[Any]
 
 
 class FragmentCache:

@@ -15,11 +15,11 @@ from functools import partial
 from itertools import islice
 from typing import Literal
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.specimen import collection, module
 from ptxlab.fragments.support import emulated, in_parts

@@ -12,8 +12,9 @@ from functools import cache
 import numpy as np
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError, Unsupported
-from ptxlab.fragments.numbers import Array, Fill, numbers
+from ptxlab.fragments.numbers import Fill, numbers
 from ptxlab.fragments.report import Mismatch, Run, differences
 from ptxlab.fragments.trials.multiply import patterns
 from ptxlab.fragments.trials.one_hot import filled_probe

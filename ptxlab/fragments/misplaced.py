@@ -12,7 +12,8 @@ from functools import cached_property
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, decode
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import decode
 from ptxlab.matrix.fragment import FragmentLayout, Place
 
 

@@ -16,17 +16,16 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import cache
 from itertools import count as count_up
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, number_bits
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import TYPES
 
-Array = npt.NDArray[Any]
 Fill = Literal["numbered", "ones", "addressing"]
 Matrix = FragmentLayout | SharedOperand
 """An operand, in registers or in shared memory."""

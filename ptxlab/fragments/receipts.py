@@ -16,8 +16,8 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
-from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import trials
 from ptxlab.matrix.catalog import forms
 from ptxlab.matrix.form import Form

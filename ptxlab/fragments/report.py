@@ -6,7 +6,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from ptxlab.fragments.numbers import Array, Fill
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill
 from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place

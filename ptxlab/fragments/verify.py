@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from itertools import dropwhile
 from os import PathLike
 
+from ptxlab.arrays import Array
 from ptxlab.device.loading import load_ptx
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Kernel
@@ -20,7 +21,7 @@ from ptxlab.fragments.handwritten import (
     registers,
     verifiable,
 )
-from ptxlab.fragments.numbers import Array, Fill
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import Trial, filled, trials

@@ -21,13 +21,14 @@ from time import perf_counter
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_memory import CommonBuffer
 from ptxlab.device.memory import Buffer, Closing
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
-from ptxlab.gemm.problem import Array, Operands, Problem
+from ptxlab.gemm.problem import Operands, Problem
 from ptxlab.gemm.run import queue
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification

@@ -11,13 +11,14 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device, LaunchResult
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Rung, Types
 from ptxlab.gemm.cublas import cublas, cublaslt, gpu_of
-from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
+from ptxlab.gemm.problem import Inputs, Operands, Problem
 
 TO_F32: Types = (*F32, ("bf16", "f32"), ("f16", "f32"))
 LIBRARY: Types = (*TO_F32, ("f16", "f16"), ("tf32", "f32"))

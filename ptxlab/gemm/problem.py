@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.numbers.formats import TF32
 from ptxlab.numbers.rounding import narrow
 from ptxlab.numbers.types import TYPES
-
-Array = npt.NDArray[Any]
 
 DTYPES = ("f32", "tf32", "bf16", "f16")
 ACCUMULATORS = ("f32", "f16")

@@ -41,18 +41,14 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array, Doubles
 from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Inputs, Problem, to_tf32
 from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.formats import BF16, F16, F32, FORMATS, TF32
-
-Array = npt.NDArray[Any]
-Doubles = npt.NDArray[np.float64]
 
 BLOCK = 1024
 """Rows and columns of D that are looked at together."""

@@ -12,13 +12,14 @@ from time import perf_counter
 from typing import Any
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.compiled import ptx_for
 from ptxlab.gemm.ladder import Baseline, HostBaseline
-from ptxlab.gemm.problem import Array, Inputs, Operands, Problem, uploaded
+from ptxlab.gemm.problem import Inputs, Operands, Problem, uploaded
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for

@@ -9,12 +9,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxlab.arrays import Array, Doubles
 from ptxlab.device.protocol import Device
 from ptxlab.errors import DeviceUnavailable, PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Rung
 from ptxlab.gemm.ladder import LADDER
-from ptxlab.gemm.problem import Array, Problem
-from ptxlab.gemm.reference import Doubles
+from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import Computed, GemmResult, compute, judge
 from ptxlab.gemm.side_by_side import Job, each
 from ptxlab.gemm.verification import Verification

@@ -13,10 +13,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.stopwatch import Work
 from ptxlab.gemm.algorithms import Method
-from ptxlab.gemm.problem import Array, Inputs, Operands, Problem
+from ptxlab.gemm.problem import Inputs, Operands, Problem
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
     Comparison,

@@ -14,13 +14,12 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix import position
 from ptxlab.matrix.position import Arrangement, FragmentKind, Index
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.pictured import Pictured
-
-Array = npt.NDArray[Any]
 
 
 class Place(NamedTuple):

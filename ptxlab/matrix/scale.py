@@ -10,12 +10,11 @@ Source: PTX ISA, "Block Scaling for mma.sync".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
 
 QUAD = 4
 LINES = {"A": 16, "B": 8}

@@ -16,16 +16,13 @@ Source: PTX ISA, "Strides" and "Matrix Descriptor Format" of wgmma; CUTLASS, ``m
 from __future__ import annotations
 
 from functools import lru_cache
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.matrix.descriptor import ADDRESS_BITS, WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
-
-Array = npt.NDArray[Any]
 
 _LINES = 8
 _PERIOD = max(mode.period for mode in MODES.values())

@@ -14,9 +14,10 @@ from typing import Any, Literal
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.exact import Number, encode, odd
-from ptxlab.numbers.formats import F16, Array, Format
+from ptxlab.numbers.formats import F16, Format
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
     operand_formats,

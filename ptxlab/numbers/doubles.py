@@ -13,8 +13,8 @@ import math
 
 import numpy as np
 
-from ptxlab.numbers.formats import Array
-from ptxlab.numbers.rounding import Doubles, settle_f64, to_odd, two_sum
+from ptxlab.arrays import Array, Doubles
+from ptxlab.numbers.rounding import settle_f64, to_odd, two_sum
 
 _SPLITTER = 2.0**27 + 1
 _LARGE, _SMALL = 2.0**990, 2.0**-900

@@ -8,16 +8,10 @@ from fractions import Fraction
 
 import numpy as np
 
+from ptxlab.arrays import Array, Doubles
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.formats import Array, Format
-from ptxlab.numbers.rounding import (
-    ROUNDINGS,
-    Doubles,
-    magnitudes,
-    round_exactly,
-    sum_to_odd,
-    to_odd,
-)
+from ptxlab.numbers.formats import Format
+from ptxlab.numbers.rounding import ROUNDINGS, magnitudes, round_exactly, sum_to_odd, to_odd
 
 Number = Fraction | float
 """An exact value; a float only where it is infinite or NaN."""

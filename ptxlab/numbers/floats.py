@@ -9,7 +9,8 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.numbers.formats import BF16, F32, Array, alone
+from ptxlab.arrays import Array
+from ptxlab.numbers.formats import BF16, F32, alone
 from ptxlab.numbers.rounding import (
     double,
     has_nan,

@@ -14,7 +14,7 @@ import ml_dtypes
 import numpy as np
 import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
 
 SPECIAL_EXPONENT = 8000
 """Stands for the exponent of an infinity or NaN; plus any other exponent it is still above all."""

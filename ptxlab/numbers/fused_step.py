@@ -10,9 +10,10 @@ from functools import cache
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import CONTAINED, F16, F32, Array, Format, alone
+from ptxlab.numbers.formats import CONTAINED, F16, F32, Format, alone
 from ptxlab.numbers.rounding import ROUNDINGS, magnitudes
 
 OPERANDS: dict[str, Format] = {

@@ -17,11 +17,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.numbers.formats import BF16, F16, F32, Array, Format
-
-Doubles = npt.NDArray[np.float64]
+from ptxlab.arrays import Array, Doubles
+from ptxlab.numbers.formats import BF16, F16, F32, Format
 
 QUIET_BIT = np.uint64(1 << 51)
 DEFAULT_NAN_F64 = np.uint64(0xFFF8000000000000)

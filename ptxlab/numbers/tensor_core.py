@@ -31,8 +31,9 @@ from math import isqrt
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Array, Format, alone
+from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Format, alone
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
     FusedStep,

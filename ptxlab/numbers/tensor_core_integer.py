@@ -15,7 +15,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.numbers.formats import Array
+from ptxlab.arrays import Array
 
 _INTEGERS: dict[str, Callable[[Array], Array]] = {
     "s8": lambda words: words.view(np.int8),

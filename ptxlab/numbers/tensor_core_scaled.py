@@ -19,8 +19,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import DotProduct, GroupedDotProduct
-from ptxlab.numbers.formats import E2M1, F32, FORMATS, UE8M0, Array, Format
+from ptxlab.numbers.formats import E2M1, F32, FORMATS, UE8M0, Format
 from ptxlab.numbers.fused_step import OPERANDS, FusedStep, fused_sum, round_result
 
 _WARPS = 32

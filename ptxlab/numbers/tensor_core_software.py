@@ -18,9 +18,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import DotProduct, UnpackedDotProduct
 from ptxlab.numbers.floats import fma_f32_nearest
-from ptxlab.numbers.formats import F16, Array, Format
+from ptxlab.numbers.formats import F16, Format
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
 from ptxlab.numbers.rounding import narrow, settle
 from ptxlab.numbers.tensor_core import multiply_add

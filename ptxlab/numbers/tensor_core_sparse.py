@@ -21,7 +21,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.numbers.formats import Array
+from ptxlab.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from typing import Literal
 
 import numpy as np
 
-from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Array, Format
+from ptxlab.arrays import Array
+from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format
 
 Kind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
 

@@ -11,13 +11,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.numbers.dissect import Step, explain
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import OPERANDS, operand_formats
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes

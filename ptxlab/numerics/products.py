@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.arrays import Array, Doubles
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.exact import decode, encode
-from ptxlab.numbers.formats import F16, F32, Array, Format
+from ptxlab.numbers.formats import F16, F32, Format
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS
-from ptxlab.numbers.rounding import Doubles
 
 MOST = 1 << 22
 """Most products drawn at once, over all dot products: some seconds of work."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.dissect import Step
 from ptxlab.numbers.exact import Number, dot, in_order, nearest, rounded_once
-from ptxlab.numbers.formats import Array
 from ptxlab.numerics.models import Measured, Model
 from ptxlab.numerics.products import DotProducts
 

@@ -7,16 +7,12 @@ cluster have columns, its threads first and the engines in the order in which th
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARPGROUP
-
-Array = npt.NDArray[Any]
 
 _MOST = 1 << 20
 """Engines that a cluster may have."""

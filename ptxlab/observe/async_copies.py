@@ -9,20 +9,17 @@ copy operations", "cp.async.wait_group"; the rules are those of Triton's ConSan.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.observe.check_scene import Scene, Words, entries
+from ptxlab.observe.check_scene import Scene, Wording, entries
 from ptxlab.observe.ordering import Kind, Touch
 from ptxlab.observe.races import Races
 from ptxlab.syntax.tree import Integer
-
-Array = npt.NDArray[Any]
 
 _THREAD_BITS = 24
 _THREADS = (1 << _THREAD_BITS) - 1
@@ -181,7 +178,7 @@ class Copies:
             self._scene.find("async", "warning", "end", count, words, site=copy.site)
 
 
-def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Words:
+def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Wording:
     """Describe what ``thread`` did to memory ``way`` (to or from) which ``other`` still copies."""
     committed = copy.committed[np.searchsorted(copy.threads, other)]
     state = "not yet waited for" if committed else "neither committed nor waited for"

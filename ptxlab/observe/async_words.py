@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from ptxlab.emulator import Site
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.observe.ordering import Kind
 
-Said = tuple[str, str, Words]
+Said = tuple[str, str, Wording]
 """A severity, a rule and the words."""
 
 _WAITS = {

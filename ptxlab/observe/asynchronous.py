@@ -6,10 +6,8 @@ Here what happens to them is handed to those who follow it.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
-import numpy.typing as npt
-
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
@@ -31,8 +29,6 @@ from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.uninitialized import SharedMemory
 from ptxlab.observe.wgmma_use import WgmmaUse
 from ptxlab.syntax.tree import Function, Instruction
-
-Array = npt.NDArray[Any]
 
 
 def is_asynchronous(instruction: Instruction) -> bool:

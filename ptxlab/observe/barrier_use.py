@@ -8,18 +8,14 @@ What Compute Sanitizer's synccheck calls divergent threads in a warp is an error
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 _NOWHERE = -1
 
@@ -109,7 +105,7 @@ class BarrierUse:
         rule: str,
         group: str,
         count: int,
-        words: Words,
+        words: Wording,
         site: Site,
         other: Site | None,
         by: int,

@@ -7,19 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved
 from ptxlab.observe.async_copies import overlap
 from ptxlab.observe.check_scene import Scene
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(slots=True)

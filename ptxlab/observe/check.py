@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
@@ -43,8 +42,6 @@ from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
 from ptxlab.observe.unwritten import Reads
 from ptxlab.syntax.tree import Instruction, Module, Source
 from ptxlab.tensormap.tensor_map import TensorMap
-
-Array = npt.NDArray[Any]
 
 _ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
 

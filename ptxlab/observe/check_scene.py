@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 from functools import cached_property
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.instrument.sites import sources
@@ -20,9 +19,7 @@ from ptxlab.observe.value_flow import Names
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 
-Array = npt.NDArray[Any]
-
-Words = tuple[str, str]
+Wording = tuple[str, str]
 """A message and a hint."""
 
 _ENGINES = {
@@ -79,7 +76,7 @@ class Scene:
         severity: str,
         rule: str,
         count: int,
-        words: Words,
+        words: Wording,
         other: Site | None = None,
         site: Site | None = None,
         unit: str = "bytes",

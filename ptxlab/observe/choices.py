@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.wave import Frame
@@ -15,8 +14,6 @@ from ptxlab.numbers.types import TYPES
 from ptxlab.observe.unwritten import State
 from ptxlab.observe.value_flow import slots
 from ptxlab.syntax.tree import Integer, Not, Operand
-
-Array = npt.NDArray[Any]
 
 CHOOSING = frozenset({"selp", "slct"})
 """The instructions whose result is one of two operands as it is."""

@@ -9,19 +9,15 @@ Model: Causality order" and "Proxies".
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.observe.agents import Agents
 from ptxlab.observe.knowledge import FENCED, HEARD, Known, Rows, in_warps
-
-Array = npt.NDArray[Any]
 
 _MOST_BYTES = 1 << 30
 """What the clocks of a wave may take."""

@@ -12,6 +12,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.access import WINDOWS
@@ -23,7 +24,6 @@ from ptxlab.isa.targets import WARP
 from ptxlab.observe.counters import SPACES, Counts
 from ptxlab.observe.traffic import (
     SECTOR_BYTES,
-    Array,
     Conflict,
     Items,
     Traffic,

@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array, Words
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.instrument.addresses import device_dependent
@@ -28,9 +29,6 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.rounding import Executed, Judgement, judge
 from ptxlab.syntax.tree import Instruction, Module
-
-Array = npt.NDArray[Any]
-Words = npt.NDArray[np.uint64]
 
 WINDOW_BYTES = 1 << 27
 MOST_STEPS = 1 << 14

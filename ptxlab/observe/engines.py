@@ -7,11 +7,9 @@ began it. Source: PTX ISA, "Asynchronous operations", "Asynchronous copy", "wgmm
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
@@ -26,8 +24,6 @@ from ptxlab.observe.races import Races, is_strong
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.uninitialized import SharedMemory
 from ptxlab.syntax.tree import Integer
-
-Array = npt.NDArray[Any]
 
 
 class Engines:

@@ -7,17 +7,14 @@ known from the next fence on. Source: PTX ISA, "Memory Consistency Model: Releas
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD, Rows
 from ptxlab.syntax.tree import Function, Instruction
-
-Array = npt.NDArray[Any]
 
 
 def is_relaxed(instruction: Instruction) -> bool:

@@ -10,21 +10,18 @@ Patterns" and "Causality order".
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Words, entries
+from ptxlab.observe.check_scene import Scene, Wording, entries
 from ptxlab.observe.races import is_strong
 from ptxlab.observe.shadow import Shadow, Table
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
 _THREAD_BITS = 40
@@ -236,7 +233,7 @@ class GlobalRaces:
         equal: bool,
         where: tuple[Allocation, int],
         pair: tuple[int, int],
-    ) -> tuple[str, Words]:
+    ) -> tuple[str, Wording]:
         rule = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}[writes, wrote]
         memory, offset = where
         mine, other = (self._scene.wave.member(thread) for thread in pair)

@@ -7,18 +7,14 @@ Dependent Launch and Synchronization".
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 CAVEAT = (
     "what griddepcontrol orders, with grids that this one overlaps: here a grid begins when the one before "

@@ -9,11 +9,9 @@ Synchronization".
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
@@ -26,8 +24,6 @@ from ptxlab.observe.ordering import Kind, Touch
 from ptxlab.observe.phases import Phases
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Releases
-
-Array = npt.NDArray[Any]
 
 
 class Handovers:

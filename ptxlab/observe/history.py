@@ -7,11 +7,9 @@ it are known, and held against the clocks.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
@@ -19,8 +17,6 @@ from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import FENCED, HEARD
 from ptxlab.observe.ordering import Earlier, Kind, Touch
 from ptxlab.observe.shadow import Shadow
-
-Array = npt.NDArray[Any]
 
 MOST_UNSORTED = 1 << 23
 """Accesses that are noted before they are sorted, if nobody asks."""

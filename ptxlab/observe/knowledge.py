@@ -2,14 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
-
-Array = npt.NDArray[Any]
 
 HEARD, FENCED = 0, 1
 

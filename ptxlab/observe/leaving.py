@@ -7,17 +7,14 @@ The end of a CTA comes after an access if one of its threads has heard of it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.observe.agents import Agents
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import Rows
-
-Array = npt.NDArray[Any]
 
 _TIME, _PLACE = range(2)
 _BEGIN = "barrier.cluster.arrive and .wait, before the first access to the memory of another CTA"
@@ -90,7 +87,7 @@ class Leaving:
         site = self._scene.numbered(place)
         engine = known.engine(int(agents[0]))
         name = self._scene.wave.cta(cta)
-        words: Words
+        words: Wording
         severity = "error"
         if engine is None:
             who = self._scene.thread(int(agents[0]))

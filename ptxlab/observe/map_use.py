@@ -7,18 +7,14 @@ that uses it acquires it there, as far as its threads tell each other of it. Sou
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 _PROXY = "tensormap::generic"
 

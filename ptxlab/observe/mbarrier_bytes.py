@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.observe.check_scene import Scene
-
-Array = npt.NDArray[Any]
 
 _NOWHERE = -1
 

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import numpy.typing as npt
-
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
 
 
 class Kind(NamedTuple):

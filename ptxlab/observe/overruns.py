@@ -7,10 +7,8 @@ loaded, belongs to that variable. What addresses else are made of is not known, 
 from __future__ import annotations
 
 from collections import defaultdict
-from typing import Any
 
-import numpy.typing as npt
-
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
@@ -18,8 +16,6 @@ from ptxlab.instrument.sites import Scoped, instructions
 from ptxlab.observe.check_scene import Scene
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
-
-Array = npt.NDArray[Any]
 
 _UNKNOWN = "?"
 _LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "atom", "call", "shfl"})

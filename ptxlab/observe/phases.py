@@ -6,17 +6,13 @@ So the end of a phase comes after all waits for the one before, by threads that 
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.knowledge import Rows
-
-Array = npt.NDArray[Any]
 
 _SEEN, _TIME, _PLACE = range(3)
 

@@ -9,20 +9,17 @@ error, one inside a warp a warning, and writes of the same value are information
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.async_words import race, unfenced, unready
 from ptxlab.observe.check_report import SEVERITIES
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.observe.history import History
 from ptxlab.observe.ordering import Earlier, Kind, Touch
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 _ERROR, _WARNING, _INFO = range(len(SEVERITIES))
 _NAMES = {(False, True): "RAW", (True, False): "WAR", (True, True): "WAW"}
@@ -118,7 +115,9 @@ class Races:
             scene.find(check, severity, rule, amount, words, other, site)
 
 
-def _raced(scene: Scene, what: str, severity: str, granule: int, thread: int, other: int) -> Words:
+def _raced(
+    scene: Scene, what: str, severity: str, granule: int, thread: int, other: int
+) -> Wording:
     did = "reads" if what == "RAW" else "overwrites"
     had = "read" if what == "WAR" else "wrote"
     message = (
@@ -135,7 +134,7 @@ def _raced(scene: Scene, what: str, severity: str, granule: int, thread: int, ot
     return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
 
-def _copied(scene: Scene, granule: int, thread: int, other: int) -> Words:
+def _copied(scene: Scene, granule: int, thread: int, other: int) -> Wording:
     return (
         f"{scene.thread(thread)} reads {scene.shared(granule)}, which "
         f"{scene.thread(other)} copied and waited for, and no barrier comes after that wait"

@@ -7,6 +7,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.threads import Threads
@@ -17,12 +18,11 @@ from ptxlab.observe.recording import (
     COPY,
     READ,
     WRITE,
-    Array,
     RegisterChanges,
     SharedAccesses,
     SharedChanges,
     Turns,
-    Words,
+    Words32,
 )
 from ptxlab.observe.trace_scene import Scene
 
@@ -47,7 +47,7 @@ class RegisterLog:
         self._values: dict[int, Array] = {}
         self._turns: list[tuple[int, int, int]] = []
         self._changes: list[tuple[int, int, int]] = []
-        self._words: list[Words] = []
+        self._words: list[Words32] = []
 
     def turn(self, threads: Threads, passing: Threads | None) -> None:
         """See ``threads`` have the step at hand as their turn, of which those ``passing`` execute it."""
@@ -130,7 +130,7 @@ class _Seen:
         self.values: dict[int, Array] = {}
 
 
-def _as_words(value: Array) -> Words:
+def _as_words(value: Array) -> Words32:
     """Return values as words of 32 bits, [threads, words], the low one first."""
     if value.dtype.itemsize < WORD:
         unsigned = value if value.dtype == bool else value.view(f"u{value.dtype.itemsize}")
@@ -148,7 +148,7 @@ class SharedLog:
         self._now = region.data[self._base : self._end].view(np.uint32)
         self._seen = np.full_like(self._now, int.from_bytes(bytes([UNWRITTEN] * WORD), "little"))
         self._runs: list[tuple[int, int, int]] = []
-        self._words: list[Words] = []
+        self._words: list[Words32] = []
         self._accesses: list[tuple[int, int, int, int, int]] = []
         self._addresses: list[Array] = []
 
@@ -185,10 +185,10 @@ class SharedLog:
         return SharedAccesses(step, warp, kind, nbytes, lanes, joined(self._addresses))
 
 
-def columns(rows: Sequence[tuple[int, ...]], count: int) -> Sequence[Words]:
+def columns(rows: Sequence[tuple[int, ...]], count: int) -> Sequence[Words32]:
     """Return the columns of a table of ``count``, which may have no rows."""
     return list(np.array(rows, np.uint32).reshape(-1, count).T)
 
 
-def joined(parts: Sequence[Words]) -> Words:
+def joined(parts: Sequence[Words32]) -> Words32:
     return np.concatenate(parts) if parts else np.zeros(0, np.uint32)

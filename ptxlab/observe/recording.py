@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.wave import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SharedOperand
@@ -21,8 +21,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.timeline import Timeline
 from ptxlab.syntax.functions import SourceLine
 
-Array = npt.NDArray[Any]
-Words = npt.NDArray[np.uint32]
+Words32 = npt.NDArray[np.uint32]
 
 WORD_BITS = 32
 
@@ -79,9 +78,9 @@ class Turns:
     The lanes are those that the guard lets execute it.
     """
 
-    step: Words
-    warp: Words
-    lanes: Words
+    step: Words32
+    warp: Words32
+    lanes: Words32
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,20 +91,20 @@ class RegisterChanges:
     first.
     """
 
-    step: Words
-    warp: Words
-    register: Words
-    words: Words
+    step: Words32
+    warp: Words32
+    register: Words32
+    words: Words32
 
 
 @dataclass(frozen=True, slots=True)
 class SharedChanges:
     """What runs of shared memory have become in steps: ``count`` words from ``first`` on, an entry each."""
 
-    step: Words
-    first: Words
-    count: Words
-    words: Words
+    step: Words32
+    first: Words32
+    count: Words32
+    words: Words32
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,12 +115,12 @@ class SharedAccesses:
     are, one after another, where each one's ``nbytes`` begin; ``kind`` is READ, WRITE or COPY.
     """
 
-    step: Words
-    warp: Words
-    kind: Words
-    nbytes: Words
-    lanes: Words
-    addresses: Words
+    step: Words32
+    warp: Words32
+    kind: Words32
+    nbytes: Words32
+    lanes: Words32
+    addresses: Words32
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +174,9 @@ class Recording:
             f"{warps}, {len(self.registers)} registers, {timeline.config!r}>"
         )
 
-    def became(self) -> Iterator[tuple[int, int, int, Words]]:
+    def became(self) -> Iterator[tuple[int, int, int, Words32]]:
         """Yield step, warp, number of a register, and what its lanes hold then, [lanes, words]."""
-        held: dict[tuple[int, int], Words] = {}
+        held: dict[tuple[int, int], Words32] = {}
         end = 0
         entries = (self.changes.step, self.changes.warp, self.changes.register)
         for step, warp, number in zip(*(one.tolist() for one in entries), strict=True):
@@ -187,7 +186,7 @@ class Recording:
             held[warp, number] = held.get((warp, number), np.uint32(0)) ^ change
             yield step, warp, number, held[warp, number]
 
-    def stored(self) -> Iterator[tuple[int, int, Words]]:
+    def stored(self) -> Iterator[tuple[int, int, Words32]]:
         """Yield step, number of the first word of shared memory, and what some words from it on are then."""
         size = int((self.shared.first + self.shared.count).max(initial=0))
         memory = np.full(4 * size, UNWRITTEN, np.uint8).view(np.uint32)

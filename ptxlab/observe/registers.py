@@ -8,17 +8,16 @@ in what decides where threads go, or in what a function returns.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.observe.choices import CHOOSING, taken
 from ptxlab.observe.uninitialized import LocalMemory
 from ptxlab.observe.unwritten import UNREAD, Reads, State
@@ -29,8 +28,6 @@ from ptxlab.observe.value_flow import (
     loaded_rows,
     multiplied,
 )
-
-Array = npt.NDArray[Any]
 
 _HINT = "a register or local variable has no initial value: write it first on every path"
 _BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "wgmma", "movmatrix"})
@@ -110,7 +107,7 @@ class Registers:
         if not unread.any():
             return state
 
-        def words() -> Words:
+        def words() -> Wording:
             who = self._scene.thread(int(unread.argmax()))
             return f"{who} uses register {name}, which holds nothing it has written", _HINT
 
@@ -157,7 +154,7 @@ class Registers:
         lost = threads.mask & ~taking_part
         if lost.any():
 
-            def words() -> Words:
+            def words() -> Wording:
                 reader = int(lost.argmax())
                 return (
                     f"{self._scene.thread(reader)} reads a register of lane "

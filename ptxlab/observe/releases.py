@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD, Rows
-
-Array = npt.NDArray[Any]
 
 
 class Releases:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array, Words
 from ptxlab.matrix.catalog import named
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -21,8 +21,6 @@ from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import STORED, TYPES
 from ptxlab.syntax.tree import Instruction, Name, Vector
 
-Array = npt.NDArray[Any]
-Words = npt.NDArray[np.uint64]
 Verdict = Literal["rounding", "wrong", "control flow"]
 
 UNIT = {name: FORMATS[name].unit for name in ("f16", "bf16", "f32", "f64")}

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
+
 LARGEST = 16
 """Bytes of the largest access, and of a granule before anything smaller is seen."""
 

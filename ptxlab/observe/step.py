@@ -8,6 +8,7 @@ from contextlib import suppress
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.memory import Access, Part
@@ -20,7 +21,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.recorded_factors import factors
 from ptxlab.observe.recorded_state import RegisterLog, SharedLog
-from ptxlab.observe.recording import Array, Factor, Recording
+from ptxlab.observe.recording import Factor, Recording
 from ptxlab.observe.trace import Tracer, follow
 from ptxlab.tensormap.encoding import MAP_BYTES, decode
 

@@ -7,18 +7,16 @@ Format" of wgmma; CUDA C++ Programming Guide, "Swizzle Modes".
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.transfer import Moved, Tiles
 from ptxlab.matrix.canonical import MODES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.observe.check_scene import Scene
-
-Array = npt.NDArray[Any]
 
 _CODES = WGMMA_DESCRIPTOR.field("swizzle").codes or {}
 

@@ -7,11 +7,10 @@ too. Asynchronous work lands when the schedule of the launch says, as late as it
 from __future__ import annotations
 
 import sys
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.run import memory
@@ -30,8 +29,6 @@ from ptxlab.observe.trace_mbarriers import Mbarriers
 from ptxlab.observe.trace_scene import Scene
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
-
-Array = npt.NDArray[Any]
 
 
 def trace(

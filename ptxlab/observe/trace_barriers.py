@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from typing import Any
 
-import numpy.typing as npt
-
+from ptxlab.arrays import Array
 from ptxlab.observe.timeline import Meeting, Wait, Warps
 from ptxlab.observe.trace_scene import Scene
 from ptxlab.syntax.printer import operand_text
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 
 class Waits:

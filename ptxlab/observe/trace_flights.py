@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Bytes
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved
 from ptxlab.observe.timeline import Flight, Warps
 from ptxlab.observe.trace_scene import Scene
 from ptxlab.syntax.tree import Instruction
-
-Array = npt.NDArray[Any]
 
 GRANULE = 16
 """Bytes of shared memory of which is known what copy filled them last."""

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, PHASES
 from ptxlab.observe.timeline import Mbarrier, Moment, Span
 from ptxlab.observe.trace_scene import Scene
-
-Array = npt.NDArray[Any]
 
 
 class Mbarriers:

@@ -12,15 +12,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
 from ptxlab.layouts.shared_memory import ACCESSES, BANK_BYTES, PASS_BYTES, bank, wavefronts
-
-Array = npt.NDArray[Any]
 
 SECTOR_BYTES = 32
 """What memory is fetched in. Addresses moved by a multiple of this cost the same, in any space."""

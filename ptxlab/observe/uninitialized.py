@@ -5,19 +5,15 @@ PTX ISA, "State Spaces", gives it no initial value. What is read is as unwritten
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 from ptxlab.observe.ordering import Touch
 from ptxlab.observe.unwritten import UNREAD, Reads
-
-Array = npt.NDArray[Any]
 
 
 class SharedMemory:
@@ -38,7 +34,7 @@ class SharedMemory:
             return None
         at = np.flatnonzero(~written)
 
-        def words() -> Words:
+        def words() -> Wording:
             thread, granule = int(touch.threads[at[0]]), int(touch.granules[at[0]])
             where = self._scene.shared(granule)
             return (

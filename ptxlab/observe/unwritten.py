@@ -9,15 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.observe.check_scene import Scene, Words
+from ptxlab.observe.check_scene import Scene, Wording
 
-Array = npt.NDArray[Any]
 State = Array | None
 
 UNREAD = np.iinfo(np.int32).max
@@ -31,7 +29,7 @@ class _Read:
 
     site: Site
     rule: str
-    words: Words
+    words: Wording
     unit: str
     count: int = 0
     arrived: Site | None = None
@@ -45,7 +43,7 @@ class Reads:
         self._reads: list[_Read] = []
         self._numbers: dict[tuple[Site, str], int] = {}
 
-    def note(self, rule: str, count: int, words: Callable[[], Words], unit: str) -> int:
+    def note(self, rule: str, count: int, words: Callable[[], Wording], unit: str) -> int:
         """Return the number of the read by the instruction at hand; those alike are one."""
         site = self._scene.site
         number = self._numbers.get((site, rule))

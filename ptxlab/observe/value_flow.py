@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections import ChainMap
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.scope import Scope
@@ -19,7 +18,6 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.tree import Address, Name, Operand, Pair, Vector
 
-Array = npt.NDArray[Any]
 Register = tuple[int, str]
 """The number of a register in its frame, and its name."""
 

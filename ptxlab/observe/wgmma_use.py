@@ -9,12 +9,11 @@ warpgroup are to execute each of these instructions together.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
 from weakref import WeakKeyDictionary
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.operations.warp import in_teams
 from ptxlab.emulator.run.in_flight import Groups, Schedule
@@ -25,8 +24,6 @@ from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.observe.check_scene import Scene
 from ptxlab.observe.value_flow import slots
 from ptxlab.syntax.tree import Instruction, Integer, Vector
-
-Array = npt.NDArray[Any]
 
 
 class _Registers:

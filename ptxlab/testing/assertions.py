@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Dumped, Kernel
 from ptxlab.errors import PtxlabError
@@ -19,8 +20,6 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.observe.check import check
 from ptxlab.verbs.check.text import text
 from ptxlab.view.text import hexadecimal
-
-Array = npt.NDArray[Any]
 
 SHOWN = 5
 """How many of the wrong elements a message names."""

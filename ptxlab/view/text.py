@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.view.colour import Paint
 
 OPEN = "PTX leaves this layout open: it is that of ptxlab's emulator, and of no chip"
@@ -93,7 +93,7 @@ def number(value: Any) -> str:
     return repr(real) if isinstance(value, float) else str(value)
 
 
-def values(bits: npt.NDArray[Any], dtype: np.dtype[Any]) -> npt.NDArray[Any]:
+def values(bits: Array, dtype: np.dtype[Any]) -> Array:
     """Return unsigned bit patterns, of whatever width they are held in, as values of ``dtype``."""
     return bits.astype(f"u{dtype.itemsize}").view(dtype)
 

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 
@@ -37,7 +37,7 @@ def kernel_text(body: str, before: str = "", parameters: str = "", target: str =
 """
 
 
-Run = Callable[..., npt.NDArray[Any]]
+Run = Callable[..., Array]
 
 
 @pytest.fixture(scope="session")
@@ -79,7 +79,7 @@ def runner(device: Device) -> Run:
         before: str = "",
         parameters: str = "",
         target: str = "sm_80",
-    ) -> npt.NDArray[Any]:
+    ) -> Array:
         threads = int(np.prod(grid)) * int(np.prod(block))
         index = f"""
     mov.u32 r0, %tid.x;

@@ -14,13 +14,12 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError
 
-Array = npt.NDArray[Any]
 Launch = Callable[..., list[Array]]
 CUDA = Path(__file__).parent / "cuda"
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
@@ -24,7 +23,6 @@ from ptxlab.gemm.run import launch
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
 
-Array = npt.NDArray[Any]
 Run = Callable[..., Array]
 
 TEXT = """

@@ -13,9 +13,10 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.handwritten import matrices, mismatches, verifiable
-from ptxlab.fragments.numbers import Array, Fill
+from ptxlab.fragments.numbers import Fill
 from ptxlab.fragments.report import FragmentReport, Mismatch, Run
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication

@@ -7,8 +7,8 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.fragments.misplaced import Held
-from ptxlab.fragments.numbers import Array
 from ptxlab.matrix.catalog import find
 
 A = find("m16n8k16", "bf16").operand("A")

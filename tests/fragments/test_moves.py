@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.moves import Moves, moves, permuted
@@ -17,7 +15,6 @@ from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
 
-Array = npt.NDArray[Any]
 BF16 = multiplication("m16n8k16", "bf16")
 F16 = multiplication("m16n8k16", "f16", "f16")
 TF32 = multiplication("m16n8k8", "tf32")

@@ -12,12 +12,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
 from ptxlab.fragments.campaign import Outcome, campaign
-from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main

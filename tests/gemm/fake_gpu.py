@@ -10,14 +10,12 @@ from types import ModuleType
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device import cuda_driver
 from ptxlab.gemm import cublas
 from tests.device.fake_driver import FakeDriver
-
-Array = npt.NDArray[Any]
 
 STREAM = 77
 LIBRARY = "cublas_kernel"

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any, TypeVar
+from typing import TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.problem import Inputs, uploaded
@@ -26,7 +26,6 @@ QUICK = {
 }
 """Tiles that are compiled or run more quickly than the usual ones, and have all that those have."""
 
-Array = npt.NDArray[Any]
 Rewrite = Callable[[str, str, str], None]
 T = TypeVar("T")
 

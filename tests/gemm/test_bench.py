@@ -11,12 +11,11 @@ import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.sensors import Reading
 from ptxlab.device.stopwatch import Stopwatch
@@ -31,8 +30,6 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.verbs.bench import text as view
 from ptxlab.verbs.bench.text import csv
 from tests.gemm.fake_gpu import LIBRARY, installed
-
-Array = npt.NDArray[Any]
 
 QUICK = Procedure(rest=0.0, seconds=0.0, cold=2)
 PROBLEM = Problem(48, 40, 24, "f32", "f32")

@@ -16,9 +16,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device import cuda_driver
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.errors import DeviceUnavailable, LaunchError
@@ -26,8 +26,6 @@ from ptxlab.gemm import LADDER, Problem, run
 from ptxlab.gemm import cublas as ours
 from ptxlab.gemm.cublas import CANDIDATES
 from tests.device.fake_driver import FakeDriver
-
-Array = npt.NDArray[Any]
 
 STREAM = 77
 WORKSPACE = 1024

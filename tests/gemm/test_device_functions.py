@@ -6,13 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.numbers.types import TYPES
-
-Array = npt.NDArray[Any]
 
 LANE = np.arange(32)
 G, Q = LANE // 4, LANE % 4

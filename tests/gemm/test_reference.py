@@ -9,9 +9,9 @@ from typing import Any
 
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Problem, to_tf32
 from ptxlab.gemm.reference import (
@@ -26,8 +26,6 @@ from ptxlab.gemm.reference import (
     reference,
 )
 from ptxlab.isa.targets import TARGETS, DotProduct
-
-Array = npt.NDArray[Any]
 
 AMPERE = TARGETS["sm_80"].dot16
 HOPPER = TARGETS["sm_90a"].dot16

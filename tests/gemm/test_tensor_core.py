@@ -8,13 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ptxlab import resources
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
@@ -31,8 +30,6 @@ from tests.gemm.simt import QUICK
 
 KERNEL = ALGORITHMS["tensor_core"]
 SMALL = QUICK["tensor_core"]
-
-Array = npt.NDArray[Any]
 
 
 def whole_numbers(problem: Problem) -> Inputs:

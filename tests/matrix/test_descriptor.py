@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from itertools import product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 import tensor_layouts as cute
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.bit_record import BitField, BitRecord, Value
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, SharedTile
 from ptxlab.matrix.descriptor import (
@@ -119,7 +118,7 @@ def test_a_tile_is_that_of_cute_and_holds_every_element_once(tile: SharedTile) -
     assert seen == set(range(0, 8 * tile.bytes, tile.bits))
 
 
-def addresses(values: Values, major: str, mn: int, bits: int) -> npt.NDArray[Any]:
+def addresses(values: Values, major: str, mn: int, bits: int) -> Array:
     """Return the byte addresses, [mn, k], that one instruction reads through a descriptor.
 
     ``values`` are its decoded fields; k is what 32 bytes hold of elements of ``bits``, of at least 8.

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.mma import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.scale import Scale
 
@@ -41,7 +41,7 @@ def test_ids() -> None:
             Scale("A", 2, "ue8m0").place(0, 0, byte, thread)
 
 
-def packed(scale: Scale, scales: npt.NDArray[Any], byte_id: int, thread_id: int) -> Any:
+def packed(scale: Scale, scales: Array, byte_id: int, thread_id: int) -> Any:
     """Return registers [..., 32] that hold the scales [..., lines, blocks]; all else is zero."""
     words = np.zeros((*scales.shape[:-2], 32), np.uint32)
     for line, block in np.ndindex(scales.shape[-2:]):

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import ml_dtypes
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.fragments.specimen import program
 from ptxlab.isa.targets import WARP
@@ -17,7 +15,6 @@ from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import Whereabouts, trace
 
-Array = npt.NDArray[Any]
 E2M1 = (0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0)
 
 

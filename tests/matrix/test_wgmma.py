@@ -6,7 +6,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 from tensor_layouts import atoms_nv
 
@@ -16,8 +15,6 @@ from ptxlab.matrix.fragment import Place
 from ptxlab.matrix.multiplication import EVERY_N, INTEGER_N, MatrixInstruction
 from ptxlab.matrix.trace import SharedPlace, shared_place, trace
 from ptxlab.matrix.wgmma import WGMMA
-
-Array = npt.NDArray[Any]
 
 
 def form(name: str) -> MatrixInstruction:

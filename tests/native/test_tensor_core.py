@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations import matrix_native
@@ -26,7 +26,6 @@ from ptxlab.numbers.formats import CONTAINED
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
-Array = npt.NDArray[Any]
 
 WARPS = 24
 CHOSEN = [

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations import wgmma
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import matching
@@ -20,7 +20,6 @@ from tests.emulator.matrix.warpgroups import Placed, execute
 
 pytestmark = pytest.mark.skipif(not available(), reason="needs llvmlite")
 
-Array = npt.NDArray[Any]
 
 GROUPS = 3
 CHOSEN = [

@@ -10,6 +10,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.exact import (
     decode,
@@ -20,14 +21,7 @@ from ptxlab.numbers.exact import (
     rounded_once,
     ulps,
 )
-from ptxlab.numbers.formats import (
-    BF16,
-    F16,
-    F32,
-    TF32,
-    Array,
-    Format,
-)
+from ptxlab.numbers.formats import BF16, F16, F32, TF32, Format
 from ptxlab.numbers.fused_step import OPERANDS
 
 CASTS: dict[str, tuple[Format, Any]] = {

@@ -10,16 +10,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
-from ptxlab.numbers.formats import (
-    BF16,
-    F16,
-    F32,
-    SPECIAL_EXPONENT,
-    TF32,
-    ZERO_EXPONENT,
-    Array,
-    Format,
-)
+from ptxlab.arrays import Array
+from ptxlab.numbers.formats import BF16, F16, F32, SPECIAL_EXPONENT, TF32, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import (
     round_result,
 )

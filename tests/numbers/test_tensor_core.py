@@ -14,10 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers import tensor_core
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core import multiply_add
 
 VECTORS = Path(__file__).parent / "vectors"

@@ -13,9 +13,9 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, UnpackedDotProduct
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.numbers.formats import Array
+from ptxlab.arrays import Array
 from ptxlab.numbers.tensor_core_integer import multiply_add_bits, multiply_add_integer
 
 PAIRS = [("s8", "s8"), ("s8", "u8"), ("u8", "s8"), ("u8", "u8")]

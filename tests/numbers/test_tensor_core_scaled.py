@@ -11,8 +11,8 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import TARGETS, DotProduct, GroupedDotProduct
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core_scaled import multiply_add_grouped, multiply_add_scaled
 
 VECTORS = Path(__file__).parent / "vectors"

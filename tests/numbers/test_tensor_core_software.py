@@ -9,8 +9,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import TARGETS
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_m8n8k4, multiply_add_wmma
 

@@ -7,9 +7,9 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.matrix.sparse import Metadata
-from ptxlab.numbers.formats import Array
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_integer import multiply_add_integer
 from ptxlab.numbers.tensor_core_scaled import multiply_add_scaled

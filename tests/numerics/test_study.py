@@ -10,12 +10,12 @@ from itertools import combinations
 import numpy as np
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, DotProduct
 from ptxlab.numbers.exact import decode
-from ptxlab.numbers.formats import Array
 from ptxlab.numerics.models import Model, measure, models
 from ptxlab.numerics.products import DotProducts, draw, given
 from ptxlab.numerics.study import study, survey

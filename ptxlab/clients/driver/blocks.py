@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any
 
-import numpy.typing as npt
+from ptxlab.arrays import Array
 
 
 class Kind(Enum):
@@ -26,7 +25,7 @@ class Block:
     address: int
     nbytes: int
     flags: int = 0
-    owner: npt.NDArray[Any] | None = None
+    owner: Array | None = None
 
 
 class Blocks:

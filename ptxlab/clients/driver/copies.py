@@ -6,11 +6,12 @@ Source: CUDA Driver API, "Memory Management".
 from __future__ import annotations
 
 import ctypes
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.clients.driver.gpu import Gpu
 from ptxlab.clients.driver.results import Refused, Result
 from ptxlab.clients.driver.table import answers, fetch
@@ -29,7 +30,7 @@ def bytes_at(gpu: Gpu, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
-def put(gpu: Gpu, address: int, data: npt.NDArray[Any]) -> None:
+def put(gpu: Gpu, address: int, data: Array) -> None:
     """Write an array to an address."""
     if address < HOST_END:
         bytes_at(gpu, address, data.nbytes)[:] = data.reshape(-1).view(np.uint8)

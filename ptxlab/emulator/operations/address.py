@@ -6,6 +6,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
@@ -13,7 +14,6 @@ from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 

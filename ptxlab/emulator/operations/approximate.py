@@ -12,6 +12,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.floating import (
     BFLOAT,
     HALF,
@@ -22,7 +23,7 @@ from ptxlab.emulator.operations.floating import (
     nearest,
     special,
 )
-from ptxlab.numbers.formats import F64, Array
+from ptxlab.numbers.formats import F64
 from ptxlab.numbers.rounding import flush
 
 _Function = Callable[[Array], Array]

@@ -14,6 +14,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import (
     NEEDS,
     SCOPES,
@@ -28,7 +29,6 @@ from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import Access, Bytes, Part, Region
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

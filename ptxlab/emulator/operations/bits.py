@@ -10,7 +10,8 @@ from functools import partial
 
 import numpy as np
 
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.row import row
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 

@@ -12,6 +12,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.atomic import changes, take_turns
 from ptxlab.emulator.operations.mbarrier import Objects, given
 from ptxlab.emulator.operations.memory import HINT, state_space, vector_size
@@ -22,7 +23,7 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import CLUSTER, located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Part
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Put, Told, Transfer
 from ptxlab.emulator.run.wave import Frame

@@ -12,13 +12,14 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.steps import destinations_of, sources_of, write
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP

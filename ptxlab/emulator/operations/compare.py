@@ -11,7 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.arrays import Array
+from ptxlab.emulator.prepare.row import row
 from ptxlab.native import forms as native
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import flush

@@ -12,12 +12,13 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.operand_check import check_value
 from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.barriers import BARRIERS
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import LaunchError
 from ptxlab.syntax import tree

@@ -11,12 +11,13 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array, Doubles
 from ptxlab.emulator.operations.floating import after
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.emulator.prepare.row import row
 from ptxlab.native import forms as native
 from ptxlab.numbers.doubles import toward
 from ptxlab.numbers.formats import FORMATS
-from ptxlab.numbers.rounding import Doubles, flush, narrow, saturate, settle_f64, to_odd, two_sum
+from ptxlab.numbers.rounding import flush, narrow, saturate, settle_f64, to_odd, two_sum
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import TYPES
 

@@ -11,10 +11,10 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
-from ptxlab.emulator.prepare.row import Array
 from ptxlab.numbers.formats import (
     BF16,
     E2M1,

@@ -13,8 +13,9 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import refuse
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.emulator.prepare.row import row
 from ptxlab.native import forms as native
 from ptxlab.numbers import doubles, floats
 from ptxlab.numbers.formats import F16, FORMATS, Format

@@ -12,8 +12,9 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import refuse
-from ptxlab.emulator.prepare.row import Array, row
+from ptxlab.emulator.prepare.row import row
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES, packed
 

@@ -11,8 +11,8 @@ from functools import cache, partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bits import COUNTS, MODES, bits
-from ptxlab.emulator.prepare.row import Array
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 

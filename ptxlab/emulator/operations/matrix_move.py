@@ -10,6 +10,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, Warps
@@ -18,7 +19,6 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP

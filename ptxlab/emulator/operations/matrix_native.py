@@ -14,10 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.operations.warp import Warps
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.isa.targets import WARP, Target

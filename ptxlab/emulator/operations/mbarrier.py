@@ -13,6 +13,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.program import Step
@@ -21,7 +22,7 @@ from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Arrive, Mbarriers, Refused, State
 from ptxlab.emulator.run.memory import Access
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

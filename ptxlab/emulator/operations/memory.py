@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.move import join, split
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Step
@@ -19,7 +20,7 @@ from ptxlab.emulator.prepare.scope import PASSED, Variable
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InWave, Wave
 from ptxlab.errors import LaunchError

@@ -11,11 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Step
 from ptxlab.emulator.prepare.row import Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import alu_step, register_step
-from ptxlab.emulator.run.registers import Array
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Vector

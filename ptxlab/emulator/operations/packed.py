@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.floating import (
     RND,
     Compute,
@@ -22,7 +23,6 @@ from ptxlab.emulator.operations.floating import (
     mul,
     sub,
 )
-from ptxlab.emulator.prepare.row import Array
 
 _blackwell = partial(floating, needs="sm_100 8.6", rnd=RND)
 

@@ -11,6 +11,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import scatter
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
@@ -18,7 +19,6 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.prepare.steps import computation, register_step
 from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import UNWRITTEN, Frame
 from ptxlab.syntax.tree import Float, Integer, Operand

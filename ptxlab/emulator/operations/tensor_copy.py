@@ -14,6 +14,7 @@ from typing import TypeVar
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bulk import (
     MULTICAST,
     REDUCED,
@@ -33,7 +34,7 @@ from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Allocation, Part
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Tiles
 from ptxlab.emulator.run.wave import Frame

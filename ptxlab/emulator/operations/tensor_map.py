@@ -10,6 +10,7 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import gather, scatter, state_space
 from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
@@ -17,7 +18,6 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
 from ptxlab.emulator.run.memory import ITEM, Access
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError

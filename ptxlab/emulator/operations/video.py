@@ -13,11 +13,12 @@ from functools import partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.bits import COUNTS, MODES
 from ptxlab.emulator.operations.compare import SIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Alu, Array, Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import Alu, Form, UnknownForm, row
 from ptxlab.emulator.prepare.steps import computation
 from ptxlab.syntax.tree import Name, Negated, Operand
 

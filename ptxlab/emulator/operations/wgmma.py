@@ -12,6 +12,7 @@ from functools import cache, partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import (
     Factors,
     Sparsity,
@@ -26,7 +27,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import Form, row
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Tiles
 from ptxlab.emulator.run.wave import Frame, Wave

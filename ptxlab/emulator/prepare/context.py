@@ -10,11 +10,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare import special
 from ptxlab.emulator.prepare.names import Names
 from ptxlab.emulator.prepare.program import Step, function_addresses
 from ptxlab.emulator.prepare.scope import PASSED, Register, Variable
-from ptxlab.emulator.run.registers import Array, Destination, Narrower, Source
+from ptxlab.emulator.run.registers import Destination, Narrower, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType

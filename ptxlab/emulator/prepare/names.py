@@ -8,10 +8,10 @@ from typing import NamedTuple, NoReturn
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.program import Lowered, Participants, Program, Step
 from ptxlab.emulator.prepare.row import UnknownForm
 from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES

@@ -13,9 +13,10 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.scope import Declared, SharedLayout, Site, Variable
 from ptxlab.emulator.run.memory import FUNCTION_WINDOW, Access
-from ptxlab.emulator.run.registers import Array, CallResult, Destination, Source
+from ptxlab.emulator.run.registers import CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target

@@ -39,8 +39,6 @@ from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any, Literal
 
-import numpy.typing as npt
-
 from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.matrix.form import Form as MatrixForm
@@ -49,7 +47,6 @@ from ptxlab.numbers.types import TYPES
 CARRY = "cc"
 """The operand that is not written: the carry flag of the thread, a bool."""
 
-Array = npt.NDArray[Any]
 Compute = Callable[..., Any]
 
 

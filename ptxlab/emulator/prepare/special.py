@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.run.registers import Array
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.targets import WARP

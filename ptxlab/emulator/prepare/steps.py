@@ -8,10 +8,11 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Participants, Step
 from ptxlab.emulator.prepare.row import CARRY, Alu, Form
-from ptxlab.emulator.run.registers import Array, Destination, Source
+from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.numbers.types import TYPES

@@ -9,6 +9,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import (
     ITEM,
     LOCAL_WINDOW,
@@ -21,7 +22,6 @@ from ptxlab.emulator.run.memory import (
     Part,
     Region,
 )
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError

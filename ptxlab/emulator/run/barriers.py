@@ -12,8 +12,8 @@ from dataclasses import replace
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.program import Arrival
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from ptxlab.emulator.run.registers import Array
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 
 

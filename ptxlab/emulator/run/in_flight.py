@@ -15,7 +15,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.emulator.run.registers import Array
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import PtxlabError
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.emulator.run.registers import Array
+from ptxlab.arrays import Array
 
 OBJECT_BYTES = 8
 

@@ -16,7 +16,8 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.registers import Array, Source
+from ptxlab.arrays import Array
+from ptxlab.emulator.run.registers import Source
 from ptxlab.errors import PtxlabError
 
 GUARD = 1 << 20
@@ -49,9 +50,9 @@ class Bytes:
     name: str
     size: int
     data: npt.NDArray[np.uint8]
-    _views: dict[int, npt.NDArray[Any]] = field(default_factory=dict, init=False)
+    _views: dict[int, Array] = field(default_factory=dict, init=False)
 
-    def items(self, size: int) -> npt.NDArray[Any]:
+    def items(self, size: int) -> Array:
         """Return the bytes as an array of ``size``-byte items (the last one may be padding)."""
         view = self._views.get(size)
         if view is None:

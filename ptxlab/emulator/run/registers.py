@@ -11,9 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array as Array
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.emulator.run.registers import Array
+from ptxlab.arrays import Array
 
 Index = npt.NDArray[np.intp]
 Mask = npt.NDArray[np.bool_]

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import ITEM, Allocation, Part, Region
-from ptxlab.emulator.run.registers import Array
 
 Put = Callable[[Part, Array], None]
 """Write items to where a part says."""

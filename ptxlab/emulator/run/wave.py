@@ -11,13 +11,13 @@ from functools import cached_property, partial
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import FragmentCache
 from ptxlab.emulator.prepare.scope import SharedLayout, Site
 from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
 from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
-from ptxlab.emulator.run.registers import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.errors import Location

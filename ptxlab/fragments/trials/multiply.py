@@ -8,7 +8,8 @@ from functools import lru_cache, partial
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, numbers
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill, numbers
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import body
 from ptxlab.fragments.trials.one_hot import (

@@ -22,7 +22,8 @@ from typing import Literal
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, Matrix, filled, numbers
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill, Matrix, filled, numbers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale

@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, filled
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill, filled
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import SHARE_BYTES, body
 from ptxlab.fragments.trials.trial import Trial, packed, record

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.fragments.numbers import Array
 from ptxlab.fragments.report import Mismatch
 from ptxlab.fragments.specimen import Body
 from ptxlab.matrix.form import Form

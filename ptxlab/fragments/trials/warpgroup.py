@@ -13,7 +13,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, numbers
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill, numbers
 from ptxlab.fragments.specimen import (
     AFTER,
     BEFORE,

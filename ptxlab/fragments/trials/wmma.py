@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ptxlab.fragments.numbers import Array, Fill, numbers
+from ptxlab.arrays import Array
+from ptxlab.fragments.numbers import Fill, numbers
 from ptxlab.fragments.report import Mismatch, differences
 from ptxlab.fragments.specimen import (
     SHARE_BYTES,

@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.misplaced import Held
 from ptxlab.fragments.numbers import decode
@@ -23,8 +22,6 @@ from ptxlab.verbs.dump.text import Shown, operands
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.tolerance import errors
 from ptxlab.verbs.launching.values import Value, named
-
-Array = npt.NDArray[Any]
 
 
 @dataclass(frozen=True, slots=True)

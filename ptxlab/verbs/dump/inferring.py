@@ -7,12 +7,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.dump.expecting import patterns
-
-Array = npt.NDArray[Any]
 
 _COPIES = 4
 """A number that an array has more often says nothing about its place."""

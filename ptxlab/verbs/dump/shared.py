@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.cli.readers import one_of, positive, several, suggestion, word
 from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
@@ -65,7 +65,7 @@ class Tile:
     kind: ScalarType
     swizzle: str
 
-    def read(self, memory: SharedSnapshot) -> npt.NDArray[Any]:
+    def read(self, memory: SharedSnapshot) -> Array:
         """Return its elements as values of their type."""
         size = self.kind.bits // 8
         start = self.spot.address(memory, self.rows * self.cols * size)

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Dumped
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.places import OPERANDS
@@ -24,8 +24,6 @@ from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
 from ptxlab.view.text import fields, grid, hexadecimal, number, values
 from ptxlab.view.width import stacked
-
-Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.dump/1"
 _READABLE = shared.READABLE

@@ -12,11 +12,10 @@ from contextlib import closing
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.cli.common import emit, open_device
 from ptxlab.device.loading import is_cuda, is_machine_code, locate
 from ptxlab.device.protocol import Dump
@@ -41,8 +40,6 @@ from ptxlab.verbs.dump.text import Shown, operands
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.launch import Launch, bind_launch, read_launch
 from ptxlab.verbs.launching.values import named
-
-Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.fragments.program/1"
 DEFAULT_PLACE = "mma.sync"

@@ -7,8 +7,8 @@ from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.fragments import receipts
 from ptxlab.fragments.access import accesses
 from ptxlab.fragments.numbers import decode
@@ -24,8 +24,6 @@ from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
 from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
 from ptxlab.view.width import stacked
-
-Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.fragments/1"
 LEFT_TO_IT = "which lane holds what is left to the GPU"

@@ -13,14 +13,12 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.cli.readers import suggestion
 from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.rounding import narrow
 from ptxlab.numbers.types import STORED, TYPES, ScalarType
-
-Array = npt.NDArray[Any]
 
 ELEMENT_TYPES: dict[str, ScalarType] = {
     name: scalar

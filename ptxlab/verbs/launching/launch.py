@@ -21,8 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
@@ -77,8 +77,8 @@ class Argument:
 
     name: str
     dtype: str
-    value: npt.NDArray[Any] | int | float | str
-    before: npt.NDArray[Any] | None = None
+    value: Array | int | float | str
+    before: Array | None = None
 
     @property
     def changed(self) -> bool:

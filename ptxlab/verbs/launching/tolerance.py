@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
 
 
 def errors(value: Array, want: Array, tolerance: tuple[float, float]) -> tuple[Array, Array]:

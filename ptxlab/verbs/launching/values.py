@@ -18,18 +18,12 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.cli.readers import count, integer, positive, several, suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.numbers.types import ScalarType
 from ptxlab.tensormap.tensor_map import Im2col
-from ptxlab.verbs.launching.arrays import (
-    ELEMENT_TYPES,
-    Array,
-    ArrayValue,
-    converted,
-    element_type,
-    load,
-)
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted, element_type, load
 
 _CALL = re.compile(r"(?P<maker>\w+)\s*\((?P<inside>[^()]*)\)")
 _NAME = re.compile(r"[\w$%]+")

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted
@@ -31,7 +31,7 @@ class Expected:
 
     name: str
     text: str
-    array: npt.NDArray[Any]
+    array: Array
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +109,7 @@ def compare(wanted: Expected, argument: Argument, tolerance: tuple[float, float]
     )
 
 
-def _fitted(name: str, text: str, array: npt.NDArray[Any], given: ArrayValue) -> npt.NDArray[Any]:
+def _fitted(name: str, text: str, array: Array, given: ArrayValue) -> Array:
     """Bring an expectation to the shape of its array and, where that holds floats, to its type."""
     shape = given.array.shape
     if array.dtype.hasobject or array.dtype.kind in "cSUmM":

@@ -6,15 +6,12 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, Launch
 from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.text import hexadecimal, number
-
-Array = npt.NDArray[Any]
 
 SCHEMA = "ptxlab.run/1"
 

@@ -16,19 +16,19 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.run.wave import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.observe.recording import (
-    Array,
     Operands,
     Recording,
     RegisterChanges,
     SharedAccesses,
     SharedChanges,
     Turns,
-    Words,
+    Words32,
 )
 from ptxlab.syntax.names import called
 from ptxlab.verbs.fragments.atlas_tables import Tables
@@ -163,7 +163,7 @@ def _operands(operands: Operands, tables: Tables) -> dict[str, Any]:
     }
 
 
-def _words(found: Recording) -> dict[str, Words]:
+def _words(found: Recording) -> dict[str, Words32]:
     """Return all columns of numbers by name; what an instruction is not, is the largest number."""
     timeline = found.timeline
     tables: dict[str, Turns | RegisterChanges | SharedChanges | SharedAccesses] = {
@@ -183,7 +183,7 @@ def _words(found: Recording) -> dict[str, Words]:
     }
 
 
-def _planes(words: Words) -> bytes:
+def _planes(words: Words32) -> bytes:
     """Return the lowest bytes of all words, then the next ones: equal bytes side by side deflate best."""
     planes: Array = words.astype("<u4").view(np.uint8).reshape(-1, 4).T
     return planes.tobytes()

@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 
-Run = Callable[..., npt.NDArray[Any]]
+Run = Callable[..., Array]
 
 
 def hopper_text(body: str, before: str = "", directives: str = "") -> str:
@@ -62,7 +62,7 @@ def run(hopper: Device) -> Run:
         block: int = 32,
         cluster: int | None = None,
         **text: str,
-    ) -> npt.NDArray[Any]:
+    ) -> Array:
         kernel = hopper.load(hopper_text(body, **text)).kernel("k")
         out = hopper.zeros(words, "u32")
         given = hopper.upload(np.asarray(data))

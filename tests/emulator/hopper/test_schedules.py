@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from tests.emulator.hopper.conftest import hopper_text
@@ -97,7 +97,7 @@ TOUCHING = """
 """
 
 
-def results(body: str, words: int = 64, block: int = 64) -> list[npt.NDArray[Any]]:
+def results(body: str, words: int = 64, block: int = 64) -> list[Array]:
     found = []
     for schedule in SCHEDULES:
         device = open_device("emulator", arch="sm_90a", schedule=schedule)

@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 from itertools import product
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 from ptxlab import Im2col
+from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 
-Array = npt.NDArray[Any]
 RNG = np.random.default_rng(5)
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
 

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.multiplication import MatrixInstruction
 
-Array = npt.NDArray[Any]
 REGISTER = {"f32": "f32", "f64": "f64", "s32": "s32"}
 
 

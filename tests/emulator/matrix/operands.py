@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
-import numpy.typing as npt
 
-Array = npt.NDArray[Any]
+from ptxlab.arrays import Array
 
 SMALL = {
     "f16": [0, 0x3C00, 0x4000, 0xBC00],

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import arithmetic
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
@@ -19,8 +19,6 @@ from ptxlab.numbers.doubles import (
 )
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes, multiply_add_m8n8k4
-
-Array = npt.NDArray[Any]
 
 BITS = {"b1": 1, "s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32}
 BITS |= {"f64": 64}

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.ldmatrix import LDMATRIX, STMATRIX, LdMatrix, StMatrix
-
-Array = npt.NDArray[Any]
 
 ROWS = 96
 SHARED = f".shared .align 128 .b8 tile[{16 * ROWS}];"

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Hashable
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import Factors, arithmetic
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.multiplication import MatrixInstruction
-
-Array = npt.NDArray[Any]
 
 M, N, WARPS = 2, 2, 12
 FLOATS = {"f16": (5, 10), "bf16": (8, 7), "tf32": (8, 23), "f32": (8, 23), "f64": (11, 52)}

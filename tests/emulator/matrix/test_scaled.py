@@ -6,16 +6,14 @@ import itertools
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma import MMA_BLOCK_SCALED, MMA_SPARSE_BLOCK_SCALED
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
-
-Array = npt.NDArray[Any]
 
 ALL = (*MMA_BLOCK_SCALED, *MMA_SPARSE_BLOCK_SCALED)
 

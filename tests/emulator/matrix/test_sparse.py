@@ -6,17 +6,15 @@ from itertools import combinations, permutations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.mma import MMA_SPARSE
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import SMALL, VALUE, pack
-
-Array = npt.NDArray[Any]
 
 WIDTH = {"s4": 4, "u4": 4, "f16": 16, "bf16": 16, "tf32": 32, "f32": 32, "s32": 32}
 ALL_SELECTORS = [(form, s) for form in MMA_SPARSE for s in form.metadata.selectors]  # type: ignore[union-attr]

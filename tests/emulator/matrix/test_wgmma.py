@@ -7,17 +7,15 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wgmma import WGMMA
 from tests.emulator.matrix.operands import SMALL
 from tests.emulator.matrix.test_sparse import metadata_place, nibbles, unit, value_table, words
 from tests.emulator.matrix.warpgroups import SPANS, Placed, execute
-
-Array = npt.NDArray[Any]
 
 VECTORS = Path(__file__).parents[2] / "numbers" / "vectors"
 WORD = {"f16": "u2", "bf16": "u2", "tf32": "u4"}

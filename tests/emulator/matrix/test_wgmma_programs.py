@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.opening import open_device
 from ptxlab.emulator.prepare.preparation import prepare
@@ -19,8 +19,6 @@ from ptxlab.observe.work import work
 from ptxlab.syntax import parse
 from ptxlab.toolchain import link_ptx
 from tests.emulator.matrix.warpgroups import Placed, unpack_groups
-
-Array = npt.NDArray[Any]
 
 CTAS, TILE = 3, 24576
 

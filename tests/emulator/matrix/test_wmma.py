@@ -5,17 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.wmma import WMMA, WMMA_MOVES
 from ptxlab.numbers.tensor_core import multiply_add
-
-Array = npt.NDArray[Any]
 
 NUMPY: dict[str, Any] = {
     "f16": np.float16,

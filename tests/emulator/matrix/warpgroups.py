@@ -6,13 +6,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.matrix.multiplication import MatrixInstruction
 from tests.emulator.matrix.operands import pack
-
-Array = npt.NDArray[Any]
 
 SPANS = {"none": 16, "32B": 32, "64B": 64, "128B": 128}
 CODES = {"none": 0, "128B": 1, "64B": 2, "32B": 3}

@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.emulator.native.stretch import Stretch
 from ptxlab.errors import LaunchError
@@ -38,7 +39,7 @@ def both(monkeypatch: pytest.MonkeyPatch, calls: list[bool]) -> Iterator[Both]:
     A fault, too, must be the same: its message is returned. Machine code must have been tried.
     """
 
-    def run(text: str, data: npt.NDArray[Any], grid: Any = 1, block: Any = 256) -> Any:
+    def run(text: str, data: Array, grid: Any = 1, block: Any = 256) -> Any:
         results, messages = [], []
         for engine in ("array", "native"):
             monkeypatch.setenv("PTXLAB_ENGINE", engine)

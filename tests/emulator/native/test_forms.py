@@ -8,13 +8,12 @@ from __future__ import annotations
 import ctypes
 import random
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator  # noqa: F401  (registers every operation)
+from ptxlab.arrays import Array
 from ptxlab.emulator.native.writer import llvm_type
 from ptxlab.emulator.prepare.row import ROWS, Form
 from ptxlab.native import compiler
@@ -25,7 +24,6 @@ pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite
 
 COUNT = 2048
 LOP3_TABLE = 0x96
-Array = npt.NDArray[Any]
 
 
 def native_forms() -> list[Form]:

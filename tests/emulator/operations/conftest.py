@@ -9,7 +9,6 @@ from itertools import product
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
@@ -17,7 +16,6 @@ from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.row import Alu, Form
 from ptxlab.numbers.types import TYPES
 
-Array = npt.NDArray[Any]
 Exact = Fraction | float  # a float stands for an infinity or NaN
 
 # Exponent bits and fraction bits.

@@ -7,15 +7,13 @@ from functools import cache
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 import pytest
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import forms, opcodes
 from ptxlab.emulator.prepare.row import Form
 from ptxlab.numbers import rounding
 from ptxlab.numbers.types import TYPES
-
-Array = npt.NDArray[Any]
 
 THREADS = 14
 HALVES = {"f16x2": "f16", "bf16x2": "bf16", "f32x2": "f32", "u16x2": "u16", "s16x2": "s16"}
