@@ -12,7 +12,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import check, count, step, trace
-from ptxlab.observe.diff import Bound, Repeatable, diff
+from ptxlab.observe.diff import DeviceLaunch, Repeatable, diff
 from ptxlab.syntax import parse
 from tests.device.fake_driver import FakeDriver
 
@@ -120,9 +120,9 @@ def test_results() -> None:
     assert repr(finding) == f"<error: bounds in line 10, {finding.message}>"
     other, module = EmulatorDevice(TARGETS["sm_90a"]), parse(TEXT)
 
-    def bound(device: EmulatorDevice) -> Bound:
+    def bound(device: EmulatorDevice) -> DeviceLaunch:
         out = device.zeros(1, "u32")
-        return Bound(device.load(module).kernel(), [out, bytes(12), 0.5], {}, [("out", out)])
+        return DeviceLaunch(device.load(module).kernel(), [out, bytes(12), 0.5], {}, [("out", out)])
 
     repeatable = Repeatable(module, "k", config, bound)  # type: ignore[arg-type]
     assert repr(diff(repeatable, device, other)) == (

@@ -20,7 +20,7 @@ from ptxlab.emulator.prepare.scope import names_in
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.diff import Bound, DiffReport, Repeatable, diff
+from ptxlab.observe.diff import DeviceLaunch, DiffReport, Repeatable, diff
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.parser import parse
 
@@ -63,7 +63,7 @@ def difference(
     ]
     restore = one.memory.remembered()
 
-    def bound(device: Device) -> Bound:
+    def bound(device: Device) -> DeviceLaunch:
         assert isinstance(device, EmulatorDevice)
         restore()
         loaded = modules[device]
@@ -76,7 +76,7 @@ def difference(
             _argument(device, parameter, parameters[parameter.offset :][: parameter.size])
             for parameter in kernel.parameters
         ]
-        return Bound(loaded.kernel(kernel.name), args, variables, arrays)
+        return DeviceLaunch(loaded.kernel(kernel.name), args, variables, arrays)
 
     return diff(Repeatable(module, kernel.name, config, bound), one, other)
 

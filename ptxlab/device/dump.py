@@ -12,7 +12,7 @@ import numpy as np
 
 from ptxlab.arrays import Array, Words
 from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Module
-from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
+from ptxlab.device.snapshot import MbarrierSnapshot, SharedSnapshot
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.scope import names_in
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
@@ -63,7 +63,7 @@ def places_of(module: ptx.Module, kernel: Function, dump: Dump) -> tuple[DumpPla
     return places
 
 
-class Recorder(Watcher):
+class DumpRecorder(Watcher):
     """Keeps the registers of every thread at ``places``, the nth time it is at one of them.
 
     After a barrier or a call a thread is looked at when it comes to what is next, or ends.
@@ -147,7 +147,7 @@ def _snapshot(wave: Wave, cta: int, site: Site) -> SharedSnapshot:
         strict=True,
     )
     places = (found * OBJECT_BYTES).tolist()
-    mbarriers = {at: Mbarrier(*each) for at, each in zip(places, fields, strict=True)}
+    mbarriers = {at: MbarrierSnapshot(*each) for at, each in zip(places, fields, strict=True)}
     return SharedSnapshot(data, variables, mbarriers)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.arrays import Array
-from ptxlab.device.dump import Recorder, places_of
+from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
 from ptxlab.device.loading import Loadable, load_ptx
 from ptxlab.device.protocol import Device, Dump, Dumped, Kernel, LaunchResult, Module
@@ -94,7 +94,7 @@ class EmulatorKernel(Kernel):
 
     def _dumped(self, dump: Dump, config: LaunchConfig, parameters: bytes) -> LaunchResult:
         places = places_of(self.program.module, self.function, dump)
-        recorder = Recorder(dump, places, config.threads)
+        recorder = DumpRecorder(dump, places, config.threads)
         result = self.watch(recorder).launch_packed(config, parameters)
         return replace(
             result, dump=Dumped(dump, places, recorder.words, recorder.passes, recorder.shared)

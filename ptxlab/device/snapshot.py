@@ -9,7 +9,7 @@ import numpy.typing as npt
 
 
 @dataclass(frozen=True, slots=True)
-class Mbarrier:
+class MbarrierSnapshot:
     """The state of an mbarrier: ``phase`` modulo 8, arrivals pending of those expected, bytes to come.
 
     ``tx`` is less than 0 where more bytes have come than were expected so far.
@@ -27,4 +27,4 @@ class SharedSnapshot:
 
     data: npt.NDArray[np.uint8]
     variables: dict[str, int]
-    mbarriers: dict[int, Mbarrier]
+    mbarriers: dict[int, MbarrierSnapshot]

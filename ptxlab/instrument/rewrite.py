@@ -49,7 +49,7 @@ _HALF = f"%{RESERVED}h"
 Typed = Sequence[tuple[str, str]]
 """Registers with their types."""
 
-Blocks = Mapping[tuple[Position, bool], Sequence[Block]]
+Insertions = Mapping[tuple[Position, bool], Sequence[Block]]
 """What to insert before (False) and after (True) the instruction at a place."""
 
 
@@ -113,7 +113,7 @@ def _typed(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tup
         yield probe, [(name, dumped_type(module, site, name)) for name in probe.registers]
 
 
-def insert(module: Module, kernel: str, blocks: Blocks, slots: int) -> Module:
+def insert(module: Module, kernel: str, blocks: Insertions, slots: int) -> Module:
     """Return ``module`` with the blocks in ``kernel``, and the row of ``slots`` words they store to."""
     parameter = Declaration("param", "u64", (Declarator(DUMP_PARAMETER),))
 
@@ -130,7 +130,7 @@ def insert(module: Module, kernel: str, blocks: Blocks, slots: int) -> Module:
     return replace(module, items=items)
 
 
-def _inserted(statements: Sequence[Statement], blocks: Blocks) -> tuple[Statement, ...]:
+def _inserted(statements: Sequence[Statement], blocks: Insertions) -> tuple[Statement, ...]:
     result: list[Statement] = []
     for statement in statements:
         if isinstance(statement, Block):

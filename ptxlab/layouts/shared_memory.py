@@ -27,7 +27,7 @@ Addresses = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
-class Access:
+class AccessPattern:
     """One way for warps to go over a tile in shared memory.
 
     Every lane (for matrix accesses, every lane that gives an address) touches ``bytes`` contiguous
@@ -46,16 +46,16 @@ class Access:
         return min(32, PASS_BYTES // self.bytes)
 
 
-ACCESSES: dict[str, Access] = {
+ACCESSES: dict[str, AccessPattern] = {
     access.name: access
     for access in (
         *(
-            Access(f"{verb}matrix{trans}", 16, "matrix")
+            AccessPattern(f"{verb}matrix{trans}", 16, "matrix")
             for verb in ("ld", "st")
             for trans in ("", ".trans")
         ),
         *(
-            Access(f"{verb}{8 * size}{suffix}", size, order)
+            AccessPattern(f"{verb}{8 * size}{suffix}", size, order)
             for verb in ("ld", "st")
             for size in (1, 2, 4, 8, 16)
             for suffix, order in (("", "along"), (".across", "across"))
@@ -74,7 +74,7 @@ class Conflicts:
     the first such pass.
     """
 
-    access: Access
+    access: AccessPattern
     wavefronts: int
     ideal: int
     worst: int
@@ -125,7 +125,7 @@ def lines(layout: Mapping, bits: int, size: int) -> tuple[Addresses, int]:
     return (grid, 1) if along else (grid.T, 0)
 
 
-def passes(access: Access, layout: Mapping, bits: int) -> Addresses:
+def passes(access: AccessPattern, layout: Mapping, bits: int) -> Addresses:
     """Return the byte addresses, [passes, lanes], with which warps go over a whole tile.
 
     Raises ValueError when the tile is not made of whole passes of the access.
@@ -144,7 +144,7 @@ def passes(access: Access, layout: Mapping, bits: int) -> Addresses:
     return (grid if access.order == "along" else grid.T).reshape(-1, lanes)
 
 
-def conflicts(access: Access, layout: Mapping, bits: int) -> Conflicts:
+def conflicts(access: AccessPattern, layout: Mapping, bits: int) -> Conflicts:
     """Count the wavefronts of an access of a whole tile. Raises ValueError as ``passes`` does."""
     addresses = passes(access, layout, bits)
     counts = wavefronts(addresses, access.bytes)
@@ -153,7 +153,9 @@ def conflicts(access: Access, layout: Mapping, bits: int) -> Conflicts:
     return Conflicts(access, int(counts.sum()), len(counts), int(counts.max()), example)
 
 
-def smallest_swizzle(layout: Layout, bits: int, accesses: Sequence[Access]) -> Swizzle | None:
+def smallest_swizzle(
+    layout: Layout, bits: int, accesses: Sequence[AccessPattern]
+) -> Swizzle | None:
     """Return the swizzle of fewest bits, then least shift, that frees all accesses of conflicts.
 
     None when no swizzle does that keeps vectors whole and the tile in its place. A layout that is
@@ -169,7 +171,7 @@ def smallest_swizzle(layout: Layout, bits: int, accesses: Sequence[Access]) -> S
     return None
 
 
-def smallest_padding(layout: Layout, bits: int, accesses: Sequence[Access]) -> Layout | None:
+def smallest_padding(layout: Layout, bits: int, accesses: Sequence[AccessPattern]) -> Layout | None:
     """Return the layout with the least added between lines that frees all accesses of conflicts.
 
     None when the layout is not of one stride a mode, or no padding helps. A layout that is free as it
@@ -191,7 +193,7 @@ def smallest_padding(layout: Layout, bits: int, accesses: Sequence[Access]) -> L
     return None
 
 
-def _free(layout: Mapping, bits: int, accesses: Iterable[Access]) -> bool:
+def _free(layout: Mapping, bits: int, accesses: Iterable[AccessPattern]) -> bool:
     return all(conflicts(access, layout, bits).excess == 0 for access in accesses)
 
 

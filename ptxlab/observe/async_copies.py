@@ -16,8 +16,8 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.in_flight import Groups, Schedule
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.observe.check_scene import Scene, Wording, entries
-from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.check_scene import CheckScene, Wording, entries
+from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.races import Races
 from ptxlab.syntax.tree import Integer
 
@@ -43,17 +43,17 @@ class _Copy:
     sources: list[tuple[Array, int, Array]] = field(default_factory=list)
 
 
-class Copies:
+class AsyncCopies:
     """Follows the copies of a wave, and tells ``races`` of each when it has been waited for."""
 
-    def __init__(self, scene: Scene, races: Races) -> None:
+    def __init__(self, scene: CheckScene, races: Races) -> None:
         self._scene = scene
         self._races = races
         self._flights = Groups(scene.wave.width, Schedule())
         self._copies: dict[int, _Copy] = {}
         self._started = 0
         self._pending = scene.shadow.table(np.int64)
-        self._write = Kind(writes=True)
+        self._write = AccessKind(writes=True)
 
     # ---- what copying instructions do ----
 
@@ -178,7 +178,7 @@ class Copies:
             self._scene.find("async", "warning", "end", count, words, site=copy.site)
 
 
-def _early(scene: Scene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Wording:
+def _early(scene: CheckScene, copy: _Copy, did: str, way: str, thread: int, other: int) -> Wording:
     """Describe what ``thread`` did to memory ``way`` (to or from) which ``other`` still copies."""
     committed = copy.committed[np.searchsorted(copy.threads, other)]
     state = "not yet waited for" if committed else "neither committed nor waited for"

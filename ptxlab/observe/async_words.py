@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from ptxlab.emulator import Site
-from ptxlab.observe.check_scene import Scene, Wording
-from ptxlab.observe.ordering import Kind
+from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.ordering import AccessKind
 
 Said = tuple[str, str, Wording]
 """A severity, a rule and the words."""
@@ -25,9 +25,9 @@ _BOTH = "a barrier or mbarrier that both meet at between the two orders them"
 
 
 def race(
-    scene: Scene,
+    scene: CheckScene,
     what: str,
-    kinds: tuple[Kind, Kind],
+    kinds: tuple[AccessKind, AccessKind],
     granule: int,
     pair: tuple[int, int],
     other: Site,
@@ -52,7 +52,7 @@ def race(
 
 
 def unfenced(
-    scene: Scene, kinds: tuple[Kind, Kind], granule: int, thread: int, other: Site
+    scene: CheckScene, kinds: tuple[AccessKind, AccessKind], granule: int, thread: int, other: Site
 ) -> Said:
     """Describe work by an engine on what a thread accessed before, with no fence of the proxies."""
     now, before = kinds
@@ -70,7 +70,7 @@ def unfenced(
     return severity, "proxy", (message, _FENCE)
 
 
-def unready(scene: Scene, granule: int, thread: int, other: Site) -> Said:
+def unready(scene: CheckScene, granule: int, thread: int, other: Site) -> Said:
     """Describe the use of an mbarrier of whose beginning or end a thread has not heard."""
     what = "makes" if "init" in other.instruction.modifiers else "unmakes"
     message = (

@@ -15,7 +15,7 @@ from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.bulk_stores import BulkStores
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.engines import Engines
 from ptxlab.observe.fences import is_relaxed
@@ -53,7 +53,7 @@ class Asynchronous:
 
     def __init__(
         self,
-        scene: Scene,
+        scene: CheckScene,
         clocks: Clocks,
         races: Races,
         shared: SharedMemory,

@@ -14,7 +14,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.syntax.tree import Instruction
 
 _NOWHERE = -1
@@ -23,7 +23,7 @@ _NOWHERE = -1
 class BarrierUse:
     """Follows at which barrier each thread of a wave has arrived."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._at: Array = np.full(scene.wave.width, _NOWHERE)
 

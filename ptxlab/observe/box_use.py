@@ -10,14 +10,14 @@ from collections import Counter
 from collections.abc import Sequence
 
 from ptxlab.emulator import Site
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.tensormap.tensor_map import TensorMap
 
 
 class BoxUse:
     """The boxes of a launch, by their tensor maps, and those outside by the instructions that copy them too."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._copied: Counter[TensorMap] = Counter()
         self._outside: Counter[tuple[TensorMap, Site]] = Counter()

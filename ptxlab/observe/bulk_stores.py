@@ -16,7 +16,7 @@ from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved
 from ptxlab.observe.async_copies import overlap
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class _Store:
 class BulkStores:
     """The bulk copies of a wave to global memory that have not been waited for."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._stores: list[_Store] = []
 

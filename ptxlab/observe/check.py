@@ -20,7 +20,7 @@ from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.observe.async_copies import Copies
+from ptxlab.observe.async_copies import AsyncCopies
 from ptxlab.observe.asynchronous import (
     Asynchronous,
     has_asynchronous,
@@ -29,15 +29,15 @@ from ptxlab.observe.asynchronous import (
 from ptxlab.observe.barrier_use import BarrierUse, is_barrier
 from ptxlab.observe.box_use import BoxUse
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
-from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.grid_order import CAVEAT, GridOrder
 from ptxlab.observe.history import History
-from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
-from ptxlab.observe.registers import Registers
+from ptxlab.observe.registers import RegisterStates
 from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
 from ptxlab.observe.unwritten import Reads
 from ptxlab.syntax.tree import Instruction, Module, Source
@@ -77,7 +77,7 @@ class Checker(Watcher):
 
     def __init__(self, checks: Sequence[str]) -> None:
         self._checks = tuple(name for name in CHECKS if name in checks)
-        self._scene = Scene()
+        self._scene = CheckScene()
         self._fence: Site | None = None
         self._module: Module | None = None
         self._copying = False
@@ -102,11 +102,11 @@ class Checker(Watcher):
         self._async: Asynchronous | None = None
         if asynchronous:
             self._async = Asynchronous(scene, clocks, self._races, self._shared, self._global)
-        self._copies = Copies(scene, self._races)
+        self._copies = AsyncCopies(scene, self._races)
         self._grids = GridOrder(scene)
         self._barriers = BarrierUse(scene)
         self._local = LocalMemory(scene)
-        self._registers = Registers(scene, self._local, self._reads)
+        self._registers = RegisterStates(scene, self._local, self._reads)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
         self._scene.site = site
@@ -190,7 +190,7 @@ class Checker(Watcher):
             return
         if self._async is not None:
             self._async.touch(threads, first, access.nbytes, writes=access.writes)
-        kind = Kind(access.writes, is_strong(instruction))
+        kind = AccessKind(access.writes, is_strong(instruction))
         touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
         if not access.writes or instruction.opcode in ("atom", "red"):
             found = self._shared.read(touch)

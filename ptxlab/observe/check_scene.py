@@ -15,7 +15,7 @@ from ptxlab.observe.agents import Agents
 from ptxlab.observe.check_report import Finding
 from ptxlab.observe.check_rules import rules
 from ptxlab.observe.shadow import Shadow
-from ptxlab.observe.value_flow import Names
+from ptxlab.observe.value_flow import RegisterNames
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 
@@ -29,7 +29,7 @@ _ENGINES = {
 }
 
 
-class Scene:
+class CheckScene:
     """The wave that runs, the instruction it is at, and all findings of the launch so far.
 
     ``site`` is the instruction at hand. ``shadow`` is that of the wave's shared memory. ``agents`` are
@@ -44,7 +44,7 @@ class Scene:
     ended: Array
 
     def __init__(self) -> None:
-        self.names = Names()
+        self.names = RegisterNames()
         self._numbers: dict[Site, int] = {}
         self._sites: list[Site] = []
         self._findings: dict[tuple[str, str, str, Site, Site | None], Finding] = {}

@@ -17,7 +17,7 @@ from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.observe.agents import Agents
-from ptxlab.observe.knowledge import FENCED, HEARD, Known, Rows, in_warps
+from ptxlab.observe.knowledge import FENCED, HEARD, TimeRows, WaveKnowledge, in_warps
 
 _MOST_BYTES = 1 << 30
 """What the clocks of a wave may take."""
@@ -26,7 +26,7 @@ _MOST_BYTES = 1 << 30
 class Clocks:
     """What each thread of a wave knows, and each warpgroup when it began a product.
 
-    Most threads tell and are told together, warp by warp, and so their knowledge is kept (``Known``).
+    Most threads tell and are told together, warp by warp, and so their knowledge is kept (``WaveKnowledge``).
     Warps whose threads know each other since a time, and nothing else apart, have that time in ``_met``;
     ``_news`` are warps of which a thread has fenced what it did (up to ``_fenced``) since they met.
     Up to the time ``settled`` for a layer and CTA all threads of its cluster have heard of each other.
@@ -42,7 +42,7 @@ class Clocks:
         self.cta_of = wave.cta_of
         self._groups = -(-wave.cta_width // WARPGROUP)
         groups = np.arange(wave.ctas * self._groups) // self._groups
-        self._known = Known(layers, wave.cta_of, groups)
+        self._known = WaveKnowledge(layers, wave.cta_of, groups)
         self._met = np.zeros(wave.warps, np.int32)
         self._fenced = np.zeros(wave.width, np.int32)
         self._news = np.zeros(wave.warps, bool)
@@ -272,7 +272,7 @@ class Clocks:
         come, go = np.flatnonzero(arrived & inside), np.flatnonzero(released & inside)
         warps, others = self.by_warps(come, come // size)
         some = np.unique(come // size)
-        rows = Rows(self.layers, some.size)
+        rows = TimeRows(self.layers, some.size)
         if warps.size:
             _into(
                 rows,
@@ -290,7 +290,7 @@ class Clocks:
         self._known.fit(self.agents.columns)
 
 
-def _into(into: Rows, at: Array, rows: Array) -> None:
+def _into(into: TimeRows, at: Array, rows: Array) -> None:
     """Join rows into those that ``at`` says, ascending."""
     first = np.flatnonzero(np.diff(at, prepend=-1))
     into.learn(at[first], np.maximum.reduceat(rows, first, axis=1))

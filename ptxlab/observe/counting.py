@@ -33,7 +33,7 @@ from ptxlab.observe.traffic import (
     of_local,
     of_shared,
 )
-from ptxlab.observe.work import Work, work
+from ptxlab.observe.work import InstructionWork, work
 
 ATOMIC = "atomic"
 COPY = "asynchronous copy"
@@ -49,7 +49,7 @@ Costs = dict[str, Traffic]
 class Tally:
     """What has been counted of one instruction; ``conflict`` is the worst, of the first CTA that has it."""
 
-    work: Work
+    work: InstructionWork
     counts: Counts = field(default_factory=Counts)
     conflict: Conflict | None = None
 

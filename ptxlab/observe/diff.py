@@ -34,7 +34,7 @@ WINDOW_BYTES = 1 << 27
 MOST_STEPS = 1 << 14
 
 
-class Bound(NamedTuple):
+class DeviceLaunch(NamedTuple):
     """A launch on one device: its kernel, arguments, and what ``variables`` of the module hold before it.
 
     ``arrays`` are compared after it, each with what it is called; those of both devices are alike.
@@ -56,7 +56,7 @@ class Repeatable:
     module: Module
     kernel: str
     config: LaunchConfig
-    bound: Callable[[Device], Bound]
+    bound: Callable[[Device], DeviceLaunch]
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,7 +129,7 @@ def diff(launch: Repeatable, a: Device, b: Device) -> DiffReport:
     return DiffReport(launch, devices, outputs, first, steps)
 
 
-def _arrays(launch: Repeatable, bound: Bound) -> list[tuple[str, Array]]:
+def _arrays(launch: Repeatable, bound: DeviceLaunch) -> list[tuple[str, Array]]:
     """Launch the program as it is and return what is in every array after it, by name."""
     bound.kernel.run(launch.config, bound.args)
     return [(name, array.numpy()) for name, array in bound.arrays]
@@ -164,7 +164,7 @@ class _Parting:
     before: int
 
 
-def _sites(launch: Repeatable, bound: Bound) -> list[Traced]:
+def _sites(launch: Repeatable, bound: DeviceLaunch) -> list[Traced]:
     """Return the instructions to follow: those that write registers which hold results."""
     function = definition(launch.module, launch.kernel)
     names = [declaration.names[0].name for declaration in function.parameters]

@@ -16,10 +16,10 @@ from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.observe.bulk_stores import BulkStores
-from ptxlab.observe.check_scene import Scene, entries
+from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.leaving import Leaving
-from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.races import Races, is_strong
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.uninitialized import SharedMemory
@@ -31,7 +31,7 @@ class Engines:
 
     def __init__(
         self,
-        scene: Scene,
+        scene: CheckScene,
         clocks: Clocks,
         races: Races,
         leaving: Leaving,
@@ -115,7 +115,7 @@ class Engines:
     def _see(self, one: Moved, engines: Array, behind: Array) -> None:
         scene = self._scene
         granules, count = scene.shadow.cover(one.first, one.size)
-        kind = Kind(one.writes, strong=is_strong(scene.site.instruction), engine=True)
+        kind = AccessKind(one.writes, strong=is_strong(scene.site.instruction), engine=True)
         engine, row = entries(engines, count), entries(behind, count)
         touch = Touch(kind, scene.number(scene.site), engine, granules, row)
         self._races.compare(touch)

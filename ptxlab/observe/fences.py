@@ -13,7 +13,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.instrument.sites import instructions
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import HEARD, Rows
+from ptxlab.observe.knowledge import HEARD, TimeRows
 from ptxlab.syntax.tree import Function, Instruction
 
 
@@ -36,8 +36,8 @@ class Fences:
             for function in functions
             for site in instructions(function)
         )
-        self._known: dict[bool, Rows] = {}
-        self._seen: Rows | None = None
+        self._known: dict[bool, TimeRows] = {}
+        self._seen: TimeRows | None = None
 
     def fence(self, instruction: Instruction, threads: Array) -> None:
         """See threads execute a fence of memory, not of proxies."""
@@ -74,5 +74,5 @@ class Fences:
         seen: Array = self._seen.data[HEARD, threads].max(axis=1)
         return seen
 
-    def _rows(self) -> Rows:
-        return Rows(self._clocks.layers, self._width)
+    def _rows(self) -> TimeRows:
+        return TimeRows(self._clocks.layers, self._width)

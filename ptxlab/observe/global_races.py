@@ -18,9 +18,9 @@ from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Wording, entries
+from ptxlab.observe.check_scene import CheckScene, Wording, entries
 from ptxlab.observe.races import is_strong
-from ptxlab.observe.shadow import Shadow, Table
+from ptxlab.observe.shadow import Shadow, ShadowTable
 from ptxlab.syntax.tree import Instruction
 
 _RELEASES = frozenset({"release", "acq_rel", "sc"})
@@ -43,8 +43,8 @@ class _Entries:
     __slots__ = ("keys", "places")
 
     def __init__(self, shadow: Shadow) -> None:
-        self.keys: Table = shadow.table(np.int64)
-        self.places: Table = shadow.table(np.int32)
+        self.keys: ShadowTable = shadow.table(np.int64)
+        self.places: ShadowTable = shadow.table(np.int32)
 
     def note(self, granules: Array, keys: Array, place: int) -> None:
         self.keys.data[granules] = keys
@@ -93,7 +93,7 @@ class _Accesses:
 class GlobalRaces:
     """Reports accesses to global memory of a launch that nothing orders."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._known: dict[Allocation, _Known] = {}
         self._now = 1

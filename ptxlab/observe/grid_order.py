@@ -13,7 +13,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.syntax.tree import Instruction
 
 CAVEAT = (
@@ -28,7 +28,7 @@ class GridOrder:
     ``controls`` says whether it has griddepcontrol at all.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         found = [
             site.instruction.modifiers

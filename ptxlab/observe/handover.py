@@ -16,11 +16,11 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.fences import Fences, is_relaxed
 from ptxlab.observe.knowledge import HEARD
-from ptxlab.observe.ordering import Kind, Touch
+from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import Phases
 from ptxlab.observe.races import Races
 from ptxlab.observe.releases import Releases
@@ -29,7 +29,7 @@ from ptxlab.observe.releases import Releases
 class Handovers:
     """Follows the barrier objects of a wave; ``any`` says that there have been mbarriers."""
 
-    def __init__(self, scene: Scene, clocks: Clocks, races: Races) -> None:
+    def __init__(self, scene: CheckScene, clocks: Clocks, races: Races) -> None:
         self._scene = scene
         self._clocks = clocks
         self._races = races
@@ -54,7 +54,7 @@ class Handovers:
         if what == "init":
             self._again(threads, words)
             self._phases.begin(self._of(words))
-        self._touch(Kind(writes=True, strong=not makes), threads.index, words)
+        self._touch(AccessKind(writes=True, strong=not makes), threads.index, words)
         if what in ("arrive", "arrive_drop"):
             self._release(site, threads, words)
 
@@ -106,7 +106,7 @@ class Handovers:
         self._phases.complete(objects, words, self._objects.told(objects)[HEARD])
 
     def waited(self, threads: Threads, words: Array) -> None:
-        self._touch(Kind(writes=False, strong=True), threads.index, words)
+        self._touch(AccessKind(writes=False, strong=True), threads.index, words)
         objects = self._of(words)
         self._phases.waited(threads.index, objects, self._clocks.now)
         if is_relaxed(self._scene.site.instruction):
@@ -116,7 +116,7 @@ class Handovers:
 
     def use(self, threads: Array, words: Array) -> None:
         """See ``threads`` have copies tell these mbarriers."""
-        self._touch(Kind(writes=True, strong=True), threads, words)
+        self._touch(AccessKind(writes=True, strong=True), threads, words)
 
     def overlap(self, threads: Array, first: Array, nbytes: int, *, writes: bool) -> None:
         """See plain accesses to shared memory: none may be to an mbarrier."""
@@ -145,7 +145,7 @@ class Handovers:
             hint = "mbarrier.inval comes before the memory of an mbarrier is used again"
             self._scene.find("async", "error", "again", there.size, (message, hint), unit="threads")
 
-    def _touch(self, kind: Kind, threads: Array, words: Array) -> None:
+    def _touch(self, kind: AccessKind, threads: Array, words: Array) -> None:
         scene = self._scene
         granules, count = scene.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
         place = scene.number(scene.site)

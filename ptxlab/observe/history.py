@@ -15,7 +15,7 @@ from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import FENCED, HEARD
-from ptxlab.observe.ordering import Earlier, Kind, Touch
+from ptxlab.observe.ordering import AccessKind, EarlierAccesses, Touch
 from ptxlab.observe.shadow import Shadow
 
 MOST_UNSORTED = 1 << 23
@@ -115,13 +115,13 @@ class History:
     def __init__(self, wave: Wave, shadow: Shadow, clocks: Clocks) -> None:
         self._wave = wave
         self._clocks = clocks
-        self._last: dict[Kind, _Last] = {}
-        self._logs: dict[Kind, Log] = {}
+        self._last: dict[AccessKind, _Last] = {}
+        self._logs: dict[AccessKind, Log] = {}
         self._shadow = shadow
         shadow.attach(self._split)
 
     @property
-    def kinds(self) -> tuple[Kind, ...]:
+    def kinds(self) -> tuple[AccessKind, ...]:
         return tuple(self._logs)
 
     def synchronize(self, arrived: Array, released: Array, *, counted: bool) -> None:
@@ -147,7 +147,7 @@ class History:
         if log.unsorted > MOST_UNSORTED:
             self._sorted(kind)
 
-    def earlier(self, touch: Touch, kind: Kind) -> Earlier | None:
+    def earlier(self, touch: Touch, kind: AccessKind) -> EarlierAccesses | None:
         """Find accesses of ``kind`` by others that are unordered with these, noted or not.
 
         Of accesses by engines also those by threads that are ordered, but not for their proxy.
@@ -181,13 +181,13 @@ class History:
         other_warp = by // WARP != other // WARP
         best = np.lexsort((log.times[entry], other_warp, unheard, at))
         best = best[np.flatnonzero(np.diff(at[best], append=-1))]
-        return Earlier(at[best], other[best], log.places[entry[best]], ~unheard[best])
+        return EarlierAccesses(at[best], other[best], log.places[entry[best]], ~unheard[best])
 
     def _ctas(self, granules: Array) -> Array:
         ctas: Array = granules * self._shadow.size // self._wave.shared_pitch
         return ctas
 
-    def _settled(self, touch: Touch, kind: Kind) -> Array:
+    def _settled(self, touch: Touch, kind: AccessKind) -> Array:
         """Return up to when accesses of ``kind`` are ordered with each of these: [layers, accesses]."""
         if kind.engine:
             return np.zeros((self._clocks.layers, 1), np.int64)
@@ -202,7 +202,7 @@ class History:
             keys |= columns[:, None]
             log.keep(keys.reshape(-1), np.repeat(log.times, parts), np.repeat(log.places, parts))
 
-    def _sorted(self, kind: Kind) -> Log:
+    def _sorted(self, kind: AccessKind) -> Log:
         """Return the log with all of it sorted, less what all of its cluster have heard of."""
         log = self._logs[kind]
         if log.new:

@@ -10,7 +10,7 @@ from ptxlab.isa.targets import WARP
 HEARD, FENCED = 0, 1
 
 
-class Rows:
+class TimeRows:
     """Knowledge, a row each: [layers, rows, columns of agents]."""
 
     def __init__(self, layers: int, rows: int) -> None:
@@ -36,7 +36,7 @@ class Rows:
         self.data[:, who, :columns] = np.maximum(known, rows, out=known)
 
 
-class Known:
+class WaveKnowledge:
     """What the threads of a wave know, and warpgroups that began a product, whose rows are behind.
 
     What all of a CTA know is in its ``floor``, what all of a warp do in the row of the ``warps``, and the
@@ -52,9 +52,9 @@ class Known:
         self._warp_of = np.append(
             np.arange(cta_of.size) // WARP, np.full(warpgroups.size, self.count)
         )
-        self.floor = Rows(layers, self.ctas)
-        self._warps: Rows | None = None
-        self._apart: Rows | None = None
+        self.floor = TimeRows(layers, self.ctas)
+        self._warps: TimeRows | None = None
+        self._apart: TimeRows | None = None
         self.alone = np.zeros(self.count + 1, bool)
         self._differ = np.zeros(self.ctas, bool)
         self._columns = 0
@@ -67,16 +67,16 @@ class Known:
                 table.fit(columns)
 
     @property
-    def warps(self) -> Rows:
+    def warps(self) -> TimeRows:
         if self._warps is None:
-            self._warps = Rows(self.layers, self.count + 1)
+            self._warps = TimeRows(self.layers, self.count + 1)
             self._warps.fit(self._columns)
         return self._warps
 
     @property
-    def apart(self) -> Rows:
+    def apart(self) -> TimeRows:
         if self._apart is None:
-            self._apart = Rows(self.layers, self._cta_of.size)
+            self._apart = TimeRows(self.layers, self._cta_of.size)
             self._apart.fit(self._columns)
         return self._apart
 

@@ -12,9 +12,9 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.observe.agents import Agents
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import Rows
+from ptxlab.observe.knowledge import TimeRows
 
 _TIME, _PLACE = range(2)
 _BEGIN = "barrier.cluster.arrive and .wait, before the first access to the memory of another CTA"
@@ -27,10 +27,10 @@ class Leaving:
     Engines that work for a CTA count as outside.
     """
 
-    def __init__(self, scene: Scene, clocks: Clocks) -> None:
+    def __init__(self, scene: CheckScene, clocks: Clocks) -> None:
         self._scene = scene
         self._clocks = clocks
-        self._last = Rows(2, scene.wave.ctas)
+        self._last = TimeRows(2, scene.wave.ctas)
         self._over = np.zeros(scene.wave.ctas, bool)
 
     def note(self, ctas: Array, agents: Array) -> None:

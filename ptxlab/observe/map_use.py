@@ -12,7 +12,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Allocation
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.syntax.tree import Instruction
 
@@ -22,7 +22,7 @@ _PROXY = "tensormap::generic"
 class MapUse:
     """When each CTA of a launch last released tensor maps, and acquired them."""
 
-    def __init__(self, scene: Scene, memory: GlobalRaces) -> None:
+    def __init__(self, scene: CheckScene, memory: GlobalRaces) -> None:
         self._scene = scene
         self._memory = memory
         ctas = scene.wave.config.ctas

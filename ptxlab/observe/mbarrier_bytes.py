@@ -7,7 +7,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 
 _NOWHERE = -1
 
@@ -18,7 +18,7 @@ class MbarrierBytes:
     Counted are also the copies that have not landed.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         words = scene.wave.ctas * scene.wave.shared_pitch // OBJECT_BYTES
         self._copied, self._under_way = (np.zeros(words, np.int64) for _ in range(2))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ptxlab.arrays import Array
 
 
-class Kind(NamedTuple):
+class AccessKind(NamedTuple):
     """What matters of an access: whether it writes, is strong, and is by an engine, in its proxy.
 
     Strong ones do not race with each other.
@@ -27,7 +27,7 @@ class Touch:
     ``behind`` what these know: rows of ``clocks``. ``place`` is the number of the instruction.
     """
 
-    kind: Kind
+    kind: AccessKind
     place: int
     threads: Array
     granules: Array
@@ -40,7 +40,7 @@ class Touch:
 
 
 @dataclass(frozen=True, slots=True)
-class Earlier:
+class EarlierAccesses:
     """For the entries ``at`` of a touch: who accessed the granule before, unordered, and where.
 
     Those ``unfenced`` are ordered, but not for the proxy of an engine.

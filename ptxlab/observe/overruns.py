@@ -13,7 +13,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
 
@@ -24,7 +24,7 @@ _LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "atom", "call", "shfl"})
 class Overruns:
     """Reports accesses outside of the variable that their address is made of."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._bases: dict[str, dict[str, set[str]]] = {}
         self._variables: dict[Site, Variable | None] = {}

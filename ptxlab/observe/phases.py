@@ -11,8 +11,8 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene
-from ptxlab.observe.knowledge import Rows
+from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.knowledge import TimeRows
 
 _SEEN, _TIME, _PLACE = range(3)
 
@@ -20,10 +20,10 @@ _SEEN, _TIME, _PLACE = range(3)
 class Phases:
     """Of each mbarrier how many phases have ended, and what threads of its CTA have seen of that."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._ended: Array = np.zeros(0, np.int64)
-        self._threads = Rows(3, 0)
+        self._threads = TimeRows(3, 0)
         self._threads.fit(scene.wave.cta_width)
 
     def more(self, count: int) -> None:

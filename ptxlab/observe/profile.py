@@ -40,7 +40,7 @@ class Counted:
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class ProfiledLine:
     """The instructions of one line of PTX (``number``) or CUDA C, and their sum."""
 
     number: int
@@ -92,12 +92,12 @@ class Profile:
         return {kind: count for kind, count in found.most_common() if count}
 
     @cached_property
-    def lines(self) -> Sequence[Line]:
+    def lines(self) -> Sequence[ProfiledLine]:
         placed = ((SourceLine(self.path, one.line), one) for one in self.instructions)
         return _by_file(placed).get(self.path, ())
 
     @cached_property
-    def sources(self) -> dict[str, Sequence[Line]]:
+    def sources(self) -> dict[str, Sequence[ProfiledLine]]:
         """The lines of every file of CUDA C that instructions come from, the busiest file first."""
         files = _by_file((one.source, one) for one in self.instructions if one.source is not None)
         busy = {path: sum(line.counts.executed for line in files[path]) for path in files}
@@ -203,15 +203,15 @@ def _counted(
     return found
 
 
-def _by_file(placed: Iterable[tuple[SourceLine, Counted]]) -> dict[str, Sequence[Line]]:
+def _by_file(placed: Iterable[tuple[SourceLine, Counted]]) -> dict[str, Sequence[ProfiledLine]]:
     """Return the lines of each file in order, of instructions and where they are."""
     groups: dict[SourceLine, list[Counted]] = defaultdict(list)
     for place, one in placed:
         groups[place].append(one)
-    files: dict[str, list[Line]] = defaultdict(list)
+    files: dict[str, list[ProfiledLine]] = defaultdict(list)
     for place, of in sorted(groups.items(), key=lambda group: group[0]):
         conflicts = [one.conflict for one in of if one.conflict is not None]
         worst = max(conflicts, key=lambda conflict: conflict.ways, default=None)
-        line = Line(place.line, tuple(of), total(one.counts for one in of), worst)
+        line = ProfiledLine(place.line, tuple(of), total(one.counts for one in of), worst)
         files[place.path].append(line)
     return {**files}

@@ -16,9 +16,9 @@ from ptxlab.arrays import Array
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.async_words import race, unfenced, unready
 from ptxlab.observe.check_report import SEVERITIES
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.history import History
-from ptxlab.observe.ordering import Earlier, Kind, Touch
+from ptxlab.observe.ordering import AccessKind, EarlierAccesses, Touch
 from ptxlab.syntax.tree import Instruction
 
 _ERROR, _WARNING, _INFO = range(len(SEVERITIES))
@@ -52,7 +52,7 @@ class Stored:
 class Races:
     """Reports what ``order`` does not order."""
 
-    def __init__(self, scene: Scene, order: History) -> None:
+    def __init__(self, scene: CheckScene, order: History) -> None:
         self._scene = scene
         self._order = order
 
@@ -68,7 +68,7 @@ class Races:
         self._order.note(touch)
 
     def compare(
-        self, touch: Touch, stored: Stored | None = None, past: Earlier | None = None
+        self, touch: Touch, stored: Stored | None = None, past: EarlierAccesses | None = None
     ) -> None:
         """Report the accesses that race with these; ``past`` are stores alike before these."""
         for kind in self._order.kinds:
@@ -83,7 +83,9 @@ class Races:
                 same = _same_value(touch, earlier, stored, now[earlier.at])
             self._report(touch, kind, earlier, same)
 
-    def _report(self, touch: Touch, kind: Kind, earlier: Earlier, same: Array) -> None:
+    def _report(
+        self, touch: Touch, kind: AccessKind, earlier: EarlierAccesses, same: Array
+    ) -> None:
         """Report races, of which some are between stores of the ``same`` value."""
         what = _NAMES[touch.kind.writes, kind.writes]
         threads = touch.threads[earlier.at]
@@ -116,7 +118,7 @@ class Races:
 
 
 def _raced(
-    scene: Scene, what: str, severity: str, granule: int, thread: int, other: int
+    scene: CheckScene, what: str, severity: str, granule: int, thread: int, other: int
 ) -> Wording:
     did = "reads" if what == "RAW" else "overwrites"
     had = "read" if what == "WAR" else "wrote"
@@ -134,18 +136,18 @@ def _raced(
     return message, "a barrier of both threads between the two, as __syncthreads(), orders them"
 
 
-def _copied(scene: Scene, granule: int, thread: int, other: int) -> Wording:
+def _copied(scene: CheckScene, granule: int, thread: int, other: int) -> Wording:
     return (
         f"{scene.thread(thread)} reads {scene.shared(granule)}, which "
         f"{scene.thread(other)} copied and waited for, and no barrier comes after that wait"
     ), "a wait is for the copies of the thread itself; those of others need a barrier after it"
 
 
-def _conflict(one: Kind, other: Kind) -> bool:
+def _conflict(one: AccessKind, other: AccessKind) -> bool:
     return (one.writes or other.writes) and not (one.strong and other.strong)
 
 
-def _same_value(touch: Touch, earlier: Earlier, stored: Stored, now: Array) -> Array:
+def _same_value(touch: Touch, earlier: EarlierAccesses, stored: Stored, now: Array) -> Array:
     """Say which entries store what the other thread has: just ``now``, in this touch, or before it."""
     count = touch.granules.size // stored.threads.size
     size = stored.memory.shape[1]

@@ -13,11 +13,11 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import RowMove
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.recording import FragmentInfo, Operands, RegisterInfo
-from ptxlab.observe.value_flow import Names, slots
+from ptxlab.observe.recording import FragmentInfo, RecordedOperands, RegisterInfo
+from ptxlab.observe.value_flow import RegisterNames, slots
 from ptxlab.syntax.tree import Operand
 
-Numbers = tuple[int | None, ...]
+RegisterNumbers = tuple[int | None, ...]
 """The numbers of the registers of an operand in a frame, None for what is no register."""
 
 
@@ -26,7 +26,7 @@ class KnownRegisters:
 
     def __init__(self) -> None:
         self._sites: dict[Site, None] = {}
-        self._names = Names()
+        self._names = RegisterNames()
         self._numbers: dict[str, dict[int, int]] = {}
         self._declared: list[tuple[str, str, str]] = []
 
@@ -44,7 +44,7 @@ class KnownRegisters:
                     self._declared.append((name, site.function, register.type))
         return numbers
 
-    def operands(self, site: Site) -> Operands:
+    def operands(self, site: Site) -> RecordedOperands:
         numbers = self._numbers[site.function]
         reads, writes = (
             tuple(sorted(numbers[slot] for slot in some if slot in numbers))
@@ -55,7 +55,7 @@ class KnownRegisters:
             for layout, held, result in _fragments(site)
         )
         descriptors = tuple(numbers[slot] for _, slot in descriptor_slots(site) if slot in numbers)
-        return Operands(reads, writes, fragments, descriptors)
+        return RecordedOperands(reads, writes, fragments, descriptors)
 
     def infos(self) -> tuple[RegisterInfo, ...]:
         """Return what the instructions say of each register: the first of its fragments most of all."""
@@ -88,7 +88,7 @@ def _is_bits(kind: str) -> bool:
     return kind.startswith("b") and kind[1:].isdecimal()
 
 
-def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, Numbers, bool]]:
+def _fragments(site: Site) -> Iterator[tuple[FragmentLayout, RegisterNumbers, bool]]:
     """Yield the matrices in registers of an instruction, which of its operands have them, and if it writes them."""
     form, operands = matrix_form(site), site.instruction.operands
     if form is None:

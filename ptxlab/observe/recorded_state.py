@@ -24,7 +24,7 @@ from ptxlab.observe.recording import (
     Turns,
     Words32,
 )
-from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.trace_scene import TraceScene
 
 WORD = 4
 """Bytes of a word."""
@@ -33,7 +33,7 @@ WORD = 4
 class RegisterLog:
     """The registers of ``warps`` of the CTA at a position of the wave."""
 
-    def __init__(self, scene: Scene, position: int, warps: Sequence[int]) -> None:
+    def __init__(self, scene: TraceScene, position: int, warps: Sequence[int]) -> None:
         wave = scene.wave
         self._scene = scene
         self._warps = np.array(warps, np.int64)
@@ -141,7 +141,7 @@ def _as_words(value: Array) -> Words32:
 class SharedLog:
     """The shared memory of the CTA at a position of the wave."""
 
-    def __init__(self, scene: Scene, position: int) -> None:
+    def __init__(self, scene: TraceScene, position: int) -> None:
         region, self._base = scene.wave.regions["shared"], position * scene.wave.shared_pitch
         self._scene = scene
         self._end = self._base + scene.wave.shared_pitch

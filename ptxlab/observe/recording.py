@@ -59,7 +59,7 @@ class FragmentInfo:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class RecordedOperands:
     """The registers, by number, that an instruction reads and writes, and its ``fragments``.
 
     ``descriptors`` are those of the registers that say where its factors lie in shared memory.
@@ -154,7 +154,7 @@ class Recording:
     rank: int
     warps: tuple[int, ...]
     registers: tuple[RegisterInfo, ...]
-    operands: tuple[Operands, ...]
+    operands: tuple[RecordedOperands, ...]
     calls: tuple[tuple[SourceLine, ...], ...]
     turns: Turns
     changes: RegisterChanges

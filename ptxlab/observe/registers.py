@@ -17,13 +17,13 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.choices import CHOOSING, taken
 from ptxlab.observe.uninitialized import LocalMemory
 from ptxlab.observe.unwritten import UNREAD, Reads, State
 from ptxlab.observe.value_flow import (
-    Flow,
-    Register,
+    NamedRegister,
+    ValueFlow,
     flow_of,
     loaded_rows,
     multiplied,
@@ -33,17 +33,17 @@ _HINT = "a register or local variable has no initial value: write it first on ev
 _BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "wgmma", "movmatrix"})
 
 
-class Registers:
+class RegisterStates:
     """The state of each register of each activation of a function."""
 
-    def __init__(self, scene: Scene, local: LocalMemory, reads: Reads) -> None:
+    def __init__(self, scene: CheckScene, local: LocalMemory, reads: Reads) -> None:
         self._scene = scene
         self._local = local
         self._reads = reads
-        self._flows: dict[Site, Flow] = {}
+        self._flows: dict[Site, ValueFlow] = {}
         self._states: WeakKeyDictionary[Frame, list[State]] = WeakKeyDictionary()
         self._new = np.where(scene.wave.alive.mask, np.int32(UNREAD), np.int32(0))
-        self._stored: list[tuple[Register | None, State]] = []
+        self._stored: list[tuple[NamedRegister | None, State]] = []
         self._carried: State = None  # what the lanes of a shuffle give
         self._loaded: list[tuple[Array, Array]] = []
 
@@ -89,7 +89,9 @@ class Registers:
         )
         states[slot] = new if new.any() else None
 
-    def _use(self, registers: Iterable[Register], states: list[State], threads: Threads) -> None:
+    def _use(
+        self, registers: Iterable[NamedRegister], states: list[State], threads: Threads
+    ) -> None:
         for slot, name in registers:
             if states[slot] is not None:
                 self._arrive(name, states[slot], threads)
@@ -119,8 +121,8 @@ class Registers:
     def _results(
         self,
         site: Site,
-        flow: Flow,
-        tainted: Iterable[Register],
+        flow: ValueFlow,
+        tainted: Iterable[NamedRegister],
         frame: Frame,
         states: list[State],
         threads: Threads,

@@ -8,7 +8,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import HEARD, Rows
+from ptxlab.observe.knowledge import HEARD, TimeRows
 
 
 class Releases:
@@ -16,7 +16,7 @@ class Releases:
 
     def __init__(self, clocks: Clocks, count: int) -> None:
         self._clocks = clocks
-        self._coming, self._told = Rows(clocks.layers, count), Rows(clocks.layers, count)
+        self._coming, self._told = TimeRows(clocks.layers, count), TimeRows(clocks.layers, count)
 
     def more(self, count: int) -> None:
         """Have as many objects more."""

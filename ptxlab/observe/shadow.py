@@ -12,7 +12,7 @@ LARGEST = 16
 """Bytes of the largest access, and of a granule before anything smaller is seen."""
 
 
-class Table:
+class ShadowTable:
     """Something known of each granule; zero before anything is."""
 
     __slots__ = ("data",)
@@ -42,8 +42,8 @@ class Shadow:
         self._granules = -(-nbytes // LARGEST)
         self._splits: list[Callable[[int], None]] = []
 
-    def table(self, dtype: type[np.generic]) -> Table:
-        table = Table(self._granules, dtype)
+    def table(self, dtype: type[np.generic]) -> ShadowTable:
+        table = ShadowTable(self._granules, dtype)
         self.attach(table.split)
         return table
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Sequence
 
-from ptxlab.observe.timeline import Fill, Flight, Span, Tile, united
+from ptxlab.observe.timeline import FilledTile, Flight, SharedSpan, TileFill, united
 
 Together = dict[tuple[object, ...], list[int]]
 
 
-def tiles(flights: Sequence[Flight], name: Callable[[Span], str]) -> tuple[Tile, ...]:
+def tiles(flights: Sequence[Flight], name: Callable[[SharedSpan], str]) -> tuple[FilledTile, ...]:
     """Return the tiles that copies fill or read, in the order of their addresses."""
     together: Together = defaultdict(list)
     for number, flight in enumerate(flights):
@@ -21,13 +21,13 @@ def tiles(flights: Sequence[Flight], name: Callable[[Span], str]) -> tuple[Tile,
             together[_waited_for(flight)].append(number)
     parts = [(numbers, _touched(flights, numbers)) for numbers in together.values()]
     places = united((span for _, spans in parts for span in spans), gap=1)
-    fills: dict[Span, list[Fill]] = {place: [] for place in places}
+    fills: dict[SharedSpan, list[TileFill]] = {place: [] for place in places}
     for turn, (numbers, spans) in enumerate(parts):
         for place in places:
             if any(span.overlaps(place) for span in spans):
                 here = [n for n in numbers if any(s.overlaps(place) for s in _of(flights[n]))]
                 fills[place].append(_fill(turn, flights, here, place))
-    return tuple(Tile(place, name(place), tuple(found)) for place, found in fills.items())
+    return tuple(FilledTile(place, name(place), tuple(found)) for place, found in fills.items())
 
 
 def _waited_for(flight: Flight) -> tuple[object, ...]:
@@ -35,18 +35,20 @@ def _waited_for(flight: Flight) -> tuple[object, ...]:
     return (flight.queue, bool(flight.writes), flight.group, *flight.mbarriers)
 
 
-def _of(flight: Flight) -> list[Span]:
+def _of(flight: Flight) -> list[SharedSpan]:
     return flight.writes or flight.reads
 
 
-def _touched(flights: Sequence[Flight], numbers: Sequence[int]) -> list[Span]:
+def _touched(flights: Sequence[Flight], numbers: Sequence[int]) -> list[SharedSpan]:
     return united(span for number in numbers for span in _of(flights[number]))
 
 
-def _fill(turn: int, flights: Sequence[Flight], numbers: Sequence[int], place: Span) -> Fill:
+def _fill(
+    turn: int, flights: Sequence[Flight], numbers: Sequence[int], place: SharedSpan
+) -> TileFill:
     chosen = [flights[number] for number in numbers]
     landed = [flight.landed for flight in chosen]
-    return Fill(
+    return TileFill(
         turn,
         tuple(numbers),
         min(flight.step for flight in chosen),

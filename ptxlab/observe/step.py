@@ -46,12 +46,12 @@ def step(
             raise PtxlabError(
                 f"there is no warp {warp}, a CTA of {config.cta_threads} threads has {has}"
             )
-    recorder = Recorder(cta, chosen, most)
+    recorder = StepRecorder(cta, chosen, most)
     fault = follow(recorder, kernel, config, args)
     return recorder.recording(kernel.name, fault)
 
 
-class Recorder(Tracer):
+class StepRecorder(Tracer):
     """Traces, and looks at the registers of ``warps`` of the CTA and at its shared memory at every step."""
 
     def __init__(self, cta: Dim3, warps: Sequence[int], most: int) -> None:

@@ -16,7 +16,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.run.transfer import Moved, Tiles
 from ptxlab.matrix.canonical import MODES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 
 _CODES = WGMMA_DESCRIPTOR.field("swizzle").codes or {}
 
@@ -32,7 +32,7 @@ class _Filled(NamedTuple):
 class TileLayouts:
     """Of the shared memory of a wave which tensor copy last filled it, if one did."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._filled = scene.shadow.table(np.int32)
         self._copies: list[_Filled | None] = [None]

@@ -17,7 +17,7 @@ Warps = tuple[int, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class TracedInstruction:
     """An instruction, on ``line`` of the PTX; ``kind`` is its class in the instruction mix.
 
     ``source`` is where it comes from, where the PTX says so.
@@ -30,19 +30,19 @@ class Place:
 
 
 @dataclass(frozen=True, slots=True, order=True)
-class Span:
+class SharedSpan:
     """Bytes ``start`` to ``end`` of the shared memory of a CTA, by its position in the cluster."""
 
     cta: int
     start: int
     end: int
 
-    def overlaps(self, other: Span) -> bool:
+    def overlaps(self, other: SharedSpan) -> bool:
         return self.cta == other.cta and self.start < other.end and other.start < self.end
 
 
 @dataclass(slots=True)
-class Access:
+class StepAccess:
     """An access of a step: of how many bytes, from the lowest address to the end of the highest one.
 
     Addresses count from the beginning of ``memory``, an allocation or shared memory of a CTA.
@@ -74,8 +74,8 @@ class Flight:
     landed: int | None = None
     group: int | None = None
     committed: int | None = None
-    writes: list[Span] = field(default_factory=list)
-    reads: list[Span] = field(default_factory=list)
+    writes: list[SharedSpan] = field(default_factory=list)
+    reads: list[SharedSpan] = field(default_factory=list)
     far: str = ""
     low: int = 0
     high: int = 0
@@ -111,7 +111,7 @@ class Wait:
 
 
 @dataclass(frozen=True, slots=True)
-class Moment:
+class MbarrierMoment:
     """What an mbarrier holds from a moment on: its phase, and what that lacks."""
 
     at: int
@@ -121,19 +121,19 @@ class Moment:
 
 
 @dataclass(slots=True)
-class Mbarrier:
+class TracedMbarrier:
     """An mbarrier at an address in shared memory, from when it is made on until it is ``unmade``."""
 
     cta: int
     address: int
     name: str
     expected: int
-    states: list[Moment]
+    states: list[MbarrierMoment]
     unmade: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
-class Fill:
+class TileFill:
     """A tile filled, or read, by ``flights`` that are waited for together, as the ``number``-th ones."""
 
     number: int
@@ -145,12 +145,12 @@ class Fill:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class FilledTile:
     """Shared memory that asynchronous copies fill, or read, again and again."""
 
-    span: Span
+    span: SharedSpan
     name: str
-    fills: tuple[Fill, ...]
+    fills: tuple[TileFill, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,16 +169,16 @@ class Timeline:
     ctas: tuple[Dim3, ...]
     path: str
     text: tuple[str, ...]
-    places: tuple[Place, ...]
+    places: tuple[TracedInstruction, ...]
     together: tuple[Warps, ...]
     executed: tuple[int, ...]
     who: tuple[int, ...]
-    accesses: tuple[Access, ...]
+    accesses: tuple[StepAccess, ...]
     flights: tuple[Flight, ...]
-    tiles: tuple[Tile, ...]
+    tiles: tuple[FilledTile, ...]
     barriers: tuple[Meeting, ...]
     waits: tuple[Wait, ...]
-    mbarriers: tuple[Mbarrier, ...]
+    mbarriers: tuple[TracedMbarrier, ...]
     cut: bool
     fault: str | None
 
@@ -188,13 +188,13 @@ class Timeline:
         return f"<timeline of {self.kernel} on {self.target}: {steps}, {self.config!r}>"
 
 
-def united(spans: Iterable[Span], gap: int = 0) -> list[Span]:
+def united(spans: Iterable[SharedSpan], gap: int = 0) -> list[SharedSpan]:
     """Return spans with those joined that overlap or, at a ``gap`` of 0, touch each other."""
-    found: list[Span] = []
+    found: list[SharedSpan] = []
     for span in sorted(spans):
         last = found[-1] if found else None
         if last is not None and last.cta == span.cta and span.start <= last.end - gap:
-            found[-1] = Span(last.cta, last.start, max(last.end, span.end))
+            found[-1] = SharedSpan(last.cta, last.start, max(last.end, span.end))
         else:
             found.append(span)
     return found

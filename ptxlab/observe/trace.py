@@ -22,11 +22,11 @@ from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.barrier_use import is_barrier
 from ptxlab.observe.stages import tiles
-from ptxlab.observe.timeline import Access, Place, Timeline
-from ptxlab.observe.trace_barriers import Barriers, Waits
+from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
+from ptxlab.observe.trace_barriers import BarrierTrace, Waits
 from ptxlab.observe.trace_flights import Flights, queue_of
-from ptxlab.observe.trace_mbarriers import Mbarriers
-from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.trace_mbarriers import MbarrierTrace
+from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text
 
@@ -81,13 +81,13 @@ class Tracer(Watcher):
             wave.watched = False
             return
         self.began = True
-        scene = self._scene = Scene(wave, self._number)
+        scene = self._scene = TraceScene(wave, self._number)
         self._places: dict[Site, int] = {}
-        self._accesses: list[Access] = []
+        self._accesses: list[StepAccess] = []
         self._flights = Flights(scene)
         self._waits = Waits(scene)
-        self._barriers = Barriers(scene, self._waits)
-        self._mbarriers = Mbarriers(scene)
+        self._barriers = BarrierTrace(scene, self._waits)
+        self._mbarriers = MbarrierTrace(scene)
 
     def end(self, wave: Wave) -> None:
         if self._live:
@@ -153,7 +153,7 @@ class Tracer(Watcher):
             )
         nbytes = first.size * access.nbytes
         self._accesses.append(
-            Access(scene.step, access.verb, name, low - base, high - base, nbytes)
+            StepAccess(scene.step, access.verb, name, low - base, high - base, nbytes)
         )
 
     # ---- asynchronous work, barriers ----
@@ -173,7 +173,7 @@ class Tracer(Watcher):
 
     def done(self, words: Array, threads: Threads | None) -> None:
         if self._live and self._mbarriers.touch(words):
-            self._scene.add(Scene.LANDING, ())
+            self._scene.add(TraceScene.LANDING, ())
 
     def arrive(self, threads: Threads, words: Array) -> None:
         if self._live:
@@ -216,7 +216,7 @@ class Tracer(Watcher):
             path=source.path,
             text=tuple(source.text.split("\n")),
             places=tuple(
-                Place(
+                TracedInstruction(
                     site.line,
                     " ".join(instruction_text(site.instruction).split()),
                     work(site.instruction).kind,

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 
 from ptxlab.arrays import Array
 from ptxlab.observe.timeline import Meeting, Wait, Warps
-from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.syntax.printer import operand_text
 from ptxlab.syntax.tree import Instruction
 
@@ -15,7 +15,7 @@ from ptxlab.syntax.tree import Instruction
 class Waits:
     """Who waits, at barriers and for mbarriers: how long each warp stood before the step at hand."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: TraceScene) -> None:
         self._scene = scene
         self.found: list[Wait] = []
         self._stands = [0] * (scene.count * scene.cta_warps)
@@ -43,10 +43,10 @@ class Waits:
             self.found.append(Wait(tuple(warps), began, until, step, mbarrier))
 
 
-class Barriers:
+class BarrierTrace:
     """Arrivals at barriers, and who waited for the last one."""
 
-    def __init__(self, scene: Scene, waits: Waits) -> None:
+    def __init__(self, scene: TraceScene, waits: Waits) -> None:
         self._scene = scene
         self._waits = waits
         self.found: list[Meeting] = []

@@ -9,7 +9,7 @@ from ptxlab.emulator.run.memory import Bytes
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved
 from ptxlab.observe.timeline import Flight, Warps
-from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.syntax.tree import Instruction
 
 GRANULE = 16
@@ -24,7 +24,7 @@ class Flights:
     ``beginning`` is what the instruction at hand begins, None where it begins nothing.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: TraceScene) -> None:
         wave = scene.wave
         self._scene = scene
         self.found: list[Flight] = []

@@ -6,21 +6,21 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, PHASES
-from ptxlab.observe.timeline import Mbarrier, Moment, Span
-from ptxlab.observe.trace_scene import Scene
+from ptxlab.observe.timeline import MbarrierMoment, SharedSpan, TracedMbarrier
+from ptxlab.observe.trace_scene import TraceScene
 
 
-class Mbarriers:
+class MbarrierTrace:
     """Objects by their words in the wave's shared memory, numbered in the order in which they are made."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: TraceScene) -> None:
         self._scene = scene
         self._words = scene.wave.shared_pitch // OBJECT_BYTES
         self._range = range(scene.first * self._words, (scene.first + scene.count) * self._words)
         self._numbers: dict[int, int] = {}
         self._completed: dict[int, int] = {}
         self._changed: set[int] = set()
-        self.found: list[Mbarrier] = []
+        self.found: list[TracedMbarrier] = []
 
     def touch(self, words: Array) -> bool:
         """Have objects looked at again when what changes them is over. Say whether any is followed."""
@@ -65,13 +65,13 @@ class Mbarriers:
         phase = int(state.phase[0])
         if states:
             phase = states[-1].phase + (phase - states[-1].phase) % PHASES
-        now = Moment(scene.now, phase, int(state.pending[0]), int(state.tx[0]))
+        now = MbarrierMoment(scene.now, phase, int(state.pending[0]), int(state.tx[0]))
         if states and (states[-1].at, states[-1].phase) == (now.at, now.phase):
             states.pop()
         states.append(now)
 
-    def _made(self, word: int, expected: int) -> Mbarrier:
+    def _made(self, word: int, expected: int) -> TracedMbarrier:
         cta, place = divmod(word - self._range.start, self._words)
         address = place * OBJECT_BYTES
-        name = self._scene.name(Span(cta, address, address + OBJECT_BYTES))
-        return Mbarrier(cta, address, name, expected, [])
+        name = self._scene.name(SharedSpan(cta, address, address + OBJECT_BYTES))
+        return TracedMbarrier(cta, address, name, expected, [])

@@ -8,11 +8,11 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
-from ptxlab.observe.timeline import Span, Warps
+from ptxlab.observe.timeline import SharedSpan, Warps
 from ptxlab.syntax.names import called
 
 
-class Scene:
+class TraceScene:
     """The cluster, or single CTA, that CTA ``number`` of the grid is in.
 
     ``first`` is the position of its first CTA in the wave, ``count`` how many they are, ``inside`` their
@@ -63,16 +63,16 @@ class Scene:
         mine: Array = (index >= self.inside.start) & (index < self.inside.stop)
         return mine
 
-    def spans(self, first: Array, size: int) -> list[Span]:
+    def spans(self, first: Array, size: int) -> list[SharedSpan]:
         """Return the bytes that items of a size lie in, given where they begin in the wave's shared memory."""
         first, pitch = np.unique(first), self.wave.shared_pitch
         cuts = np.flatnonzero((np.diff(first) > size) | (np.diff(first // pitch) != 0)) + 1
         starts, ends = first[np.r_[0, cuts]], first[np.r_[cuts - 1, first.size - 1]] + size
         ctas = starts // pitch
         places = (ctas - self.first, starts - ctas * pitch, ends - ctas * pitch)
-        return [Span(*place) for place in zip(*(one.tolist() for one in places), strict=True)]
+        return [SharedSpan(*place) for place in zip(*(one.tolist() for one in places), strict=True)]
 
-    def name(self, span: Span) -> str:
+    def name(self, span: SharedSpan) -> str:
         """Return the variable that a span begins in, with the distance from its beginning."""
         found = self.wave.shared.at(span.start)
         if found is None:

@@ -11,7 +11,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.memory import Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.ordering import Touch
 from ptxlab.observe.unwritten import UNREAD, Reads
 
@@ -19,7 +19,7 @@ from ptxlab.observe.unwritten import UNREAD, Reads
 class SharedMemory:
     """Which granules of shared memory have been written."""
 
-    def __init__(self, scene: Scene, reads: Reads) -> None:
+    def __init__(self, scene: CheckScene, reads: Reads) -> None:
         self._scene = scene
         self._reads = reads
         self._written = scene.shadow.table(np.bool_)
@@ -52,7 +52,7 @@ class LocalMemory:
     To read one that is not written is a move: compilers copy structs with the holes in them.
     """
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._states = np.zeros((scene.wave.width, 0), np.int32)
 
     def write(self, region: Region, first: Array, nbytes: int, states: Array) -> None:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.observe.check_scene import Scene, Wording
+from ptxlab.observe.check_scene import CheckScene, Wording
 
 State = Array | None
 
@@ -38,7 +38,7 @@ class _Read:
 class Reads:
     """All reads of a launch before the write: errors where the value arrives, else information."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._reads: list[_Read] = []
         self._numbers: dict[tuple[Site, str], int] = {}

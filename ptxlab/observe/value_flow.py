@@ -18,7 +18,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.tree import Address, Name, Operand, Pair, Vector
 
-Register = tuple[int, str]
+NamedRegister = tuple[int, str]
 """The number of a register in its frame, and its name."""
 
 _USING = frozenset({"atom", "call", "bar", "barrier"})
@@ -27,7 +27,7 @@ _MOVES = frozenset({"mov", "shfl"})
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class ValueFlow:
     """The registers of an instruction, by what becomes of their values.
 
     Those ``used`` have arrived: addresses, membermasks, all that leaves the function or says where
@@ -36,24 +36,24 @@ class Flow:
     results of a load, in order; ``exchanged`` is the result of a shuffle.
     """
 
-    guard: tuple[Register, ...]
-    used: tuple[Register, ...]
-    stored: tuple[Register | None, ...]
-    sources: tuple[Register, ...]
+    guard: tuple[NamedRegister, ...]
+    used: tuple[NamedRegister, ...]
+    stored: tuple[NamedRegister | None, ...]
+    sources: tuple[NamedRegister, ...]
     moves: bool
     writes: tuple[int, ...]
     loads: tuple[int | None, ...]
     exchanged: int | None
 
 
-def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> Flow:
+def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueFlow:
     """Return the flow of an instruction in a function whose registers have these ``names``."""
     instruction = site.instruction
     opcode, operands, guard = instruction.opcode, instruction.operands, instruction.guard
     guards = {} if guard is None else dict.fromkeys(slots(site, Name(guard.name)))
     addresses = {slot for operand in _addresses(operands) for slot in slots(site, operand)}
     writes = tuple(slot for slot, _ in _named(site.writes, names))
-    stored: tuple[Register | None, ...] = ()
+    stored: tuple[NamedRegister | None, ...] = ()
     reads = site.reads - guards.keys()
     used = reads & addresses
     if opcode == "st" and "param" not in instruction.modifiers:
@@ -69,7 +69,7 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> Flow:
     loading = opcode in ("ld", "ldu", "ldmatrix", "wmma")
     target = operands[0] if operands else None
     first = target.first if isinstance(target, Pair) else target
-    return Flow(
+    return ValueFlow(
         guard=_named(site.reads & guards.keys(), names),
         used=_named(used, names),
         stored=stored,
@@ -81,7 +81,7 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> Flow:
     )
 
 
-def _named(found: Iterable[int], names: Mapping[int, str]) -> tuple[Register, ...]:
+def _named(found: Iterable[int], names: Mapping[int, str]) -> tuple[NamedRegister, ...]:
     """Return the registers among numbers, which may be those of constants and addresses too."""
     return tuple((slot, names[slot]) for slot in sorted(found) if slot in names)
 
@@ -90,7 +90,7 @@ def _addresses(operands: Iterable[Operand]) -> Iterator[Address]:
     return (operand for operand in operands if isinstance(operand, Address))
 
 
-class Names:
+class RegisterNames:
     """The names of registers by number, put together once for each scope."""
 
     def __init__(self) -> None:

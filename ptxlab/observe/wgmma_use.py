@@ -21,7 +21,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP, WARPGROUP
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.value_flow import slots
 from ptxlab.syntax.tree import Instruction, Integer, Vector
 
@@ -55,7 +55,7 @@ class _Touched:
 class WgmmaUse:
     """Follows the registers of the products of a wave."""
 
-    def __init__(self, scene: Scene) -> None:
+    def __init__(self, scene: CheckScene) -> None:
         self._scene = scene
         self._names = _names_of_products(scene)
         self._touches: dict[Site, _Touched] = {}
@@ -238,7 +238,7 @@ def _is_product(instruction: Instruction) -> bool:
     return instruction.opcode == "wgmma" and "mma_async" in instruction.modifiers
 
 
-def _names_of_products(scene: Scene) -> dict[str, frozenset[str]]:
+def _names_of_products(scene: CheckScene) -> dict[str, frozenset[str]]:
     """Return the names of the registers that products have, by function."""
     found: dict[str, frozenset[str]] = {}
     for function in scene.wave.functions:

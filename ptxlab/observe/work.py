@@ -18,7 +18,7 @@ from ptxlab.syntax.tree import Instruction
 
 
 @dataclass(frozen=True, slots=True)
-class Work:
+class InstructionWork:
     """The class of an instruction in the instruction mix, and what it computes.
 
     ``flops`` and ``integer_ops`` are those of a thread, or of the whole warp where it is ``by_warp``.
@@ -30,18 +30,18 @@ class Work:
     by_warp: bool = False
 
 
-def work(instruction: Instruction) -> Work:
+def work(instruction: Instruction) -> InstructionWork:
     form = form_of(instruction)
     row, kind = form.row, form.row.mix
     if isinstance(form.matrix, MatrixInstruction):
         operations = form.matrix.flops * WARP // form.matrix.threads
         if form.matrix.d_type == "s32":
-            return Work(kind, integer_ops=operations, by_warp=True)
-        return Work(kind, flops=operations, by_warp=True)
+            return InstructionWork(kind, integer_ops=operations, by_warp=True)
+        return InstructionWork(kind, flops=operations, by_warp=True)
     if kind in ("load", "store"):
-        return Work(f"{state_space(form.modifiers)} {kind}")
+        return InstructionWork(f"{state_space(form.modifiers)} {kind}")
     name = next((name for name in form.modifiers if is_type(name)), "")
     operations = row.work * (2 if name.endswith("x2") else 1)
     if kind == "integer":
-        return Work(kind, integer_ops=operations)
-    return Work(kind, flops=operations)
+        return InstructionWork(kind, integer_ops=operations)
+    return InstructionWork(kind, flops=operations)

@@ -12,7 +12,7 @@ from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.counters import Counts
-from ptxlab.observe.profile import Line, Profile, count
+from ptxlab.observe.profile import Profile, ProfiledLine, count
 
 MARK = "// here"
 
@@ -75,7 +75,7 @@ def probe(
     )
 
 
-def marked(profile: Profile) -> list[Line]:
+def marked(profile: Profile) -> list[ProfiledLine]:
     """Return the lines with a mark, from the top."""
     return [line for line in profile.lines if MARK in profile.text[line.number - 1]]
 

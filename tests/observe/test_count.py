@@ -17,7 +17,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.observe.counters import COUNTERS, Counts, total
 from ptxlab.observe.profile import Profile, count
-from ptxlab.observe.work import Work, work
+from ptxlab.observe.work import InstructionWork, work
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Instruction
 from tests.observe.programs import PROBE, device, here, marked, probe
@@ -196,33 +196,33 @@ def instruction(text: str) -> Instruction:
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("add.f32 a, b, c", Work("floating point", flops=1)),
-        ("mul.rn.f64 a, b, c", Work("floating point", flops=1)),
-        ("fma.rn.f32 a, b, c, d", Work("floating point", flops=2)),
-        ("mad.rn.f32 a, b, c, d", Work("floating point", flops=2)),
-        ("fma.rn.f16x2 a, b, c, d", Work("floating point", flops=4)),
-        ("add.rn.bf16x2 a, b, c", Work("floating point", flops=2)),
-        ("add.rn.f32x2 a, b, c", Work("floating point", flops=2)),
-        ("max.f32 a, b, c", Work("floating point")),
-        ("div.rn.f32 a, b, c", Work("floating point")),
-        ("rcp.approx.f32 a, b", Work("special function")),
-        ("add.s64 a, b, c", Work("integer", integer_ops=1)),
-        ("mad.wide.u32 a, b, c, d", Work("integer", integer_ops=2)),
-        ("add.u16x2 a, b, c", Work("integer", integer_ops=2)),
-        ("dp4a.s32.s32 a, b, c, d", Work("integer", integer_ops=8)),
-        ("min.s32 a, b, c", Work("integer")),
-        ("shl.b32 a, b, 2", Work("logic and bits")),
-        ("setp.lt.f32 p, a, b", Work("comparison")),
-        ("cvt.rn.f32.s32 a, b", Work("conversion")),
-        ("ld.global.nc.v4.f32 {a, b, c, d}, [e]", Work("global load")),
-        ("st.shared::cta.b32 [a], b", Work("shared store")),
-        ("ld.f32 a, [b]", Work("generic load")),
-        ("red.global.add.f32 [a], b", Work("atomic")),
-        ("cp.async.wait_all", Work("asynchronous copy")),
-        ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {a}, [b]", Work("matrix move")),
+        ("add.f32 a, b, c", InstructionWork("floating point", flops=1)),
+        ("mul.rn.f64 a, b, c", InstructionWork("floating point", flops=1)),
+        ("fma.rn.f32 a, b, c, d", InstructionWork("floating point", flops=2)),
+        ("mad.rn.f32 a, b, c, d", InstructionWork("floating point", flops=2)),
+        ("fma.rn.f16x2 a, b, c, d", InstructionWork("floating point", flops=4)),
+        ("add.rn.bf16x2 a, b, c", InstructionWork("floating point", flops=2)),
+        ("add.rn.f32x2 a, b, c", InstructionWork("floating point", flops=2)),
+        ("max.f32 a, b, c", InstructionWork("floating point")),
+        ("div.rn.f32 a, b, c", InstructionWork("floating point")),
+        ("rcp.approx.f32 a, b", InstructionWork("special function")),
+        ("add.s64 a, b, c", InstructionWork("integer", integer_ops=1)),
+        ("mad.wide.u32 a, b, c, d", InstructionWork("integer", integer_ops=2)),
+        ("add.u16x2 a, b, c", InstructionWork("integer", integer_ops=2)),
+        ("dp4a.s32.s32 a, b, c, d", InstructionWork("integer", integer_ops=8)),
+        ("min.s32 a, b, c", InstructionWork("integer")),
+        ("shl.b32 a, b, 2", InstructionWork("logic and bits")),
+        ("setp.lt.f32 p, a, b", InstructionWork("comparison")),
+        ("cvt.rn.f32.s32 a, b", InstructionWork("conversion")),
+        ("ld.global.nc.v4.f32 {a, b, c, d}, [e]", InstructionWork("global load")),
+        ("st.shared::cta.b32 [a], b", InstructionWork("shared store")),
+        ("ld.f32 a, [b]", InstructionWork("generic load")),
+        ("red.global.add.f32 [a], b", InstructionWork("atomic")),
+        ("cp.async.wait_all", InstructionWork("asynchronous copy")),
+        ("wmma.load.a.sync.aligned.row.m16n16k16.f16 {a}, [b]", InstructionWork("matrix move")),
     ],
 )
-def test_what_an_instruction_computes(text: str, expected: Work) -> None:
+def test_what_an_instruction_computes(text: str, expected: InstructionWork) -> None:
     assert work(instruction(text)) == expected
 
 

@@ -18,7 +18,7 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
-from ptxlab.observe.diff import Bound, DiffReport, Repeatable, diff
+from ptxlab.observe.diff import DeviceLaunch, DiffReport, Repeatable, diff
 from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text
 from ptxlab.syntax.tree import Module
@@ -75,9 +75,9 @@ class Faulty(EmulatorDevice):
 def launch(threads: int = 70) -> Repeatable:
     module = parse(TEXT)
 
-    def bound(device: Device) -> Bound:
+    def bound(device: Device) -> DeviceLaunch:
         out = device.zeros(2 * threads, "u32")
-        return Bound(device.load(module).kernel("k"), [out, 5], {}, [("out", out)])
+        return DeviceLaunch(device.load(module).kernel("k"), [out, 5], {}, [("out", out)])
 
     return Repeatable(module, "k", LaunchConfig.of(2, threads), bound)
 

@@ -13,7 +13,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe.profile import count
-from ptxlab.observe.timeline import Span, Timeline
+from ptxlab.observe.timeline import SharedSpan, Timeline
 from ptxlab.observe.trace import trace
 from tests.observe.pipelines import (
     A_BYTES,
@@ -74,7 +74,7 @@ def test_every_warp_executes_what_the_counters_count() -> None:
 
 def test_a_ring_is_filled_and_read_stage_by_stage(ring: Timeline) -> None:
     assert [tile.span for tile in ring.tiles] == [
-        Span(0, stage * STAGE_BYTES, (stage + 1) * STAGE_BYTES) for stage in range(STAGES)
+        SharedSpan(0, stage * STAGE_BYTES, (stage + 1) * STAGE_BYTES) for stage in range(STAGES)
     ]
     names = ["tiles", *(f"tiles+{stage * STAGE_BYTES:#x}" for stage in range(1, STAGES))]
     assert [tile.name for tile in ring.tiles] == names
@@ -174,7 +174,9 @@ def test_a_cluster_is_followed_as_one() -> None:
     assert (out.numpy().reshape(6, 64) == sent).all()
     assert timeline.ctas == ((2, 0, 0), (3, 0, 0))
     assert timeline.together[timeline.who[0]] == (0, 1, 2, 3)
-    assert [tile.span for tile in timeline.tiles] == [Span(rank, SENT, 2 * SENT) for rank in (0, 1)]
+    assert [tile.span for tile in timeline.tiles] == [
+        SharedSpan(rank, SENT, 2 * SENT) for rank in (0, 1)
+    ]
     assert [one.cta for one in timeline.mbarriers] == [0, 1]
     (meeting,) = timeline.barriers
     assert (meeting.cta, meeting.name) == (None, "cluster")

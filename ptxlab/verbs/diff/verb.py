@@ -57,7 +57,7 @@ def execute(args: argparse.Namespace) -> int:
 
     from ptxlab.device.loading import load_ptx
     from ptxlab.device.memory import Buffer
-    from ptxlab.observe.diff import Bound, Repeatable, diff
+    from ptxlab.observe.diff import DeviceLaunch, Repeatable, diff
     from ptxlab.verbs.diff import text as view
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
 
@@ -78,11 +78,11 @@ def execute(args: argparse.Namespace) -> int:
         loaded = {device: device.load(module) for device in (a, b)}
         first = bind_launch(asked, a, loaded[a])
 
-        def bound(device: Device) -> Bound:
+        def bound(device: Device) -> DeviceLaunch:
             launch = bind_launch(asked, device, loaded[device])
             given = zip(launch.values, launch.passed, strict=True)
             arrays = [(name, value) for name, value in given if isinstance(value, Buffer)]
-            return Bound(launch.kernel, launch.passed, launch.variables, arrays)
+            return DeviceLaunch(launch.kernel, launch.passed, launch.variables, arrays)
 
         repeatable = Repeatable(module, first.kernel.name, first.config, bound)
         report = diff(repeatable, a, b)

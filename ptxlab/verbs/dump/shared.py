@@ -11,7 +11,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.cli.readers import one_of, positive, several, suggestion, word
-from ptxlab.device.snapshot import Mbarrier, SharedSnapshot
+from ptxlab.device.snapshot import MbarrierSnapshot, SharedSnapshot
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.canonical import MODES
@@ -49,7 +49,7 @@ class Spot:
             )
         return address
 
-    def mbarrier(self, memory: SharedSnapshot) -> tuple[int, Mbarrier | None]:
+    def mbarrier(self, memory: SharedSnapshot) -> tuple[int, MbarrierSnapshot | None]:
         """Return its address, and the mbarrier there if it is one."""
         address = self.address(memory, OBJECT_BYTES)
         return address, memory.mbarriers.get(address)

@@ -13,7 +13,7 @@ from ptxlab.layouts.code import swizzled
 from ptxlab.layouts.layout import ComposedLayout, Layout, Mapping, Swizzle
 from ptxlab.layouts.shared_memory import (
     BANKS,
-    Access,
+    AccessPattern,
     Conflicts,
     bank,
     conflicts,
@@ -97,7 +97,7 @@ class Banks:
         return remedies
 
 
-def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[Access]) -> Banks:
+def banks(plain: Layout, layout: Mapping, bits: int, accesses: Sequence[AccessPattern]) -> Banks:
     tiles = (plain,) if layout is plain else (plain, layout)
     counts = tuple(tuple(conflicts(one, tile, bits) for one in accesses) for tile in tiles)
     swizzle = smallest_swizzle(plain, bits, accesses)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from ptxlab.observe.counters import COUNTERS, IDEAL, Counts
-from ptxlab.observe.profile import Line, Profile
+from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.view.colour import Heat
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned
@@ -70,7 +70,7 @@ class Row:
 
     place: str
     text: str
-    line: Line
+    line: ProfiledLine
 
 
 def rows(profile: Profile, sources: Sources, by: str) -> list[Row]:

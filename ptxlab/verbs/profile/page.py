@@ -13,7 +13,7 @@ from html import escape
 from importlib.resources import files
 
 from ptxlab.observe.counters import COUNTERS, Counts
-from ptxlab.observe.profile import Line, Profile
+from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
 from ptxlab.view.page import assembled
@@ -50,7 +50,7 @@ def page(profile: Profile, sources: Sources) -> str:
 
 
 def _listing(
-    profile: Profile, path: str, texts: Iterable[str], lines: Iterable[Line], mark: str
+    profile: Profile, path: str, texts: Iterable[str], lines: Iterable[ProfiledLine], mark: str
 ) -> str:
     """Return a file; a line of it names, as ``mark``, the line of CUDA C that it is or comes from."""
     counted = {line.number: line for line in lines}
@@ -69,7 +69,7 @@ def _listing(
 
 
 def _row(
-    profile: Profile, number: int, text: str, line: Line | None, data: Mapping[str, str]
+    profile: Profile, number: int, text: str, line: ProfiledLine | None, data: Mapping[str, str]
 ) -> str:
     shown = f"<td>{escape(text.rstrip())}"
     if line is None:

@@ -8,7 +8,7 @@ from itertools import pairwise
 from typing import Any
 
 from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
-from ptxlab.observe.profile import Line, Profile
+from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.observe.traffic import Conflict
 from ptxlab.syntax.names import called
 from ptxlab.verbs.profile.lines import Row, ptx_text, rows, table
@@ -268,7 +268,7 @@ def _dim(sizes: tuple[int, int, int]) -> str:
     return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
 
 
-def _line_json(line: Line) -> dict[str, Any]:
+def _line_json(line: ProfiledLine) -> dict[str, Any]:
     worst = line.conflict
     return {
         **asdict(line.counts),

@@ -22,7 +22,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
 from ptxlab.observe.recording import (
-    Operands,
+    RecordedOperands,
     Recording,
     RegisterChanges,
     SharedAccesses,
@@ -146,7 +146,7 @@ def _factors(found: Recording) -> dict[str, Any]:
     return {"factors": told, "patterns": list(patterns)}
 
 
-def _operands(operands: Operands, tables: Tables) -> dict[str, Any]:
+def _operands(operands: RecordedOperands, tables: Tables) -> dict[str, Any]:
     return {
         "reads": operands.reads,
         "writes": operands.writes,

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.main import main
 from ptxlab.observe.check_rules import RULES, rules
-from ptxlab.observe.check_scene import Scene
+from ptxlab.observe.check_scene import CheckScene
 from ptxlab.verbs.check import verb
 
 REVERSE = """\
@@ -224,4 +224,4 @@ def test_the_list_names_every_rule(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_finding_breaks_a_rule_that_has_a_name() -> None:
     assert {"RAW", "global RAW", "twice", "grid"} <= set(rules("race"))
     with pytest.raises(AssertionError, match="RWA"):
-        Scene().find("race", "error", "RWA", 1, ("", ""))
+        CheckScene().find("race", "error", "RWA", 1, ("", ""))
