@@ -16,6 +16,9 @@ from typing import Any, TypeVar
 
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 
+Progress = Callable[[int, int], None]
+"""Called again and again with how many of how many are done."""
+
 Job = TypeVar("Job")
 Result = TypeVar("Result")
 

@@ -9,12 +9,12 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from ptxlab.cli.progress import Status
+from ptxlab.cli.progress import StatusLine
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung, predict_ladder
 from ptxlab.gemm.published import CUBLAS, published
-from ptxlab.gemm.side_by_side import Job
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.isa.gpus import Gpu
 from ptxlab.prediction.chip import find
 from ptxlab.workers import executor, usual
@@ -28,10 +28,10 @@ TYPES = (("f32", "f32"), ("bf16", "f32"))
 
 def main() -> int:
     """Predict, and write the table."""
-    status = Status()
+    status = StatusLine()
     of_gpus: list[tuple[Gpu, list[PredictedRung]]] = []
     every = ALGORITHMS.values()
-    jobs = [Job(rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in every]
+    jobs = [RungJob(rung, Problem(SIZE, SIZE, SIZE, *rung.types[0])) for rung in every]
     with executor(usual()) as workers:
         for name in GPUS:
             chip, found = find(name), []

@@ -16,9 +16,10 @@ from itertools import accumulate
 
 from ptxlab.errors import PtxlabError, ToolchainError
 from ptxlab.fragments.specimen import KERNEL, collection
+from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import TARGETS, Target, ptx_since
 from ptxlab.matrix.catalog import forms
-from ptxlab.matrix.form import Form, Version
+from ptxlab.matrix.form import Form
 from ptxlab.toolchain.nvjitlink import link_ptx
 
 NUMBERS = (75, 80, 86, 87, 88, 89, 90, 100, 103, 107, 110, 120, 121)

@@ -15,7 +15,7 @@ import sys
 from collections.abc import Iterator
 
 from ptxlab.emulator.prepare.forms import find, forms, opcodes
-from ptxlab.emulator.prepare.row import ROWS, Form
+from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.errors import ToolchainError
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.isa.targets import TARGETS
@@ -184,23 +184,23 @@ red.async.relaxed.cluster.shared::cluster.mbarrier::complete_tx::bytes.add.s64 [
 """.strip().splitlines()
 
 
-def all_forms() -> tuple[Form, ...]:
+def all_forms() -> tuple[RowForm, ...]:
     """Return every form from registers to registers."""
     return tuple(form for opcode in opcodes() for form in forms(opcode))
 
 
-def other_forms() -> tuple[Form, ...]:
+def other_forms() -> tuple[RowForm, ...]:
     """Return the forms of ``OTHERS``."""
     names = [text.split()[0].rstrip(";").split(".") for text in OTHERS]
     return tuple(find(opcode, tuple(modifiers)) for opcode, *modifiers in names)
 
 
-def needed(form: Form) -> Needs:
+def needed(form: RowForm) -> Needs:
     """Return what the rows say that a form needs."""
     return form.needs
 
 
-def line(form: Form) -> str:
+def line(form: RowForm) -> str:
     """Write ``form`` with registers as operands."""
     results = [_register(kind, i) for i, kind in enumerate(form.results) if kind != "cc"]
     sources = [_register(kind, (4 + i) % 9) for i, kind in enumerate(form.operands) if kind != "cc"]

@@ -13,11 +13,10 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from ptxlab.emulator.prepare.forms import REFUSED, forms, opcodes
-from ptxlab.emulator.prepare.row import ROWS, Form, Row
+from ptxlab.emulator.prepare.row import ROWS, Row, RowForm
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS
-from ptxlab.matrix.form import Form as MatrixForm
-from ptxlab.matrix.form import alternatives
+from ptxlab.matrix.form import Form, alternatives
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
@@ -29,7 +28,7 @@ Box = tuple[frozenset[str], ...]
 """A set of forms as a product: what may stand in each slot."""
 
 
-_MATRIX: tuple[MatrixForm, ...] = (
+_MATRIX: tuple[Form, ...] = (
     *MULTIPLICATIONS,
     *WGMMA,
     *LDMATRIX,
@@ -104,7 +103,7 @@ def wanted(targets: Iterable[Sequence[str]], ptx: Version) -> str:
     return ", ".join(parts)
 
 
-def _needs(form: Form) -> str:
+def _needs(form: RowForm) -> str:
     return wanted(form.needs.targets, form.needs.ptx)
 
 
@@ -112,7 +111,7 @@ def registers() -> Iterator[str]:
     """Give the table of the instructions from registers to registers."""
     yield from _header("Forms", "Sources", "Needs", "Fidelity")
     for opcode in sorted(opcodes()):
-        groups: dict[tuple[int, str, str], list[Form]] = {}
+        groups: dict[tuple[int, str, str], list[RowForm]] = {}
         for form in forms(opcode):
             key = (form.sources, _needs(form), form.fidelity)
             groups.setdefault(key, []).append(form)
@@ -122,7 +121,7 @@ def registers() -> Iterator[str]:
             yield _row("<br>".join(f"`{text}`" for text in texts), str(sources), need, fidelity)
 
 
-def _order(box: Box, members: Sequence[Form]) -> list[tuple[str, ...]]:
+def _order(box: Box, members: Sequence[RowForm]) -> list[tuple[str, ...]]:
     """Return what fills each slot of forms as long as those of ``box``, in the order of the rows."""
     columns = zip(*(form.slots for form in members if len(form.slots) == len(box)), strict=True)
     return [tuple(dict.fromkeys(column)) for column in columns]

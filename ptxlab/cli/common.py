@@ -106,13 +106,13 @@ def open_workers(
 
 def open_device(args: argparse.Namespace) -> Device:
     """Open the device of ``--device`` and ``--arch``; what ``auto`` chose, and why, goes to stderr."""
-    from ptxlab.cli.progress import Progress
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.device.opening import open_device as open_by_name
     from ptxlab.emulator import print_text
 
     # Stdout belongs to the result where a program is to read it.
     console = print_text if args.format == "text" else print_to_stderr
-    progress = Progress(getattr(args, "timeout", 0.0))
+    progress = LaunchProgress(getattr(args, "timeout", 0.0))
     if args.engine:
         os.environ["PTXLAB_ENGINE"] = args.engine  # also for processes that share the work
     more = {"schedule": args.schedule} if getattr(args, "schedule", None) else {}

@@ -13,7 +13,7 @@ ON_TERMINAL, IN_LOG = 0.1, 10.0
 """Seconds between two words: in one line of a terminal, and as lines of a file."""
 
 
-class Status:
+class StatusLine:
     """Called with what is being done; says so in one line of a terminal, or at times in a log."""
 
     def __init__(self) -> None:
@@ -38,7 +38,7 @@ class Status:
         self.shown = False
 
 
-class Progress:
+class LaunchProgress:
     """Called again and again, with how many CTAs, or ``what``, are done and their total; says so at times.
 
     Raises TimeoutError in a launch that has lasted ``limit`` seconds; 0 is no limit.
@@ -48,7 +48,7 @@ class Progress:
         self.limit = limit
         self.what = what
         self.end = math.inf
-        self.status = Status()
+        self.status = StatusLine()
         self.done = math.inf
 
     def __call__(self, done: int, total: int) -> None:

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING
 
 from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.launched import Launched
-from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel, Progress
+from ptxlab.device.emulator import EmulatorDevice, EmulatorKernel
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Kernel, LaunchResult, Module
 from ptxlab.emulator import print_text
@@ -28,6 +28,7 @@ from ptxlab.errors import LaunchError, Location, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.syntax.parser import parse
+from ptxlab.workers import Progress
 
 if TYPE_CHECKING:
     from ptxlab.observe import CheckReport

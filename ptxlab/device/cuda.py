@@ -14,9 +14,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Octets
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaModule
@@ -113,7 +112,7 @@ class CudaDevice(CudaContext):
         """Set every byte of GPU memory; with 0xff all floating-point numbers are NaN."""
         self._copy(f"fill {nbytes} bytes", "cuMemsetD8Async", address, byte, nbytes)
 
-    def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def read(self, address: int, nbytes: int) -> Octets:
         """Copy GPU memory to a new array of bytes."""
         data = np.empty(nbytes, np.uint8)
         if nbytes:

@@ -151,7 +151,7 @@ class CudaModule(Module):
     device: CudaContext
 
     def __init__(
-        self, device: CudaContext, path: str, image: bytes, tree: ptx.Module | None
+        self, device: CudaContext, path: str, image: bytes, tree: ptx.PtxModule | None
     ) -> None:
         self.device = device
         self.handle = device.call(f"load {path}", "cuModuleLoadData", image)

@@ -10,13 +10,13 @@ from dataclasses import replace
 
 import numpy as np
 
-from ptxlab.arrays import Array, Words
+from ptxlab.arrays import Array, Mask, Words
 from ptxlab.device.protocol import Dump, Dumped, LaunchResult, Module
 from ptxlab.device.snapshot import MbarrierSnapshot, SharedSnapshot
 from ptxlab.emulator import Site, Watcher
 from ptxlab.emulator.prepare.scope import names_in
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
-from ptxlab.emulator.run.threads import Mask, Threads
+from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.places import DumpPlace, find_places
@@ -36,7 +36,7 @@ _GOING_AWAY = {
 }
 
 
-def places_of(module: ptx.Module, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
+def places_of(module: ptx.PtxModule, kernel: Function, dump: Dump) -> tuple[DumpPlace, ...]:
     """Return the places that ``dump`` asks about.
 
     Raises PtxlabError for what is not there, and for one that nobody is behind after it.

@@ -9,9 +9,8 @@ from math import prod
 from time import perf_counter
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Octets
 from ptxlab.device.dump import DumpRecorder, places_of
 from ptxlab.device.host_memory import address_of, host_memory
 from ptxlab.device.loading import Loadable, load_ptx
@@ -37,8 +36,7 @@ from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Function
 from ptxlab.tensormap.encoding import encode
 from ptxlab.tensormap.tensor_map import TensorMap
-
-Progress = Callable[[int, int], None]
+from ptxlab.workers import Progress
 
 
 class EmulatorKernel(Kernel):
@@ -108,9 +106,9 @@ class EmulatorModule(Module):
     """
 
     device: EmulatorDevice
-    tree: ptx.Module
+    tree: ptx.PtxModule
 
-    def __init__(self, device: EmulatorDevice, tree: ptx.Module) -> None:
+    def __init__(self, device: EmulatorDevice, tree: ptx.PtxModule) -> None:
         self.addresses: dict[str, int] = {}
         makers = {f.name: partial(self._made, f) for f in tree.entries}
         super().__init__(device, tree.source.path, tree, makers)
@@ -194,7 +192,7 @@ class EmulatorDevice(Device):
         """Set emulated memory to zero."""
         self.memory.write(address, np.zeros(nbytes, np.uint8))
 
-    def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def read(self, address: int, nbytes: int) -> Octets:
         """Copy emulated memory to a new array of bytes."""
         return np.asarray(self.memory.read(address, nbytes), np.uint8)
 

@@ -20,12 +20,12 @@ from ptxlab.isa.targets import Target
 from ptxlab.syntax import to_text
 from ptxlab.syntax.names import called, matching
 from ptxlab.syntax.parser import parse
-from ptxlab.syntax.tree import Module
+from ptxlab.syntax.tree import PtxModule
 
 if TYPE_CHECKING:
     from ptxlab.toolchain import Cubin
 
-Loadable = str | os.PathLike[str] | Module
+Loadable = str | os.PathLike[str] | PtxModule
 """A program: the path of a ``.ptx`` or ``.cu`` file, PTX text, or PTX already parsed."""
 
 _SUFFIXES = (".ptx", ".cu", ".cubin", ".fatbin")
@@ -35,7 +35,7 @@ STANDARD_INPUT = "-"
 """What a program that comes through a pipe is called."""
 
 
-def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> Module:
+def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> PtxModule:
     """Parse the PTX of ``source`` for a device of ``target``; CUDA C is compiled for it first.
 
     ``source`` is a path, ``-`` for standard input, PTX text (a string that contains ``.version``) or PTX already parsed. A path
@@ -43,7 +43,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
     ``kernels/x.cu``). Raises PtxlabError when there is no such file, ToolchainError, PtxSyntaxError,
     and Unsupported for machine code and when the ``.target`` of the PTX cannot run on ``target``.
     """
-    if isinstance(source, Module):
+    if isinstance(source, PtxModule):
         _refuse_other_targets(source, target)
         return source
     if is_cuda(source):
@@ -68,7 +68,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> M
 
 def load_assembled(
     source: Loadable, target: Target, options: Sequence[str] = ()
-) -> tuple[Module, Cubin]:
+) -> tuple[PtxModule, Cubin]:
     """Parse the PTX of ``source`` as ``load_ptx`` does, and assemble it for ``target``."""
     from ptxlab.toolchain import assemble_cuda, link_ptx
 
@@ -78,13 +78,13 @@ def load_assembled(
         return _parsed(ptx, compilation, source, target), cubin
     module = load_ptx(source, target, options)
     # A tree that was rewritten is no longer what its text says.
-    text = to_text(source) if isinstance(source, Module) else module.source.text
+    text = to_text(source) if isinstance(source, PtxModule) else module.source.text
     return module, link_ptx(text, arch=target.name, path=module.source.path)
 
 
 def _parsed(
     ptx: str, compilation: Mapping[str, Any], source: str | os.PathLike[str], target: Target
-) -> Module:
+) -> PtxModule:
     """Parse the PTX that CUDA C became; its kernels' parameters are called as they were there."""
     module = parse(ptx, f"{_named(source)} (PTX)", skim=True)
     _refuse_other_targets(module, target)
@@ -122,7 +122,7 @@ def is_cubin(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
 
 def is_machine_code(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a cubin or fatbin, or of a program that has some inside."""
-    if isinstance(source, Module) or is_text(source):
+    if isinstance(source, PtxModule) or is_text(source):
         return False
     return locate(source).suffix not in (".ptx", ".cu")
 
@@ -139,7 +139,7 @@ def _starts_as_machine_code(path: Path) -> bool:
 
 def _suffix(source: Loadable) -> str:
     """Return how the path that ``source`` is ends, "" for PTX."""
-    if isinstance(source, Module) or is_text(source):
+    if isinstance(source, PtxModule) or is_text(source):
         return ""
     return (_standard_input() if os.fspath(source) == STANDARD_INPUT else Path(source)).suffix
 
@@ -239,7 +239,7 @@ def _read(file: Path, name: str) -> str:
         raise PtxlabError(f"cannot read {name}: {error.strerror}") from None
 
 
-def _refuse_other_targets(module: Module, target: Target) -> None:
+def _refuse_other_targets(module: PtxModule, target: Target) -> None:
     """Refuse PTX whose ``.target`` or ``.address_size`` the device cannot run."""
     for needed in module.targets:
         if needed.startswith("sm_") and not target.runs(needed):
@@ -256,7 +256,7 @@ def _refuse_other_targets(module: Module, target: Target) -> None:
         )
 
 
-def _place(module: Module, directive: str, word: str) -> Location:
+def _place(module: PtxModule, directive: str, word: str) -> Location:
     """Return where the head of a module has ``word`` in the line of a directive."""
     lines = enumerate(module.source.text.splitlines(), 1)
     line = next((number for number, text in lines if text.lstrip().startswith(directive)), 1)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Octets
 from ptxlab.device.shapes import dtype_of, host_array, shape_of
 from ptxlab.errors import PtxlabError
 from ptxlab.launch_config import Dim
@@ -116,7 +116,7 @@ class Memory(Closing):
         """Set device memory to zero."""
 
     @abstractmethod
-    def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def read(self, address: int, nbytes: int) -> Octets:
         """Copy device memory to a new array of bytes, after all work on the device is done."""
 
     def close(self) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from ptxlab.device.emulator import EmulatorDevice, Progress
+from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device
 from ptxlab.emulator import print_text
 from ptxlab.errors import DeviceUnavailable, PtxlabError, did_you_mean
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, Target
+from ptxlab.workers import Progress
 
 
 def open_device(

@@ -12,9 +12,8 @@ from functools import cached_property
 from typing import Any
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Mask, Words
 from ptxlab.device.arguments import pack, require_packed, spelled
 from ptxlab.device.loading import Loadable, named, pick
 from ptxlab.device.memory import Buffer
@@ -68,8 +67,8 @@ class Dumped:
 
     dump: Dump
     places: tuple[DumpPlace, ...]
-    words: npt.NDArray[np.uint64]
-    passes: npt.NDArray[np.uint64]
+    words: Words
+    passes: Words
     shared: SharedSnapshot | None = None
 
     @property
@@ -83,7 +82,7 @@ class Dumped:
         return self.places[0].types
 
     @property
-    def reached(self) -> npt.NDArray[np.bool_]:
+    def reached(self) -> Mask:
         """Which threads were looked at."""
         return self.passes >= self.dump.nth
 
@@ -255,7 +254,7 @@ class Module(ABC):
         self,
         device: Device,
         path: str,
-        tree: ptx.Module | None,
+        tree: ptx.PtxModule | None,
         makers: Mapping[str, Callable[[], Kernel]],
     ) -> None:
         self.device = device

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-import numpy.typing as npt
+from ptxlab.arrays import Octets
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +24,6 @@ class MbarrierSnapshot:
 class SharedSnapshot:
     """The shared memory of a CTA at one moment: its bytes, where ``variables`` begin, its ``mbarriers`` by address."""
 
-    data: npt.NDArray[np.uint8]
+    data: Octets
     variables: dict[str, int]
     mbarriers: dict[int, MbarrierSnapshot]

@@ -29,10 +29,9 @@ from ptxlab.fragments.verify import leaves_open
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.toolchain import link_ptx
-from ptxlab.workers import results
+from ptxlab.workers import Progress, results
 
 Status = Literal["hardware", "emulator", "assembled", "failed", "absent"]
-Progress = Callable[[int, int], None]
 Keep = Callable[[Trial, Array], None]
 
 NAMED = 4
@@ -44,7 +43,7 @@ _RUN_TOGETHER, _ASSEMBLED_TOGETHER = 24, 256
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class FormOutcome:
     """What came of one instruction on ``targets``.
 
     "hardware" and "emulator": ``probes`` gave what was predicted, also on the GPU ``hardware``, just now
@@ -81,7 +80,7 @@ def campaign(
     progress: Progress = lambda done, total: None,
     keep: Keep | None = None,
     executor: Executor | None = None,
-) -> tuple[Outcome, ...]:
+) -> tuple[FormOutcome, ...]:
     """Verify ``forms`` and return what came of each, in their order.
 
     They run on ``device``, and what it has not is absent; ``everywhere``, on an emulator of the lowest
@@ -93,7 +92,7 @@ def campaign(
     targets = {form.key: _targets(device, form, everywhere) for form in forms}
     jobs = list(_jobs(forms, targets, _able(device, forms, every_n)))
     here = partial(_outcomes, device=device, keep=keep)
-    found = {form.key: Outcome(form, "absent", ()) for form in forms if not targets[form.key]}
+    found = {form.key: FormOutcome(form, "absent", ()) for form in forms if not targets[form.key]}
     done, total = 0, sum(len(job.forms) for job in jobs)
     for outcomes in results(executor, _outcomes if executor else here, jobs):
         for outcome in outcomes:
@@ -135,16 +134,18 @@ def _targets(device: Device, form: Form, everywhere: bool) -> tuple[str, ...]:
     return (target.name,) if form.runs_on(target) else ()
 
 
-def _both(known: Outcome, other: Outcome) -> Outcome:
+def _both(known: FormOutcome, other: FormOutcome) -> FormOutcome:
     """Return what came of an instruction that was assembled for one more target."""
     worse = other if other.status == "failed" else known
     return replace(worse, targets=(*known.targets, *other.targets))
 
 
-def _outcomes(job: _Job, device: Device | None = None, keep: Keep | None = None) -> list[Outcome]:
+def _outcomes(
+    job: _Job, device: Device | None = None, keep: Keep | None = None
+) -> list[FormOutcome]:
     """Do a job, on ``device`` where that is its target."""
     if job.assembled:
-        outcomes = [Outcome(form, "assembled", (job.target,)) for form in job.forms]
+        outcomes = [FormOutcome(form, "assembled", (job.target,)) for form in job.forms]
         rejected = _rejected(job.forms, job.target, partial(collection, target=job.target))
     else:
         own = {form.key: list(trials(form)) for form in job.forms}
@@ -177,12 +178,12 @@ def _run(
     own: Mapping[str, Sequence[Trial]],
     text: Callable[[Sequence[Form]], str],
     keep: Keep | None,
-) -> Iterator[Outcome]:
+) -> Iterator[FormOutcome]:
     """Run the trials of a few instructions, in one module if that loads."""
     proven = receipts.proven() if runner.kind == "emulator" else None
     for some, loaded in in_parts(forms, lambda some: runner.load(text(some))):
         if isinstance(loaded, PtxlabError):
-            yield Outcome(some[0], "failed", (runner.target.name,), note=loaded.message)
+            yield FormOutcome(some[0], "failed", (runner.target.name,), note=loaded.message)
             continue
         kernels = iter(loaded.kernels.values())
         for form in some:
@@ -197,10 +198,10 @@ def _tried(
     gpu: str | None,
     own: Sequence[tuple[Trial, Kernel]],
     keep: Keep | None,
-) -> Outcome:
+) -> FormOutcome:
     status: Status = "hardware" if gpu else "emulator"
     probes = sum(trial.count for trial, _ in own)
-    outcome = Outcome(form, status, (runner.target.name,), probes, hardware=gpu)
+    outcome = FormOutcome(form, status, (runner.target.name,), probes, hardware=gpu)
     count = 0
     named: dict[str, list[Mismatch]] = {}
     for trial, kernel in own:

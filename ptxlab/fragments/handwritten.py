@@ -15,7 +15,7 @@ from ptxlab import resources
 from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.fragments.numbers import Fill, numbers
-from ptxlab.fragments.report import Mismatch, Run, differences
+from ptxlab.fragments.report import FragmentRun, Mismatch, differences
 from ptxlab.fragments.trials.multiply import patterns
 from ptxlab.fragments.trials.one_hot import filled_probe
 from ptxlab.instrument.sites import instructions
@@ -26,7 +26,7 @@ from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.names import called
-from ptxlab.syntax.tree import Function, Instruction, Module, Name, Operand, Vector
+from ptxlab.syntax.tree import Function, Instruction, Name, Operand, PtxModule, Vector
 
 OPERAND_ORDER = "DABC"
 """How PTX writes the operands of ``mma``: destination first."""
@@ -55,13 +55,13 @@ def handwritten(instruction: Form) -> tuple[MatrixInstruction, str]:
     )
 
 
-def is_as_ours(module: Module) -> bool:
+def is_as_ours(module: PtxModule) -> bool:
     """Say whether a program is made as those are: one mma in its kernels, with their parameters."""
     found = _every_mma(module)
     return len(found) == 1 and len(found[0][0].parameters) == len(PARAMETERS)
 
 
-def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
+def find_mma(module: PtxModule, instruction: MatrixInstruction) -> tuple[Function, Instruction]:
     """Return the kernel and the statement of it that is ``instruction``.
 
     Raises PtxlabError unless the module's kernels hold that instruction exactly once, in a kernel
@@ -88,7 +88,7 @@ def find_mma(module: Module, instruction: MatrixInstruction) -> tuple[Function, 
     return kernel, statement
 
 
-def _every_mma(module: Module) -> list[tuple[Function, Instruction]]:
+def _every_mma(module: PtxModule) -> list[tuple[Function, Instruction]]:
     return [
         (kernel, site.instruction)
         for kernel in module.entries
@@ -98,7 +98,7 @@ def _every_mma(module: Module) -> list[tuple[Function, Instruction]]:
 
 
 def registers(
-    module: Module, statement: Instruction, instruction: MatrixInstruction
+    module: PtxModule, statement: Instruction, instruction: MatrixInstruction
 ) -> dict[str, tuple[str, ...]]:
     """Return the names of the registers of operands D, A, B and C, in fragment order.
 
@@ -116,7 +116,7 @@ def registers(
 
 
 def _names(
-    module: Module, statement: Instruction, written: Operand, layout: FragmentLayout
+    module: PtxModule, statement: Instruction, written: Operand, layout: FragmentLayout
 ) -> tuple[str, ...]:
     elements = written.elements if isinstance(written, Vector) else (written,)
     names = tuple(element.text for element in elements if isinstance(element, Name))
@@ -145,12 +145,12 @@ def matrices(instruction: MatrixInstruction, fill: Fill) -> dict[str, Array]:
     return found | {"D": patterns(instruction, probe, ())[0]}
 
 
-def mismatches(instruction: MatrixInstruction, runs: Sequence[Run]) -> tuple[Mismatch, ...]:
+def mismatches(instruction: MatrixInstruction, runs: Sequence[FragmentRun]) -> tuple[Mismatch, ...]:
     """Return every wrong element of every run: registers of A, B, C and D, then D in memory."""
     return tuple(found for run in runs for found in _of_run(instruction, run))
 
 
-def _of_run(instruction: MatrixInstruction, run: Run) -> Iterator[Mismatch]:
+def _of_run(instruction: MatrixInstruction, run: FragmentRun) -> Iterator[Mismatch]:
     expected = matrices(instruction, run.fill)
     for layout in instruction.operands:
         words = layout.pack(expected[layout.operand])

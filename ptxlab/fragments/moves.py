@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.bit_fields import Variable, derive
+from ptxlab.matrix.bit_fields import IndexVariable, derive
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 
@@ -33,9 +33,9 @@ _BYTES = 4
 
 Word = tuple[int, int]
 """A register of D: tile and register."""
-Item = tuple[int, int, int]
+TileItem = tuple[int, int, int]
 """An element of a lane's share of D: tile, register, element of it."""
-Source = tuple[int, Item]
+LaneItem = tuple[int, TileItem]
 """Lane, and what it has."""
 
 
@@ -46,7 +46,7 @@ class Packed:
     ``whole`` says that it is a register of D as it stands.
     """
 
-    items: tuple[Item, ...]
+    items: tuple[TileItem, ...]
     whole: bool = False
 
     @property
@@ -152,7 +152,7 @@ class Permuted:
     def formula(self) -> str:
         """Return the column as a formula of ``k``."""
         bits = (len(self.columns) - 1).bit_length()
-        k, column = Variable("k", bits), Variable("column", bits)
+        k, column = IndexVariable("k", bits), IndexVariable("column", bits)
         found = derive((k,), (column,), lambda at: {"column": self.columns[at["k"]]})
         return found.outputs[0].expression
 
@@ -182,7 +182,7 @@ def permuted(found: Moves) -> Permuted:
     return Permuted(replace(found, moves=moves), tuple(columns[k] for k in range(a.cols)))
 
 
-def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, int, Item]]:
+def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, int, TileItem]]:
     """Return (row, column, place) of what a lane holds of matrices side by side, row by row."""
     return sorted(
         (row, col + tile * layout.cols, (tile, register, element))
@@ -192,7 +192,7 @@ def _in_order(layout: FragmentLayout, lane: int, tiles: int) -> list[tuple[int, 
     )
 
 
-def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[Source]]:
+def _sources(d: FragmentLayout, a: FragmentLayout, register: int) -> list[list[LaneItem]]:
     """Return where the elements of a register of A are in D: [lane][element]."""
     found = []
     for lane in range(WARP):

@@ -8,7 +8,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.fragments.code import ptx_assignment
 from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.bit_fields import Variable, derive
+from ptxlab.matrix.bit_fields import IndexVariable, derive
 from ptxlab.matrix.fragment import FragmentLayout
 
 _NEEDS = {"f16": ("sm_80", "7.0"), "bf16": ("sm_80", "7.0"), "tf32": ("sm_80", "7.0")}
@@ -98,7 +98,7 @@ def _pack(packed: Packed, name: str, conversion: str, a: FragmentLayout) -> Iter
 
 
 def _lane_function(table: tuple[int, ...], name: str) -> Iterator[str]:
-    lane, result = Variable("lane", 5), Variable(name, 5)
+    lane, result = IndexVariable("lane", 5), IndexVariable(name, 5)
     constant = table[0]
     fields = derive((lane,), (result,), lambda at: {name: table[at["lane"]] ^ constant})
     yield from ptx_assignment(fields.outputs[0], str(constant))

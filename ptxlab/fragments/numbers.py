@@ -27,7 +27,7 @@ from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import TYPES
 
 Fill = Literal["numbered", "ones", "addressing"]
-Matrix = FragmentLayout | SharedOperand
+OperandLayout = FragmentLayout | SharedOperand
 """An operand, in registers or in shared memory."""
 
 _SMALL_FLOATS = {name: fmt for name, fmt in FORMATS.items() if fmt.word_bits == 8}
@@ -58,12 +58,12 @@ class Numbers:
         return np.asarray(self.counting[integers % len(self.counting)])
 
 
-def numbers(layout: Matrix) -> Numbers:
+def numbers(layout: OperandLayout) -> Numbers:
     """Return the numbers of an operand's type, in its containers."""
     return _numbers(layout.dtype, layout.bits, number_bits(layout.dtype, layout.bits)[0])
 
 
-def decode(layout: Matrix, patterns: Array) -> Array:
+def decode(layout: OperandLayout, patterns: Array) -> Array:
     """Return what containers hold, bit patterns of an operand, as values of NumPy's nearest type."""
     patterns = np.asarray(patterns, np.uint64)
     if layout.dtype in _SMALL_FLOATS:
@@ -78,7 +78,7 @@ def decode(layout: Matrix, patterns: Array) -> Array:
     return patterns.astype(f"u{dtype.itemsize}").view(dtype)
 
 
-def filled(layout: Matrix, fill: Fill) -> Array:
+def filled(layout: OperandLayout, fill: Fill) -> Array:
     """Return an operand's elements as integers, [rows, cols], of several matrices [matrices, ...].
 
     Numbered is row * columns + column, of several matrices one after the other.

@@ -12,11 +12,11 @@ from ptxlab.isa.targets import Target
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout, Place
 
-Where = Literal["register", "memory", "product"]
+MismatchPlace = Literal["register", "memory", "product"]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Run:
+class FragmentRun:
     """One launch of one warp or warpgroup on what ``fill`` means.
 
     ``registers`` holds the words each thread had of every operand, [threads, registers]: of those in ``after``
@@ -42,7 +42,7 @@ class Mismatch:
     """
 
     fill: str
-    where: Where
+    where: MismatchPlace
     operand: str
     lane: int | None
     register: int | None
@@ -57,7 +57,7 @@ class Mismatch:
     def of(
         cls,
         fill: str,
-        where: Where,
+        where: MismatchPlace,
         layout: FragmentLayout,
         place: Place,
         expected: int,
@@ -95,14 +95,14 @@ class FragmentReport:
     device_kind: str
     device_name: str
     target: Target
-    runs: tuple[Run, ...]
+    runs: tuple[FragmentRun, ...]
     probes: int
     mismatches: tuple[Mismatch, ...]
     hardware: str | None
     own_layout: bool = False
 
     @property
-    def shown(self) -> Run:
+    def shown(self) -> FragmentRun:
         """The launch of the fill that was asked for."""
         return self.runs[0]
 

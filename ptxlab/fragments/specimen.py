@@ -12,8 +12,9 @@ from dataclasses import dataclass
 from itertools import count
 from typing import get_args
 
+from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import WARP
-from ptxlab.matrix.form import Form, Role, SignatureOperand, Version
+from ptxlab.matrix.form import Form, Role, SignatureOperand
 
 KERNEL = "specimen"
 OLDEST_PTX = (9, 0)
@@ -36,7 +37,7 @@ AFTER = {
 }
 """What belongs before and after an instruction of a family so that its registers may be used."""
 
-Register = tuple[str, str]
+TypedRegister = tuple[str, str]
 """A register's name and PTX type."""
 
 
@@ -45,7 +46,7 @@ class KernelStep:
     """Lines of PTX, and the registers that are written to the record after them."""
 
     lines: tuple[str, ...]
-    results: tuple[Register, ...] = ()
+    results: tuple[TypedRegister, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +58,8 @@ class Body:
     ``read`` is in the record that is written. ``alone`` says that there is one warp.
     """
 
-    registers: tuple[Register, ...]
-    sources: tuple[Register, ...]
+    registers: tuple[TypedRegister, ...]
+    sources: tuple[TypedRegister, ...]
     steps: tuple[KernelStep, ...]
     shared_bytes: int = 0
     alone: bool = False
@@ -66,7 +67,7 @@ class Body:
     read: bool = False
 
     @property
-    def results(self) -> tuple[Register, ...]:
+    def results(self) -> tuple[TypedRegister, ...]:
         """The registers of the record that is written."""
         return tuple(register for step in self.steps for register in step.results)
 
@@ -156,7 +157,7 @@ def body(form: Form, choices: Sequence[Sequence[int]] = ((),)) -> Body:
     return Body((*sources, *results), sources, tuple(steps), SHARE_BYTES * addressed)
 
 
-def registers(form: Form, *roles: Role) -> tuple[Register, ...]:
+def registers(form: Form, *roles: Role) -> tuple[TypedRegister, ...]:
     """Return the registers of the operands in these roles, in the order PTX writes them."""
     operands = [operand for operand in form.signature if operand.role in roles]
     return tuple((register, o.type) for o in operands for register in o.registers)

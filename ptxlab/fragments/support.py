@@ -129,7 +129,7 @@ def _opcodes(form: Form, target: str) -> tuple[tuple[str, int], ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class FormExplanation:
     """One instruction. ``others`` are further ones that the same words describe.
 
     ``arithmetic`` pairs targets with what they do. ``not_compiled`` says why ``compiled`` is empty.
@@ -144,7 +144,7 @@ class Explanation:
     not_compiled: str | None
 
 
-def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
+def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> FormExplanation:
     """Explain the first of ``found``; compile it for ``targets``, or one of each generation."""
     form = found[0]
     sass: tuple[Compiled, ...] = ()
@@ -153,7 +153,7 @@ def explain(found: Sequence[Form], targets: Sequence[str] = ()) -> Explanation:
         sass = compiled(form, targets or _generations(form))
     except ToolchainError as error:  # absent, or older than the instruction
         reason = error.message.splitlines()[0]
-    return Explanation(
+    return FormExplanation(
         form,
         tuple(found[1:]),
         _arithmetic(form, targets) if isinstance(form, MatrixInstruction) else (),

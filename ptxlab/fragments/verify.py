@@ -22,7 +22,7 @@ from ptxlab.fragments.handwritten import (
     verifiable,
 )
 from ptxlab.fragments.numbers import Fill
-from ptxlab.fragments.report import FragmentReport, Mismatch, Run
+from ptxlab.fragments.report import FragmentReport, FragmentRun, Mismatch
 from ptxlab.fragments.specimen import module
 from ptxlab.fragments.trials import Trial, filled, trials
 from ptxlab.fragments.trials.trial import launch
@@ -34,7 +34,7 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
-from ptxlab.syntax.tree import Function, Instruction, Module
+from ptxlab.syntax.tree import Function, Instruction, PtxModule
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,7 +111,7 @@ def _probed(device: Device, form: Form) -> tuple[int, tuple[Mismatch, ...], bool
 
 def _handwritten(
     device: Device, form: Form, fill: Fill, ptx: str | PathLike[str] | None
-) -> tuple[tuple[Run, ...], tuple[Mismatch, ...]]:
+) -> tuple[tuple[FragmentRun, ...], tuple[Mismatch, ...]]:
     """Launch one warp of a program on what each of the fills means, with dumps, and compare."""
     instruction, own = handwritten(form)
     program = load_ptx(own if ptx is None else ptx, device.target)
@@ -120,7 +120,7 @@ def _handwritten(
     watched = [Watched(o, names[o.operand], o.operand == "D") for o in instruction.operands]
     kernel = _dumping(device, program, entry, (statement, statement), watched)
 
-    def run(fill: Fill) -> Run:
+    def run(fill: Fill) -> FragmentRun:
         given = matrices(instruction, fill)
         with (
             device.upload(given["A"]) as a,
@@ -139,7 +139,7 @@ def _handwritten(
     return runs, mismatches(instruction, runs)
 
 
-def _generated(device: Device, form: Form, fill: Fill) -> Run:
+def _generated(device: Device, form: Form, fill: Fill) -> FragmentRun:
     """Launch a warp or warpgroup of a generated program on what ``fill`` means, and dump its registers."""
     trial = filled(form, fill)
     program = parse(module([(form, trial.body)], device.target.name), f"<{form.name}>")
@@ -158,7 +158,7 @@ def _generated(device: Device, form: Form, fill: Fill) -> Run:
 
 def _dumping(
     device: Device,
-    program: Module,
+    program: PtxModule,
     entry: Function,
     around: tuple[Instruction, Instruction],
     watched: Sequence[Watched],
@@ -175,7 +175,7 @@ def _run(
     fill: Fill,
     launch: Callable[[Buffer], Array | None],
     threads: int = WARP,
-) -> Run:
+) -> FragmentRun:
     """Return what ``launch``, which is given the buffer, leaves in the registers, and its result."""
     slots = sum(len(each.registers) for each in watched)
     with device.zeros((threads, slots), "u64") as dump:
@@ -188,7 +188,7 @@ def _run(
         held[each.layout.operand] = columns.astype(f"u{each.layout.register_bits // 8}")
         first += len(each.registers)
     after = frozenset(each.layout.operand for each in watched if each.after)
-    return Run(fill, held, after, result)
+    return FragmentRun(fill, held, after, result)
 
 
 def _watched(form: Form) -> Iterator[Watched]:

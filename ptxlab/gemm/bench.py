@@ -18,8 +18,8 @@ from ptxlab.device.sensors import Reading
 from ptxlab.device.stopwatch import Stopwatch, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
-from ptxlab.gemm.ladder import BASELINES, Entry, GpuBaseline
-from ptxlab.gemm.machine import Machine
+from ptxlab.gemm.ladder import BASELINES, GpuBaseline, PlannedProblem
+from ptxlab.gemm.machine import MeasuredMachine
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
 from ptxlab.gemm.survey import Absent
@@ -99,7 +99,7 @@ class BenchResult:
         return self.problem.flops / timing.median / 1e12
 
 
-def limit(machine: Machine, problem: Problem) -> float | None:
+def limit(machine: MeasuredMachine, problem: Problem) -> float | None:
     """Return the peak of all SMs at their highest clock in TFLOP/s; see ``ptxlab.isa.gpus``."""
     for gpu in GPUS:
         if gpu.capability == machine.capability:
@@ -113,7 +113,7 @@ def limit(machine: Machine, problem: Problem) -> float | None:
 class Bench:
     """What was measured, how, and on which machine."""
 
-    machine: Machine
+    machine: MeasuredMachine
     procedure: Procedure
     results: tuple[BenchResult, ...]
     absent: tuple[Absent, ...]
@@ -129,15 +129,15 @@ class Bench:
 def bench(
     device: CudaDevice,
     stopwatch: Stopwatch,
-    machine: Machine,
-    entries: Sequence[Entry],
+    machine: MeasuredMachine,
+    entries: Sequence[PlannedProblem],
     procedure: Procedure,
     say: Say,
 ) -> Bench:
     results: list[BenchResult] = []
     absent: list[Absent] = []
     for entry in entries:
-        with Field(device, stopwatch, procedure, entry.problem, say) as field:
+        with TimedField(device, stopwatch, procedure, entry.problem, say) as field:
             for rung in dict.fromkeys((*LIBRARIES, *entry.rungs)):
                 field.enter(rung)
             results += field.results(limit(machine, entry.problem))
@@ -145,7 +145,7 @@ def bench(
     return Bench(machine, procedure, tuple(results), tuple(dict.fromkeys(absent)))
 
 
-class Field(Closing):
+class TimedField(Closing):
     """All that are timed on one problem, ready to compute it again and again; and who is ``absent``."""
 
     def __init__(

@@ -20,7 +20,7 @@ from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import DeviceUnavailable, LaunchError
-from ptxlab.gemm.problem import Operands, Problem
+from ptxlab.gemm.problem import DeviceOperands, Problem
 from ptxlab.installation import adding_extra
 
 WORKSPACE = 32 << 20
@@ -33,7 +33,7 @@ _DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
 
 
 @contextmanager
-def cublas(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
+def cublas(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
     """Yield what computes D with ``cublasGemmEx`` and its default algorithm."""
     api = _bindings("cublas")
     x, p = operands, operands.problem
@@ -56,7 +56,7 @@ def cublas(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
 
 
 @contextmanager
-def cublaslt(gpu: CudaDevice, operands: Operands) -> Iterator[Work]:
+def cublaslt(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
     """Yield what computes D with the fastest of the algorithms that cublasLt's heuristic proposes."""
     lt, types = _bindings("cublasLt"), _bindings("cublas")
     x, p = operands, operands.problem
@@ -153,7 +153,9 @@ def _bindings(name: str) -> Any:
 
 
 @contextmanager
-def _library(api: Any, gpu: CudaDevice, operands: Operands) -> Iterator[tuple[int, int, int, int]]:
+def _library(
+    api: Any, gpu: CudaDevice, operands: DeviceOperands
+) -> Iterator[tuple[int, int, int, int]]:
     """Yield a handle of the library, a workspace, a place like D's, and the GPU's stream.
 
     What the library complains about becomes an error of ours; the reasons that it does not load

@@ -16,9 +16,9 @@ from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
 from ptxlab.gemm.facts import KernelFacts, facts_of
 from ptxlab.gemm.ladder import Baseline
-from ptxlab.gemm.measures import Change, brief, changes, percent
+from ptxlab.gemm.measures import MeasuredChange, brief, changes, percent
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.side_by_side import Job, each
+from ptxlab.gemm.side_by_side import RungJob, each
 from ptxlab.gemm.survey import Absent, lacking
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.gpus import ISSUED, Gpu
@@ -39,8 +39,8 @@ class Story:
     """
 
     before: str
-    better: tuple[Change, ...]
-    worse: tuple[Change, ...]
+    better: tuple[MeasuredChange, ...]
+    worse: tuple[MeasuredChange, ...]
     limit: str
     caches: str
 
@@ -57,7 +57,7 @@ class Story:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ExplainedRung:
     """One rung: its facts and bounds, the algorithm it is ``after``, "" for none, and its story."""
 
     facts: KernelFacts
@@ -67,14 +67,14 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Explanation:
+class LadderExplanation:
     """The steps in the order of the ladder, under the roofline of ``gpu``.
 
     ``absent`` are the rungs with an instruction that the target lacks.
     """
 
     gpu: Gpu
-    steps: tuple[Step, ...]
+    steps: tuple[ExplainedRung, ...]
     absent: tuple[Absent, ...] = ()
 
     @property
@@ -88,7 +88,7 @@ def explain(
     gpu: Gpu,
     sizes: Sizes = AS_IT_IS,
     executor: Executor | None = None,
-) -> Explanation:
+) -> LadderExplanation:
     """Count every rung on its problem, and compare each with the one it follows.
 
     With an ``executor`` they are counted side by side. Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
@@ -96,7 +96,7 @@ def explain(
     """
     counted: list[KernelFacts] = []
     absent: list[Absent] = []
-    jobs = [Job(rung, problem, dict(sizes)) for rung, problem in problems]
+    jobs = [RungJob(rung, problem, dict(sizes)) for rung, problem in problems]
     for job, found in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
         if not isinstance(found, PtxlabError):
             counted.append(found)
@@ -107,20 +107,22 @@ def explain(
     return replace(tell(counted, gpu), absent=tuple(absent))
 
 
-def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> Explanation:
+def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> LadderExplanation:
     """Tell the story of facts that are there already, in the order of the ladder."""
     rungs = list(ALGORITHMS)
     ordered = sorted(counted, key=lambda each: rungs.index(each.algorithm.name))
     of = {each.algorithm.name: (each, bounds(each, gpu)) for each in ordered}
-    steps: list[Step] = []
+    steps: list[ExplainedRung] = []
     for own, under in of.values():
         after = _before(own.algorithm, of, steps)
-        steps.append(Step(own, under, after, story(own, under, of.get(after))))
-    return Explanation(gpu, tuple(steps))
+        steps.append(ExplainedRung(own, under, after, story(own, under, of.get(after))))
+    return LadderExplanation(gpu, tuple(steps))
 
 
 def _before(
-    algorithm: Algorithm, told: dict[str, tuple[KernelFacts, Bounds]], steps: Sequence[Step]
+    algorithm: Algorithm,
+    told: dict[str, tuple[KernelFacts, Bounds]],
+    steps: Sequence[ExplainedRung],
 ) -> str:
     """Return the nearest rung among those told that this one follows, or else the one told before."""
     follows = algorithm.follows

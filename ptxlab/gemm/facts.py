@@ -15,7 +15,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import cutting
-from ptxlab.gemm.side_by_side import Job
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
@@ -206,7 +206,7 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
     )
 
 
-def facts_of(device: Device, job: Job) -> KernelFacts:
+def facts_of(device: Device, job: RungJob) -> KernelFacts:
     """Return the ``facts`` of one job among several."""
     return facts(device, job.problem, job.rung, job.sizes)
 

@@ -28,7 +28,7 @@ from ptxlab.device.memory import Buffer, Closing
 from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
-from ptxlab.gemm.problem import Operands, Problem
+from ptxlab.gemm.problem import DeviceOperands, Problem
 from ptxlab.gemm.run import queue
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
@@ -70,7 +70,7 @@ ACTIVITIES: dict[str, Activity] = {
 
 
 @dataclass(frozen=True, slots=True)
-class Turns:
+class TurnTimes:
     """Seconds of a turn with memory of one ``kind``: of each part alone, and of all in turns."""
 
     kind: str
@@ -103,7 +103,7 @@ class Interleaving:
     turns: int
     verdict: Verdict
     agree: bool
-    kinds: tuple[Turns, ...]
+    kinds: tuple[TurnTimes, ...]
 
     @property
     def passed(self) -> bool:
@@ -164,7 +164,7 @@ def interleave(
     )
 
 
-class Matrix(Closing):
+class CommonMatrix(Closing):
     """A matrix in memory of one kind: ``array`` for the CPU, ``buffer`` for the GPU."""
 
     def __init__(self, device: CudaDevice, size: int, kind: str) -> None:
@@ -206,11 +206,16 @@ class Players(Closing):
         self.activity = activity
         with ExitStack() as stack:
             self.x, self.y, self.w = (
-                stack.enter_context(Matrix(device, problem.n, kind)) for _ in range(MATRICES)
+                stack.enter_context(CommonMatrix(device, problem.n, kind)) for _ in range(MATRICES)
             )
             tile = tile_for(device, algorithm, problem)
             self._forth, self._back = (
-                queue(device, Operands(problem, a.buffer, self.w.buffer, d.buffer), algorithm, tile)
+                queue(
+                    device,
+                    DeviceOperands(problem, a.buffer, self.w.buffer, d.buffer),
+                    algorithm,
+                    tile,
+                )
                 for a, d in ((self.x, self.y), (self.y, self.x))
             )
             self._memory = stack.pop_all()
@@ -233,7 +238,7 @@ class Players(Closing):
         self.x, self.y = self.y, self.x
         self._forth, self._back = self._back, self._forth
 
-    def timed(self, turns: int, clock: Callable[[], float]) -> Turns:
+    def timed(self, turns: int, clock: Callable[[], float]) -> TurnTimes:
         """Time every part alone and all together, each after a first time that does not count."""
 
         def of(work: Work) -> float:
@@ -247,7 +252,7 @@ class Players(Closing):
             self.y.to_cpu()
             self.y.to_gpu()
 
-        return Turns(
+        return TurnTimes(
             self.kind,
             gpu=of(self.multiply),
             cpu=of(lambda: self.activity.apply(self.y.array)),

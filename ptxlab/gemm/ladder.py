@@ -18,7 +18,7 @@ from ptxlab.device.stopwatch import Work
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Rung, Types
 from ptxlab.gemm.cublas import cublas, cublaslt, gpu_of
-from ptxlab.gemm.problem import Inputs, Operands, Problem
+from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem
 
 TO_F32: Types = (*F32, ("bf16", "f32"), ("f16", "f32"))
 LIBRARY: Types = (*TO_F32, ("f16", "f16"), ("tf32", "f32"))
@@ -53,9 +53,9 @@ class GpuBaseline(Rung):
     """
 
     library: str
-    ready: Callable[[CudaDevice, Operands], AbstractContextManager[Work]]
+    ready: Callable[[CudaDevice, DeviceOperands], AbstractContextManager[Work]]
 
-    def compute(self, device: Device, operands: Operands) -> LaunchResult:
+    def compute(self, device: Device, operands: DeviceOperands) -> LaunchResult:
         """Make D once, and time it. Raises DeviceUnavailable without a GPU or the library."""
         gpu = gpu_of(device, self.library)
         if operands.problem.m == 0 or operands.problem.n == 0:
@@ -123,10 +123,10 @@ def find_algorithm(name: str) -> Algorithm | Baseline:
     return LADDER[name]
 
 
-Shape = tuple[int, int, int]
+ProblemSizes = tuple[int, int, int]
 """m, n and k."""
 
-SHAPES: dict[str, tuple[Shape, ...]] = {
+SHAPES: dict[str, tuple[ProblemSizes, ...]] = {
     "powers": tuple((2**e, 2**e, 2**e) for e in range(8, 15)),
     "metal": ((1024, 768, 512), (3000, 5000, 4000), (20000, 20000, 20000)),
     "odd": ((257, 257, 257), (1000, 777, 333), (4095, 4097, 4099)),
@@ -134,12 +134,12 @@ SHAPES: dict[str, tuple[Shape, ...]] = {
 """From 256 to 16384; those of the study in Metal; none a multiple of any tile."""
 
 
-def shapes(text: str) -> tuple[Shape, ...]:
+def shapes(text: str) -> tuple[ProblemSizes, ...]:
     """Read sizes: ``4096``, ``1024x768x512`` (m x n x k) or a name of ``SHAPES``, by commas.
 
     Raises PtxlabError for anything else.
     """
-    found: list[Shape] = []
+    found: list[ProblemSizes] = []
     for part in text.split(","):
         sizes = part.split("x")
         if part in SHAPES:
@@ -156,7 +156,7 @@ def shapes(text: str) -> tuple[Shape, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class PlannedProblem:
     """A problem, and the rungs that meet on it."""
 
     problem: Problem
@@ -186,7 +186,7 @@ class Choice:
         return found if self.dtypes or self.acc else found[:1]
 
 
-def plan(sizes: Sequence[Shape], choice: Choice) -> Iterator[Entry]:
+def plan(sizes: Sequence[ProblemSizes], choice: Choice) -> Iterator[PlannedProblem]:
     """Yield the problems of every size, each with the rungs that take it.
 
     Raises PtxlabError for a rung that was named and takes none of it.
@@ -205,4 +205,4 @@ def plan(sizes: Sequence[Shape], choice: Choice) -> Iterator[Entry]:
                 m, n, k, dtype, acc, choice.seed, layout=choice.layout, epilogue=choice.epilogue
             )
             if taking := tuple(rung for rung in rungs if rung.takes(problem)):
-                yield Entry(problem, taking)
+                yield PlannedProblem(problem, taking)

@@ -37,7 +37,7 @@ PACKAGES = (
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Machine:
+class MeasuredMachine:
     """A GPU with its ``multiprocessors``, their highest ``clock`` in MHz and its ``power_limit`` in W.
 
     ``driver`` is NVIDIA's version, ``cuda`` the newest CUDA it takes, ``cublas`` the library's own
@@ -62,10 +62,10 @@ class Machine:
     date: str
 
 
-def machine_of(device: CudaDevice, sensors: Sensors | str) -> Machine:
+def machine_of(device: CudaDevice, sensors: Sensors | str) -> MeasuredMachine:
     found, version = device.properties, driver_version()
     known = None if isinstance(sensors, str) else sensors
-    return Machine(
+    return MeasuredMachine(
         gpu=device.name,
         arch=device.target.name,
         capability=device.target.capability,

@@ -13,7 +13,7 @@ from ptxlab.gemm.bounds import ARITHMETIC, GLOBAL, ISSUE, SHARED
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import memory_type
 
-Number = Callable[[KernelFacts], float]
+KernelNumber = Callable[[KernelFacts], float]
 Reason = Callable[[KernelFacts, KernelFacts], str]
 
 
@@ -27,7 +27,7 @@ class Measure:
     """
 
     name: str
-    of: Number
+    of: KernelNumber
     relieves: tuple[str, ...]
     reason: Reason
     told: str
@@ -36,7 +36,7 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class MeasuredChange:
     """A measure that changed by ``factor``, above 1 where the rung is better, and how it is told.
 
     ``factor`` is infinite where nothing is left, and 0 where there was nothing before.
@@ -49,7 +49,7 @@ class Change:
     text: str
 
 
-def changes(before: KernelFacts, after: KernelFacts) -> Iterator[Change]:
+def changes(before: KernelFacts, after: KernelFacts) -> Iterator[MeasuredChange]:
     for measure in MEASURES:
         old, new = measure.of(before), measure.of(after)
         if old == new:
@@ -64,10 +64,10 @@ def changes(before: KernelFacts, after: KernelFacts) -> Iterator[Change]:
                 less="less" if better else "more",
                 reason=measure.reason(before, after),
             )
-            yield Change(measure, old, new, factor, text)
+            yield MeasuredChange(measure, old, new, factor, text)
 
 
-def _inverse(number: Number) -> Number:
+def _inverse(number: KernelNumber) -> KernelNumber:
     def of(facts: KernelFacts) -> float:
         value = number(facts)
         return 1 / value if value else 0.0
@@ -138,7 +138,7 @@ def _why_wavefronts(before: KernelFacts, after: KernelFacts) -> str:
     return text
 
 
-def _both(number: Number, unit: str = "") -> Reason:
+def _both(number: KernelNumber, unit: str = "") -> Reason:
     """Say the number after, and the one before if there was any."""
 
     def reason(before: KernelFacts, after: KernelFacts) -> str:

@@ -15,21 +15,21 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.bench import Bench, BenchResult
-from ptxlab.gemm.problem import Operands, Problem, memory_type
+from ptxlab.gemm.problem import DeviceOperands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
-from ptxlab.gemm.side_by_side import Job
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.gemm.survey import lacking
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
-from ptxlab.gemm.tiles import Progress, candidates, cuttable
+from ptxlab.gemm.tiles import candidates, cuttable
 from ptxlab.isa.gpus import Gpu
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
 from ptxlab.toolchain.assembly import Assembly
-from ptxlab.workers import results
+from ptxlab.workers import Progress, results
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +82,7 @@ def beside_measured(found: Bench, chip: Chip) -> Bench:
         mhz = one.timed.reading.clock if one.timed else None
         sizes = AS_IT_IS if one.rung.handwritten else one.tile
         told = _attempted(
-            chip, round(mhz) if mhz else None, Job(one.rung, one.problem, dict(sizes))
+            chip, round(mhz) if mhz else None, RungJob(one.rung, one.problem, dict(sizes))
         )
         return replace(one, predicted=told)
 
@@ -90,7 +90,7 @@ def beside_measured(found: Bench, chip: Chip) -> Bench:
 
 
 def predict_ladder(
-    jobs: Sequence[Job], chip: Chip, clock: int | None, executor: Executor | None = None
+    jobs: Sequence[RungJob], chip: Chip, clock: int | None, executor: Executor | None = None
 ) -> Iterator[PredictedRung]:
     """Yield each rung with its prediction in their order, made here or by an ``executor``."""
     return results(executor, partial(_attempted, chip, clock), jobs)
@@ -111,14 +111,14 @@ def predict_tiles(
     algorithm = cuttable(rung, problem)
     target = target_of(chip)
     tiles = candidates(algorithm, algorithm.tile_for(problem, target), together=1)
-    jobs, found = [Job(algorithm, problem, tile) for tile in tiles], []
+    jobs, found = [RungJob(algorithm, problem, tile) for tile in tiles], []
     for one in predict_ladder(jobs, chip, clock, executor):
         found.append(one)
         progress(len(found), len(jobs))
     return sorted(found, key=lambda one: -(one.tflops or 0))
 
 
-def _attempted(chip: Chip, clock: int | None, job: Job) -> PredictedRung:
+def _attempted(chip: Chip, clock: int | None, job: RungJob) -> PredictedRung:
     rung, problem, sizes = job.rung, job.problem, job.sizes
     try:
         if not isinstance(rung, Algorithm):
@@ -151,7 +151,7 @@ def predict_rung(
         return of_launch(Assembly(program, cubin), kernel, config, args, chip, clock)
 
 
-def _blank(device: Device, problem: Problem, stack: ExitStack) -> Operands:
+def _blank(device: Device, problem: Problem, stack: ExitStack) -> DeviceOperands:
     """Return matrices of zeros, which take memory only where they are touched."""
 
     def zeros(count: int, dtype: str) -> Buffer:
@@ -164,4 +164,4 @@ def _blank(device: Device, problem: Problem, stack: ExitStack) -> Operands:
         for (rows, _), leading, dtype in zip(problem.stored, problem.leading, types, strict=True)
     )
     bias = zeros(problem.n, "f32") if "bias" in problem.epilogue else None
-    return Operands(problem, a, b, d, bias)
+    return DeviceOperands(problem, a, b, d, bias)

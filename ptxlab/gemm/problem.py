@@ -165,7 +165,7 @@ def to_tf32(values: Array) -> Array:
 
 
 @dataclass(frozen=True, slots=True)
-class Operands:
+class DeviceOperands:
     """The matrices of a problem, as it stores them, and its bias in the memory of a device."""
 
     problem: Problem
@@ -187,7 +187,7 @@ class Operands:
 
 
 @contextmanager
-def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Operands]:
+def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[DeviceOperands]:
     """Put the matrices on the device as the problem stores them, until the end of the ``with``.
 
     Gaps between rows are NaN, so that reading one is seen, and memory ends with the last element of
@@ -200,7 +200,7 @@ def uploaded(device: Device, problem: Problem, inputs: Inputs) -> Iterator[Opera
         memory.append(inputs.bias)
     with ExitStack() as stack:
         buffers = [stack.enter_context(device.upload(array)) for array in memory]
-        yield Operands(problem, *buffers)
+        yield DeviceOperands(problem, *buffers)
 
 
 def spread(matrix: Array, leading: int) -> Array:

@@ -94,7 +94,7 @@ def factors_of(problem: Problem, inputs: Inputs) -> tuple[Array, Array]:
 
 
 @dataclass(frozen=True, slots=True)
-class Bound:
+class ErrorBound:
     """How far an element may be off (see the module's text), and the largest finite value of D."""
 
     coefficient: float
@@ -115,7 +115,7 @@ class Comparison:
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class ExpectedPart:
     """A part of D: where it is, what should be there, M of it, and M of the sums it is made of."""
 
     rows: slice
@@ -133,7 +133,7 @@ def error_bound(
     acc: str,
     epilogue: Epilogue = PLAIN,
     conversion: float = 0.0,
-) -> Bound:
+) -> ErrorBound:
     """Return the bound for D made of A * B, with A and B as the kernel multiplies them.
 
     ``conversion`` is how far off a product may be that was made of other factors than these.
@@ -150,7 +150,7 @@ def error_bound(
         relative, floor = _finished(method, relative, abs(epilogue.alpha) * floor, acc)
         of_reference += 4 * 2.0**-53
     coefficient = (relative + of_reference) * (1 + 2 * of_reference)
-    return Bound(coefficient, floor, FORMATS[acc].max_finite)
+    return ErrorBound(coefficient, floor, FORMATS[acc].max_finite)
 
 
 def _tensor_core(
@@ -191,7 +191,7 @@ def _finished(method: Method, relative: float, floor: float, acc: str) -> tuple[
     return relative, floor
 
 
-def compare(found: Array, parts: Iterable[Part], bound: Bound) -> Comparison:
+def compare(found: Array, parts: Iterable[ExpectedPart], bound: ErrorBound) -> Comparison:
     """Find the element of ``found`` furthest from the ``parts`` of its reference, in units of what it may be.
 
     D is right if and only if the error found is at most ``bound.coefficient``. A and B are finite; an
@@ -208,7 +208,7 @@ def compare(found: Array, parts: Iterable[Part], bound: Bound) -> Comparison:
     return worst
 
 
-def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Part]:
+def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[ExpectedPart]:
     """Yield what D should be and how large its terms are, in float64, block by block."""
     m, n = a.shape[0], b.shape[1]
     for left in range(0, n, BLOCK):
@@ -220,7 +220,7 @@ def reference(a: Array, b: Array, epilogue: Epilogue = PLAIN) -> Iterator[Part]:
             a_block = a[rows].astype(np.float64)
             sums, of_sums = a_block @ b_block, np.abs(a_block) @ b_magnitude
             expected, magnitude = _finish(sums, of_sums, rows, columns, epilogue)
-            yield Part(rows, columns, expected, magnitude, of_sums)
+            yield ExpectedPart(rows, columns, expected, magnitude, of_sums)
 
 
 def _finish(
@@ -237,7 +237,7 @@ def _finish(
     return np.maximum(expected, 0) if epilogue.relu else expected, magnitude
 
 
-def _error(found: Doubles, part: Part, bound: Bound) -> Doubles:
+def _error(found: Doubles, part: ExpectedPart, bound: ErrorBound) -> Doubles:
     """Return the error of every element: infinite where it must not differ and does."""
     magnitude = part.magnitude
     with np.errstate(invalid="ignore", divide="ignore"):

@@ -19,7 +19,7 @@ from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.compiled import ptx_for
 from ptxlab.gemm.ladder import Baseline, HostBaseline
-from ptxlab.gemm.problem import Inputs, Operands, Problem, uploaded
+from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem, uploaded
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile, require
 from ptxlab.gemm.tile_file import tile_for
@@ -136,7 +136,9 @@ def judge(device: Device, verification: Verification, rung: Rung, computed: Comp
     )
 
 
-def launch(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) -> LaunchResult:
+def launch(
+    device: Device, operands: DeviceOperands, algorithm: Algorithm, tile: Tile
+) -> LaunchResult:
     """Compile the algorithm for its operands and run it once; an empty D needs no launch."""
     if operands.problem.m == 0 or operands.problem.n == 0:
         return LaunchResult(0.0)
@@ -144,7 +146,7 @@ def launch(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile)
     return kernel.run(config, args)
 
 
-def queue(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) -> Work:
+def queue(device: Device, operands: DeviceOperands, algorithm: Algorithm, tile: Tile) -> Work:
     """Return what puts one launch on a GPU's stream, and keeps what its tensor maps are of."""
     kernel, config, args = prepare(device, operands, algorithm, tile)
     work = kernel.prepare(config, args)
@@ -156,7 +158,7 @@ def queue(device: Device, operands: Operands, algorithm: Algorithm, tile: Tile) 
 
 
 def prepare(
-    device: Device, operands: Operands, algorithm: Algorithm, tile: Tile
+    device: Device, operands: DeviceOperands, algorithm: Algorithm, tile: Tile
 ) -> tuple[Kernel, LaunchConfig, list[Any]]:
     """Compile the algorithm for a problem whose D is not empty; return also how it is launched."""
     with cutting(algorithm, operands.problem, tile, device.target) as (file, options, config):

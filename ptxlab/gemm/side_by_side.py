@@ -21,7 +21,7 @@ Result = TypeVar("Result")
 
 
 @dataclass(frozen=True, slots=True)
-class Job:
+class RungJob:
     """One rung on one problem; ``sizes`` change its tile."""
 
     rung: Algorithm | Baseline
@@ -31,8 +31,8 @@ class Job:
 
 def each(
     device: Device,
-    work: Callable[[Device, Job], Result],
-    jobs: Sequence[Job],
+    work: Callable[[Device, RungJob], Result],
+    jobs: Sequence[RungJob],
     executor: Executor | None = None,
 ) -> Iterator[Result | PtxlabError]:
     """Do the jobs, and yield the result of each, or the error that it is refused with, in their order.
@@ -46,14 +46,14 @@ def each(
 
 
 def _elsewhere(
-    work: Callable[[Device, Job], Result], target: str, job: Job
+    work: Callable[[Device, RungJob], Result], target: str, job: RungJob
 ) -> Result | PtxlabError:
     with closing(open_device("emulator", arch=target)) as device:
         return _attempt(work, device, job)
 
 
 def _attempt(
-    work: Callable[[Device, Job], Result], device: Device, job: Job
+    work: Callable[[Device, RungJob], Result], device: Device, job: RungJob
 ) -> Result | PtxlabError:
     try:
         return work(device, job)

@@ -16,7 +16,7 @@ from ptxlab.gemm.algorithms import Rung
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import Computed, GemmResult, compute, judge
-from ptxlab.gemm.side_by_side import Job, each
+from ptxlab.gemm.side_by_side import RungJob, each
 from ptxlab.gemm.verification import Verification
 
 
@@ -58,7 +58,7 @@ class Agreement:
 
 
 @dataclass(frozen=True, slots=True)
-class Survey:
+class LadderSurvey:
     """What all rungs made of a problem, for each pair of types."""
 
     device: str
@@ -85,7 +85,7 @@ def survey(
     problem: Problem,
     types: Sequence[tuple[str, str]],
     executor: Executor | None = None,
-) -> Survey:
+) -> LadderSurvey:
     """Run every rung that takes ``problem``, once for each of ``types``.
 
     A library that is not there or needs another device is ``absent``, and so is a kernel with an
@@ -97,7 +97,7 @@ def survey(
     for dtype, acc in types:
         typed = replace(problem, dtype=dtype, acc=acc)
         verification, extent = Verification(typed, typed.inputs()), _Extent()
-        jobs = [Job(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
+        jobs = [RungJob(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
         for job, computed in zip(jobs, each(device, _computed, jobs, executor), strict=True):
             if isinstance(computed, PtxlabError):
                 if not (isinstance(computed, DeviceUnavailable) or lacking(computed)):
@@ -108,7 +108,7 @@ def survey(
             extent.add(results[-1], computed.d)
         if len(extent.results) > 1:
             agreements.append(extent.agreement(verification))
-    return Survey(
+    return LadderSurvey(
         device.kind,
         device.target.name,
         problem,
@@ -118,7 +118,7 @@ def survey(
     )
 
 
-def _computed(device: Device, job: Job) -> Computed:
+def _computed(device: Device, job: RungJob) -> Computed:
     return compute(device, job.problem, job.problem.inputs(), job.rung)
 
 

@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device
 from ptxlab.gemm.algorithms import Algorithm
-from ptxlab.gemm.problem import Operands, gathered
+from ptxlab.gemm.problem import DeviceOperands, gathered
 from ptxlab.tensormap.encoding import MAP_BYTES
 
 ALIGNMENT = 16
@@ -26,7 +26,7 @@ SLAB = (64, 32)
 """The box of D, of f32: lines of 128 bytes, too."""
 
 
-def arguments(device: Device, operands: Operands, algorithm: Algorithm) -> list[Any]:
+def arguments(device: Device, operands: DeviceOperands, algorithm: Algorithm) -> list[Any]:
     """Return the arguments of a kernel, which keep what its tensor maps are of."""
     if not algorithm.maps:
         return operands.arguments()

@@ -7,7 +7,7 @@ and times them; the emulator counts what they do, and times nothing.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 from itertools import combinations, product
@@ -20,17 +20,16 @@ from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.facts import KernelFacts, facts_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
-from ptxlab.gemm.side_by_side import Job, each
+from ptxlab.gemm.side_by_side import RungJob, each
 from ptxlab.gemm.tile import Sizes, Tile
 from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
 from ptxlab.gemm.verification import Verification, checked
+from ptxlab.workers import Progress
 
 GROUPS = (1, 4, 8, 16)
 """The orders of CTAs to try."""
 
 WRONG = "its result is wrong"
-
-Progress = Callable[[int, int], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,7 +104,9 @@ def compare_counted(
     """
     algorithm = cuttable(rung, problem)
     own = algorithm.tile_for(problem, device.target)
-    jobs = [Job(algorithm, problem, macros) for macros in candidates(algorithm, own, together=1)]
+    jobs = [
+        RungJob(algorithm, problem, macros) for macros in candidates(algorithm, own, together=1)
+    ]
     found = []
     for job, counted in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
         if isinstance(counted, PtxlabError):

@@ -17,11 +17,11 @@ from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.stopwatch import Work
 from ptxlab.gemm.algorithms import Method
-from ptxlab.gemm.problem import Inputs, Operands, Problem
+from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
     Comparison,
-    Part,
+    ExpectedPart,
     compare,
     epilogue_of,
     error_bound,
@@ -69,11 +69,11 @@ class Verification:
         self._epilogue = replace(epilogue, old=old)
         self._kept = list(self._made()) if sampled else []
 
-    def expected(self) -> Iterable[Part]:
+    def expected(self) -> Iterable[ExpectedPart]:
         """Return the reference of the rows that are compared, part by part."""
         return self._kept or self._made()
 
-    def _made(self) -> Iterable[Part]:
+    def _made(self) -> Iterable[ExpectedPart]:
         return reference(self._a[self._rows], self._b, self._epilogue)
 
     def verdict(self, d: Array, method: Method, arithmetic: DotProduct, strays: int = 0) -> Verdict:
@@ -89,7 +89,11 @@ class Verification:
 
 
 def checked(
-    device: CudaDevice, operands: Operands, work: Work, verification: Verification, method: Method
+    device: CudaDevice,
+    operands: DeviceOperands,
+    work: Work,
+    verification: Verification,
+    method: Method,
 ) -> Verdict:
     """Do ``work`` once on a D full of NaN, which no kernel before it has left there, and judge D."""
     problem, d = verification.problem, operands.d

@@ -12,7 +12,7 @@ from ptxlab.instrument.sites import Scoped, dumped_type, instructions
 from ptxlab.syntax.functions import statements
 from ptxlab.syntax.lexer import locate
 from ptxlab.syntax.names import called
-from ptxlab.syntax.tree import Function, Instruction, Label, Module
+from ptxlab.syntax.tree import Function, Instruction, Label, PtxModule
 
 _WAIT = "wgmma.wait_group"
 
@@ -37,7 +37,7 @@ class DumpPlace:
 
 
 def find_places(
-    module: Module,
+    module: PtxModule,
     kernel: Function,
     at: str | int,
     registers: Sequence[str] = (),
@@ -77,7 +77,7 @@ def find_places(
     return tuple(places)
 
 
-def _found(module: Module, kernel: Function, at: str | int) -> Found:
+def _found(module: PtxModule, kernel: Function, at: str | int) -> Found:
     others = [f for f in module.functions if f is not kernel and f.body is not None]
     if str(at).isdecimal():
         found = _on_line(module, [kernel, *others], int(at))
@@ -95,7 +95,7 @@ def _found(module: Module, kernel: Function, at: str | int) -> Found:
 Found = list[tuple[Function, Scoped]]
 
 
-def _on_line(module: Module, functions: Sequence[Function], line: int) -> Found:
+def _on_line(module: PtxModule, functions: Sequence[Function], line: int) -> Found:
     everywhere = [(function, site) for function in functions for site in instructions(function)]
     found = [(f, site) for f, site in everywhere if site.instruction.position.line == line]
     if not found:
@@ -136,7 +136,7 @@ def _near(kernel: Function, at: str) -> str | None:
 
 
 def _place(
-    module: Module,
+    module: PtxModule,
     function: Function,
     site: Scoped,
     wanted: Sequence[str],
@@ -164,7 +164,7 @@ def _all(site: Scoped) -> list[str]:
     return list(dict.fromkeys(named))
 
 
-def _operand_of(module: Module, sources: Sequence[Scoped], letter: str) -> list[str]:
+def _operand_of(module: PtxModule, sources: Sequence[Scoped], letter: str) -> list[str]:
     """Return the registers of an operand, which are the same in all of the instructions."""
     found, *others = (_operand(module, source, letter) for source in sources)
     if any(other != found for other in others):
@@ -176,7 +176,7 @@ def _operand_of(module: Module, sources: Sequence[Scoped], letter: str) -> list[
     return found
 
 
-def _operand(module: Module, site: Scoped, letter: str) -> list[str]:
+def _operand(module: PtxModule, site: Scoped, letter: str) -> list[str]:
     operands = site.instruction.operands
     position = OPERANDS.index(letter)
     found = site.registers(operands[position]) if position < len(operands) else []

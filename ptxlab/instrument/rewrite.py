@@ -29,10 +29,10 @@ from ptxlab.syntax.tree import (
     Guard,
     Instruction,
     Integer,
-    Module,
     Name,
     Operand,
     Position,
+    PtxModule,
     Statement,
 )
 
@@ -66,7 +66,7 @@ class Probe:
     after: bool
 
 
-def dump_registers(module: Module, kernel: str, probes: Sequence[Probe]) -> Module:
+def dump_registers(module: PtxModule, kernel: str, probes: Sequence[Probe]) -> PtxModule:
     """Return ``module`` with ``kernel`` storing the probed registers of every thread.
 
     Slots are numbered over the probes in the order given, and in each over its registers in order.
@@ -84,7 +84,7 @@ def dump_registers(module: Module, kernel: str, probes: Sequence[Probe]) -> Modu
     return insert(module, kernel, blocks, slots)
 
 
-def dump_nth(module: Module, kernel: str, probes: Sequence[Probe], nth: int) -> Module:
+def dump_nth(module: PtxModule, kernel: str, probes: Sequence[Probe], nth: int) -> PtxModule:
     """Return ``module`` with ``kernel`` storing registers the ``nth`` time (from 1) a thread passes a probe.
 
     All probes count together and share their slots, so they have equally many registers: the first
@@ -104,7 +104,9 @@ def dump_nth(module: Module, kernel: str, probes: Sequence[Probe], nth: int) -> 
     return insert(module, kernel, blocks, slots)
 
 
-def _typed(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tuple[Probe, Typed]]:
+def _typed(
+    module: PtxModule, kernel: str, probes: Sequence[Probe]
+) -> Iterator[tuple[Probe, Typed]]:
     """Yield every probe with its registers and their types."""
     function = definition(module, kernel)
     sites = {site.instruction.position: site for site in instructions(function)}
@@ -113,7 +115,7 @@ def _typed(module: Module, kernel: str, probes: Sequence[Probe]) -> Iterator[tup
         yield probe, [(name, dumped_type(module, site, name)) for name in probe.registers]
 
 
-def insert(module: Module, kernel: str, blocks: Insertions, slots: int) -> Module:
+def insert(module: PtxModule, kernel: str, blocks: Insertions, slots: int) -> PtxModule:
     """Return ``module`` with the blocks in ``kernel``, and the row of ``slots`` words they store to."""
     parameter = Declaration("param", "u64", (Declarator(DUMP_PARAMETER),))
 

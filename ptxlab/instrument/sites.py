@@ -18,13 +18,13 @@ from ptxlab.syntax.tree import (
     Function,
     Group,
     Instruction,
-    Module,
     Name,
     Negated,
     Not,
     Operand,
     Pair,
     Position,
+    PtxModule,
     Statement,
     Symbol,
     Vector,
@@ -94,7 +94,7 @@ def instructions(function: Function) -> Iterator[Scoped]:
     yield from _sites(function.body or (), function.results + function.parameters)
 
 
-def sources(module: Module, functions: Iterable[Function]) -> dict[int, SourceLine]:
+def sources(module: PtxModule, functions: Iterable[Function]) -> dict[int, SourceLine]:
     """Return where each line of PTX with an instruction of ``functions`` comes from, as its ``.loc`` say."""
     found: dict[int, SourceLine] = {}
     for function in functions:
@@ -105,7 +105,7 @@ def sources(module: Module, functions: Iterable[Function]) -> dict[int, SourceLi
     return found
 
 
-def calls(module: Module, functions: Iterable[Function]) -> dict[int, tuple[SourceLine, ...]]:
+def calls(module: PtxModule, functions: Iterable[Function]) -> dict[int, tuple[SourceLine, ...]]:
     """Return of each line of PTX with an instruction the calls that it was inlined from, the innermost first."""
     found: dict[int, tuple[SourceLine, ...]] = {}
     for function in functions:
@@ -134,7 +134,7 @@ def _declares(declarator: Declarator, name: str) -> bool:
     return str(int(index)) == index and int(index) < declarator.count
 
 
-def definition(module: Module, kernel: str) -> Function:
+def definition(module: PtxModule, kernel: str) -> Function:
     """Return the kernel of that name. Raises PtxlabError when there is none."""
     names = [function.name for function in module.entries]
     if kernel not in names:
@@ -146,7 +146,7 @@ def definition(module: Module, kernel: str) -> Function:
 
 
 def site_at(
-    module: Module, function: Function, sites: Mapping[Position, Scoped], position: Position
+    module: PtxModule, function: Function, sites: Mapping[Position, Scoped], position: Position
 ) -> Scoped:
     """Return the one of ``sites`` at ``position``. Raises PtxlabError when it cannot be dumped there."""
     location = locate(module.source, position)
@@ -166,7 +166,7 @@ def site_at(
     return site
 
 
-def dumped_type(module: Module, site: Scoped, register: str) -> str:
+def dumped_type(module: PtxModule, site: Scoped, register: str) -> str:
     """Return the type of a register that is to be dumped at ``site``.
 
     Raises PtxlabError for a register that is none, and Unsupported for one wider than 64 bits.

@@ -32,11 +32,11 @@ from ptxlab.syntax.tree import (
     Guard,
     Instruction,
     Integer,
-    Module,
     Name,
     Not,
     Operand,
     Position,
+    PtxModule,
     Statement,
 )
 
@@ -64,7 +64,9 @@ class Traced:
         return None if guard is None or guard.name in dict(self.registers) else guard
 
 
-def trace(module: Module, kernel: str, sites: Sequence[Traced], first: int, steps: int) -> Module:
+def trace(
+    module: PtxModule, kernel: str, sites: Sequence[Traced], first: int, steps: int
+) -> PtxModule:
     """Return ``module`` with ``kernel`` tracing its steps from number ``first`` (from 0) on.
 
     Slot 0 is how many steps the thread has made in all, the slots after it are ``steps`` words.
@@ -108,13 +110,13 @@ def _inside(value: str, steps: int, guard: Guard | None) -> Instruction:
 
 
 def look_at_step(
-    module: Module,
+    module: PtxModule,
     kernel: str,
     sites: Sequence[Traced],
     step: int,
     watched: Traced,
     before: Typed,
-) -> Module:
+) -> PtxModule:
     """Return ``module`` with ``kernel`` storing registers where it makes step ``step`` at ``watched``.
 
     Slot 0 is 1 in the threads that do, then come the registers ``before`` (with their types) as they

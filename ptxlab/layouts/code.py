@@ -13,7 +13,7 @@ from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class OffsetTerm:
     """A coordinate's part in an offset: (name / divisor) % modulus * stride; modulus 0 takes all of it."""
 
     name: str
@@ -63,23 +63,25 @@ def names(layout: Layout) -> tuple[str, ...]:
     return ("row", "col") if count == 2 else tuple(f"i{i}" for i in range(count))
 
 
-def terms(layout: Layout) -> Iterator[Term]:
+def terms(layout: Layout) -> Iterator[OffsetTerm]:
     """Yield what each mode of each coordinate adds to the offset."""
     for name, part in zip(names(layout), layout.parts, strict=True):
         divisor = 1
         for position, (size, stride) in enumerate(part.modes):
             last = position == len(part.modes) - 1
             if stride and size > 1:
-                yield Term(name, divisor, 0 if last else size, stride)
+                yield OffsetTerm(name, divisor, 0 if last else size, stride)
             divisor *= size
 
 
-def _sum(found: list[Term], offset: int, divide: str) -> str:
+def _sum(found: list[OffsetTerm], offset: int, divide: str) -> str:
     parts = [term.expression(divide) for term in found]
     return " + ".join([*parts, str(offset)] if offset or not parts else parts)
 
 
-def _cuda(what: str, given: tuple[str, ...], found: list[Term], offset: int, by: Swizzle) -> str:
+def _cuda(
+    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+) -> str:
     takes = ", ".join(f"unsigned {name}" for name in given)
     total = _sum(found, offset, "/")
     body = [f"    return {total};"]
@@ -89,7 +91,9 @@ def _cuda(what: str, given: tuple[str, ...], found: list[Term], offset: int, by:
     return "\n".join([*head, *body, "}"]) + "\n"
 
 
-def _python(what: str, given: tuple[str, ...], found: list[Term], offset: int, by: Swizzle) -> str:
+def _python(
+    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+) -> str:
     total = _sum(found, offset, "//")
     body = [f"    return {total}"]
     if by.bits:
@@ -97,7 +101,9 @@ def _python(what: str, given: tuple[str, ...], found: list[Term], offset: int, b
     return "\n".join([f"def offset_of({', '.join(given)}):", f'    """{what}."""', *body]) + "\n"
 
 
-def _ptx(what: str, given: tuple[str, ...], found: list[Term], offset: int, by: Swizzle) -> str:
+def _ptx(
+    what: str, given: tuple[str, ...], found: list[OffsetTerm], offset: int, by: Swizzle
+) -> str:
     takes = ", ".join(given)
     lines = [f"// {what}", f"// takes .b32 {takes}; gives .b32 offset", "{", "    .reg .b32 part;"]
     lines.append(f"    mov.b32 offset, {offset};")
@@ -134,6 +140,6 @@ def _power(number: int) -> int | None:
     return None if number < 1 or number & (number - 1) else number.bit_length() - 1
 
 
-Writer = Callable[[str, tuple[str, ...], list[Term], int, Swizzle], str]
-LANGUAGES: dict[str, Writer] = {"cuda": _cuda, "ptx": _ptx, "python": _python}
+LanguageWriter = Callable[[str, tuple[str, ...], list[OffsetTerm], int, Swizzle], str]
+LANGUAGES: dict[str, LanguageWriter] = {"cuda": _cuda, "ptx": _ptx, "python": _python}
 """How each language writes it: the layout's notation, its coordinates, terms, offset and swizzle."""

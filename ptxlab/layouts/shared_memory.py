@@ -15,15 +15,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Integers
 from ptxlab.layouts.layout import IDENTITY, Layout, Mapping, Swizzle
 
 BANKS = 32
 BANK_BYTES = 4
 PASS_BYTES = BANKS * BANK_BYTES
-
-Addresses = npt.NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +89,7 @@ def bank(address: int) -> int:
     return address // BANK_BYTES % BANKS
 
 
-def wavefronts(addresses: Addresses, size: int) -> Addresses:
+def wavefronts(addresses: Integers, size: int) -> Integers:
     """Return the wavefronts of passes: byte addresses [..., lanes of a pass], ``size`` bytes each."""
     lanes = np.asarray(addresses, np.int64)
     words = lanes[..., np.newaxis] // BANK_BYTES + np.arange(max(1, size // BANK_BYTES))
@@ -104,7 +102,7 @@ def wavefronts(addresses: Addresses, size: int) -> Addresses:
     return np.asarray(counts.reshape(*words.shape[:-1], BANKS).max(axis=-1))
 
 
-def lines(layout: Mapping, bits: int, size: int) -> tuple[Addresses, int]:
+def lines(layout: Mapping, bits: int, size: int) -> tuple[Integers, int]:
     """Return the byte addresses, [lines, vectors], of the vectors of ``size`` bytes of a tile.
 
     The tile has two modes, rows and columns, of elements of ``bits``; it starts at an address that is
@@ -125,7 +123,7 @@ def lines(layout: Mapping, bits: int, size: int) -> tuple[Addresses, int]:
     return (grid, 1) if along else (grid.T, 0)
 
 
-def passes(access: AccessPattern, layout: Mapping, bits: int) -> Addresses:
+def passes(access: AccessPattern, layout: Mapping, bits: int) -> Integers:
     """Return the byte addresses, [passes, lanes], with which warps go over a whole tile.
 
     Raises ValueError when the tile is not made of whole passes of the access.

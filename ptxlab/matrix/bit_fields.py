@@ -18,7 +18,7 @@ Values = Mapping[str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Variable:
+class IndexVariable:
     """A number of ``bits`` bits."""
 
     name: str
@@ -49,7 +49,7 @@ class Field:
 class Assignment:
     """One number out: the exclusive or, which is also the sum unless ``overlaps``, of its fields."""
 
-    variable: Variable
+    variable: IndexVariable
     fields: tuple[Field, ...]
 
     @property
@@ -79,7 +79,7 @@ def _term(field: Field) -> str:
 class BitFields:
     """Numbers out as functions of the numbers ``inputs``."""
 
-    inputs: tuple[Variable, ...]
+    inputs: tuple[IndexVariable, ...]
     outputs: tuple[Assignment, ...]
 
     def __call__(self, values: Values) -> dict[str, int]:
@@ -100,7 +100,9 @@ class BitFields:
 
 
 def derive(
-    inputs: Sequence[Variable], outputs: Sequence[Variable], function: Callable[[Values], Values]
+    inputs: Sequence[IndexVariable],
+    outputs: Sequence[IndexVariable],
+    function: Callable[[Values], Values],
 ) -> BitFields:
     """Return ``function`` as bit fields. Raises ValueError when it is none, found by trying all inputs."""
     found = _from_rows(inputs, outputs, _rows(inputs, outputs, function))
@@ -123,15 +125,15 @@ def of_fragment(layout: FragmentLayout) -> BitFields:
         layout = replace(layout, cols=1 << (layout.cols - 1).bit_length())
     holder = layout.holder
     inputs = (
-        Variable(holder, _log2(layout.threads)),
-        Variable("register", _log2(layout.registers_per_lane)),
-        Variable("element", _log2(layout.elements_per_register)),
+        IndexVariable(holder, _log2(layout.threads)),
+        IndexVariable("register", _log2(layout.registers_per_lane)),
+        IndexVariable("element", _log2(layout.elements_per_register)),
     )
-    outputs = [Variable("row", _log2(layout.rows)), Variable("col", _log2(layout.cols))]
+    outputs = [IndexVariable("row", _log2(layout.rows)), IndexVariable("col", _log2(layout.cols))]
     if layout.matrices > 1:
-        outputs.append(Variable("matrix", _log2(layout.matrices)))
+        outputs.append(IndexVariable("matrix", _log2(layout.matrices)))
     if layout.copies > 1:
-        outputs.append(Variable("copy", _log2(layout.copies)))
+        outputs.append(IndexVariable("copy", _log2(layout.copies)))
     distinct = layout.registers_per_lane // layout.copies
     table = layout.table().tolist()
 
@@ -150,16 +152,18 @@ def _log2(size: int) -> int:
     return size.bit_length() - 1
 
 
-def _width(variables: Sequence[Variable]) -> int:
+def _width(variables: Sequence[IndexVariable]) -> int:
     return sum(variable.bits for variable in variables)
 
 
-def _bits(variables: Sequence[Variable]) -> list[tuple[Variable, int]]:
+def _bits(variables: Sequence[IndexVariable]) -> list[tuple[IndexVariable, int]]:
     return [(variable, bit) for variable in variables for bit in range(variable.bits)]
 
 
 def _rows(
-    inputs: Sequence[Variable], outputs: Sequence[Variable], function: Callable[[Values], Values]
+    inputs: Sequence[IndexVariable],
+    outputs: Sequence[IndexVariable],
+    function: Callable[[Values], Values],
 ) -> list[int]:
     """Return for each bit out the bits in that it is the exclusive or of, as a mask."""
     rows = [0] * _width(outputs)
@@ -190,7 +194,7 @@ def _inverted(rows: list[int], width: int) -> list[int]:
 
 
 def _from_rows(
-    inputs: Sequence[Variable], outputs: Sequence[Variable], rows: list[int]
+    inputs: Sequence[IndexVariable], outputs: Sequence[IndexVariable], rows: list[int]
 ) -> BitFields:
     sources = _bits(inputs)
     assignments = []
@@ -207,7 +211,7 @@ def _from_rows(
     return BitFields(tuple(inputs), tuple(assignments))
 
 
-def _runs(moved: list[tuple[Variable, int, int]]) -> tuple[Field, ...]:
+def _runs(moved: list[tuple[IndexVariable, int, int]]) -> tuple[Field, ...]:
     """Join (source, bit, bit out) to runs of neighbours that move by the same distance."""
     rest = sorted(moved, key=lambda move: (move[2] - move[1], move[0].name, move[1]))
     fields: list[Field] = []

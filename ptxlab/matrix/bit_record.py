@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Value = int | str
+FieldValue = int | str
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +22,7 @@ class BitField:
     bits: int
     unit: int = 1
     codes: Mapping[str, int] | None = None
-    default: Value = 0
+    default: FieldValue = 0
     least: int = 0
     fixed: bool = False
 
@@ -31,7 +31,7 @@ class BitField:
         """The highest bit."""
         return self.low + self.bits - 1
 
-    def encode(self, value: Value) -> int:
+    def encode(self, value: FieldValue) -> int:
         """Return the bits of ``value``, in place. Raises ValueError for one it cannot have."""
         if self.fixed and value != self.default:
             raise ValueError(f"{self.name} is {self.default} here, not {value}")
@@ -52,11 +52,11 @@ class BitField:
         """Return the field's bits of ``word`` as a number."""
         return word >> self.low & ((1 << self.bits) - 1)
 
-    def decode(self, word: int) -> Value:
+    def decode(self, word: int) -> FieldValue:
         """Return the value. Raises ValueError for bits that mean none."""
         stored = self.stored(word)
         if self.codes is None:
-            value: Value = stored * self.unit
+            value: FieldValue = stored * self.unit
             valid = stored * self.unit >= self.least
         else:
             words = [name for name, code in self.codes.items() if code == stored]
@@ -105,7 +105,7 @@ class BitRecord:
         known = ", ".join(field.name for field in self.fields)
         raise ValueError(f"{self.name} has no field {name}; it has {known}")
 
-    def encode(self, values: Mapping[str, Value]) -> int:
+    def encode(self, values: Mapping[str, FieldValue]) -> int:
         """Return the word. Raises ValueError for a field it does not have or a value it cannot have."""
         for name in values:
             self.field(name)
@@ -114,7 +114,7 @@ class BitRecord:
             word |= field.encode(values.get(field.name, field.default))
         return word
 
-    def decode(self, word: int) -> dict[str, Value]:
+    def decode(self, word: int) -> dict[str, FieldValue]:
         """Return the value of every field. Raises ValueError for a word that is none of these."""
         if not 0 <= word < 1 << self.width:
             raise ValueError(f"{word:#x} is no word of {self.width} bits")

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value, choice
+from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue, choice
 from ptxlab.matrix.canonical import UNIT_BYTES, Mode, SharedTile
 from ptxlab.matrix.fragment import container_bits
 
@@ -114,7 +114,7 @@ def of_tile(reader: Reader, tile: SharedTile, address: int = 0, step: int = 0) -
     base = 0
     if tile.mode.span > UNIT_BYTES and address % tile.mode.period:
         base = address // _PERIOD_UNIT % 8
-    values: dict[str, Value] = {
+    values: dict[str, FieldValue] = {
         "start address": address + tile.advance(step),
         "leading byte offset": tile.leading,
         "stride byte offset": tile.stride,

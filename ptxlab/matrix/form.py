@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from typing import Literal
 
+from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.pictured import Pictured
 
-Version = tuple[int, int]
 Role = Literal["result", "source", "constant", "address", "tensor memory"]
 
 SM_10X_TO_12X = ("sm_100f", "sm_110f", "sm_120f")

@@ -12,12 +12,11 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Integers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix import position
-from ptxlab.matrix.position import Arrangement, FragmentKind, Index
+from ptxlab.matrix.position import Arrangement, FragmentKind, IntOrArray
 from ptxlab.numbers.formats import CONTAINED, FORMATS
 from ptxlab.pictured import Pictured
 
@@ -89,11 +88,13 @@ class FragmentLayout(Pictured):
         """How many registers of each lane the operand takes."""
         return self.copies * self._arrangement.distinct
 
-    def matrix(self, lane: Index) -> Index:
+    def matrix(self, lane: IntOrArray) -> IntOrArray:
         """Return which of the ``matrices`` the elements of ``lane`` belong to."""
         return self._arrangement.matrix(lane)
 
-    def element(self, lane: Index, register: Index, i: Index = 0) -> tuple[Index, Index]:
+    def element(
+        self, lane: IntOrArray, register: IntOrArray, i: IntOrArray = 0
+    ) -> tuple[IntOrArray, IntOrArray]:
         """Return the (row, col) that ``lane`` holds as element ``i`` of ``register``.
 
         Integer arrays broadcast. Raises IndexError outside the fragment.
@@ -117,11 +118,11 @@ class FragmentLayout(Pictured):
         found = np.argwhere((self.table() == (row, col)).all(axis=-1))
         return tuple(Place(*map(int, place)) for place in found)
 
-    def table(self) -> npt.NDArray[np.int64]:
+    def table(self) -> Integers:
         """Return (row, col) of everything, [threads, registers, elements per register, 2], read-only."""
         return position.table(self._arrangement)
 
-    def numbers(self) -> npt.NDArray[np.int64]:
+    def numbers(self) -> Integers:
         """Return the element's number in [matrices, rows, cols] of everything, shaped as the table."""
         return position.numbers(self._arrangement)
 

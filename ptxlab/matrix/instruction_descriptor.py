@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import replace
 
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value, choice
+from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue, choice
 
 SECTION = "Instruction descriptor"
 _NO_YES = {"no": 0, "yes": 1}
@@ -86,7 +86,7 @@ INSTRUCTION_DESCRIPTORS: dict[str, BitRecord] = {
 """The records by kind."""
 
 
-def encode(kind: str, values: Mapping[str, Value]) -> int:
+def encode(kind: str, values: Mapping[str, FieldValue]) -> int:
     """Return the instruction descriptor of ``kind``; fields left out have the first value they may have.
 
     Raises ValueError for an unknown kind, field or value, and for fields that do not go together.

@@ -15,8 +15,9 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import Self
 
+from ptxlab.isa.legality import Version
 from ptxlab.isa.targets import Target
-from ptxlab.matrix.form import SM_10X_TO_12X, Form, SignatureOperand, Version, address
+from ptxlab.matrix.form import SM_10X_TO_12X, Form, SignatureOperand, address
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.position import FragmentKind
 

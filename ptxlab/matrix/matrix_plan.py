@@ -10,15 +10,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Integers
 from ptxlab.isa.targets import WARP
 from ptxlab.layouts.layout import Mapping
 from ptxlab.layouts.shared_memory import bank, lines, wavefronts
 from ptxlab.matrix.ldmatrix import LDMATRIX, PACKED_BITS, ROW_BYTES, STMATRIX, RowMove
 
-Element = tuple[int, int]
-Places = npt.NDArray[np.int64]
+RowCol = tuple[int, int]
 
 FORMS: dict[str, RowMove] = {
     ".".join(
@@ -45,7 +44,7 @@ class RowAddress:
     lane: int
     matrix: int
     row: int
-    first: Element
+    first: RowCol
     address: int
     bank: int
 
@@ -60,7 +59,7 @@ class Plan:
 
     form: RowMove
     addresses: tuple[RowAddress, ...]
-    held: tuple[tuple[tuple[Element, ...], ...], ...]
+    held: tuple[tuple[tuple[RowCol, ...], ...], ...]
     wavefronts: tuple[int, ...]
 
 
@@ -68,7 +67,7 @@ def plan(
     form: RowMove,
     layout: Mapping,
     bits: int,
-    corner: Element = (0, 0),
+    corner: RowCol = (0, 0),
     matrices_across: bool = False,
 ) -> Plan:
     """Plan ``form`` on a tile of elements of ``bits`` whose first matrix begins at ``corner``.
@@ -96,7 +95,7 @@ def plan(
             f"{grid.shape[1]} times 16 bytes"
         )
 
-    def element(matrix: int, row: int, position: int) -> Element:
+    def element(matrix: int, row: int, position: int) -> RowCol:
         down, across = places[matrix]
         line, inner = line0 + form.rows * down + row, inner0 + per_row * across + position
         return (line, inner) if along else (inner, line)
@@ -109,7 +108,7 @@ def plan(
             address = int(grid[first[1 - along], first[along] // per_row])
             named.append(RowAddress(lane, *asked, first, address, bank(address)))
 
-    def in_register(matrix: int, register: Places) -> tuple[Element, ...]:
+    def in_register(matrix: int, register: Integers) -> tuple[RowCol, ...]:
         found = [
             element(matrix, int(row), int(col) * form.bits // bits + i)
             for row, col in register

@@ -16,12 +16,13 @@ from dataclasses import dataclass
 from itertools import product
 from typing import cast
 
-from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, SM_12X_ONLY, Version
+from ptxlab.isa.legality import Version
+from ptxlab.matrix.form import SM_10X_TO_12X, SM_12X, SM_12X_ONLY
 from ptxlab.matrix.multiplication import (
     WHOLE_FLOAT8,
     MatrixInstruction,
-    Pair,
     Shape,
+    TypePair,
     every,
     layout,
     same,
@@ -47,7 +48,7 @@ class _Line:
     """
 
     shape: Shape
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TypePair, ...]
     accumulators: tuple[str, ...]
     targets: tuple[str, ...]
     ptx: Version | None
@@ -143,7 +144,7 @@ def _form(
     opcode: str,
     shape: Shape,
     variant: str,
-    pair: Pair,
+    pair: TypePair,
     accumulators: tuple[str, str],
     targets: tuple[str, ...],
     minimum_ptx: Version,

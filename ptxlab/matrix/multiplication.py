@@ -27,16 +27,16 @@ from ptxlab.matrix.position import FragmentKind
 from ptxlab.matrix.scale import Scale
 from ptxlab.matrix.sparse import Metadata
 
-Pair = tuple[str, str]
+TypePair = tuple[str, str]
 Shape = tuple[int, int, int]
 
 
-def every(*dtypes: str) -> tuple[Pair, ...]:
+def every(*dtypes: str) -> tuple[TypePair, ...]:
     """Return all pairs of types of A and B."""
     return tuple((a, b) for a in dtypes for b in dtypes)
 
 
-def same(*dtypes: str) -> tuple[Pair, ...]:
+def same(*dtypes: str) -> tuple[TypePair, ...]:
     """Return the pairs of equal types of A and B."""
     return tuple((dtype, dtype) for dtype in dtypes)
 

@@ -31,8 +31,8 @@ from functools import cache
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
+from ptxlab.arrays import Integers
 from ptxlab.isa.targets import WARP
 
 QUAD_PAIRS = 4
@@ -53,7 +53,7 @@ FragmentKind = Literal[
     "tmem 32x32b",
     "tmem 16x32bx2",
 ]
-Index = int | npt.NDArray[np.int64]
+IntOrArray = int | Integers
 
 _ONE_LINE_A_LANE = ("quad a.row", "quad b.col", "quad accumulator")
 _HALVES = "tmem 16x32bx2"
@@ -99,16 +99,20 @@ class Arrangement(NamedTuple):
         """The registers of a thread before its copies begin."""
         return self.elements // (self.threads * self.packed)
 
-    def matrix(self, thread: Index) -> Index:
+    def matrix(self, thread: IntOrArray) -> IntOrArray:
         """Return which of the matrices the elements of ``thread`` belong to."""
         return thread % WARP // 16 if self.kind == _HALVES else thread // 4 % self.matrices
 
-    def row_col(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+    def row_col(
+        self, thread: IntOrArray, register: IntOrArray, element: IntOrArray
+    ) -> tuple[IntOrArray, IntOrArray]:
         """Return (row, col) of an element. Arrays broadcast against each other."""
         outer, inner = self.position(thread, register % self.distinct, element)
         return (inner, outer) if self.outer_is_columns else (outer, inner)
 
-    def position(self, thread: Index, register: Index, element: Index) -> tuple[Index, Index]:
+    def position(
+        self, thread: IntOrArray, register: IntOrArray, element: IntOrArray
+    ) -> tuple[IntOrArray, IntOrArray]:
         """Return (outer, inner) of an element: the one function all fragment layouts come from."""
         held_by_a_warp = self.outer_size * WARP // self.threads
         warp, lane = divmod(thread, WARP)
@@ -127,7 +131,7 @@ class Arrangement(NamedTuple):
 
 
 @cache
-def table(of: Arrangement) -> npt.NDArray[np.int64]:
+def table(of: Arrangement) -> Integers:
     """Return (row, col) of everything, [threads, registers, elements per register, 2]."""
     threads = np.arange(of.threads)[:, np.newaxis, np.newaxis]
     registers = np.arange(of.distinct * of.copies)[:, np.newaxis]
@@ -136,7 +140,7 @@ def table(of: Arrangement) -> npt.NDArray[np.int64]:
 
 
 @cache
-def numbers(of: Arrangement) -> npt.NDArray[np.int64]:
+def numbers(of: Arrangement) -> Integers:
     """Return the element's number in [matrices, rows, cols] of everything."""
     row, col = np.moveaxis(table(of), -1, 0)
     matrix = of.matrix(np.arange(of.threads)[:, np.newaxis, np.newaxis])
@@ -157,12 +161,14 @@ def problem(of: Arrangement) -> str:
     return ""
 
 
-def _read_only(array: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
+def _read_only(array: Integers) -> Integers:
     array.flags.writeable = False
     return array
 
 
-def _quad_position(kind: FragmentKind, bits: int, lane: Any, i: Any) -> tuple[Index, Index]:
+def _quad_position(
+    kind: FragmentKind, bits: int, lane: Any, i: Any
+) -> tuple[IntOrArray, IntOrArray]:
     """Return (outer, inner) of element ``i`` of a lane, in the 8-line matrix of its quad-pair."""
     in_quad, lower_half = lane % 4, 4 * (lane // 16)
     if kind == "quad accumulator" and bits == 32:
@@ -172,7 +178,7 @@ def _quad_position(kind: FragmentKind, bits: int, lane: Any, i: Any) -> tuple[In
     return i + lower_half, in_quad
 
 
-_TENSOR_MEMORY: dict[str, Callable[[Any, Any], tuple[Index, Index]]] = {
+_TENSOR_MEMORY: dict[str, Callable[[Any, Any], tuple[IntOrArray, IntOrArray]]] = {
     "tmem 16x64b": lambda lane, r: (lane // 4 + 8 * (lane % 2), lane // 2 % 2 + 2 * r),
     "tmem 16x128b": lambda lane, r: (lane // 4 + 8 * (r % 2), lane % 4 + 4 * (r // 2)),
     "tmem 16x256b": lambda lane, r: (

@@ -15,11 +15,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import product
 
+from ptxlab.isa.legality import Version
 from ptxlab.matrix.form import (
     AsyncInstruction,
     Shapes,
     SignatureOperand,
-    Version,
     address,
     constant,
     descriptor,

@@ -63,7 +63,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Trace:
+class ElementTrace:
     """D[row, col] = C[row, col] + the sum of ``terms``, in one of the matrices of the warp.
 
     Of an instruction that adds to D, ``c`` are the places of D.
@@ -78,7 +78,7 @@ class Trace:
     terms: tuple[Term, ...]
 
 
-def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[Trace, ...]:
+def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[ElementTrace, ...]:
     """Return the trace of D[row, col], one for each matrix the warp holds.
 
     Raises IndexError for an element that D does not have.
@@ -87,7 +87,7 @@ def trace(instruction: MatrixInstruction, row: int, col: int) -> tuple[Trace, ..
     return tuple(_trace(instruction, row, col, matrix) for matrix in range(matrices))
 
 
-def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> Trace:
+def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> ElementTrace:
     d = instruction.operand("D")
     c = d if instruction.shared else instruction.operand("C")
     held_by_d, held_by_c = _places(d, row, col, matrix), _places(c, row, col, matrix)
@@ -101,7 +101,7 @@ def _trace(instruction: MatrixInstruction, row: int, col: int, matrix: int) -> T
             for scale in instruction.scales
         )
         terms.append(Term(a_col, rows, *factors, metadata, scales))
-    return Trace(instruction, row, col, matrix, held_by_d, held_by_c, tuple(terms))
+    return ElementTrace(instruction, row, col, matrix, held_by_d, held_by_c, tuple(terms))
 
 
 def _held(

@@ -20,14 +20,15 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import product
 
-from ptxlab.matrix.form import AsyncInstruction, SharedOperand, Version, constant
+from ptxlab.isa.legality import Version
+from ptxlab.matrix.form import AsyncInstruction, SharedOperand, constant
 from ptxlab.matrix.fragment import container_bits
 from ptxlab.matrix.multiplication import (
     EVERY_N,
     INTEGER_N,
     WHOLE_FLOAT8,
     MatrixInstruction,
-    Pair,
+    TypePair,
     layout,
     same,
     variants,
@@ -46,7 +47,7 @@ TRANSPOSABLE = ("f16", "bf16")
 class _Line:
     """Types, accumulators, dense k, n, and least PTX without and with sparsity (None: there is none)."""
 
-    pairs: tuple[Pair, ...]
+    pairs: tuple[TypePair, ...]
     accumulators: tuple[str, ...]
     k: int
     ns: tuple[int, ...]

@@ -13,12 +13,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import product
 
-from ptxlab.matrix.form import Version
+from ptxlab.isa.legality import Version
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import (
     MatrixInstruction,
-    Pair,
     Shape,
+    TypePair,
     every,
     layout,
     same,
@@ -38,8 +38,8 @@ class _Line:
 
     shapes: tuple[Shape, ...]
     dtypes: tuple[str, ...]
-    accumulators: tuple[Pair, ...]
-    orders: tuple[Pair, ...]
+    accumulators: tuple[TypePair, ...]
+    orders: tuple[TypePair, ...]
     target: str
     minimum_ptx: Version
     bit_operation: str = ""

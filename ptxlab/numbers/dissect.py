@@ -28,7 +28,7 @@ from ptxlab.numbers.tensor_core_software import unpack
 
 
 @dataclass(frozen=True, slots=True)
-class Term:
+class SumTerm:
     """One of the numbers that a step adds.
 
     k: place along k of a product; None for C, and for the result of a step before.
@@ -51,7 +51,7 @@ class Term:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SumStep:
     """One step: a fused sum of truncated terms, or an ordinary addition ("add").
 
     exponent: the largest of the terms' (E); None if any is infinite or NaN, or in an addition.
@@ -60,7 +60,7 @@ class Step:
     """
 
     operation: Literal["fused", "add"]
-    terms: tuple[Term, ...]
+    terms: tuple[SumTerm, ...]
     exponent: int | None
     last_bit: Fraction | None
     total: Number
@@ -77,7 +77,7 @@ def explain(
     acc: str,
     rules: DotProduct | UnpackedDotProduct,
     b_dtype: str | None = None,
-) -> tuple[Step, ...]:
+) -> tuple[SumStep, ...]:
     """Return the steps of C + A*B, of which the last one ends in the result.
 
     ``a`` and ``b`` are one row and column of one instruction, and ``c`` is one number, all raw words.
@@ -100,11 +100,13 @@ def explain(
     return tuple(_fused(products, (c, addend), result, rules, chunk))
 
 
-Product = tuple[int, Number, int]
+ExactProduct = tuple[int, Number, int]
 """The place of a product along k, its value and its exponent."""
 
 
-def _products(left: list[tuple[Number, int]], right: list[tuple[Number, int]]) -> list[Product]:
+def _products(
+    left: list[tuple[Number, int]], right: list[tuple[Number, int]]
+) -> list[ExactProduct]:
     return [
         (k, x * y, x_exponent + y_exponent)
         for k, ((x, x_exponent), (y, y_exponent)) in enumerate(zip(left, right, strict=True))
@@ -112,14 +114,14 @@ def _products(left: list[tuple[Number, int]], right: list[tuple[Number, int]]) -
 
 
 def _fused(
-    products: list[Product],
+    products: list[ExactProduct],
     c: tuple[int, Number],
     result: Format,
     rules: DotProduct,
     chunk: int,
-) -> list[Step]:
+) -> list[SumStep]:
     """Take the steps of ``chunk`` products each that begin with the word and value ``c``."""
-    steps: list[Step] = []
+    steps: list[SumStep] = []
     for start in range(0, len(products), chunk):
         c = (steps[-1].word, steps[-1].value) if steps else c
         steps.append(_fused_step(products[start : start + chunk], c, result, rules))
@@ -127,8 +129,8 @@ def _fused(
 
 
 def _fused_step(
-    products: list[Product], c: tuple[int, Number], result: Format, rules: DotProduct
-) -> Step:
+    products: list[ExactProduct], c: tuple[int, Number], result: Format, rules: DotProduct
+) -> SumStep:
     word, addend = c
     (_, c_exponent), *_ = _decode([word], result)
     if result is F16:
@@ -141,7 +143,7 @@ def _fused_step(
     top = max(exponents) if finite else None
     last_bit = None if top is None else Fraction(2) ** (top - rules.fraction_bits)
     terms = tuple(
-        Term(
+        SumTerm(
             k,
             value,
             exponent if isinstance(value, Fraction) else None,
@@ -151,24 +153,24 @@ def _fused_step(
     )
     total = _sum(term.kept for term in terms)
     bits = round_result(odd(total), rounded)[0]
-    return Step("fused", terms, top, last_bit, total, *_read(bits, result))
+    return SumStep("fused", terms, top, last_bit, total, *_read(bits, result))
 
 
 def _unpacked(
-    products: list[Product], c: tuple[int, Number], result: Format, rules: UnpackedDotProduct
-) -> list[Step]:
+    products: list[ExactProduct], c: tuple[int, Number], result: Format, rules: UnpackedDotProduct
+) -> list[SumStep]:
     """Take the steps of the two halves, from zero, and the addition of C."""
-    steps: list[Step] = []
+    steps: list[SumStep] = []
     for pairs in ((0, 1), (2, 3)):
         half = [product for product in products if product[0] % 4 in pairs]
         start = (steps[-1].word, steps[-1].value) if steps else (0, Fraction(0))
         steps += _fused(half, start, result, rules.halves, rules.halves.chunk)
     numbers = (steps[-1].value, c[1])
-    terms = tuple(Term(None, value, None, value) for value in numbers)
+    terms = tuple(SumTerm(None, value, None, value) for value in numbers)
     total = _sum(numbers)
     # A sum of no terms but zeros is +0, as the instruction's is.
     bits = encode(odd(total), result)[0]
-    return [*steps, Step("add", terms, None, None, total, *_read(bits, result))]
+    return [*steps, SumStep("add", terms, None, None, total, *_read(bits, result))]
 
 
 def _decode(words: Sequence[int] | Array, form: Format) -> list[tuple[Number, int]]:

@@ -25,7 +25,7 @@ from ptxlab.arrays import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Rows:
+class SparseRows:
     """Rows of A as separate products: their m joins the warps, in the last axis.
 
     ``places`` are the k of the stored numbers, [m, stored, warps]. The dense functions take

@@ -15,7 +15,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.numbers.formats import BF16, E4M3, E5M2, F16, F32, F64, TF32, Format
 
-Kind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
+TypeKind = Literal["bits", "unsigned", "signed", "float", "predicate", "packed"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,7 +27,7 @@ class ScalarType:
 
     name: str
     bits: int
-    kind: Kind
+    kind: TypeKind
     dtype: np.dtype[np.generic]
 
     @property

@@ -17,13 +17,13 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
 from ptxlab.matrix.mma import MMA, program
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.numbers.dissect import Step, explain
+from ptxlab.numbers.dissect import SumStep, explain
 from ptxlab.numbers.fused_step import OPERANDS, operand_formats
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
 from ptxlab.numerics.products import DotProducts
 
-Rules = DotProduct | UnpackedDotProduct
+ModelRules = DotProduct | UnpackedDotProduct
 
 MMA_SYNC = "mma.sync"
 INSTRUCTIONS = {MMA_SYNC: "sm_75", "wgmma": "sm_90a"}
@@ -38,7 +38,7 @@ class Model:
     """Targets whose ``instruction`` gives the same bits for some types, and the arithmetic they share."""
 
     targets: tuple[str, ...]
-    rules: Rules
+    rules: ModelRules
     instruction: str = MMA_SYNC
 
     def compute(self, products: DotProducts) -> Array:
@@ -54,9 +54,9 @@ class Model:
         words: Array = d[0, 0]
         return words
 
-    def steps(self, products: DotProducts) -> tuple[Step, ...]:
+    def steps(self, products: DotProducts) -> tuple[SumStep, ...]:
         """Return the steps in which the first of the dot products is added up."""
-        steps: list[Step] = []
+        steps: list[SumStep] = []
         for piece in _instructions(products):
             found = explain(
                 products.a[piece, 0].tolist(),
@@ -94,7 +94,7 @@ def models(
         operand_formats(dtype, dtype, acc)
     except Unsupported as error:
         raise PtxlabError(error.message, hint=error.hint) from None
-    groups: dict[Rules, list[str]] = {}
+    groups: dict[ModelRules, list[str]] = {}
     having = [name for name in TARGETS if TARGETS[name].runs(INSTRUCTIONS[instruction])]
     for name in dict.fromkeys(targets) or having:
         rules = _rules(TARGETS[name], dtype, instruction) if name in having else None
@@ -109,7 +109,7 @@ def models(
     return tuple(Model(tuple(names), rules, instruction) for rules, names in groups.items())
 
 
-def _rules(target: Target, dtype: str, instruction: str) -> Rules | None:
+def _rules(target: Target, dtype: str, instruction: str) -> ModelRules | None:
     known = target.arithmetic
     if dtype not in known.types:
         return None

@@ -6,11 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Integers
 from ptxlab.errors import PtxlabError
-from ptxlab.numbers.dissect import Step
+from ptxlab.numbers.dissect import SumStep
 from ptxlab.numbers.exact import Number, dot, in_order, nearest, rounded_once
 from ptxlab.numerics.models import Measured, Model
 from ptxlab.numerics.products import DotProducts
@@ -36,11 +35,11 @@ class Compared:
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class ModelResult:
     """What the targets of a ``model`` give, and the ``steps`` that lead there."""
 
     model: Model
-    steps: tuple[Step, ...]
+    steps: tuple[SumStep, ...]
 
     @property
     def word(self) -> int:
@@ -57,7 +56,7 @@ class Study(Compared):
     exact: Number
     rounded: int
     chains: dict[str, int]
-    results: tuple[Result, ...]
+    results: tuple[ModelResult, ...]
 
 
 def study(
@@ -73,7 +72,7 @@ def study(
         exact=exact,
         rounded=nearest(exact, result),
         chains={chain.name: int(in_order(*numbers, chain, result)[0]) for chain in products.chains},
-        results=tuple(Result(model, model.steps(products)) for model in models),
+        results=tuple(ModelResult(model, model.steps(products)) for model in models),
         measured=measured,
     )
 
@@ -82,7 +81,7 @@ def study(
 
 
 @dataclass(frozen=True, slots=True)
-class Survey(Compared):
+class ProductSurvey(Compared):
     """Many dot products, each added up in several ways.
 
     ``names`` are the ways: ``EXACT``, then chains of fused multiply-adds, then the models by their
@@ -92,12 +91,12 @@ class Survey(Compared):
 
     models: tuple[Model, ...]
     names: tuple[str, ...]
-    differ: npt.NDArray[np.int64]
+    differ: Integers
 
 
 def survey(
     products: DotProducts, models: Sequence[Model], measured: Measured | None = None
-) -> Survey:
+) -> ProductSurvey:
     """Add up all ``products`` in every way and count the differences.
 
     Raises PtxlabError unless all numbers are finite.
@@ -114,4 +113,4 @@ def survey(
         words[measured.name] = measured.words
     ways = np.stack(list(words.values()))
     differ = (ways[:, None] != ways[None]).sum(axis=-1)
-    return Survey(products, measured, tuple(models), tuple(words), differ)
+    return ProductSurvey(products, measured, tuple(models), tuple(words), differ)

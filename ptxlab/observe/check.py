@@ -40,7 +40,7 @@ from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.registers import RegisterStates
 from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
 from ptxlab.observe.unwritten import Reads
-from ptxlab.syntax.tree import Instruction, Module, Source
+from ptxlab.syntax.tree import Instruction, PtxModule, SourceText
 from ptxlab.tensormap.tensor_map import TensorMap
 
 _ORDERING = frozenset({"acquire", "release", "acq_rel", "sc"})
@@ -69,7 +69,7 @@ def check(
 
 def incomplete(path: str, checks: Sequence[str], error: Unsupported) -> CheckReport:
     """Return the report on a program that could not even be loaded, as it holds what is not modelled."""
-    return CheckReport(None, tuple(checks), (), (str(error),), Source("", path))
+    return CheckReport(None, tuple(checks), (), (str(error),), SourceText("", path))
 
 
 class Checker(Watcher):
@@ -79,7 +79,7 @@ class Checker(Watcher):
         self._checks = tuple(name for name in CHECKS if name in checks)
         self._scene = CheckScene()
         self._fence: Site | None = None
-        self._module: Module | None = None
+        self._module: PtxModule | None = None
         self._copying = False
         self._reads = Reads(self._scene)
         self._global = GlobalRaces(self._scene)
@@ -274,7 +274,7 @@ class Checker(Watcher):
         """Return the findings, what stopped the launch among them if it is one."""
         module = self._module
         if module is None:
-            return CheckReport(kernel, self._checks, (), (str(fault),), Source("", ""))
+            return CheckReport(kernel, self._checks, (), (str(fault),), SourceText("", ""))
         self._reads.tell()
         self._boxes.tell()
         if isinstance(fault, LaunchError) and fault.kind == "deadlock" and self._async is not None:

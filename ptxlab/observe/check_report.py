@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ptxlab.observe.check_rules import RULES
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.syntax.tree import Source
+from ptxlab.syntax.tree import SourceText
 
 CHECKS = tuple(RULES)
 """Every kind of finding, which is also what can be chosen to check."""
@@ -62,7 +62,7 @@ class CheckReport:
     checks: tuple[str, ...]
     findings: tuple[Finding, ...]
     unchecked: tuple[str, ...]
-    source: Source
+    source: SourceText
     caveats: tuple[str, ...] = ()
 
     def __repr__(self) -> str:

@@ -12,9 +12,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array, Words
+from ptxlab.arrays import Array, Integers, Words
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.instrument.addresses import device_dependent
@@ -28,7 +27,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.numbers.types import TYPES
 from ptxlab.observe.rounding import Executed, Judgement, judge
-from ptxlab.syntax.tree import Instruction, Module
+from ptxlab.syntax.tree import Instruction, PtxModule
 
 WINDOW_BYTES = 1 << 27
 MOST_STEPS = 1 << 14
@@ -53,7 +52,7 @@ class Repeatable:
     ``bound`` puts fresh arguments on a device, and gives the variables of its module their values.
     """
 
-    module: Module
+    module: PtxModule
     kernel: str
     config: LaunchConfig
     bound: Callable[[Device], DeviceLaunch]
@@ -206,7 +205,7 @@ def _first_parting(
         first += steps
 
 
-def _rows(launch: Repeatable, device: Device, module: Module, slots: int) -> Words:
+def _rows(launch: Repeatable, device: Device, module: PtxModule, slots: int) -> Words:
     with device.zeros((launch.config.threads, slots), "u64") as buffer:
         bound, traced = launch.bound(device), device.load(module)
         for name, value in bound.variables.items():
@@ -216,7 +215,7 @@ def _rows(launch: Repeatable, device: Device, module: Module, slots: int) -> Wor
 
 
 def _parting(
-    one: Words, other: Words, counts: npt.NDArray[np.int64], first: int, last: npt.NDArray[np.int64]
+    one: Words, other: Words, counts: Integers, first: int, last: Integers
 ) -> _Parting | None:
     differing = one != other
     if not differing.any():

@@ -6,8 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
-from ptxlab.emulator.prepare.row import Form as RowForm
-from ptxlab.emulator.prepare.row import UnknownForm
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm
 from ptxlab.matrix.catalog import named
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout

@@ -21,8 +21,6 @@ from ptxlab.numbers.formats import FORMATS
 from ptxlab.numbers.types import STORED, TYPES
 from ptxlab.syntax.tree import Instruction, Name, Vector
 
-Verdict = Literal["rounding", "wrong", "control flow"]
-
 UNIT = {name: FORMATS[name].unit for name in ("f16", "bf16", "f32", "f64")}
 """The unit in the last place of numbers from 1 to 2."""
 
@@ -48,7 +46,7 @@ class Executed:
 class Judgement:
     """The verdict on a register, with its two values as numbers of ``type``, and the reason."""
 
-    verdict: Verdict
+    verdict: Literal["rounding", "wrong", "control flow"]
     type: str
     values: tuple[tuple[float, ...], tuple[float, ...]]
     reason: str

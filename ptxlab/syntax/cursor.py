@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterable
 from typing import NoReturn, TypeVar
 
 from ptxlab.errors import PtxSyntaxError, did_you_mean, shortened
-from ptxlab.syntax.lexer import Kind, Token, locate, tokenize
-from ptxlab.syntax.tree import Position, Source
+from ptxlab.syntax.lexer import Token, TokenKind, locate, tokenize
+from ptxlab.syntax.tree import Position, SourceText
 
 T = TypeVar("T")
 
@@ -22,7 +22,9 @@ class Cursor:
 
     __slots__ = ("_index", "_tokens", "source", "token")
 
-    def __init__(self, source: Source, body: Token | None = None, *, skim: bool = False) -> None:
+    def __init__(
+        self, source: SourceText, body: Token | None = None, *, skim: bool = False
+    ) -> None:
         self.source = source
         self._tokens = tokenize(source, body, skim=skim)
         self._index = 0
@@ -31,7 +33,7 @@ class Cursor:
     def advance(self) -> Token:
         """Take the current token. The last one, of kind END, is never passed."""
         taken = self.token
-        if taken.kind is not Kind.END:
+        if taken.kind is not TokenKind.END:
             self._index += 1
             self.token = self._tokens[self._index]
         return taken
@@ -65,7 +67,7 @@ class Cursor:
 
     def word(self, what: str) -> Token:
         token = self.token
-        if token.kind is not Kind.WORD:
+        if token.kind is not TokenKind.WORD:
             self.fail(f"expected {what}, found {self.found()}")
         if "." in token.text:
             self.fail(f"expected {what}, found {self.found()}", hint="a name has no '.' in it")
@@ -79,12 +81,12 @@ class Cursor:
 
     def string(self, what: str) -> str:
         """Take a string and return what stands between its quotes."""
-        if self.token.kind is not Kind.STRING:
+        if self.token.kind is not TokenKind.STRING:
             self.fail(f"expected {what} in quotes, found {self.found()}")
         return self.advance().text[1:-1]
 
     def integer(self, what: str) -> int:
-        if self.token.kind is not Kind.INTEGER:
+        if self.token.kind is not TokenKind.INTEGER:
             self.fail(f"expected {what}, found {self.found()}")
         return self.integer_value(self.advance())
 
@@ -99,7 +101,7 @@ class Cursor:
         return value
 
     def at_end(self) -> bool:
-        return self.token.kind is Kind.END
+        return self.token.kind is TokenKind.END
 
     def starts_line(self) -> bool:
         """Say whether the current token is on a later line than the one before it."""

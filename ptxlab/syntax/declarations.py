@@ -6,7 +6,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax import expressions
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.lexer import Kind
+from ptxlab.syntax.lexer import TokenKind
 from ptxlab.syntax.tree import (
     Aggregate,
     Declaration,
@@ -145,7 +145,7 @@ def attributes(c: Cursor) -> tuple[str, ...]:
 
 def _attribute(c: Cursor) -> str:
     """attribute : ".name" [ "(" integer { "," integer } ")" ]"""
-    if c.token.kind is not Kind.DOTTED:
+    if c.token.kind is not TokenKind.DOTTED:
         c.fail(f"expected an attribute such as .managed, found {c.found()}")
     text = c.advance().text
     if not c.accept("("):
@@ -168,7 +168,7 @@ def _qualifiers(c: Cursor, linkage: str) -> _Qualifiers:
     """qualifiers : { linkage | space | ".align" n | ".attribute" (...) | vector | type | ".ptr" }"""
     position = c.token.position
     found = _Qualifiers(linkage)
-    while c.token.kind is Kind.DOTTED:
+    while c.token.kind is TokenKind.DOTTED:
         found.read(c)
     if not found.space:
         c.fail("a declaration needs a state space", position, "for example .reg or .shared")
@@ -205,14 +205,14 @@ def _initializer(c: Cursor) -> Initializer:
         elements = () if c.token.text == "}" else c.listed(lambda: _initializer(c))
         c.expect("}", "the initialiser")
         return Aggregate(elements, position=token.position)
-    if token.kind is Kind.TABLE:
+    if token.kind is TokenKind.TABLE:
         numbers = c.advance().text[1:-1].split(",")
         integers = [Integer(int(number, 0), position=token.position) for number in numbers]
         return Aggregate(tuple(integers), position=token.position)
-    if token.kind is Kind.WORD and token.text != expressions.WARP_SIZE:
+    if token.kind is TokenKind.WORD and token.text != expressions.WARP_SIZE:
         return _symbol(c)
     following = c.peek().text
-    if token.kind is Kind.INTEGER:
+    if token.kind is TokenKind.INTEGER:
         if following in (",", "}", ";"):
             c.advance()
             return Integer(c.integer_value(token), position=token.position)

@@ -15,7 +15,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from ptxlab.syntax.cursor import Cursor
-from ptxlab.syntax.lexer import Kind, Token
+from ptxlab.syntax.lexer import Token, TokenKind
 from ptxlab.syntax.tree import Float, Integer, Position
 
 WARP_SIZE = "WARP_SZ"
@@ -61,7 +61,7 @@ def constant(c: Cursor) -> Integer | Float:
     The hexadecimal floats keep their exact bits and take part in no expression when 32 bits wide.
     """
     token = c.token
-    if token.kind is Kind.HEX_FLOAT and token.text[1] in "fF":
+    if token.kind is TokenKind.HEX_FLOAT and token.text[1] in "fF":
         c.advance()
         return Float(int(token.text[2:], 16), 32, position=token.position)
     value = expression(c).value
@@ -136,7 +136,7 @@ def _parenthesised(c: Cursor) -> Constant:
     """Parse ``(expression)`` or a cast, ``(.u64) unary``."""
     c.advance()
     cast = c.token
-    if cast.kind is Kind.DOTTED:
+    if cast.kind is TokenKind.DOTTED:
         if cast.text not in (".u64", ".s64"):
             c.fail_unknown("cast", (".u64", ".s64"))
         c.advance()
@@ -150,14 +150,14 @@ def _parenthesised(c: Cursor) -> Constant:
 def _primary(c: Cursor) -> Constant:
     """primary : integer | float | 0d-float | "WARP_SZ" """
     token = c.token
-    if token.kind is Kind.INTEGER:
+    if token.kind is TokenKind.INTEGER:
         c.advance()
         value = c.integer_value(token)
         return Constant(value, token.text[-1] == "U" or value >= 1 << 63)
-    if token.kind is Kind.FLOAT:
+    if token.kind is TokenKind.FLOAT:
         c.advance()
         return _float(c, float(token.text), token.position)
-    if token.kind is Kind.HEX_FLOAT:
+    if token.kind is TokenKind.HEX_FLOAT:
         if token.text[1] in "fF":
             c.fail("a 0f constant cannot be part of an expression", hint="use a 0d constant")
         c.advance()

@@ -14,7 +14,16 @@ from typing import NamedTuple
 from ptxlab.errors import Unsupported
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.names import called
-from ptxlab.syntax.tree import Block, File, Function, Instruction, Loc, Module, Source, Statement
+from ptxlab.syntax.tree import (
+    Block,
+    File,
+    Function,
+    Instruction,
+    Loc,
+    PtxModule,
+    SourceText,
+    Statement,
+)
 
 _INLINED = re.compile(r"inlined_at (\d+) (\d+) (\d+)")
 
@@ -39,7 +48,7 @@ class SourceLine(NamedTuple):
     line: int
 
 
-def source_lines(module: Module, function: Function) -> tuple[SourceLine | None, ...]:
+def source_lines(module: PtxModule, function: Function) -> tuple[SourceLine | None, ...]:
     """Return for every instruction of ``function``, in text order, where it comes from.
 
     Of an inlined function it is the line inside it. None before the first ``.loc``, and where one
@@ -57,7 +66,7 @@ def source_lines(module: Module, function: Function) -> tuple[SourceLine | None,
     return tuple(found)
 
 
-def call_lines(module: Module, function: Function) -> tuple[tuple[SourceLine, ...], ...]:
+def call_lines(module: PtxModule, function: Function) -> tuple[tuple[SourceLine, ...], ...]:
     """Return for every instruction of ``function``, in text order, the calls that it was inlined from.
 
     The innermost comes first. A ``.loc`` names one call; where that lies in an inlined function too, an
@@ -80,7 +89,7 @@ def call_lines(module: Module, function: Function) -> tuple[tuple[SourceLine, ..
     return tuple(found)
 
 
-def _outside_assembly(module: Module, function: Function) -> Iterator[Statement]:
+def _outside_assembly(module: PtxModule, function: Function) -> Iterator[Statement]:
     """Yield the statements of ``function``, without the ``.loc`` of lines of inline assembly.
 
     There LLVM goes on counting: it takes each line of the assembly for one of the source.
@@ -116,7 +125,7 @@ class Parameter:
     is_pointer: bool
 
 
-def parameters(function: Function, source: Source | None = None) -> tuple[Parameter, ...]:
+def parameters(function: Function, source: SourceText | None = None) -> tuple[Parameter, ...]:
     """Return the parameters of a kernel with the size, alignment and offset of each, in bytes.
 
     Their names are those of the PTX, or with the ``source`` of a module what that knows they are called.

@@ -11,10 +11,10 @@ from enum import Enum, auto
 from typing import NamedTuple
 
 from ptxlab.errors import Location, PtxSyntaxError
-from ptxlab.syntax.tree import Position, Source
+from ptxlab.syntax.tree import Position, SourceText
 
 
-class Kind(Enum):
+class TokenKind(Enum):
     """What a token is."""
 
     WORD = auto()
@@ -36,26 +36,26 @@ class Token(NamedTuple):
     of a TABLE the same of a long list of integers.
     """
 
-    kind: Kind
+    kind: TokenKind
     text: str
     position: Position
 
 
-_GROUPS: tuple[tuple[Kind | str, str], ...] = (
+_GROUPS: tuple[tuple[TokenKind | str, str], ...] = (
     ("newline", r"\n"),
     ("comment", r"/\*(?s:.*?)\*/"),
     ("open comment", r"/\*"),
     # A lone % is the remainder operator; %3 is a register, as ptxas reads it too.
-    (Kind.WORD, r"(?:[A-Za-z][\w$]*|[_$%][\w$]+|_)(?:\.[\w$]+(?:::[\w$]+)*)*"),
+    (TokenKind.WORD, r"(?:[A-Za-z][\w$]*|[_$%][\w$]+|_)(?:\.[\w$]+(?:::[\w$]+)*)*"),
     (
-        Kind.FLOAT,
+        TokenKind.FLOAT,
         r"(?:\d+\.\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?|\d+[eE][+-]?\d+)(?![\w$.:])",
     ),
-    (Kind.DOTTED, r"\.[\w$]+(?:::[\w$]+)*"),
-    (Kind.HEX_FLOAT, r"0(?:[fF][0-9a-fA-F]{8}|[dD][0-9a-fA-F]{16})(?![\w$])"),
-    (Kind.INTEGER, r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9]\d*)U?(?![\w$])"),
-    (Kind.SIGN, r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>=?:;,@(){}\[\]]"),
-    (Kind.STRING, r'"[^"\n]*"'),
+    (TokenKind.DOTTED, r"\.[\w$]+(?:::[\w$]+)*"),
+    (TokenKind.HEX_FLOAT, r"0(?:[fF][0-9a-fA-F]{8}|[dD][0-9a-fA-F]{16})(?![\w$])"),
+    (TokenKind.INTEGER, r"(?:0[xX][0-9a-fA-F]+|0[bB][01]+|0[0-7]*|[1-9]\d*)U?(?![\w$])"),
+    (TokenKind.SIGN, r"<<|>>|<=|>=|==|!=|&&|\|\||[-+*/%&|^~!<>=?:;,@(){}\[\]]"),
+    (TokenKind.STRING, r'"[^"\n]*"'),
     ("number", r"\d[\w$.]*"),
     ("open string", r'"'),
     ("character", r"."),
@@ -77,7 +77,7 @@ _FAULTS: dict[str, tuple[str, str | None]] = {
 }
 
 
-def locate(source: Source, position: Position) -> Location:
+def locate(source: SourceText, position: Position) -> Location:
     """Return ``position`` of ``source`` in the form that errors carry."""
     line, column = position
     return Location(source.path, line, max(column, 1), source.line(line))
@@ -89,14 +89,14 @@ _HIDDEN = re.compile(r"//[^\n]*[{}]"), re.compile(r'"[^\n]*[{}]')
 _BRACES = re.compile(r'[{}]|//[^\n]*|/\*(?s:.*?)\*/|"[^"\n]*"')
 
 
-def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -> list[Token]:
+def tokenize(source: SourceText, body: Token | None = None, *, skim: bool = False) -> list[Token]:
     """Split ``source``, or one ``body`` in it, into tokens, ending in one of kind END.
 
     To ``skim`` is to make one BODY of every function's body, one TABLE of every long list of integers,
     and not to look inside: much faster.
     Raises PtxSyntaxError at a character, number, string or comment that is none.
     """
-    _, text, start = body or Token(Kind.BODY, source.text, Position(1, 1))
+    _, text, start = body or Token(TokenKind.BODY, source.text, Position(1, 1))
     tokens: list[Token] = []
     append = tokens.append
     line, line_start = start.line, 1 - start.column
@@ -112,7 +112,7 @@ def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -
             line_start = end
         elif kind == "comment":
             line, line_start = _moved(text, begin, end, line, line_start)
-        elif not isinstance(kind, Kind):
+        elif not isinstance(kind, TokenKind):
             message, hint = _FAULTS[str(kind)]
             if kind in ("number", "character"):
                 message += f" {match[group]!r}"
@@ -125,7 +125,7 @@ def tokenize(source: Source, body: Token | None = None, *, skim: bool = False) -
             matches = _TOKEN.finditer(text, end)
         else:
             append(Token(kind, text[begin:end], Position(line, begin - line_start + 1)))
-    append(Token(Kind.END, "", Position(line, len(text) - line_start + 1)))
+    append(Token(TokenKind.END, "", Position(line, len(text) - line_start + 1)))
     return tokens
 
 
@@ -135,13 +135,13 @@ def _moved(text: str, begin: int, end: int, line: int, line_start: int) -> tuple
     return (line + lines, text.rindex("\n", begin, end) + 1) if lines else (line, line_start)
 
 
-def _unread(text: str, begin: int, before: list[Token]) -> tuple[Kind, int] | None:
+def _unread(text: str, begin: int, before: list[Token]) -> tuple[TokenKind, int] | None:
     """Return the kind and the end of what is not looked into from a brace on; None where there is nothing."""
     if _opens_body(before):
         end = _closed(text, begin)
-        return (Kind.BODY, end) if end else None
+        return (TokenKind.BODY, end) if end else None
     table = _TABLE.match(text, begin)
-    return (Kind.TABLE, table.end()) if table else None
+    return (TokenKind.TABLE, table.end()) if table else None
 
 
 def _opens_body(before: list[Token]) -> bool:

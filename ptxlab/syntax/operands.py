@@ -7,7 +7,7 @@ from typing import NoReturn
 from ptxlab.syntax import expressions
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.expressions import WARP_SIZE
-from ptxlab.syntax.lexer import Kind
+from ptxlab.syntax.lexer import TokenKind
 from ptxlab.syntax.tree import (
     Address,
     Element,
@@ -51,9 +51,9 @@ def operand(c: Cursor, *, call: bool = False) -> Operand:
     """
     token = c.token
     kind, text, position = token
-    if kind is Kind.WORD:
+    if kind is TokenKind.WORD:
         return _named(c)
-    if kind is Kind.INTEGER and c.peek().text in _ENDS:
+    if kind is TokenKind.INTEGER and c.peek().text in _ENDS:
         c.advance()
         return Integer(c.integer_value(token), position=position)
     if text == "[":
@@ -62,7 +62,7 @@ def operand(c: Cursor, *, call: bool = False) -> Operand:
         return Vector(_list(c, "}"), position=position)
     if text in ("!", "-"):
         following = c.peek()
-        if following.kind is Kind.WORD and following.text != WARP_SIZE:
+        if following.kind is TokenKind.WORD and following.text != WARP_SIZE:
             c.advance()
             node = Not if text == "!" else Negated
             return node(_name(c), position=position)
@@ -82,7 +82,7 @@ def _named(c: Cursor) -> Operand:
         return name
     if following == "|":
         c.advance()
-        if c.token.kind is not Kind.WORD:
+        if c.token.kind is not TokenKind.WORD:
             c.fail(f"expected the second destination after '|', found {c.found()}")
         return Pair(name, _name(c), position=position)
     if following in ("+", "-"):
@@ -97,7 +97,7 @@ def _element(c: Cursor, array: Name) -> Element:
     c.advance()
     token = c.token
     index: Integer | Name | Symbol
-    if token.kind is Kind.WORD and token.text != WARP_SIZE:
+    if token.kind is TokenKind.WORD and token.text != WARP_SIZE:
         index = _name(c)
         if c.token.text != "]":
             index = Symbol(index.text, expressions.offset(c), position=index.position)
@@ -117,7 +117,7 @@ def _address(c: Cursor) -> Address:
     position = c.advance().position
     token = c.token
     base = None
-    if token.kind is Kind.WORD and token.text != WARP_SIZE:
+    if token.kind is TokenKind.WORD and token.text != WARP_SIZE:
         base = _name(c)
         offset = 0 if c.token.text == "]" else expressions.offset(c)
     else:
@@ -125,7 +125,7 @@ def _address(c: Cursor) -> Address:
     extra = c.listed(lambda: operand(c)) if c.accept(",") else ()
     if c.token.text != "]":
         hint = None
-        if token.kind is Kind.WORD and c.token.kind is Kind.WORD:
+        if token.kind is TokenKind.WORD and c.token.kind is TokenKind.WORD:
             hint = "an offset is a constant; add a register with an instruction of its own"
         c.fail(f"expected ']' to close the address, found {c.found()}", hint=hint)
     c.advance()

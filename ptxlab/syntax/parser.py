@@ -22,9 +22,18 @@ from ptxlab.syntax.declarations import (
     declaration,
     parameter_list,
 )
-from ptxlab.syntax.lexer import Kind, Token
+from ptxlab.syntax.lexer import Token, TokenKind
 from ptxlab.syntax.statements import body, directives, pragma
-from ptxlab.syntax.tree import Alias, File, Function, Item, Module, Section, Source, Statement
+from ptxlab.syntax.tree import (
+    Alias,
+    File,
+    Function,
+    Item,
+    PtxModule,
+    Section,
+    SourceText,
+    Statement,
+)
 
 T = TypeVar("T")
 
@@ -37,7 +46,7 @@ _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
 
 
 @uncollected()
-def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> Module:
+def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> PtxModule:
     """Parse a PTX module; ``path`` is the name errors call it by.
 
     ``.version`` 6.0 and later are read. Constant expressions arrive folded; nothing is resolved or
@@ -46,7 +55,7 @@ def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> Module:
 
     Raises PtxSyntaxError with the place of the first thing that is not PTX.
     """
-    return _parsed(Cursor(Source(text, path), skim=skim), _module)
+    return _parsed(Cursor(SourceText(text, path), skim=skim), _module)
 
 
 def _parsed(c: Cursor, rule: Callable[[Cursor], T]) -> T:
@@ -62,7 +71,7 @@ class Unread(Sequence[Statement]):
 
     __slots__ = ("_read", "_source", "_token")
 
-    def __init__(self, source: Source, token: Token) -> None:
+    def __init__(self, source: SourceText, token: Token) -> None:
         self._source = source
         self._token = token
         self._read: tuple[Statement, ...] | None = None
@@ -89,7 +98,7 @@ class Unread(Sequence[Statement]):
         return hash(self._statements())
 
 
-def _module(c: Cursor) -> Module:
+def _module(c: Cursor) -> PtxModule:
     """module : version target [ address_size ] { item }"""
     version = _version(c)
     targets = _targets(c, version)
@@ -97,7 +106,7 @@ def _module(c: Cursor) -> Module:
     items: list[Item] = []
     while not c.at_end():
         items.append(_item(c))
-    return Module(version, targets, address_size, tuple(items), c.source)
+    return PtxModule(version, targets, address_size, tuple(items), c.source)
 
 
 def _version(c: Cursor) -> tuple[int, int]:
@@ -107,7 +116,7 @@ def _version(c: Cursor) -> tuple[int, int]:
     c.advance()
     number = c.token
     major, _, minor = number.text.partition(".")
-    if number.kind is not Kind.FLOAT or not (major.isdecimal() and minor.isdecimal()):
+    if number.kind is not TokenKind.FLOAT or not (major.isdecimal() and minor.isdecimal()):
         c.fail(f"expected a version such as 8.0, found {c.found()}")
     c.advance()
     known = _OLDEST_MAJOR <= int(major[:4]) <= _NEWEST_MAJOR
@@ -183,7 +192,7 @@ def _item(c: Cursor) -> Item:
         c.fail(
             f"{text} is not at the top of the file", hint="order: .version .target .address_size"
         )
-    if token.kind is Kind.DOTTED:
+    if token.kind is TokenKind.DOTTED:
         c.fail_unknown("directive", (*_KNOWN, *LINKAGES, *SPACES))
     hint = "is there one '}' too many above?" if text == "}" else None
     return c.fail(f"expected a function or a variable, found {c.found()}", hint=hint)
@@ -198,7 +207,7 @@ def _function(c: Cursor, linkage: str, first: Token) -> Function:
     accepted = parameter_list(c)
     found = directives(c)
     statements: Sequence[Statement] | None = None
-    if c.token.kind is Kind.BODY:
+    if c.token.kind is TokenKind.BODY:
         statements = Unread(c.source, c.advance())
     elif c.token.text == "{":
         statements = body(c)
@@ -231,7 +240,7 @@ def _file(c: Cursor) -> File:
 def _section(c: Cursor) -> Section:
     """section : ".section" name "{" { debugging data } "}" """
     position = c.advance().position
-    if c.token.kind is not Kind.DOTTED:
+    if c.token.kind is not TokenKind.DOTTED:
         c.fail(f"expected the name of a section, found {c.found()}")
     name = c.advance().text
     opened = c.expect("{", "the name of a section")

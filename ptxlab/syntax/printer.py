@@ -13,7 +13,7 @@ _OPERANDS_AT = 16
 _LOWEST = -(1 << 63)
 
 
-def to_text(module: tree.Module) -> str:
+def to_text(module: tree.PtxModule) -> str:
     """Return ``module`` as PTX text that parses to an equal tree."""
     major, minor = module.version
     lines = [

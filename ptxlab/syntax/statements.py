@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxlab.syntax.cursor import Cursor
 from ptxlab.syntax.declarations import LINKAGES, SPACES, STARTS, declaration, parameter_list
-from ptxlab.syntax.lexer import Kind, Token
+from ptxlab.syntax.lexer import Token, TokenKind
 from ptxlab.syntax.operands import operands
 from ptxlab.syntax.tree import (
     Block,
@@ -52,7 +52,7 @@ def body(c: Cursor) -> tuple[Statement, ...]:
 def directives(c: Cursor) -> tuple[Directive | Pragma, ...]:
     """directives : { directive [ integer { "," integer } ] | pragma }"""
     found: list[Directive | Pragma] = []
-    while c.token.kind is Kind.DOTTED:
+    while c.token.kind is TokenKind.DOTTED:
         if c.token.text == ".pragma":
             found.append(pragma(c))
             continue
@@ -84,7 +84,7 @@ def _directive(c: Cursor) -> Directive:
 def _statement(c: Cursor) -> Statement:
     """statement : block | label | instruction | declaration | loc | pragma"""
     token = c.token
-    if token.kind is Kind.WORD:
+    if token.kind is TokenKind.WORD:
         if c.peek().text == ":":
             return _label(c)
         return _instruction(c, None, token)
@@ -101,7 +101,7 @@ def _statement(c: Cursor) -> Statement:
         return pragma(c)
     if text in _LABELLED:
         c.fail(f"{text} needs a label", hint=f"write NAME: {text} ...")
-    if token.kind is Kind.DOTTED:
+    if token.kind is TokenKind.DOTTED:
         c.fail_unknown("directive", _KNOWN)
     hint = "'}' and a label take no ';' after them" if text == ";" else None
     return c.fail(f"expected a statement, found {c.found()}", hint=hint)
@@ -145,10 +145,10 @@ def _guarded(c: Cursor) -> Instruction:
     """guarded : "@" [ "!" ] name instruction"""
     position = c.advance().position
     negated = c.accept("!")
-    if c.token.kind is not Kind.WORD:
+    if c.token.kind is not TokenKind.WORD:
         c.fail(f"expected a predicate after '@', found {c.found()}")
     guard = Guard(c.advance().text, negated, position=position)
-    if c.token.kind is not Kind.WORD:
+    if c.token.kind is not TokenKind.WORD:
         c.fail(f"expected an instruction after its guard, found {c.found()}")
     return _instruction(c, guard, c.token)
 
@@ -157,7 +157,7 @@ def _instruction(c: Cursor, guard: Guard | None, token: Token) -> Instruction:
     """instruction : opcode { modifier } operands ";" """
     c.advance()
     opcode, *modifiers = token.text.split(".")
-    while c.token.kind is Kind.DOTTED:
+    while c.token.kind is TokenKind.DOTTED:
         modifiers.append(c.advance().text[1:])
     parsed = operands(c, call=opcode == "call")
     start = guard.position if guard else token.position

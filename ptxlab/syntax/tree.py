@@ -327,14 +327,14 @@ Item = Declaration | Function | File | Section | Alias | Pragma
 
 
 @dataclass(frozen=True, slots=True)
-class Module(Node):
+class PtxModule(Node):
     """A PTX file: ``.version``, ``.target``, ``.address_size`` and its items in order."""
 
     version: tuple[int, int]
     targets: tuple[str, ...]
     address_size: int
     items: tuple[Item, ...]
-    source: Source = field(compare=False)
+    source: SourceText = field(compare=False)
 
     @property
     def functions(self) -> tuple[Function, ...]:
@@ -348,7 +348,7 @@ class Module(Node):
 
 
 @dataclass(frozen=True, slots=True)
-class Source:
+class SourceText:
     """The text a tree was parsed from, and the name errors call it by.
 
     ``arguments`` has, by kernel, what the language it was compiled from calls the parameters.

@@ -24,6 +24,7 @@ from math import prod
 import numpy as np
 import numpy.typing as npt
 
+from ptxlab.arrays import Integers, Octets
 from ptxlab.errors import Unsupported
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
 from ptxlab.numbers.formats import FORMATS
@@ -31,8 +32,6 @@ from ptxlab.numbers.rounding import narrow
 from ptxlab.tensormap.encoding import decode
 from ptxlab.tensormap.tensor_map import Im2col, TensorMap
 
-Places = npt.NDArray[np.int64]
-Bytes = npt.NDArray[np.uint8]
 Units = npt.NDArray[np.complex128]
 
 SHARED_ALIGNMENT = 128
@@ -65,9 +64,9 @@ class Box:
             )
             self.count = prod(counts)
         self.nbytes = self.count * self.row_bytes
-        self._units: dict[int, Places] = {}
+        self._units: dict[int, Integers] = {}
 
-    def rows(self, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> Rows:
+    def rows(self, coordinates: Sequence[int], offsets: Sequence[int] = ()) -> BoxRows:
         """Return the rows of the copy at ``coordinates``, dimension 0 first.
 
         ``offsets`` are those of an im2col load, none are zeros. Raises ValueError for a number of
@@ -80,16 +79,16 @@ class Box:
         start = max(0, -inner) * size
         stop = min(self.row_bytes, (tensor_map.dims[0] - inner) * size)
         if stop <= start:
-            return Rows(self, _NOTHING, _NOTHING, 0, 0)
+            return BoxRows(self, _NOTHING, _NOTHING, 0, 0)
         begin = tensor_map.address + inner * size + start
-        numbers: Places | slice
+        numbers: Integers | slice
         if isinstance(tensor_map.box, Im2col):
             places, numbers = self._pixels(tensor_map.box, coordinates[1:], offsets)
         else:
             places, numbers, begin = self._lines(coordinates[1:], begin)
-        return Rows(self, places + _signed(begin), numbers, start, stop)
+        return BoxRows(self, places + _signed(begin), numbers, start, stop)
 
-    def units(self, address: int) -> Places:
+    def units(self, address: int) -> Integers:
         """Return where each unit of 16 bytes lies of a copy at a shared ``address``, in such units.
 
         The swizzle is one of addresses, so that its pattern does not begin with the copy. Raises
@@ -107,7 +106,7 @@ class Box:
             self._units[phase] = (mode.swizzle(straight) - phase) // UNIT_BYTES
         return self._units[phase] + address // UNIT_BYTES
 
-    def outside(self) -> Bytes:
+    def outside(self) -> Octets:
         """Return the bytes of a copy from outside the tensor.
 
         Which NaN it is nobody documents; this is the one that operations return.
@@ -118,7 +117,7 @@ class Box:
         return np.full(self.nbytes // self.map.size, form.nan_word, form.word).view(np.uint8)
 
     @cached_property
-    def _pattern(self) -> Places:
+    def _pattern(self) -> Integers:
         """The offsets of a tile's rows from its first one; the last axis is dimension 1."""
         pattern = np.zeros((), np.int64)
         for _, stride, step, count in self._outer:
@@ -126,10 +125,12 @@ class Box:
         return pattern
 
     @cached_property
-    def _numbers(self) -> Places:
+    def _numbers(self) -> Integers:
         return np.arange(self.count).reshape(self._pattern.shape)
 
-    def _lines(self, coordinates: Sequence[int], begin: int) -> tuple[Places, Places | slice, int]:
+    def _lines(
+        self, coordinates: Sequence[int], begin: int
+    ) -> tuple[Integers, Integers | slice, int]:
         """Return the rows of a tile that are inside: their offsets, their numbers, where they begin.
 
         Inside is a range along each dimension.
@@ -150,7 +151,7 @@ class Box:
 
     def _pixels(
         self, box: Im2col, coordinates: Sequence[int], offsets: Sequence[int]
-    ) -> tuple[Places, Places]:
+    ) -> tuple[Integers, Integers]:
         """Return the offsets and the numbers of the pixels that are inside the image.
 
         They follow each other through the window of an image as the digits of a number count, and
@@ -184,7 +185,7 @@ class Box:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Rows:
+class BoxRows:
     """The part of one copy that is inside the tensor: bytes ``start`` to ``stop`` of some rows.
 
     ``addresses`` say where it begins in each of them, as signed numbers, ``numbers`` which rows of
@@ -192,8 +193,8 @@ class Rows:
     """
 
     box: Box
-    addresses: Places
-    numbers: Places | slice
+    addresses: Integers
+    numbers: Integers | slice
     start: int
     stop: int
 
@@ -205,7 +206,7 @@ class Rows:
         first, last = int(self.addresses.min()), int(self.addresses.max())
         return first, last + self.stop - self.start
 
-    def gather(self, memory: Bytes, base: int) -> Units:
+    def gather(self, memory: Octets, base: int) -> Units:
         """Return the bytes of the copy, in units, from ``memory``, which begins at address ``base``.
 
         What is outside the tensor is filled. All of ``extent`` must lie in ``memory``. Elements of
@@ -217,7 +218,7 @@ class Rows:
             return narrow(moved.view(np.float32), FORMATS["tf32"]).view(UNIT)
         return moved
 
-    def _filled(self, memory: Bytes, base: int) -> Units:
+    def _filled(self, memory: Octets, base: int) -> Units:
         box = self.box
         whole = isinstance(self.numbers, slice) and self.stop - self.start == box.row_bytes
         if whole:
@@ -228,13 +229,13 @@ class Rows:
             self._part(moved)[self.numbers] = found
         return moved.view(UNIT)
 
-    def scatter(self, memory: Bytes, base: int, moved: Units) -> None:
+    def scatter(self, memory: Octets, base: int, moved: Units) -> None:
         """Write what is inside the tensor of the bytes of a copy. Of rows at one address the last stays."""
         if self.addresses.size:
             rows = self._part(moved.view(np.uint8))[self.numbers]
             _items(memory, self.stop - self.start)[self.addresses - base] = rows
 
-    def elements(self) -> tuple[Places, Places]:
+    def elements(self) -> tuple[Integers, Integers]:
         """Return the address of every element that is inside, and its number in the box."""
         size, box = self.box.map.size, self.box
         along = np.arange(0, self.stop - self.start, size)
@@ -242,14 +243,14 @@ class Rows:
         addresses = np.add.outer(self.addresses, along).reshape(-1)
         return addresses, np.add.outer(first, along).reshape(-1) // size
 
-    def _part(self, moved: Bytes) -> npt.NDArray[np.void]:
+    def _part(self, moved: Octets) -> npt.NDArray[np.void]:
         """Return bytes ``start`` to ``stop`` of each row of a copy as an item."""
         pitch = self.box.row_bytes
         item = np.dtype((np.void, self.stop - self.start))
         return np.ndarray((self.box.count,), item, moved, self.start, (pitch,))
 
 
-_NOTHING: Places = np.zeros(0, np.int64)
+_NOTHING: Integers = np.zeros(0, np.int64)
 
 
 @lru_cache(maxsize=256)
@@ -273,7 +274,7 @@ def _refuse(tensor_map: TensorMap) -> None:
     raise Unsupported(f"a tensor map with {reason} is not modelled: NVIDIA does not document it")
 
 
-def _items(memory: Bytes, nbytes: int) -> npt.NDArray[np.void]:
+def _items(memory: Octets, nbytes: int) -> npt.NDArray[np.void]:
     """Return ``memory`` as overlapping items: item i is the bytes from i on."""
     return np.ndarray((memory.size - nbytes + 1,), np.dtype((np.void, nbytes)), memory, 0, (1,))
 

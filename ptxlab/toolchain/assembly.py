@@ -8,7 +8,7 @@ from functools import cached_property
 
 from ptxlab.instrument.sites import instructions, sources
 from ptxlab.syntax.functions import SourceLine
-from ptxlab.syntax.tree import Function, Module
+from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
@@ -30,7 +30,7 @@ class PtxLine:
 class Assembly:
     """A program and its machine code for ``cubin.arch``; ``module`` is None where only that is at hand."""
 
-    module: Module | None
+    module: PtxModule | None
     cubin: Cubin
 
     @cached_property
@@ -71,7 +71,7 @@ class Assembly:
         ]
 
 
-def _defined(module: Module) -> Iterator[Function]:
+def _defined(module: PtxModule) -> Iterator[Function]:
     return (item for item in module.items if isinstance(item, Function) and item.body is not None)
 
 

@@ -11,7 +11,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
-Kind = Literal["namespace", "class", "function", "other"]
+CppKind = Literal["namespace", "class", "function", "other"]
 
 _TOKEN = re.compile(
     r"""(?P<directive>^[ \t]*\#(?:\\\r?\n|/\*.*?\*/|[^\n])*)
@@ -40,23 +40,23 @@ _TYPES = frozenset({"bool", "char", "const", "double", "float", "int", "long", "
 
 
 @dataclass(slots=True, eq=False)
-class Declaration:
+class CppDeclaration:
     """One declaration: ``text[start:end]``, of which ``text[start:head]`` comes before its body.
 
     ``parameters`` is where a function's stand, ``outer`` the class it is a member of, and ``members``
     are those of a class or namespace.
     """
 
-    kind: Kind
+    kind: CppKind
     name: str
     start: int
     head: int
     end: int
     parameters: tuple[int, int] | None = None
-    outer: Declaration | None = None
-    members: list[Declaration] = field(default_factory=list, repr=False)
+    outer: CppDeclaration | None = None
+    members: list[CppDeclaration] = field(default_factory=list, repr=False)
 
-    def all(self) -> Iterator[Declaration]:
+    def all(self) -> Iterator[CppDeclaration]:
         """Yield it and, after it, what it holds."""
         yield self
         for member in self.members:
@@ -71,9 +71,9 @@ class _Token:
     end: int
 
 
-def declarations(text: str) -> list[Declaration]:
+def declarations(text: str) -> list[CppDeclaration]:
     """Return the declarations of a text, those of namespaces and classes within theirs."""
-    reader, found = _Reader(list(_counting(_tokens(text)))), list[Declaration]()
+    reader, found = _Reader(list(_counting(_tokens(text)))), list[CppDeclaration]()
     while not reader.done:  # a brace too many ends no scope
         found += reader.scope(None)
     return found
@@ -142,7 +142,7 @@ class _Reader:
     def done(self) -> bool:
         return self.at >= len(self.tokens)
 
-    def scope(self, outer: Declaration | None) -> list[Declaration]:
+    def scope(self, outer: CppDeclaration | None) -> list[CppDeclaration]:
         """Read declarations up to the brace that ends theirs, and past it."""
         found = []
         while not self.done:
@@ -152,7 +152,7 @@ class _Reader:
             found.append(self.declaration(outer))
         return found
 
-    def declaration(self, outer: Declaration | None) -> Declaration:
+    def declaration(self, outer: CppDeclaration | None) -> CppDeclaration:
         if self._text() in _ACCESS and self._text(1) == ":":
             self.at += 2
             if self._text() in ("}", ""):
@@ -207,14 +207,14 @@ class _Reader:
                 head = token.start
             elif token.kind == "word":
                 words.append(token.text)
-        kind: Kind = "other" if parameters is None or "typedef" in words else "function"
+        kind: CppKind = "other" if parameters is None or "typedef" in words else "function"
         return self._made(
             kind, name or (words[-1] if words else ""), start, head, parameters, outer
         )
 
     def _class(
-        self, words: list[str], start: int, head: int, outer: Declaration | None
-    ) -> Declaration:
+        self, words: list[str], start: int, head: int, outer: CppDeclaration | None
+    ) -> CppDeclaration:
         own = next(i for i, word in enumerate(words) if word in _CLASSES)
         name = words[own + 1] if own + 1 < len(words) else ""
         made = self._made("class", name, start, head, None, outer)
@@ -229,15 +229,17 @@ class _Reader:
 
     def _made(
         self,
-        kind: Kind,
+        kind: CppKind,
         name: str,
         start: int,
         head: int | None,
         parameters: tuple[int, int] | None,
-        outer: Declaration | None,
-    ) -> Declaration:
+        outer: CppDeclaration | None,
+    ) -> CppDeclaration:
         end = self.tokens[self.at - 1].end
-        return Declaration(kind, name, start, end if head is None else head, end, parameters, outer)
+        return CppDeclaration(
+            kind, name, start, end if head is None else head, end, parameters, outer
+        )
 
     def _operator(self) -> str:
         name = "operator"

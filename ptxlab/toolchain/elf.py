@@ -23,7 +23,7 @@ _NOBITS = 8  # a section that takes no room in the file
 
 
 @dataclass(frozen=True, slots=True)
-class Section:
+class ElfSection:
     """A section: its name, ``flags``, ``size`` in memory, and what the file has of it."""
 
     name: str
@@ -38,7 +38,7 @@ class Elf:
 
     type: int
     machine: int
-    sections: tuple[Section, ...]
+    sections: tuple[ElfSection, ...]
 
 
 def read_elf(image: bytes) -> Elf:
@@ -54,12 +54,12 @@ def read_elf(image: bytes) -> Elf:
         raise ToolchainError("this ELF file is damaged, or not one of 64 bits") from None
 
 
-def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[Section]:
+def _sections(image: bytes, start: int, count: int, names: int) -> Iterator[ElfSection]:
     heads = [_SECTION.unpack_from(image, start + _SECTION.size * one) for one in range(count)]
     texts = _content(image, heads[names]) if heads else b""
     for head in heads:
         name, _, flags, _, _, size, *_ = head
-        yield Section(text_at(texts, name), flags, size, _content(image, head))
+        yield ElfSection(text_at(texts, name), flags, size, _content(image, head))
 
 
 def _content(image: bytes, head: tuple[int, ...]) -> bytes:

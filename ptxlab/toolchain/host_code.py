@@ -13,7 +13,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from typing import NamedTuple
 
-from ptxlab.toolchain.declarations import Declaration, declarations
+from ptxlab.toolchain.declarations import CppDeclaration, declarations
 from ptxlab.toolchain.host_headers import PRELUDE, STANDARD, is_host
 from ptxlab.toolchain.source_kernels import Template, launched, templates
 
@@ -74,8 +74,8 @@ class DevicePart:
         self.bridged = False
         self.wanted: list[str] = []
         self._refused: set[str] = set()
-        self._found: dict[str, list[Declaration]] = {}
-        self._taken: dict[tuple[str, int], tuple[Declaration, int]] = {}
+        self._found: dict[str, list[CppDeclaration]] = {}
+        self._taken: dict[tuple[str, int], tuple[CppDeclaration, int]] = {}
         self._why: dict[str, Rejected] = {}
 
     @property
@@ -162,7 +162,7 @@ class DevicePart:
             return False
         return self._take_out(path, around[-1], error)
 
-    def _take_out(self, path: str, one: Declaration, error: Rejected) -> bool:
+    def _take_out(self, path: str, one: CppDeclaration, error: Rejected) -> bool:
         text = self.texts[path]
         own = text[one.start : one.head if one.kind == "function" else one.end]
         if self._device_words & set(_WORD.findall(own)):
@@ -186,7 +186,7 @@ class DevicePart:
     def _device_words(self) -> frozenset[str]:
         return _device_words(tuple(self.texts.values()))
 
-    def _all(self, path: str) -> list[Declaration]:
+    def _all(self, path: str) -> list[CppDeclaration]:
         if path not in self._found:
             found = declarations(self.texts[path])
             self._found[path] = [one for each in found for one in each.all()]
@@ -219,7 +219,7 @@ class DevicePart:
         return _INCLUDE.sub(include, "".join(pieces) + text[at:])
 
 
-def _without(text: str, one: Declaration, how: int) -> str:
+def _without(text: str, one: CppDeclaration, how: int) -> str:
     """Return what is in the place of a declaration, after which all has its line and column."""
     if how == _BLANK:
         return _blank(text[one.start : one.end])

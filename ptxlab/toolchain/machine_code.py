@@ -14,7 +14,7 @@ from ptxlab.errors import ToolchainError
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import target_named
 from ptxlab.toolchain.cubin import Used
-from ptxlab.toolchain.elf import CUDA, EXECUTABLE, Elf, Section, read_elf, text_at
+from ptxlab.toolchain.elf import CUDA, EXECUTABLE, Elf, ElfSection, read_elf, text_at
 
 _INFO = ".nv.info"
 _SYMBOL = struct.Struct("<IBBHQQ")
@@ -26,14 +26,14 @@ _BARRIERS_IN_FLAGS = 20  # of the section of the code, before CUDA 13
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class CubinEntry:
     """A kernel of a cubin: what it uses, and how many threads a CTA has, None where it is not said."""
 
     used: Used
     threads: int | None
 
 
-def entries(image: bytes, arch: str) -> list[Entry]:
+def entries(image: bytes, arch: str) -> list[CubinEntry]:
     """Return the kernels of a cubin for ``arch``. Raises ToolchainError for what is none."""
     elf = read_elf(image)
     if elf.machine != CUDA:
@@ -44,7 +44,7 @@ def entries(image: bytes, arch: str) -> list[Entry]:
         raise ToolchainError("this cubin is damaged: its tables lead out of it") from None
 
 
-def _entries(elf: Elf, arch: str) -> Iterator[Entry]:
+def _entries(elf: Elf, arch: str) -> Iterator[CubinEntry]:
     sections = {section.name: section for section in elf.sections}
     symbols = list(_symbols(sections))
     of_all = list(_attributes(sections[_INFO])) if _INFO in sections else []
@@ -66,10 +66,10 @@ def _entries(elf: Elf, arch: str) -> Iterator[Entry]:
             barriers=own[_BARRIERS][0] if _BARRIERS in own else in_flags,
         )
         size = own.get(_THREADS) or own.get(_MOST_THREADS)
-        yield Entry(used, size[0] * size[1] * size[2] if size else None)
+        yield CubinEntry(used, size[0] * size[1] * size[2] if size else None)
 
 
-def _shared(elf: Elf, section: Section | None, arch: str) -> int:
+def _shared(elf: Elf, section: ElfSection | None, arch: str) -> int:
     """Return the bytes of a kernel's own: linking puts those first that the system takes."""
     if section is None:
         return 0
@@ -78,13 +78,13 @@ def _shared(elf: Elf, section: Section | None, arch: str) -> int:
     return section.size - first * (elf.type == EXECUTABLE)
 
 
-def _symbols(sections: dict[str, Section]) -> Iterator[tuple[str, int]]:
+def _symbols(sections: dict[str, ElfSection]) -> Iterator[tuple[str, int]]:
     names = sections[".strtab"].content
     for name, _, other, *_ in _SYMBOL.iter_unpack(sections[".symtab"].content):
         yield text_at(names, name), other
 
 
-def _attributes(section: Section) -> Iterator[tuple[int, tuple[int, ...]]]:
+def _attributes(section: ElfSection) -> Iterator[tuple[int, tuple[int, ...]]]:
     """Yield the attributes of a kernel or cubin, each with its 32-bit words or its one number."""
     at = 0
     while at < section.size:

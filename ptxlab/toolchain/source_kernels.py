@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping
 from typing import NamedTuple
 
-from ptxlab.toolchain.declarations import Declaration, declarations, parameter_names
+from ptxlab.toolchain.declarations import CppDeclaration, declarations, parameter_names
 
 _WORD = re.compile(r"[A-Za-z_]\w*")
 _DEEPEST = 4
@@ -28,7 +28,7 @@ def templates(texts: Iterable[str]) -> Iterator[Template]:
 
 
 def _templates(
-    text: str, found: Iterable[Declaration], within: tuple[str, ...]
+    text: str, found: Iterable[CppDeclaration], within: tuple[str, ...]
 ) -> Iterator[Template]:
     for one in found:
         if one.kind == "namespace":

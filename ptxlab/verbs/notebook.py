@@ -13,12 +13,12 @@ from ptxlab.verbs.fragments import svg as drawing
 from ptxlab.verbs.fragments.svg_operands import operand_svg
 from ptxlab.verbs.layout.layouts import Offsets
 
-Shown = Form | FragmentLayout | Layout | ComposedLayout
+Picturable = Form | FragmentLayout | Layout | ComposedLayout
 _BITS = 16
 """Of an element of a layout, which does not say: what its colours, those of the banks, go by."""
 
 
-def svg(shown: Shown) -> str | None:
+def svg(shown: Picturable) -> str | None:
     """Return the picture: of all operands of an instruction, of one, or of the offsets of a layout.
 
     None of a layout with too many.
@@ -33,7 +33,7 @@ def svg(shown: Shown) -> str | None:
     return drawing.svg(shown)
 
 
-def html(shown: Shown) -> str | None:
+def html(shown: Picturable) -> str | None:
     """Return the picture with a caption: targets and evidence, size and registers, or the notation."""
     picture = svg(shown)
     if picture is None:
@@ -43,7 +43,7 @@ def html(shown: Shown) -> str | None:
     return f'<figure style="margin:0;overflow-x:auto">{figure}</figure>'
 
 
-def _caption(shown: Shown) -> list[str]:
+def _caption(shown: Picturable) -> list[str]:
     if isinstance(shown, Layout | ComposedLayout):
         return [shown.notation, f"colours are the banks of {_BITS}-bit elements"]
     if isinstance(shown, FragmentLayout):

@@ -10,7 +10,7 @@ import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.device.opening import open_device
-from ptxlab.emulator.prepare.row import ROWS, Form, OperandClass, Row
+from ptxlab.emulator.prepare.row import ROWS, OperandClass, Row, RowForm
 from ptxlab.errors import PtxlabError
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
@@ -63,7 +63,7 @@ def instruction(draw: random.Random) -> str:
         name = draw.choice(MATRIX)
         operands = [_vector(draw, draw.choice("rfhd"), draw.choice((1, 2, 4, 8))) for _ in range(4)]
         return f"{guard}{name} {', '.join(operands[: draw.randint(2, 4)])};"
-    form = Form(row, tuple(draw.choice(slot.choices) for slot in row.slots))
+    form = RowForm(row, tuple(draw.choice(slot.choices) for slot in row.slots))
     operands = list(_operands(draw, row, form))
     for _ in range(draw.choice((0, 0, 0, 1, 1, 2))):
         at = draw.randrange(len(operands) + 1)
@@ -71,7 +71,7 @@ def instruction(draw: random.Random) -> str:
     return f"{guard}{form.name} {', '.join(operands)};"
 
 
-def _operands(draw: random.Random, row: Row, form: Form) -> Iterator[str]:
+def _operands(draw: random.Random, row: Row, form: RowForm) -> Iterator[str]:
     halves: list[str] = []
     for kind, name in zip(row.results, form.results, strict=True):
         if name in TYPES:
@@ -85,7 +85,7 @@ def _operands(draw: random.Random, row: Row, form: Form) -> Iterator[str]:
             yield _operand(draw, kind, name, form)
 
 
-def _operand(draw: random.Random, kind: OperandClass, name: str, form: Form) -> str:
+def _operand(draw: random.Random, kind: OperandClass, name: str, form: RowForm) -> str:
     if kind.kind == "address":
         space = "d2" if any(part.startswith("shared") for part in form.modifiers) else "d1"
         return f"[{space}+{draw.choice((0, 0, 16, 64, 4, 1))}]"

@@ -13,7 +13,7 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.syntax.lexer import tokenize
-from ptxlab.syntax.tree import Source
+from ptxlab.syntax.tree import SourceText
 from tests.time_limit import at_most
 
 SEEDS = 12
@@ -88,7 +88,7 @@ Statement = list[str]
 
 def statements(text: str) -> list[Statement]:
     found: list[Statement] = [[]]
-    for token in tokenize(Source(text))[:-1]:
+    for token in tokenize(SourceText(text))[:-1]:
         found[-1].append(token.text)
         if token.text in (";", "{", "}", ":"):
             found.append([])

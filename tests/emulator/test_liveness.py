@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-from ptxlab.emulator.prepare.liveness import Drop, Flow, Uses, live_out, with_drops
+from ptxlab.emulator.prepare.liveness import BlockFlow, Drop, Uses, live_out, with_drops
 
 
 def uses(reads: str, writes: str, *, partial: bool = False) -> Uses:
     return Uses(frozenset(map(int, reads)), frozenset(map(int, writes)), partial)
 
 
-def dropped(flow: Flow, live: set[int]) -> list[tuple[int, int]]:
+def dropped(flow: BlockFlow, live: set[int]) -> list[tuple[int, int]]:
     """Return (steps before it, register) for every drop."""
     steps: list[Any] = [object() for _ in flow.uses]
     found, before = [], 0
@@ -24,25 +24,25 @@ def dropped(flow: Flow, live: set[int]) -> list[tuple[int, int]]:
 
 
 def test_a_loop_keeps_what_its_next_round_reads() -> None:
-    before = Flow([uses("", "1"), uses("", "2")], (1,))
-    loop = Flow([uses("12", "3"), uses("3", "1")], (1, 2))
-    after = Flow([uses("1", "")], ())
+    before = BlockFlow([uses("", "1"), uses("", "2")], (1,))
+    loop = BlockFlow([uses("12", "3"), uses("3", "1")], (1, 2))
+    after = BlockFlow([uses("1", "")], ())
     assert live_out([before, loop, after]) == [{1, 2}, {1, 2}, set()]
     assert dropped(loop, {1, 2}) == [(2, 3)]
 
 
 def test_a_register_written_again_is_not_dropped() -> None:
-    flow = Flow([uses("1", "2"), uses("", "1"), uses("2", "")], ())
+    flow = BlockFlow([uses("1", "2"), uses("", "1"), uses("2", "")], ())
     assert dropped(flow, {1}) == [(3, 2)]
 
 
 def test_a_guarded_write_keeps_the_old_value_alive() -> None:
-    branch = Flow([uses("4", "1", partial=True)], ())
-    assert live_out([Flow([], (1,)), branch])[0] == {4}
-    flow = Flow([uses("", "1"), uses("4", "1", partial=True)], ())
+    branch = BlockFlow([uses("4", "1", partial=True)], ())
+    assert live_out([BlockFlow([], (1,)), branch])[0] == {4}
+    flow = BlockFlow([uses("", "1"), uses("4", "1", partial=True)], ())
     assert (2, 4) in dropped(flow, {1})
     assert (1, 1) not in dropped(flow, {1})
 
 
 def test_a_result_that_is_never_read_is_dropped() -> None:
-    assert dropped(Flow([uses("", "5")], ()), set()) == [(1, 5)]
+    assert dropped(BlockFlow([uses("", "5")], ()), set()) == [(1, 5)]

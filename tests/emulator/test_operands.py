@@ -15,12 +15,11 @@ import pytest
 
 from ptxlab.emulator.prepare.order import leads
 from ptxlab.emulator.prepare.preparation import prepare
-from ptxlab.emulator.prepare.row import CARRY, ROWS, Form, OperandClass, Row
+from ptxlab.emulator.prepare.row import CARRY, ROWS, OperandClass, Row, RowForm
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import warp_level
-from ptxlab.matrix.form import Form as MatrixForm
-from ptxlab.matrix.form import SignatureOperand
+from ptxlab.matrix.form import Form, SignatureOperand
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.numbers.types import is_type
 from ptxlab.syntax import parse
@@ -189,7 +188,7 @@ def held(name: str, number: int) -> str:
     return f"%x{HELD_AS.get(name, name)}_{number}"
 
 
-def written(form: Form) -> list[str]:
+def written(form: RowForm) -> list[str]:
     """Return the operands of ``form`` as its row asks for them, each of its own type."""
 
     def one(kind: OperandClass, name: str, number: int) -> str:
@@ -209,14 +208,14 @@ def written(form: Form) -> list[str]:
     return target + [one(*pair, number % 4) for number, pair in enumerate(sources)]
 
 
-def sampled(rows: Iterator[Row], dice: random.Random) -> Iterator[Form]:
+def sampled(rows: Iterator[Row], dice: random.Random) -> Iterator[RowForm]:
     for row in rows:
         named = any(kind.kind == "name" for kind in row.sources)
         if not named and not row.tabled:
-            yield Form(row, tuple(dice.choice(slot.choices) for slot in row.slots))
+            yield RowForm(row, tuple(dice.choice(slot.choices) for slot in row.slots))
 
 
-def of_a_table(form: MatrixForm) -> list[str]:
+def of_a_table(form: Form) -> list[str]:
     """Return the operands of a matrix instruction as its table has them, each of its own type."""
 
     def one(operand: SignatureOperand) -> str:
@@ -391,7 +390,7 @@ def varied(operands: list[str], dice: random.Random) -> tuple[list[str], str]:
     ("target", "tables", "count"), [("sm_120a", warp_level(), 160), ("sm_90a", WGMMA, 50)]
 )
 def test_matrix_instructions_take_what_ptxas_takes(
-    accepts: Callable[[str, str], bool], target: str, tables: tuple[MatrixForm, ...], count: int
+    accepts: Callable[[str, str], bool], target: str, tables: tuple[Form, ...], count: int
 ) -> None:
     """Each form as it is, with modifiers in another order, and with another operand."""
     dice = random.Random(3)

@@ -18,7 +18,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
 from ptxlab.gemm import ALGORITHMS, Problem
-from ptxlab.gemm.problem import Operands
+from ptxlab.gemm.problem import DeviceOperands
 from ptxlab.gemm.run import launch
 from ptxlab.isa.targets import TARGETS
 from ptxlab.numbers.types import TYPES
@@ -102,7 +102,7 @@ def test_products_do_not_depend_on_the_wave(
     for threads in (256, 16384):
         monkeypatch.setattr(grid, "WAVE_THREADS", threads)
         d = emulator.zeros((150, 140), acc)
-        operands = Operands(problem, a, b, d)
+        operands = DeviceOperands(problem, a, b, d)
         counters = launch(emulator, operands, algorithm, algorithm.tile).counters
         found.append((d.numpy().tobytes(), counters))
     assert found[0] == found[1]

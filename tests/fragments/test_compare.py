@@ -17,7 +17,7 @@ from ptxlab.arrays import Array
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.handwritten import matrices, mismatches, verifiable
 from ptxlab.fragments.numbers import Fill
-from ptxlab.fragments.report import FragmentReport, Mismatch, Run
+from ptxlab.fragments.report import FragmentReport, FragmentRun, Mismatch
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import multiplication
 from ptxlab.matrix.fragment import Place
@@ -66,7 +66,7 @@ def accumulators(matrix: Array) -> Array:
     return singles[:, 0::2] | singles[:, 1::2] << 16
 
 
-def right_run(instruction: MatrixInstruction, fill: Fill) -> Run:
+def right_run(instruction: MatrixInstruction, fill: Fill) -> FragmentRun:
     expected = matrices(instruction, fill)
     registers = {
         "A": pairs_of_a(expected["A"]),
@@ -74,7 +74,7 @@ def right_run(instruction: MatrixInstruction, fill: Fill) -> Run:
         "C": accumulators(expected["C"]),
         "D": accumulators(expected["D"]),
     }
-    return Run(fill, registers, frozenset("D"), expected["D"])
+    return FragmentRun(fill, registers, frozenset("D"), expected["D"])
 
 
 def right_report(instruction: MatrixInstruction, fill: Fill = NUMBERED) -> FragmentReport:

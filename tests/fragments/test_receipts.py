@@ -17,7 +17,7 @@ from ptxlab.device import cuda_driver
 from ptxlab.device.opening import open_device
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments import receipts
-from ptxlab.fragments.campaign import Outcome, campaign
+from ptxlab.fragments.campaign import FormOutcome, campaign
 from ptxlab.fragments.trials import Trial
 from ptxlab.fragments.verify import verify
 from ptxlab.main import main
@@ -88,7 +88,7 @@ def gpu(monkeypatch: pytest.MonkeyPatch, emulated: list[tuple[Trial, Array]]) ->
     return playback
 
 
-def record(folder: Path) -> tuple[tuple[Outcome, ...], list[Path]]:
+def record(folder: Path) -> tuple[tuple[FormOutcome, ...], list[Path]]:
     recorder = Recorder()
     with open_device("cuda") as device:
         outcomes = campaign(device, (*SOME, ELSEWHERE), everywhere=False, keep=recorder)

@@ -22,7 +22,7 @@ from ptxlab.device.stopwatch import Stopwatch
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import LADDER, Problem
 from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
-from ptxlab.gemm.ladder import SHAPES, Choice, Entry, plan, shapes
+from ptxlab.gemm.ladder import SHAPES, Choice, PlannedProblem, plan, shapes
 from ptxlab.gemm.machine import machine_of, read_runs, with_run
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
@@ -48,7 +48,7 @@ def run(gpu: CudaDevice, *names: str, procedure: Procedure = QUICK) -> Bench:
     said: list[str] = []
     with Stopwatch(gpu, "no sensors here") as stopwatch:
         machine = machine_of(gpu, "no sensors here")
-        entries = [Entry(PROBLEM, tuple(LADDER[name] for name in names))]
+        entries = [PlannedProblem(PROBLEM, tuple(LADDER[name] for name in names))]
         return bench(gpu, stopwatch, machine, entries, procedure, said.append)
 
 

@@ -12,7 +12,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Problem
 from ptxlab.gemm.bounds import GLOBAL, L1, SHARED
-from ptxlab.gemm.explain import Explanation, explain, tell
+from ptxlab.gemm.explain import LadderExplanation, explain, tell
 from ptxlab.gemm.facts import KernelFacts, facts
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.targets import TARGETS
@@ -33,14 +33,14 @@ H200, _ = gpus_of(TARGETS["sm_90a"])
 
 
 @pytest.fixture(scope="module")
-def told(device: Device) -> Explanation:
+def told(device: Device) -> LadderExplanation:
     if device.kind != "emulator":
         pytest.skip("only the emulator counts")
     return explain(device, [(ALGORITHMS[name], SQUARE) for name in RUNGS], H200)
 
 
 @pytest.fixture(scope="module")
-def of(told: Explanation) -> dict[str, KernelFacts]:
+def of(told: LadderExplanation) -> dict[str, KernelFacts]:
     return {step.facts.algorithm.name: step.facts for step in told.steps}
 
 
@@ -80,7 +80,7 @@ def test_what_the_copy_engine_brings_is_read_too(device: Device) -> None:
     assert found.asked_bytes == given + stored
 
 
-def test_the_limits_of_both(told: Explanation) -> None:
+def test_the_limits_of_both(told: LadderExplanation) -> None:
     """Sectors of coalescing take a clock a request, those of naive a quarter of their number."""
     by_name = {step.facts.algorithm.name: step.bounds for step in told.steps}
     flop = 2 * SIZE**3
@@ -95,7 +95,7 @@ def test_the_limits_of_both(told: Explanation) -> None:
     assert by_name["tiled"].intensity["global"] == pytest.approx(flop / (32 * sectors))
 
 
-def test_the_story_says_these_numbers(told: Explanation) -> None:
+def test_the_story_says_these_numbers(told: LadderExplanation) -> None:
     naive, coalescing = (step.facts.counts.sectors for step in told.steps[:2])
     better = told.steps[1].story.better[0].text
     assert better.startswith(
@@ -110,7 +110,7 @@ def test_the_story_says_these_numbers(told: Explanation) -> None:
 # ---- what else knows them -----------------------------------------------------------------------
 
 
-def test_json_is_what_the_counters_say(device: Device, told: Explanation) -> None:
+def test_json_is_what_the_counters_say(device: Device, told: LadderExplanation) -> None:
     profile = observed(count, device, "tiled", SQUARE)
     rung = as_json(told)["rungs"][2]
     for name, value in rung["counts"].items():

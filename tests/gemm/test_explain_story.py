@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS
-from ptxlab.gemm.explain import Step, tell
+from ptxlab.gemm.explain import ExplainedRung, tell
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.measures import MEASURES
 from ptxlab.isa.gpus import GPUS
@@ -24,7 +24,7 @@ BEFORE = made("naive", shared_wavefronts=9000, shared_ideal=6000, shared_request
 BEFORE = replace(BEFORE, barriers=84, resources=replace(BEFORE.resources, spill_loads=42))
 
 
-def second(before: KernelFacts, after: KernelFacts) -> Step:
+def second(before: KernelFacts, after: KernelFacts) -> ExplainedRung:
     return tell([before, replace(after, algorithm=ALGORITHMS["coalescing"])], H200).steps[1]
 
 

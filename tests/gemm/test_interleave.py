@@ -18,7 +18,7 @@ from ptxlab.gemm.interleave import (
     KINDS,
     PAGE,
     Interleaving,
-    Turns,
+    TurnTimes,
     interleave,
     relu,
     touch,
@@ -91,7 +91,7 @@ def test_parts_alone_and_in_turns(gpu: CudaDevice, monkeypatch: pytest.MonkeyPat
     for turns in (mapped, managed):
         assert turns.copies == 0
         assert turns.interleaved == pytest.approx(TURN + ACTIVITY)
-    assert Turns("mapped", 3.0, 2.0, 0.0, 6.0).extra == 1.0
+    assert TurnTimes("mapped", 3.0, 2.0, 0.0, 6.0).extra == 1.0
 
 
 def test_numbers_neither_grow_nor_vanish(gpu: CudaDevice) -> None:

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, Problem
 from ptxlab.gemm.predicted import PredictedRung, predict_ladder, predict_rung
-from ptxlab.gemm.side_by_side import Job
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.main import main
 from ptxlab.prediction.chip import UNKNOWN, find, gpu_called, gpu_driven, names, spelled
@@ -176,7 +176,8 @@ def test_tiles_are_predicted_the_fastest_first(
 def test_workers_say_what_one_process_says() -> None:
     """What they are given and give back can be sent, and comes in the order that was asked for."""
     jobs = [
-        Job(ALGORITHMS[name], Problem(64, 64, 64, "f32")) for name in ("tiled", "wgmma", "naive")
+        RungJob(ALGORITHMS[name], Problem(64, 64, 64, "f32"))
+        for name in ("tiled", "wgmma", "naive")
     ]
     alone = list(predict_ladder(jobs, find("a6000"), None))
     with ThreadPoolExecutor(2) as executor:

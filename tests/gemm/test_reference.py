@@ -16,9 +16,9 @@ from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import Problem, to_tf32
 from ptxlab.gemm.reference import (
     TF32_CONVERSION,
-    Bound,
     Comparison,
     Epilogue,
+    ErrorBound,
     compare,
     epilogue_of,
     error_bound,
@@ -35,7 +35,7 @@ EMIN = {"float32": -126, "bfloat16": -126, "float16": -14}
 
 
 def worst_of(
-    found: Array, a: Array, b: Array, bound: Bound, epilogue: Epilogue = PLAIN
+    found: Array, a: Array, b: Array, bound: ErrorBound, epilogue: Epilogue = PLAIN
 ) -> Comparison:
     return compare(found, reference(a, b, epilogue), bound)
 
@@ -259,7 +259,7 @@ def test_a_sum_of_zeros_must_be_zero() -> None:
 def test_no_k_and_no_elements() -> None:
     a, b = np.zeros((2, 0), np.float32), np.zeros((0, 3), np.float32)
     bound = error_bound("fma", HOPPER, a, b, "f32")
-    assert bound == Bound(0.0, 0.0, float(np.finfo(np.float32).max))
+    assert bound == ErrorBound(0.0, 0.0, float(np.finfo(np.float32).max))
     assert worst_of(np.zeros((2, 3), np.float32), a, b, bound).error == 0
     assert worst_of(np.ones((2, 3), np.float32), a, b, bound).error == math.inf
     empty = worst_of(np.zeros((0, 3), np.float32), np.zeros((0, 2), np.float32), np.zeros((2, 3), np.float32), bound)  # fmt: skip

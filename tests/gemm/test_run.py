@@ -18,7 +18,7 @@ import pytest
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm import ALGORITHMS, LADDER, Algorithm, Problem, Tile, find_algorithm, run
-from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, Operands
+from ptxlab.gemm.problem import EPILOGUES, LAYOUTS, DeviceOperands
 from ptxlab.gemm.reference import compare, epilogue_of, error_bound, reference
 from ptxlab.gemm.run import compute, launch
 from ptxlab.verbs.gemm.text import text
@@ -106,7 +106,7 @@ def test_matrices_begin_anywhere(keeping: Device, name: str) -> None:
     whole = [np.append(np.full(1, np.nan, x.dtype), x) for x in (inputs.a, inputs.b, inputs.d)]
     buffers = [keeping.upload(memory) for memory in whole]
     places: list[Any] = [buffer.address + buffer.dtype.itemsize for buffer in buffers]
-    launch(keeping, Operands(problem, *places), algorithm, algorithm.tile)
+    launch(keeping, DeviceOperands(problem, *places), algorithm, algorithm.tile)
     d = buffers[2].numpy()
     assert np.isnan(d[0])
     plus = epilogue_of(problem, inputs)

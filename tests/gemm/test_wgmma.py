@@ -16,7 +16,7 @@ from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.gemm import ALGORITHMS, Algorithm, Problem, run
 from ptxlab.gemm.facts import main_loop
-from ptxlab.gemm.problem import LAYOUTS, Inputs, Operands, memory_type, uploaded
+from ptxlab.gemm.problem import LAYOUTS, DeviceOperands, Inputs, memory_type, uploaded
 from ptxlab.gemm.run import compute, prepare
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
 from ptxlab.isa.targets import TARGETS
@@ -110,7 +110,7 @@ def test_matrices_begin_anywhere(keeping: Device) -> None:
         assert [one.buffer for one in maps] == [aligned.a, aligned.b, aligned.d]
     off = [keeping.upload(np.append(np.zeros(1, one.dtype), one)) for one in memory]
     parts: list[Any] = [_Part(buffer) for buffer in off]
-    operands = Operands(problem, *parts)
+    operands = DeviceOperands(problem, *parts)
     kernel, config, arguments = prepare(keeping, operands, algorithm, algorithm.tile)
     assert arguments[7] == bytes(128)
     arguments[5] = parts[2].address

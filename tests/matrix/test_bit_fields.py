@@ -6,7 +6,7 @@ import itertools
 
 import pytest
 
-from ptxlab.matrix.bit_fields import BitFields, Values, Variable, derive, of_fragment
+from ptxlab.matrix.bit_fields import BitFields, IndexVariable, Values, derive, of_fragment
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
@@ -56,8 +56,8 @@ def test_m16n8k16_has_the_formulas_of_the_isa() -> None:
     }
 
 
-ROW_COL = (Variable("row", 3), Variable("col", 3))
-TO = (Variable("at", 6),)
+ROW_COL = (IndexVariable("row", 3), IndexVariable("col", 3))
+TO = (IndexVariable("at", 6),)
 
 
 def test_an_exclusive_or_of_fields_is_found_and_inverted() -> None:
@@ -80,6 +80,6 @@ def test_what_carries_or_forgets_is_refused() -> None:
     forgetful = derive(ROW_COL, TO, lambda values: {"at": values["row"]})
     with pytest.raises(ValueError, match="no inverse"):
         forgetful.inverse()
-    narrow = derive(ROW_COL, (Variable("at", 3),), lambda values: {"at": values["row"]})
+    narrow = derive(ROW_COL, (IndexVariable("at", 3),), lambda values: {"at": values["row"]})
     with pytest.raises(ValueError, match="no inverse"):
         narrow.inverse()

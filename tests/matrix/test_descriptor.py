@@ -10,7 +10,7 @@ import pytest
 import tensor_layouts as cute
 
 from ptxlab.arrays import Array
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue
 from ptxlab.matrix.canonical import MODES, STEP_BYTES, UNIT_BYTES, SharedTile
 from ptxlab.matrix.descriptor import (
     READERS,
@@ -21,7 +21,7 @@ from ptxlab.matrix.descriptor import (
 )
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
 
-Values = dict[str, Value]
+Values = dict[str, FieldValue]
 
 WGMMA, TCGEN05 = READERS["wgmma"], READERS["tcgen05"]
 

@@ -11,7 +11,7 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS, DotProduct, Target, UnpackedDotProduct
-from ptxlab.numbers.dissect import Step, explain
+from ptxlab.numbers.dissect import SumStep, explain
 from ptxlab.numbers.fused_step import OPERANDS
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_software import multiply_add_bytes
@@ -101,7 +101,7 @@ def test_ends_in_the_bits_of_the_emulator(target: str, a_type: str, b_type: str,
         check_consistency(found)
 
 
-def check_consistency(found: tuple[Step, ...]) -> None:
+def check_consistency(found: tuple[SumStep, ...]) -> None:
     """What was kept and lost adds up, step by step."""
     for step in found:
         if not isinstance(step.total, Fraction):
@@ -164,7 +164,7 @@ def test_unpacked_products_end_in_an_addition() -> None:
 def test_special_values() -> None:
     infinity, one = 0x7C00, 0x3C00
 
-    def dissect(a: list[int], b: list[int], c: int) -> Step:
+    def dissect(a: list[int], b: list[int], c: int) -> SumStep:
         return explain(a, b, c, dtype="f16", acc="f32", rules=TARGETS["sm_80"].dot16)[-1]
 
     found = dissect([infinity, one], [one, one], 0)

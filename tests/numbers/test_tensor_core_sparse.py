@@ -13,7 +13,7 @@ from ptxlab.matrix.sparse import Metadata
 from ptxlab.numbers.tensor_core import multiply_add
 from ptxlab.numbers.tensor_core_integer import multiply_add_integer
 from ptxlab.numbers.tensor_core_scaled import multiply_add_scaled
-from ptxlab.numbers.tensor_core_sparse import Rows
+from ptxlab.numbers.tensor_core_sparse import SparseRows
 
 
 def draw_places(metadata: Metadata, m: int, warps: int) -> Array:
@@ -44,11 +44,11 @@ def test_integers_equal_the_expanded_product(bits: int, dtype: str) -> None:
 
     dense = expand(a, places, k)
     assert (np.count_nonzero(dense, axis=1) <= a.shape[1]).all()
-    rows = Rows(places)
+    rows = SparseRows(places)
     sparse = multiply(rows.left(a), rows.picked(b), rows.accumulator(c))
     expected = multiply(dense, b, c)
     np.testing.assert_array_equal(rows.restore(sparse), expected)
-    wrong = Rows(np.roll(places, 1, axis=0))
+    wrong = SparseRows(np.roll(places, 1, axis=0))
     other = multiply(wrong.left(a), wrong.picked(b), wrong.accumulator(c))
     assert (wrong.restore(other) != expected).any()
 
@@ -72,7 +72,7 @@ def test_a_step_fuses_as_many_stored_products_as_a_dense_one(
     rng = np.random.default_rng(13)
     a, b = finite(rng, (m, 16, warps), dtype), finite(rng, (32, n, warps), dtype)
     c = finite(rng, (m, n, warps), "f32")
-    rows = Rows(ordered)
+    rows = SparseRows(ordered)
     operands = rows.left(a), rows.picked(b), rows.accumulator(c)
     sparse = rows.restore(multiply_add(*operands, dtype=dtype, acc="f32", rules=rules))
     dense = expand(a, ordered, 32)
@@ -84,7 +84,7 @@ def test_a_step_fuses_as_many_stored_products_as_a_dense_one(
 
 
 def test_numbers_of_b_without_a_partner_are_not_looked_at() -> None:
-    rows = Rows(np.array([[0, 1], [2, 3]])[..., np.newaxis])
+    rows = SparseRows(np.array([[0, 1], [2, 3]])[..., np.newaxis])
     a = np.full((2, 2, 1), 0x3C00, np.uint16)
     b = np.array([0x3C00, 0x3C00, 0x7C00, 0x7E00], np.uint16)[:, None, None]
     operands = rows.left(a), rows.picked(b), rows.accumulator(np.zeros((2, 1, 1), np.uint32))
@@ -106,7 +106,7 @@ def test_scales_stay_with_their_rows() -> None:
     rules = TARGETS["sm_120a"].arithmetic.dot8
     assert isinstance(rules, DotProduct)
     types = {"a_type": "e4m3", "b_type": "e4m3"}
-    rows = Rows(places)
+    rows = SparseRows(places)
     d = rows.restore(
         multiply_add_scaled(
             rows.left(a),

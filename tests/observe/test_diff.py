@@ -11,8 +11,7 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.loading import Loadable
-from ptxlab.device.protocol import Device
-from ptxlab.device.protocol import Module as LoadedModule
+from ptxlab.device.protocol import Device, Module
 from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
@@ -21,7 +20,7 @@ from ptxlab.observe import diff as diff_module
 from ptxlab.observe.diff import DeviceLaunch, DiffReport, Repeatable, diff
 from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text
-from ptxlab.syntax.tree import Module
+from ptxlab.syntax.tree import PtxModule
 
 TEXT = """\
 .version 8.0
@@ -65,8 +64,8 @@ class Faulty(EmulatorDevice):
         super().__init__(TARGETS["sm_90a"])
         self._change = (right, wrong)
 
-    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> LoadedModule:
-        assert isinstance(source, Module)
+    def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
+        assert isinstance(source, PtxModule)
         text = re.sub(" +", " ", to_text(source))
         assert self._change[0] in text
         return super().load(text.replace(*self._change), options=options)

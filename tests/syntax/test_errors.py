@@ -9,7 +9,7 @@ import pytest
 
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.syntax import locate, parse
-from ptxlab.syntax.tree import Position, Source
+from ptxlab.syntax.tree import Position, SourceText
 
 MARK = "¦"
 HEAD = ".version 8.0\n.target sm_90a\n.address_size 64\n"
@@ -186,7 +186,7 @@ def test_shown_as_a_user_sees_it() -> None:
 
 
 def test_locate_counts_only_newlines_as_lines() -> None:
-    source = Source("// a\x0bb\x0cc\u2028d\r\n\tret;\r\n", "x.ptx")
+    source = SourceText("// a\x0bb\x0cc\u2028d\r\n\tret;\r\n", "x.ptx")
     location = locate(source, Position(2, 2))
     assert (str(location), location.text) == ("x.ptx:2:2", "\tret;")
     assert locate(source, Position(99, 1)).text == ""

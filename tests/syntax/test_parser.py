@@ -28,7 +28,6 @@ from ptxlab.syntax.tree import (
     Integer,
     Label,
     Loc,
-    Module,
     Name,
     Negated,
     Not,
@@ -36,6 +35,7 @@ from ptxlab.syntax.tree import (
     Pair,
     Position,
     Pragma,
+    PtxModule,
     Section,
     Statement,
     Symbol,
@@ -441,7 +441,7 @@ def test_module_items() -> None:
 
 
 def test_head() -> None:
-    def head(module: Module) -> tuple[object, ...]:
+    def head(module: PtxModule) -> tuple[object, ...]:
         return module.version, module.targets, module.address_size
 
     assert head(parse(HEAD)) == ((8, 7), ("sm_90a",), 64)

@@ -12,7 +12,15 @@ from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.instrument.rewrite import Probe, dump_nth, dump_registers
 from ptxlab.instrument.sites import instructions
 from ptxlab.syntax import parse, to_text
-from ptxlab.syntax.tree import NOWHERE, Block, Declaration, Function, Instruction, Module, Position
+from ptxlab.syntax.tree import (
+    NOWHERE,
+    Block,
+    Declaration,
+    Function,
+    Instruction,
+    Position,
+    PtxModule,
+)
 
 Assemble = Callable[[str], dict[str, bytes]]
 
@@ -45,11 +53,11 @@ again:
 """
 
 
-def kernel(module: Module) -> Function:
+def kernel(module: PtxModule) -> Function:
     return module.entries[0]
 
 
-def place(module: Module, opcode: str, number: int = 0) -> Position:
+def place(module: PtxModule, opcode: str, number: int = 0) -> Position:
     """Return where the ``number``-th instruction called ``opcode`` stands, counted from the end if < 0."""
     found = [s.instruction for s in instructions(kernel(module)) if s.instruction.opcode == opcode]
     return found[number].position

@@ -8,7 +8,7 @@ from enum import Enum
 from ptxlab.arrays import Array
 
 
-class Kind(Enum):
+class MemoryKind(Enum):
     """Whose memory it is."""
 
     DEVICE = "device"
@@ -18,30 +18,30 @@ class Kind(Enum):
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Block:
+class MemoryBlock:
     """``nbytes`` from ``address`` on; of host memory that the driver gave, ``owner`` holds them."""
 
-    kind: Kind
+    kind: MemoryKind
     address: int
     nbytes: int
     flags: int = 0
     owner: Array | None = None
 
 
-class Blocks:
+class MemoryBlocks:
     """The memory that the GPU was asked for, by where it begins."""
 
     def __init__(self) -> None:
-        self._blocks: dict[int, Block] = {}
+        self._blocks: dict[int, MemoryBlock] = {}
 
-    def add(self, block: Block) -> int:
+    def add(self, block: MemoryBlock) -> int:
         self._blocks[block.address] = block
         return block.address
 
-    def take(self, address: int, *kinds: Kind) -> Block | None:
+    def take(self, address: int, *kinds: MemoryKind) -> MemoryBlock | None:
         """Remove and return the block of one of those ``kinds`` that begins at an address."""
         block = self._blocks.get(address)
         return self._blocks.pop(address) if block and block.kind in kinds else None
 
-    def at(self, begin: int) -> Block | None:
+    def at(self, begin: int) -> MemoryBlock | None:
         return self._blocks.get(begin)

@@ -6,8 +6,8 @@ Source: CUDA Driver API, "Primary Context Management" and "Context Management".
 from __future__ import annotations
 
 from ptxlab.clients.driver.devices import require_device
-from ptxlab.clients.driver.gpu import Context, Gpu
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.gpu import DriverContext, EmulatedGpu
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
 from ptxlab.emulator.run.host import HEAP_BYTES
 
@@ -18,7 +18,7 @@ _HEAP = 2
 
 
 @answers("cuDevicePrimaryCtxRetain", "out:u64 i32", needs="init")
-def retain(gpu: Gpu, device: int) -> int:
+def retain(gpu: EmulatedGpu, device: int) -> int:
     require_device(device)
     gpu.primary.users += 1
     if not gpu.primary.handle:
@@ -27,99 +27,101 @@ def retain(gpu: Gpu, device: int) -> int:
 
 
 @answers("cuDevicePrimaryCtxRelease_v2", "i32", needs="init")
-def release(gpu: Gpu, device: int) -> None:
+def release(gpu: EmulatedGpu, device: int) -> None:
     require_device(device)
     if not gpu.primary.users:
-        raise Refused(Result.INVALID_CONTEXT)
+        raise Refused(DriverResult.INVALID_CONTEXT)
     gpu.primary.users -= 1
 
 
 @answers("cuDevicePrimaryCtxReset_v2", "i32", needs="init")
-def reset(gpu: Gpu, device: int) -> None:
+def reset(gpu: EmulatedGpu, device: int) -> None:
     require_device(device)
 
 
 @answers("cuDevicePrimaryCtxSetFlags_v2", "i32 u32", needs="init")
-def set_primary_flags(gpu: Gpu, device: int, flags: int) -> None:
+def set_primary_flags(gpu: EmulatedGpu, device: int, flags: int) -> None:
     require_device(device)
     gpu.primary.flags = flags
 
 
 @answers("cuDevicePrimaryCtxGetState", "i32 out:u32 out:i32", needs="init")
-def primary_state(gpu: Gpu, device: int) -> tuple[int, int]:
+def primary_state(gpu: EmulatedGpu, device: int) -> tuple[int, int]:
     require_device(device)
     return gpu.primary.flags, int(gpu.primary.users > 0)
 
 
 @answers("cuCtxCreate_v2", "out:u64 u32 i32", since=3020, needs="init")
-def create(gpu: Gpu, flags: int, device: int) -> int:
+def create(gpu: EmulatedGpu, flags: int, device: int) -> int:
     require_device(device)
-    context = Context(flags=flags)
+    context = DriverContext(flags=flags)
     context.handle = gpu.handle(context)
     gpu.contexts.append(context)
     return context.handle
 
 
 @answers("cuCtxCreate_v3", "out:u64 u64 i32 u32 i32", since=11040, needs="init")
-def create_with_affinity(gpu: Gpu, affinity: int, count: int, flags: int, device: int) -> int:
+def create_with_affinity(
+    gpu: EmulatedGpu, affinity: int, count: int, flags: int, device: int
+) -> int:
     if count:
-        raise Refused(Result.NOT_SUPPORTED, "a context of some of the SMs is not there")
+        raise Refused(DriverResult.NOT_SUPPORTED, "a context of some of the SMs is not there")
     return create(gpu, flags, device)
 
 
 @answers("cuCtxCreate_v4", "out:u64 u64 u32 i32", since=12050, needs="init")
-def create_with_parameters(gpu: Gpu, parameters: int, flags: int, device: int) -> int:
+def create_with_parameters(gpu: EmulatedGpu, parameters: int, flags: int, device: int) -> int:
     return create_with_affinity(gpu, 0, int(parameters != 0), flags, device)
 
 
 @answers("cuCtxDestroy_v2", "u64", needs="init")
-def destroy(gpu: Gpu, handle: int) -> None:
-    context = gpu.held(handle, Context)
+def destroy(gpu: EmulatedGpu, handle: int) -> None:
+    context = gpu.held(handle, DriverContext)
     if context is gpu.primary:
-        raise Refused(Result.INVALID_CONTEXT)
-    gpu.drop(handle, Context)
+        raise Refused(DriverResult.INVALID_CONTEXT)
+    gpu.drop(handle, DriverContext)
     if context in gpu.contexts[-1:]:
         gpu.contexts.pop()
 
 
 @answers("cuCtxSetCurrent", "u64", needs="init")
-def set_current(gpu: Gpu, handle: int) -> None:
+def set_current(gpu: EmulatedGpu, handle: int) -> None:
     del gpu.contexts[-1:]
     if handle:
         push(gpu, handle)
 
 
 @answers("cuCtxPushCurrent_v2", "u64", needs="init")
-def push(gpu: Gpu, handle: int) -> None:
-    gpu.contexts.append(gpu.held(handle, Context))
+def push(gpu: EmulatedGpu, handle: int) -> None:
+    gpu.contexts.append(gpu.held(handle, DriverContext))
 
 
 @answers("cuCtxPopCurrent_v2", "out?:u64")
-def pop(gpu: Gpu) -> int:
+def pop(gpu: EmulatedGpu) -> int:
     return gpu.contexts.pop().handle
 
 
 @answers("cuCtxGetCurrent", "out:u64", needs="init")
-def current(gpu: Gpu) -> int:
+def current(gpu: EmulatedGpu) -> int:
     return gpu.context.handle if gpu.contexts else 0
 
 
 @answers("cuCtxGetId", "u64 out:u64")
 @answers("cuCtxGetApiVersion", "u64 out:u32")
-def identity(gpu: Gpu, handle: int) -> int:
-    return (gpu.held(handle, Context) if handle else gpu.context).handle
+def identity(gpu: EmulatedGpu, handle: int) -> int:
+    return (gpu.held(handle, DriverContext) if handle else gpu.context).handle
 
 
 @answers("cuCtxGetDevice", "out:i32", since=2000)
-def device_of_current(gpu: Gpu) -> int:
+def device_of_current(gpu: EmulatedGpu) -> int:
     return 0
 
 
 @answers("cuCtxGetDevice_v2", "out:i32 u64", since=13000)
 @answers("cuCtxSynchronize_v2", "u64", since=13000)
-def of_context(gpu: Gpu, handle: int) -> int:
+def of_context(gpu: EmulatedGpu, handle: int) -> int:
     if handle:
-        gpu.held(handle, Context)
+        gpu.held(handle, DriverContext)
     return 0
 
 
@@ -127,49 +129,51 @@ def of_context(gpu: Gpu, handle: int) -> int:
 @answers("cuCtxResetPersistingL2Cache")
 @answers("cuProfilerStart")
 @answers("cuProfilerStop")
-def nothing(gpu: Gpu) -> None:
+def nothing(gpu: EmulatedGpu) -> None:
     """Every call has ended when it returns."""
 
 
 @answers("cuCtxGetFlags", "out:u32")
-def flags(gpu: Gpu) -> int:
+def flags(gpu: EmulatedGpu) -> int:
     return gpu.context.flags
 
 
 @answers("cuCtxSetFlags", "u32")
-def set_flags(gpu: Gpu, flags: int) -> None:
+def set_flags(gpu: EmulatedGpu, flags: int) -> None:
     gpu.context.flags = flags
 
 
 @answers("cuCtxGetLimit", "out:u64 i32")
-def limit(gpu: Gpu, which: int) -> int:
+def limit(gpu: EmulatedGpu, which: int) -> int:
     if which not in _LIMITS:
-        raise Refused(Result.NOT_SUPPORTED)
+        raise Refused(DriverResult.NOT_SUPPORTED)
     return gpu.context.limits.get(which, _LIMITS[which])
 
 
 @answers("cuCtxSetLimit", "i32 u64")
-def set_limit(gpu: Gpu, which: int, value: int) -> None:
+def set_limit(gpu: EmulatedGpu, which: int, value: int) -> None:
     if which not in _LIMITS:
-        raise Refused(Result.NOT_SUPPORTED)
+        raise Refused(DriverResult.NOT_SUPPORTED)
     if which == _HEAP and value > HEAP_BYTES:
-        raise Refused(Result.NOT_SUPPORTED, f"malloc of kernels has {HEAP_BYTES} bytes and no more")
+        raise Refused(
+            DriverResult.NOT_SUPPORTED, f"malloc of kernels has {HEAP_BYTES} bytes and no more"
+        )
     gpu.context.limits[which] = value
 
 
 @answers("cuCtxGetCacheConfig", "out:i32")
 @answers("cuCtxGetSharedMemConfig", "out:i32")
-def no_preference(gpu: Gpu) -> int:
+def no_preference(gpu: EmulatedGpu) -> int:
     return 0
 
 
 @answers("cuCtxSetCacheConfig", "i32")
 @answers("cuCtxSetSharedMemConfig", "i32")
 @answers("cuCtxDisablePeerAccess", "u64")
-def preference(gpu: Gpu, wanted: int) -> None:
+def preference(gpu: EmulatedGpu, wanted: int) -> None:
     """What only time would tell."""
 
 
 @answers("cuCtxGetStreamPriorityRange", "out?:i32 out?:i32")
-def priorities(gpu: Gpu) -> tuple[int, int]:
+def priorities(gpu: EmulatedGpu) -> tuple[int, int]:
     return 0, 0

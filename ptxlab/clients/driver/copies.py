@@ -9,28 +9,27 @@ import ctypes
 from typing import NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
-from ptxlab.arrays import Array
-from ptxlab.clients.driver.gpu import Gpu
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.arrays import Array, Octets
+from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
 from ptxlab.emulator.run.memory import HOST_END
 
 
-def bytes_at(gpu: Gpu, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+def bytes_at(gpu: EmulatedGpu, address: int, nbytes: int) -> Octets:
     """Return ``nbytes`` at an address, those of this process without a copy."""
     if address >= HOST_END:
         try:
             return gpu.session.device.read(address, nbytes)
         except ValueError as error:
-            raise Refused(Result.INVALID_VALUE, str(error)) from None
+            raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
     if not address:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     return np.ctypeslib.as_array((ctypes.c_uint8 * nbytes).from_address(address))
 
 
-def put(gpu: Gpu, address: int, data: Array) -> None:
+def put(gpu: EmulatedGpu, address: int, data: Array) -> None:
     """Write an array to an address."""
     if address < HOST_END:
         bytes_at(gpu, address, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
@@ -38,7 +37,7 @@ def put(gpu: Gpu, address: int, data: Array) -> None:
     try:
         gpu.session.device.write(address, data)
     except ValueError as error:
-        raise Refused(Result.INVALID_VALUE, str(error)) from None
+        raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
 
 
 @answers("cuMemcpy", "u64 u64 u64")
@@ -49,7 +48,7 @@ def put(gpu: Gpu, address: int, data: Array) -> None:
 @answers("cuMemcpyHtoDAsync_v2", "u64 u64 u64 u64")
 @answers("cuMemcpyDtoHAsync_v2", "u64 u64 u64 u64")
 @answers("cuMemcpyDtoDAsync_v2", "u64 u64 u64 u64")
-def copy(gpu: Gpu, to: int, source: int, nbytes: int, stream: int = 0) -> None:
+def copy(gpu: EmulatedGpu, to: int, source: int, nbytes: int, stream: int = 0) -> None:
     if nbytes:
         # A copy of what is read: both may be parts of the same memory.
         put(gpu, to, bytes_at(gpu, source, nbytes).copy())
@@ -58,7 +57,13 @@ def copy(gpu: Gpu, to: int, source: int, nbytes: int, stream: int = 0) -> None:
 @answers("cuMemcpyPeer", "u64 u64 u64 u64 u64")
 @answers("cuMemcpyPeerAsync", "u64 u64 u64 u64 u64 u64")
 def copy_between(
-    gpu: Gpu, to: int, to_context: int, source: int, context: int, nbytes: int, stream: int = 0
+    gpu: EmulatedGpu,
+    to: int,
+    to_context: int,
+    source: int,
+    context: int,
+    nbytes: int,
+    stream: int = 0,
 ) -> None:
     copy(gpu, to, source, nbytes)
 
@@ -75,7 +80,7 @@ def _side(
     x: int, y: int, z: int, kind: int, host: int, device: int, pitch: int, rows: int
 ) -> _Side:
     if kind == _ARRAY:
-        raise Refused(Result.NOT_SUPPORTED, "arrays for textures are not there")
+        raise Refused(DriverResult.NOT_SUPPORTED, "arrays for textures are not there")
     base = host if kind == _HOST else device
     return _Side(base + x + pitch * (y + rows * z), pitch, pitch * rows)
 
@@ -86,7 +91,7 @@ _HOST, _ARRAY = 1, 3  # CUmemorytype
 @answers("cuMemcpy2D_v2", "u64")
 @answers("cuMemcpy2DUnaligned_v2", "u64")
 @answers("cuMemcpy2DAsync_v2", "u64 u64")
-def copy_rows(gpu: Gpu, parameters: int, stream: int = 0) -> None:
+def copy_rows(gpu: EmulatedGpu, parameters: int, stream: int = 0) -> None:
     x, y, kind, host, device, _, pitch, *to, width, height = fetch(parameters, "<2QI4x4Q2QI4x6Q")
     to_x, to_y, to_kind, to_host, to_device, _, to_pitch = to
     source = _side(x, y, 0, kind, host, device, pitch, 0)
@@ -99,11 +104,11 @@ BOX = "<4QI4x6Q4QI4x9Q"  # CUDA_MEMCPY3D
 
 @answers("cuMemcpy3D_v2", "u64")
 @answers("cuMemcpy3DAsync_v2", "u64 u64")
-def copy_box(gpu: Gpu, parameters: int, stream: int = 0) -> None:
+def copy_box(gpu: EmulatedGpu, parameters: int, stream: int = 0) -> None:
     copy_fetched(gpu, fetch(parameters, BOX))
 
 
-def copy_fetched(gpu: Gpu, box: tuple[int, ...]) -> None:
+def copy_fetched(gpu: EmulatedGpu, box: tuple[int, ...]) -> None:
     """Copy as the values of a CUDA_MEMCPY3D say."""
     x, y, z, _, kind, host, device, _, _, pitch, rows, *to, width, height, depth = box
     to_x, to_y, to_z, _, to_kind, to_host, to_device, _, _, to_pitch, to_rows = to
@@ -112,7 +117,9 @@ def copy_fetched(gpu: Gpu, box: tuple[int, ...]) -> None:
     _copy_box(gpu, target, source, width, height, depth)
 
 
-def _copy_box(gpu: Gpu, to: _Side, source: _Side, width: int, height: int, depth: int) -> None:
+def _copy_box(
+    gpu: EmulatedGpu, to: _Side, source: _Side, width: int, height: int, depth: int
+) -> None:
     for plane in range(depth):
         for row in range(height):
             at, begin = (
@@ -123,49 +130,51 @@ def _copy_box(gpu: Gpu, to: _Side, source: _Side, width: int, height: int, depth
 
 @answers("cuMemsetD8_v2", "u64 u8 u64")
 @answers("cuMemsetD8Async", "u64 u8 u64 u64")
-def fill_bytes(gpu: Gpu, address: int, value: int, count: int, stream: int = 0) -> None:
+def fill_bytes(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
     _fill(gpu, address, np.uint8(value), count)
 
 
 @answers("cuMemsetD16_v2", "u64 u16 u64")
 @answers("cuMemsetD16Async", "u64 u16 u64 u64")
-def fill_halves(gpu: Gpu, address: int, value: int, count: int, stream: int = 0) -> None:
+def fill_halves(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
     _fill(gpu, address, np.uint16(value), count)
 
 
 @answers("cuMemsetD32_v2", "u64 u32 u64")
 @answers("cuMemsetD32Async", "u64 u32 u64 u64")
-def fill_words(gpu: Gpu, address: int, value: int, count: int, stream: int = 0) -> None:
+def fill_words(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
     _fill(gpu, address, np.uint32(value), count)
 
 
 @answers("cuMemsetD2D8_v2", "u64 u64 u8 u64 u64")
 @answers("cuMemsetD2D8Async", "u64 u64 u8 u64 u64 u64")
-def fill_rows_of_bytes(gpu: Gpu, address: int, pitch: int, value: int, *sizes: int) -> None:
+def fill_rows_of_bytes(gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int) -> None:
     _fill_rows(gpu, address, pitch, np.uint8(value), *sizes[:2])
 
 
 @answers("cuMemsetD2D16_v2", "u64 u64 u16 u64 u64")
 @answers("cuMemsetD2D16Async", "u64 u64 u16 u64 u64 u64")
-def fill_rows_of_halves(gpu: Gpu, address: int, pitch: int, value: int, *sizes: int) -> None:
+def fill_rows_of_halves(
+    gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int
+) -> None:
     _fill_rows(gpu, address, pitch, np.uint16(value), *sizes[:2])
 
 
 @answers("cuMemsetD2D32_v2", "u64 u64 u32 u64 u64")
 @answers("cuMemsetD2D32Async", "u64 u64 u32 u64 u64 u64")
-def fill_rows_of_words(gpu: Gpu, address: int, pitch: int, value: int, *sizes: int) -> None:
+def fill_rows_of_words(gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int) -> None:
     _fill_rows(gpu, address, pitch, np.uint32(value), *sizes[:2])
 
 
 def _fill_rows(
-    gpu: Gpu, address: int, pitch: int, value: np.generic, width: int, height: int
+    gpu: EmulatedGpu, address: int, pitch: int, value: np.generic, width: int, height: int
 ) -> None:
     for row in range(height):
         _fill(gpu, address + row * pitch, value, width)
 
 
-def _fill(gpu: Gpu, address: int, value: np.generic, count: int) -> None:
+def _fill(gpu: EmulatedGpu, address: int, value: np.generic, count: int) -> None:
     if address % value.itemsize:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     if count:
         put(gpu, address, np.full(count, value))

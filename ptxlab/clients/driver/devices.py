@@ -10,8 +10,8 @@ import os
 from collections.abc import Mapping
 from hashlib import sha256
 
-from ptxlab.clients.driver.gpu import Gpu
-from ptxlab.clients.driver.results import WORDS, Refused, Result
+from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.results import WORDS, DriverResult, Refused
 from ptxlab.clients.driver.table import answers, store
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.occupancy import MULTIPROCESSORS, PARTITION_REGISTERS, PARTITIONS
@@ -38,23 +38,23 @@ _ABSENT = frozenset(
 
 def require_device(ordinal: int) -> None:
     if ordinal:
-        raise Refused(Result.INVALID_DEVICE)
+        raise Refused(DriverResult.INVALID_DEVICE)
 
 
 @answers("cuInit", "u32", needs="nothing")
-def initialize(gpu: Gpu, flags: int) -> None:
+def initialize(gpu: EmulatedGpu, flags: int) -> None:
     if flags:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     gpu.initialized = True
 
 
 @answers("cuDriverGetVersion", "out:i32", needs="nothing")
-def version(gpu: Gpu) -> int:
+def version(gpu: EmulatedGpu) -> int:
     return CUDA_RELEASE
 
 
 _NAMES: Mapping[int, ctypes.c_char_p] = {
-    result: ctypes.c_char_p(result.full_name.encode()) for result in Result
+    result: ctypes.c_char_p(result.full_name.encode()) for result in DriverResult
 }
 _WORDS: Mapping[int, ctypes.c_char_p] = {
     result: ctypes.c_char_p(words.encode()) for result, words in WORDS.items()
@@ -62,12 +62,12 @@ _WORDS: Mapping[int, ctypes.c_char_p] = {
 
 
 @answers("cuGetErrorName", "u32 u64", needs="nothing")
-def error_name(gpu: Gpu, code: int, place: int) -> None:
+def error_name(gpu: EmulatedGpu, code: int, place: int) -> None:
     _give_text(_NAMES, code, place)
 
 
 @answers("cuGetErrorString", "u32 u64", needs="nothing")
-def error_words(gpu: Gpu, code: int, place: int) -> None:
+def error_words(gpu: EmulatedGpu, code: int, place: int) -> None:
     _give_text(_WORDS, code, place)
 
 
@@ -76,14 +76,14 @@ def _give_text(texts: Mapping[int, ctypes.c_char_p], code: int, place: int) -> N
     address = ctypes.cast(known, ctypes.c_void_p).value if known else None
     store(place, (address or 0).to_bytes(8, "little"))
     if known is None:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
 
 
 @answers("cuGetExportTable", "u64 u64", needs="nothing")
-def export_table(gpu: Gpu, place: int, identity: int) -> None:
+def export_table(gpu: EmulatedGpu, place: int, identity: int) -> None:
     store(place, bytes(8))
     raise Refused(
-        Result.NOT_SUPPORTED,
+        DriverResult.NOT_SUPPORTED,
         "the CUDA runtime (libcudart) asks the driver for tables that NVIDIA does not document, and is "
         "told that there are none: what launches through it (CuPy, Warp, torch.cuda) cannot run on the "
         "emulator; what calls the driver itself can (cuda.core, Numba, tinygrad), and Triton by "
@@ -92,43 +92,43 @@ def export_table(gpu: Gpu, place: int, identity: int) -> None:
 
 
 @answers("cuDeviceGet", "out:i32 i32", needs="init")
-def device(gpu: Gpu, ordinal: int) -> int:
+def device(gpu: EmulatedGpu, ordinal: int) -> int:
     require_device(ordinal)
     return 0
 
 
 @answers("cuDeviceGetCount", "out:i32", needs="init")
-def device_count(gpu: Gpu) -> int:
+def device_count(gpu: EmulatedGpu) -> int:
     return 1
 
 
 @answers("cuDeviceGetName", "u64 i32 i32", needs="init")
-def device_name(gpu: Gpu, place: int, room: int, ordinal: int) -> None:
+def device_name(gpu: EmulatedGpu, place: int, room: int, ordinal: int) -> None:
     require_device(ordinal)
     _put_text(gpu.session.device.name, place, room)
 
 
 @answers("cuDeviceGetPCIBusId", "u64 i32 i32", needs="init")
-def bus_id(gpu: Gpu, place: int, room: int, ordinal: int) -> None:
+def bus_id(gpu: EmulatedGpu, place: int, room: int, ordinal: int) -> None:
     require_device(ordinal)
     _put_text("0000:00:00.0", place, room)
 
 
 def _put_text(text: str, place: int, room: int) -> None:
     if not place or room < 1:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     store(place, text.encode()[: room - 1] + b"\0")
 
 
 @answers("cuDeviceGetUuid", "u64 i32", since=9020, needs="init")
 @answers("cuDeviceGetUuid_v2", "u64 i32", since=11040, needs="init")
-def uuid(gpu: Gpu, place: int, ordinal: int) -> None:
+def uuid(gpu: EmulatedGpu, place: int, ordinal: int) -> None:
     require_device(ordinal)
     store(place, sha256(gpu.session.device.name.encode()).digest()[:16])
 
 
 @answers("cuDeviceTotalMem_v2", "out:u64 i32", needs="init")
-def total_memory(gpu: Gpu, ordinal: int) -> int:
+def total_memory(gpu: EmulatedGpu, ordinal: int) -> int:
     require_device(ordinal)
     return machine_memory("SC_PHYS_PAGES")
 
@@ -139,31 +139,31 @@ def machine_memory(pages: str) -> int:
 
 
 @answers("cuDeviceComputeCapability", "out:i32 out:i32 i32", needs="init")
-def compute_capability(gpu: Gpu, ordinal: int) -> tuple[int, int]:
+def compute_capability(gpu: EmulatedGpu, ordinal: int) -> tuple[int, int]:
     require_device(ordinal)
     major, minor = divmod(gpu.target.capability, 10)
     return major, minor
 
 
 @answers("cuDeviceCanAccessPeer", "out:i32 i32 i32", needs="init")
-def can_access_peer(gpu: Gpu, one: int, other: int) -> int:
+def can_access_peer(gpu: EmulatedGpu, one: int, other: int) -> int:
     require_device(one)
     require_device(other)
     return 0
 
 
 @answers("cuDeviceGetAttribute", "out:i32 i32 i32", needs="init")
-def attribute(gpu: Gpu, which: int, ordinal: int) -> int:
+def attribute(gpu: EmulatedGpu, which: int, ordinal: int) -> int:
     require_device(ordinal)
     known = _attributes(gpu)
     if which in known:
         return known[which]
     if which in _ABSENT:
         return 0
-    raise Refused(Result.NOT_SUPPORTED, f"the emulator has no device attribute {which}")
+    raise Refused(DriverResult.NOT_SUPPORTED, f"the emulator has no device attribute {which}")
 
 
-def _attributes(gpu: Gpu) -> dict[int, int]:
+def _attributes(gpu: EmulatedGpu) -> dict[int, int]:
     """Return what is known of the GPU, by the number of CUdevice_attribute."""
     target = gpu.target
     sm = MULTIPROCESSORS[target.capability]

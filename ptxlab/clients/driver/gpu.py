@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, TypeVar
 
-from ptxlab.clients.driver.blocks import Blocks
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.blocks import MemoryBlocks
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.session import Session
 from ptxlab.isa.targets import Target
 
@@ -20,7 +20,7 @@ DEFAULT_STREAMS = (0, 1, 2)  # none, CU_STREAM_LEGACY, CU_STREAM_PER_THREAD
 
 
 @dataclass(slots=True, eq=False)
-class Context:
+class DriverContext:
     """A context of the GPU, whose handle is ``handle``; all of them share its memory and modules."""
 
     handle: int = 0
@@ -29,14 +29,14 @@ class Context:
 
 
 @dataclass(slots=True, eq=False)
-class Primary(Context):
+class PrimaryContext(DriverContext):
     """The primary context, there while anyone retains it."""
 
     users: int = 0
 
 
 @dataclass(slots=True, eq=False)
-class Stream:
+class DriverStream:
     """A stream: whatever is put there is done at once."""
 
     flags: int = 0
@@ -46,21 +46,21 @@ class Threaded(threading.local):
     """What each thread has of its own: the contexts it has pushed, the last one current."""
 
     def __init__(self) -> None:
-        self.contexts: list[Context] = []
+        self.contexts: list[DriverContext] = []
 
 
-class Gpu:
+class EmulatedGpu:
     """An emulated GPU behind the driver's functions, its launches run in ``session``."""
 
     def __init__(self, session: Session) -> None:
         self.session = session
         self.initialized = False
-        self.primary = Primary()
+        self.primary = PrimaryContext()
         self.seconds = 0.0  # of emulation, which is what events tell
-        self.blocks = Blocks()
+        self.blocks = MemoryBlocks()
         self.pool = 0  # the handle of the pool that is the device's
         self.address_of: Callable[[str, int], int] = lambda name, version: 0  # of a function
-        self._default = Stream()
+        self._default = DriverStream()
         self._thread = Threaded()
         self._handles: dict[int, Any] = {}
         self._free_handles: Iterator[int] = count(0x1000, 0x10)
@@ -81,7 +81,7 @@ class Gpu:
         """Return what a handle is of, which must be a ``kind``."""
         thing = self._handles.get(handle)
         if not isinstance(thing, kind):
-            raise Refused(Result.INVALID_HANDLE)
+            raise Refused(DriverResult.INVALID_HANDLE)
         return thing
 
     def drop(self, handle: int, kind: type[_T]) -> _T:
@@ -90,20 +90,20 @@ class Gpu:
         del self._handles[handle]
         return thing
 
-    def stream(self, handle: int) -> Stream:
+    def stream(self, handle: int) -> DriverStream:
         """Return a stream; the default ones need not be created."""
-        return self._default if handle in DEFAULT_STREAMS else self.held(handle, Stream)
+        return self._default if handle in DEFAULT_STREAMS else self.held(handle, DriverStream)
 
     @property
-    def contexts(self) -> list[Context]:
+    def contexts(self) -> list[DriverContext]:
         """The contexts that this thread has pushed, the last one current."""
         return self._thread.contexts
 
     @property
-    def context(self) -> Context:
+    def context(self) -> DriverContext:
         """The current context of this thread."""
         if not self.contexts:
-            raise Refused(Result.INVALID_CONTEXT)
+            raise Refused(DriverResult.INVALID_CONTEXT)
         return self.contexts[-1]
 
     def say(self, text: str) -> None:

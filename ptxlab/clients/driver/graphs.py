@@ -9,32 +9,32 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from ptxlab.clients.driver.copies import BOX, copy_fetched
-from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.launches import packed, run
 from ptxlab.clients.driver.modules import DriverFunction
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
 from ptxlab.launch_config import LaunchConfig
 
-Work = Callable[[], None]
+Deferred = Callable[[], None]
 
 
 @dataclass(slots=True, eq=False)
 class Graph:
     """What nodes do, by their handles: a node is there before those that depend on it."""
 
-    nodes: dict[int, Work] = field(default_factory=dict)
+    nodes: dict[int, Deferred] = field(default_factory=dict)
 
 
 class Executable(Graph):
     """A graph as it was when it was made ready to be launched."""
 
 
-class Node:
+class GraphNode:
     """What the handle of a node is of."""
 
 
-def _kernel(gpu: Gpu, parameters: int) -> Work:
+def _kernel(gpu: EmulatedGpu, parameters: int) -> Deferred:
     """Return the launch that CUDA_KERNEL_NODE_PARAMS are of, its arguments as they are now."""
     handle, *sizes, shared, pointers, extra = fetch(parameters, "<Q7I4xQQ")
     function = gpu.held(handle, DriverFunction)
@@ -43,76 +43,80 @@ def _kernel(gpu: Gpu, parameters: int) -> Work:
     return lambda: run(gpu, function, config, block)
 
 
-def _copy(gpu: Gpu, parameters: int) -> Work:
+def _copy(gpu: EmulatedGpu, parameters: int) -> Deferred:
     """Return the copy that a CUDA_MEMCPY3D is of."""
     box = fetch(parameters, BOX)
     return lambda: copy_fetched(gpu, box)
 
 
-def _added(gpu: Gpu, graph: int, work: Work) -> int:
-    nodes, node = gpu.held(graph, Graph).nodes, gpu.handle(Node())
+def _added(gpu: EmulatedGpu, graph: int, work: Deferred) -> int:
+    nodes, node = gpu.held(graph, Graph).nodes, gpu.handle(GraphNode())
     nodes[node] = work
     return node
 
 
-def _changed(gpu: Gpu, executable: int, node: int, work: Work) -> None:
+def _changed(gpu: EmulatedGpu, executable: int, node: int, work: Deferred) -> None:
     nodes = gpu.held(executable, Executable).nodes
     if node not in nodes:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     nodes[node] = work
 
 
 @answers("cuGraphCreate", "out:u64 u32")
-def create(gpu: Gpu, flags: int) -> int:
+def create(gpu: EmulatedGpu, flags: int) -> int:
     return gpu.handle(Graph())
 
 
 @answers("cuGraphDestroy", "u64")
 @answers("cuGraphExecDestroy", "u64")
-def destroy(gpu: Gpu, graph: int) -> None:
+def destroy(gpu: EmulatedGpu, graph: int) -> None:
     gpu.drop(graph, Graph)
 
 
 @answers("cuGraphAddEmptyNode", "out:u64 u64 u64 u64")
-def add_empty(gpu: Gpu, graph: int, before: int, count: int) -> int:
+def add_empty(gpu: EmulatedGpu, graph: int, before: int, count: int) -> int:
     return _added(gpu, graph, lambda: None)
 
 
 @answers("cuGraphAddKernelNode", "out:u64 u64 u64 u64 u64", since=10000)
 @answers("cuGraphAddKernelNode_v2", "out:u64 u64 u64 u64 u64", since=12000)
-def add_kernel(gpu: Gpu, graph: int, before: int, count: int, parameters: int) -> int:
+def add_kernel(gpu: EmulatedGpu, graph: int, before: int, count: int, parameters: int) -> int:
     return _added(gpu, graph, _kernel(gpu, parameters))
 
 
 @answers("cuGraphAddMemcpyNode", "out:u64 u64 u64 u64 u64 u64")
-def add_copy(gpu: Gpu, graph: int, before: int, count: int, parameters: int, context: int) -> int:
+def add_copy(
+    gpu: EmulatedGpu, graph: int, before: int, count: int, parameters: int, context: int
+) -> int:
     return _added(gpu, graph, _copy(gpu, parameters))
 
 
 @answers("cuGraphInstantiate_v2", "out:u64 u64 u64 u64 u64", since=11000)
 @answers("cuGraphInstantiateWithFlags", "out:u64 u64 u64", since=11040)
-def instantiate(gpu: Gpu, graph: int, *options: int) -> int:
+def instantiate(gpu: EmulatedGpu, graph: int, *options: int) -> int:
     return gpu.handle(Executable(dict(gpu.held(graph, Graph).nodes)))
 
 
 @answers("cuGraphExecKernelNodeSetParams", "u64 u64 u64", since=10010)
 @answers("cuGraphExecKernelNodeSetParams_v2", "u64 u64 u64", since=12000)
-def change_kernel(gpu: Gpu, executable: int, node: int, parameters: int) -> None:
+def change_kernel(gpu: EmulatedGpu, executable: int, node: int, parameters: int) -> None:
     _changed(gpu, executable, node, _kernel(gpu, parameters))
 
 
 @answers("cuGraphExecMemcpyNodeSetParams", "u64 u64 u64 u64")
-def change_copy(gpu: Gpu, executable: int, node: int, parameters: int, context: int) -> None:
+def change_copy(
+    gpu: EmulatedGpu, executable: int, node: int, parameters: int, context: int
+) -> None:
     _changed(gpu, executable, node, _copy(gpu, parameters))
 
 
 @answers("cuGraphUpload", "u64 u64")
-def upload(gpu: Gpu, executable: int, stream: int) -> None:
+def upload(gpu: EmulatedGpu, executable: int, stream: int) -> None:
     gpu.held(executable, Executable)
 
 
 @answers("cuGraphLaunch", "u64 u64")
-def launch(gpu: Gpu, executable: int, stream: int) -> None:
+def launch(gpu: EmulatedGpu, executable: int, stream: int) -> None:
     gpu.stream(stream)
     for work in gpu.held(executable, Executable).nodes.values():
         work()

@@ -8,9 +8,9 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Sequence
 
-from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
 from ptxlab.launch_config import LaunchConfig
 
@@ -35,15 +35,19 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
         given[kind] = fetch(extra + 8, "<Q")[0]
         extra += 16
     if _BUFFER not in given or fetch(given.get(_SIZE, 0), "<Q")[0] < nbytes:
-        raise Refused(Result.INVALID_VALUE, f"{function.name} takes {nbytes} bytes of parameters")
+        raise Refused(
+            DriverResult.INVALID_VALUE, f"{function.name} takes {nbytes} bytes of parameters"
+        )
     return ctypes.string_at(given[_BUFFER], nbytes)
 
 
-def run(gpu: Gpu, function: DriverFunction, config: LaunchConfig, parameters: bytes) -> None:
+def run(
+    gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig, parameters: bytes
+) -> None:
     """Run a kernel to its end."""
     if config.shared > function.most_shared:
         raise Refused(
-            Result.INVALID_VALUE,
+            DriverResult.INVALID_VALUE,
             f"{function.name} has {function.most_shared} bytes of dynamic shared memory, and the launch "
             f"asks for {config.shared}: CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES allows more",
         )
@@ -51,19 +55,19 @@ def run(gpu: Gpu, function: DriverFunction, config: LaunchConfig, parameters: by
 
 
 @answers("cuLaunchKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64 u64")
-def launch(gpu: Gpu, handle: int, *given: int) -> None:
+def launch(gpu: EmulatedGpu, handle: int, *given: int) -> None:
     *sizes, shared, stream, pointers, extra = given
     _launch(gpu, handle, sizes, shared, stream, pointers, extra)
 
 
 @answers("cuLaunchCooperativeKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64")
-def launch_cooperative(gpu: Gpu, handle: int, *given: int) -> None:
+def launch_cooperative(gpu: EmulatedGpu, handle: int, *given: int) -> None:
     *sizes, shared, stream, pointers = given
     _launch(gpu, handle, sizes, shared, stream, pointers, 0, cooperative=True)
 
 
 def _launch(
-    gpu: Gpu,
+    gpu: EmulatedGpu,
     handle: int,
     sizes: Sequence[int],
     shared: int,
@@ -88,7 +92,9 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 
 
 @answers("cuLaunchKernelEx", "u64 u64 u64 u64")
-def launch_with_attributes(gpu: Gpu, config: int, handle: int, pointers: int, extra: int) -> None:
+def launch_with_attributes(
+    gpu: EmulatedGpu, config: int, handle: int, pointers: int, extra: int
+) -> None:
     *sizes, shared, stream, attributes, count = fetch(config, "<7I4xQQI")
     cluster, cooperative = None, False
     for number in range(count):
@@ -98,7 +104,9 @@ def launch_with_attributes(gpu: Gpu, config: int, handle: int, pointers: int, ex
         elif which == _CLUSTER:
             cluster = values
         elif which not in _OF_TIME:
-            raise Refused(Result.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled")
+            raise Refused(
+                DriverResult.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled"
+            )
     _launch(
         gpu, handle, sizes, shared, stream, pointers, extra,
         cluster=cluster, cooperative=cooperative,
@@ -106,6 +114,6 @@ def launch_with_attributes(gpu: Gpu, config: int, handle: int, pointers: int, ex
 
 
 @answers("cuLaunchHostFunc", "u64 u64 u64")
-def call_host(gpu: Gpu, stream: int, function: int, data: int) -> None:
+def call_host(gpu: EmulatedGpu, stream: int, function: int, data: int) -> None:
     gpu.stream(stream)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)

@@ -28,10 +28,10 @@ from ptxlab.clients.driver import (  # noqa: F401, they put rows into the table
     streams,
     tensor_maps,
 )
-from ptxlab.clients.driver.gpu import Gpu
-from ptxlab.clients.driver.results import Refused, Result, result_of
+from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.results import DriverResult, Refused, result_of
 from ptxlab.clients.driver.shared_object import NOTHING, shared_object
-from ptxlab.clients.driver.table import ROWS, Row, answers, named, store
+from ptxlab.clients.driver.table import ROWS, AnsweredFunction, answers, named, store
 from ptxlab.clients.session import Session
 from ptxlab.device.cuda_driver import EMULATED, LIBRARY
 from ptxlab.errors import PtxlabError
@@ -45,7 +45,7 @@ _FOUND, _NOT_FOUND = 0, 1  # CUdriverProcAddressQueryResult
 class Library:
     """The loaded library, and what keeps its functions alive."""
 
-    def __init__(self, gpu: Gpu) -> None:
+    def __init__(self, gpu: EmulatedGpu) -> None:
         self.gpu = gpu
         self._lock = RLock()  # programs call from several threads
         self._names = [*ROWS, *(f"ptxlab_spare_{number}" for number in range(_SPARE))]
@@ -75,7 +75,7 @@ class Library:
         nothing = ctypes.cast(getattr(self._loaded, NOTHING), ctypes.c_void_p).value or 0
         self._slots[:] = [nothing] * len(self._names)
 
-    def _answering(self, row: Row) -> Callable[..., int]:
+    def _answering(self, row: AnsweredFunction) -> Callable[..., int]:
         """Return what a function of the driver does, to its result."""
 
         def answer(*values: Any) -> int:
@@ -92,22 +92,22 @@ class Library:
                 return result_of(error)
             except Exception as error:
                 self._say_unforeseen(row, error)
-                return Result.UNKNOWN
+                return DriverResult.UNKNOWN
             except BaseException as error:  # Ctrl-C, a test's time limit
                 self.gpu.say(f"{row.name}: interrupted by {type(error).__name__}")
-                return Result.LAUNCH_TIMEOUT
-            return Result.SUCCESS
+                return DriverResult.LAUNCH_TIMEOUT
+            return DriverResult.SUCCESS
 
         return answer
 
-    def _require(self, row: Row) -> None:
+    def _require(self, row: AnsweredFunction) -> None:
         """Raise Refused unless what must be before a call is."""
         if row.needs != "nothing" and not self.gpu.initialized:
-            raise Refused(Result.NOT_INITIALIZED)
+            raise Refused(DriverResult.NOT_INITIALIZED)
         if row.needs == "context":
             _ = self.gpu.context
 
-    def _say_unforeseen(self, row: Row, error: Exception) -> None:
+    def _say_unforeseen(self, row: AnsweredFunction, error: Exception) -> None:
         if os.environ.get("PTXLAB_DEBUG"):
             traceback.print_exception(error, file=sys.stderr)
         self.gpu.say(f"{row.name}: this should not happen: {type(error).__name__}: {error}")
@@ -129,7 +129,7 @@ class Library:
 
     def _not_there(self, name: str) -> int:
         self.gpu.say(f"{name} is a function of the CUDA driver that the emulator does not have")
-        return Result.NOT_SUPPORTED
+        return DriverResult.NOT_SUPPORTED
 
 
 def _be_found_in(folder: Path) -> None:
@@ -143,25 +143,25 @@ _loaded: list[Library] = []
 
 def load(session: Session) -> Session:
     """Load the library, whose launches run in ``session``, for as long as the process lasts."""
-    _loaded.append(Library(Gpu(session)))
+    _loaded.append(Library(EmulatedGpu(session)))
     return session
 
 
 @answers("cuGetProcAddress", "text out:u64 i32 u64", since=11030, needs="nothing")
-def address(gpu: Gpu, name: bytes, version: int, flags: int) -> int:
+def address(gpu: EmulatedGpu, name: bytes, version: int, flags: int) -> int:
     found = gpu.address_of(name.decode(), version)
     if not found:
-        raise Refused(Result.NOT_FOUND)
+        raise Refused(DriverResult.NOT_FOUND)
     return found
 
 
 @answers("cuGetProcAddress_v2", "text u64 i32 u64 u64", since=12000, needs="nothing")
 def address_and_status(
-    gpu: Gpu, name: bytes, place: int, version: int, flags: int, status: int
+    gpu: EmulatedGpu, name: bytes, place: int, version: int, flags: int, status: int
 ) -> None:
     found = gpu.address_of(name.decode(), version)
     store(place, found.to_bytes(8, "little"))
     if status:
         store(status, (_FOUND if found else _NOT_FOUND).to_bytes(4, "little"))
     if not found:
-        raise Refused(Result.NOT_FOUND)
+        raise Refused(DriverResult.NOT_FOUND)

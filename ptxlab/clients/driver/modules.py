@@ -12,8 +12,8 @@ from math import prod
 from pathlib import Path
 
 from ptxlab.clients.driver.devices import PORTABLE_SHARED
-from ptxlab.clients.driver.gpu import Gpu
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, store
 from ptxlab.device.emulator import EmulatorModule
 from ptxlab.device.protocol import Kernel, Module
@@ -32,7 +32,7 @@ _ELF = b"\x7fELF"
 class Loaded:
     """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name."""
 
-    def __init__(self, gpu: Gpu, module: Module) -> None:
+    def __init__(self, gpu: EmulatedGpu, module: Module) -> None:
         self.gpu = gpu
         self.module = module
         self.handle = gpu.handle(self)
@@ -48,7 +48,7 @@ class Loaded:
     def function(self, name: str) -> int:
         """Return the handle of a kernel."""
         if name not in self.module.kernels:
-            raise Refused(Result.NOT_FOUND)
+            raise Refused(DriverResult.NOT_FOUND)
         if name not in self.functions:
             self.functions[name] = self.gpu.handle(DriverFunction(self, name))
         return self.functions[name]
@@ -84,7 +84,7 @@ class DriverFunction:
         return self.chosen.get(_MOST_DYNAMIC, PORTABLE_SHARED)
 
 
-def load_image(gpu: Gpu, image: bytes, label: str) -> int:
+def load_image(gpu: EmulatedGpu, image: bytes, label: str) -> int:
     """Return the handle of the module that PTX is."""
     for begin, what in (
         (_ELF, "machine code (a cubin)"),
@@ -93,16 +93,18 @@ def load_image(gpu: Gpu, image: bytes, label: str) -> int:
     ):
         if image.startswith(begin):
             raise Refused(
-                Result.NO_BINARY_FOR_GPU,
+                DriverResult.NO_BINARY_FOR_GPU,
                 f"a module is {what}, and the emulator runs PTX: have the program compiled to PTX "
                 "(NVRTC's compute_80 in place of sm_80, cuda.core's compile('ptx'), ptxlab.numba)",
             )
     try:
         text = image.decode()
     except UnicodeDecodeError:
-        raise Refused(Result.INVALID_IMAGE, "a module is neither PTX nor machine code") from None
+        raise Refused(
+            DriverResult.INVALID_IMAGE, "a module is neither PTX nor machine code"
+        ) from None
     if ".version" not in text:
-        raise Refused(Result.INVALID_IMAGE, "a module is neither PTX nor machine code")
+        raise Refused(DriverResult.INVALID_IMAGE, "a module is neither PTX nor machine code")
     module = gpu.session.load(text, label)
     if module.variables:  # those of each module are its own
         assert isinstance(module, EmulatorModule)
@@ -113,7 +115,7 @@ def load_image(gpu: Gpu, image: bytes, label: str) -> int:
 def _image_at(address: int) -> bytes:
     """Return the PTX at an address, which ends with a NUL, or the begin of machine code."""
     if not address:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     begin = ctypes.string_at(address, 4)
     binary = begin in (_ELF, _FATBIN, _FATBIN_WRAPPER)
     return begin if binary else ctypes.string_at(address)
@@ -123,43 +125,45 @@ def _image_at(address: int) -> bytes:
 @answers("cuModuleLoadDataEx", "out:u64 u64 u32 u64 u64")
 @answers("cuModuleLoadFatBinary", "out:u64 u64")
 @answers("cuLibraryLoadData", "out:u64 u64 u64 u64 u32 u64 u64 u32", needs="init")
-def load(gpu: Gpu, image: int, *options: int) -> int:
+def load(gpu: EmulatedGpu, image: int, *options: int) -> int:
     return load_image(gpu, _image_at(image), "<ptx>")
 
 
 @answers("cuModuleLoad", "out:u64 text")
 @answers("cuLibraryLoadFromFile", "out:u64 text u64 u64 u32 u64 u64 u32", needs="init")
-def load_file(gpu: Gpu, path: bytes, *options: int) -> int:
+def load_file(gpu: EmulatedGpu, path: bytes, *options: int) -> int:
     name = path.decode(errors="replace")
     try:
         image = Path(name).read_bytes()
     except OSError as error:
-        raise Refused(Result.FILE_NOT_FOUND, f"cannot read {name}: {error.strerror}") from None
+        raise Refused(
+            DriverResult.FILE_NOT_FOUND, f"cannot read {name}: {error.strerror}"
+        ) from None
     return load_image(gpu, image.rstrip(b"\0"), name)
 
 
 @answers("cuModuleUnload", "u64")
 @answers("cuLibraryUnload", "u64", needs="init")
-def unload(gpu: Gpu, handle: int) -> None:
+def unload(gpu: EmulatedGpu, handle: int) -> None:
     for function in gpu.drop(handle, Loaded).functions.values():
         gpu.drop(function, DriverFunction)
 
 
 @answers("cuModuleGetFunction", "out:u64 u64 text")
 @answers("cuLibraryGetKernel", "out:u64 u64 text", needs="init")
-def function(gpu: Gpu, handle: int, name: bytes) -> int:
+def function(gpu: EmulatedGpu, handle: int, name: bytes) -> int:
     return gpu.held(handle, Loaded).function(name.decode())
 
 
 @answers("cuModuleGetFunctionCount", "out:u32 u64")
 @answers("cuLibraryGetKernelCount", "out:u32 u64", needs="init")
-def function_count(gpu: Gpu, handle: int) -> int:
+def function_count(gpu: EmulatedGpu, handle: int) -> int:
     return len(gpu.held(handle, Loaded).module.kernels)
 
 
 @answers("cuModuleEnumerateFunctions", "u64 u32 u64")
 @answers("cuLibraryEnumerateKernels", "u64 u32 u64", needs="init")
-def enumerate_functions(gpu: Gpu, place: int, most: int, handle: int) -> None:
+def enumerate_functions(gpu: EmulatedGpu, place: int, most: int, handle: int) -> None:
     loaded = gpu.held(handle, Loaded)
     handles = [loaded.function(name) for name in list(loaded.module.kernels)[:most]]
     store(place, b"".join(one.to_bytes(8, "little") for one in handles))
@@ -167,59 +171,59 @@ def enumerate_functions(gpu: Gpu, place: int, most: int, handle: int) -> None:
 
 @answers("cuModuleGetGlobal_v2", "out?:u64 out?:u64 u64 text")
 @answers("cuLibraryGetGlobal", "out?:u64 out?:u64 u64 text")
-def variable(gpu: Gpu, handle: int, name: bytes) -> tuple[int, int]:
+def variable(gpu: EmulatedGpu, handle: int, name: bytes) -> tuple[int, int]:
     module = gpu.held(handle, Loaded).module
     if name.decode() not in module.variables:
-        raise Refused(Result.NOT_FOUND)
+        raise Refused(DriverResult.NOT_FOUND)
     found = module.variable(name.decode())
     return found.address, found.nbytes
 
 
 @answers("cuModuleGetLoadingMode", "out:i32", needs="init")
-def loading_mode(gpu: Gpu) -> int:
+def loading_mode(gpu: EmulatedGpu) -> int:
     return 2  # CU_MODULE_LAZY_LOADING
 
 
 @answers("cuLibraryGetModule", "out:u64 u64")
-def module_of_library(gpu: Gpu, handle: int) -> int:
+def module_of_library(gpu: EmulatedGpu, handle: int) -> int:
     return gpu.held(handle, Loaded).handle
 
 
 @answers("cuKernelGetFunction", "out:u64 u64")
-def function_of_kernel(gpu: Gpu, handle: int) -> int:
+def function_of_kernel(gpu: EmulatedGpu, handle: int) -> int:
     gpu.held(handle, DriverFunction)
     return handle
 
 
 @answers("cuFuncGetModule", "out:u64 u64")
 @answers("cuKernelGetLibrary", "out:u64 u64", needs="init")
-def module_of_function(gpu: Gpu, handle: int) -> int:
+def module_of_function(gpu: EmulatedGpu, handle: int) -> int:
     return gpu.held(handle, DriverFunction).loaded.handle
 
 
 @answers("cuFuncGetName", "out:u64 u64")
 @answers("cuKernelGetName", "out:u64 u64", needs="init")
-def function_name(gpu: Gpu, handle: int) -> int:
+def function_name(gpu: EmulatedGpu, handle: int) -> int:
     name = gpu.held(handle, DriverFunction).name_in_c
     return ctypes.cast(name, ctypes.c_void_p).value or 0
 
 
 @answers("cuFuncGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
 @answers("cuKernelGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
-def parameter_info(gpu: Gpu, handle: int, index: int) -> tuple[int, int]:
+def parameter_info(gpu: EmulatedGpu, handle: int, index: int) -> tuple[int, int]:
     found = parameters(gpu.held(handle, DriverFunction).declaration)
     if index >= len(found):
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     return found[index].offset, found[index].size
 
 
 @answers("cuFuncLoad", "u64")
-def load_function(gpu: Gpu, handle: int) -> None:
+def load_function(gpu: EmulatedGpu, handle: int) -> None:
     gpu.held(handle, DriverFunction)
 
 
 @answers("cuFuncIsLoaded", "out:i32 u64")
-def is_loaded(gpu: Gpu, handle: int) -> int:
+def is_loaded(gpu: EmulatedGpu, handle: int) -> int:
     gpu.held(handle, DriverFunction)
     return 1
 
@@ -233,7 +237,7 @@ _SETTABLE = (_MOST_DYNAMIC, _CARVEOUT, *_CLUSTER, _NON_PORTABLE, 15)
 
 @answers("cuFuncGetAttribute", "out:i32 i32 u64")
 @answers("cuKernelGetAttribute", "out:i32 i32 u64 i32", needs="init")
-def get_attribute(gpu: Gpu, which: int, handle: int, device: int = 0) -> int:
+def get_attribute(gpu: EmulatedGpu, which: int, handle: int, device: int = 0) -> int:
     function = gpu.held(handle, DriverFunction)
     if which in function.chosen:
         return function.chosen[which]
@@ -248,10 +252,10 @@ def resources(function: DriverFunction) -> Resources:
         return function.loaded.resources[function.name]
     except PtxlabError as error:
         why = f"the registers of {function.name} are not known: {error}"
-        raise Refused(Result.NOT_SUPPORTED, why) from None
+        raise Refused(DriverResult.NOT_SUPPORTED, why) from None
 
 
-def _attribute(gpu: Gpu, function: DriverFunction, which: int) -> int:
+def _attribute(gpu: EmulatedGpu, function: DriverFunction, which: int) -> int:
     declaration, tree = function.declaration, function.loaded.module.tree
     assert tree is not None
     if which == 0:
@@ -273,25 +277,27 @@ def _attribute(gpu: Gpu, function: DriverFunction, which: int) -> int:
         15: 0,
     }
     if which not in known:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     return known[which]
 
 
 @answers("cuFuncSetAttribute", "u64 i32 i32")
-def set_attribute(gpu: Gpu, handle: int, which: int, value: int) -> None:
+def set_attribute(gpu: EmulatedGpu, handle: int, which: int, value: int) -> None:
     function = gpu.held(handle, DriverFunction)
     if which not in _SETTABLE or (which == _MOST_DYNAMIC and value > gpu.target.shared_bytes):
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     function.chosen[which] = value
 
 
 @answers("cuKernelSetAttribute", "i32 i32 u64 i32", needs="init")
-def set_kernel_attribute(gpu: Gpu, which: int, value: int, handle: int, device: int) -> None:
+def set_kernel_attribute(
+    gpu: EmulatedGpu, which: int, value: int, handle: int, device: int
+) -> None:
     set_attribute(gpu, handle, which, value)
 
 
 @answers("cuFuncSetCacheConfig", "u64 i32")
 @answers("cuFuncSetSharedMemConfig", "u64 i32")
 @answers("cuKernelSetCacheConfig", "u64 i32 i32", needs="init")
-def prefer(gpu: Gpu, handle: int, *wanted: int) -> None:
+def prefer(gpu: EmulatedGpu, handle: int, *wanted: int) -> None:
     gpu.held(handle, DriverFunction)

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import ctypes
 
-from ptxlab.clients.driver.gpu import Gpu
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction, resources
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
 from ptxlab.isa.gpus import gpus_of
 from ptxlab.isa.occupancy import occupancy
@@ -17,7 +17,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import CTA_THREADS
 
 
-def _ctas(gpu: Gpu, function: DriverFunction, threads: int, shared: int) -> int:
+def _ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
     """Return how many CTAs of ``threads`` threads and ``shared`` bytes of dynamic shared memory fit."""
     used = resources(function)
     found = occupancy(
@@ -32,22 +32,22 @@ def _ctas(gpu: Gpu, function: DriverFunction, threads: int, shared: int) -> int:
 
 @answers("cuOccupancyMaxActiveBlocksPerMultiprocessor", "out:i32 u64 i32 u64")
 @answers("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "out:i32 u64 i32 u64 u32")
-def active_blocks(gpu: Gpu, handle: int, threads: int, shared: int, flags: int = 0) -> int:
+def active_blocks(gpu: EmulatedGpu, handle: int, threads: int, shared: int, flags: int = 0) -> int:
     if not 0 < threads <= CTA_THREADS:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     return _ctas(gpu, gpu.held(handle, DriverFunction), threads, shared)
 
 
 @answers("cuOccupancyMaxPotentialBlockSize", "out:i32 out:i32 u64 u64 u64 i32")
 @answers("cuOccupancyMaxPotentialBlockSizeWithFlags", "out:i32 out:i32 u64 u64 u64 i32 u32")
 def potential_block(
-    gpu: Gpu, handle: int, sizing: int, shared: int, most: int, flags: int = 0
+    gpu: EmulatedGpu, handle: int, sizing: int, shared: int, most: int, flags: int = 0
 ) -> tuple[int, int]:
     """Return the grid that fills the GPU, and the largest CTA of those that fill most of an SM."""
     function = gpu.held(handle, DriverFunction)
     chips = gpus_of(gpu.target)
     if not chips:
-        raise Refused(Result.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
+        raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")
     dynamic = ctypes.CFUNCTYPE(ctypes.c_size_t, ctypes.c_int)(sizing) if sizing else None
     best = (0, 0, 0)
     for threads in range(WARP, min(most or CTA_THREADS, CTA_THREADS) + 1, WARP):

@@ -10,7 +10,7 @@ from enum import IntEnum
 from ptxlab.errors import LaunchError, PtxlabError, PtxSyntaxError, Unsupported
 
 
-class Result(IntEnum):
+class DriverResult(IntEnum):
     """What a function of the driver returns; names of failures begin with CUDA_ERROR_."""
 
     SUCCESS = 0
@@ -39,44 +39,44 @@ class Result(IntEnum):
     @property
     def full_name(self) -> str:
         """The name as C has it."""
-        return "CUDA_SUCCESS" if self is Result.SUCCESS else f"CUDA_ERROR_{self.name}"
+        return "CUDA_SUCCESS" if self is DriverResult.SUCCESS else f"CUDA_ERROR_{self.name}"
 
 
 WORDS = {
-    Result.SUCCESS: "no error",
-    Result.INVALID_VALUE: "invalid argument",
-    Result.OUT_OF_MEMORY: "out of memory",
-    Result.NOT_INITIALIZED: "initialization error",
-    Result.STUB_LIBRARY: "CUDA driver is a stub library",
-    Result.INVALID_DEVICE: "invalid device ordinal",
-    Result.INVALID_IMAGE: "device kernel image is invalid",
-    Result.INVALID_CONTEXT: "invalid device context",
-    Result.NO_BINARY_FOR_GPU: "no kernel image is available for execution on the device",
-    Result.INVALID_PTX: "a PTX JIT compilation failed",
-    Result.FILE_NOT_FOUND: "file not found",
-    Result.INVALID_HANDLE: "invalid resource handle",
-    Result.NOT_FOUND: "named symbol not found",
-    Result.NOT_READY: "device not ready",
-    Result.ILLEGAL_ADDRESS: "an illegal memory access was encountered",
-    Result.LAUNCH_TIMEOUT: "the launch timed out and was terminated",
-    Result.HOST_MEMORY_ALREADY_REGISTERED: (
+    DriverResult.SUCCESS: "no error",
+    DriverResult.INVALID_VALUE: "invalid argument",
+    DriverResult.OUT_OF_MEMORY: "out of memory",
+    DriverResult.NOT_INITIALIZED: "initialization error",
+    DriverResult.STUB_LIBRARY: "CUDA driver is a stub library",
+    DriverResult.INVALID_DEVICE: "invalid device ordinal",
+    DriverResult.INVALID_IMAGE: "device kernel image is invalid",
+    DriverResult.INVALID_CONTEXT: "invalid device context",
+    DriverResult.NO_BINARY_FOR_GPU: "no kernel image is available for execution on the device",
+    DriverResult.INVALID_PTX: "a PTX JIT compilation failed",
+    DriverResult.FILE_NOT_FOUND: "file not found",
+    DriverResult.INVALID_HANDLE: "invalid resource handle",
+    DriverResult.NOT_FOUND: "named symbol not found",
+    DriverResult.NOT_READY: "device not ready",
+    DriverResult.ILLEGAL_ADDRESS: "an illegal memory access was encountered",
+    DriverResult.LAUNCH_TIMEOUT: "the launch timed out and was terminated",
+    DriverResult.HOST_MEMORY_ALREADY_REGISTERED: (
         "part or all of the requested memory range is already mapped"
     ),
-    Result.HOST_MEMORY_NOT_REGISTERED: (
+    DriverResult.HOST_MEMORY_NOT_REGISTERED: (
         "pointer does not correspond to a registered memory region"
     ),
-    Result.MISALIGNED_ADDRESS: "misaligned address",
-    Result.LAUNCH_FAILED: "unspecified launch failure",
-    Result.NOT_SUPPORTED: "operation not supported",
-    Result.UNKNOWN: "unknown error",
+    DriverResult.MISALIGNED_ADDRESS: "misaligned address",
+    DriverResult.LAUNCH_FAILED: "unspecified launch failure",
+    DriverResult.NOT_SUPPORTED: "operation not supported",
+    DriverResult.UNKNOWN: "unknown error",
 }
 """What cuGetErrorString says, in the driver's words."""
 
 _FAULTS = {
-    "bounds": Result.ILLEGAL_ADDRESS,
-    "alignment": Result.MISALIGNED_ADDRESS,
-    "barrier": Result.LAUNCH_TIMEOUT,
-    "deadlock": Result.LAUNCH_TIMEOUT,
+    "bounds": DriverResult.ILLEGAL_ADDRESS,
+    "alignment": DriverResult.MISALIGNED_ADDRESS,
+    "barrier": DriverResult.LAUNCH_TIMEOUT,
+    "deadlock": DriverResult.LAUNCH_TIMEOUT,
 }
 """What a GPU reports for a fault, by the kind of the LaunchError."""
 
@@ -84,16 +84,18 @@ _FAULTS = {
 class Refused(Exception):
     """A call that ends with ``result``; ``why`` is for whoever runs the program, "" where that says all."""
 
-    def __init__(self, result: Result, why: str = "") -> None:
+    def __init__(self, result: DriverResult, why: str = "") -> None:
         super().__init__(why)
         self.result = result
         self.why = why
 
 
-def result_of(error: PtxlabError) -> Result:
+def result_of(error: PtxlabError) -> DriverResult:
     """Return what the driver would say in place of an error of ptxlab."""
     if isinstance(error, LaunchError):
-        return _FAULTS.get(error.kind, Result.LAUNCH_FAILED)
+        return _FAULTS.get(error.kind, DriverResult.LAUNCH_FAILED)
     if isinstance(error, PtxSyntaxError):
-        return Result.INVALID_PTX
-    return Result.NOT_SUPPORTED if isinstance(error, Unsupported) else Result.INVALID_VALUE
+        return DriverResult.INVALID_PTX
+    return (
+        DriverResult.NOT_SUPPORTED if isinstance(error, Unsupported) else DriverResult.INVALID_VALUE
+    )

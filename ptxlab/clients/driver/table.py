@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.results import DriverResult, Refused
 
 _C_TYPES: dict[str, Any] = {
     "i32": ctypes.c_int32,
@@ -33,7 +33,7 @@ _Function = TypeVar("_Function", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class AnsweredFunction:
     """A function of the driver called ``name``, there since the CUDA release ``since``.
 
     ``needs`` says what must be before it may be called: "nothing", "init", or a current "context".
@@ -64,7 +64,7 @@ class Row:
             elif value or kind.startswith("out?"):
                 places.append((kind.partition(":")[2], value))
             else:
-                raise Refused(Result.INVALID_VALUE)
+                raise Refused(DriverResult.INVALID_VALUE)
         returned = self.function(gpu, *given)
         results = returned if len(places) > 1 else (returned,) * len(places)
         for (kind, place), value in zip(places, results, strict=True):
@@ -72,7 +72,7 @@ class Row:
                 store(place, struct.pack(_PACKED[kind], value))
 
 
-ROWS: dict[str, Row] = {}
+ROWS: dict[str, AnsweredFunction] = {}
 
 
 def answers(
@@ -81,13 +81,13 @@ def answers(
     """Put a function into the table."""
 
     def put(function: _Function) -> _Function:
-        ROWS[name] = Row(name, tuple(types.split()), function, since, needs)
+        ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs)
         return function
 
     return put
 
 
-def named(asked: str, version: int) -> Row | None:
+def named(asked: str, version: int) -> AnsweredFunction | None:
     """Return the row that cuGetProcAddress gives for a name in a CUDA release, None where there is none."""
     rows = [row for row in ROWS.values() if row.base == asked and row.since <= version]
     return max(rows, key=lambda row: row.since, default=ROWS.get(asked))
@@ -101,5 +101,5 @@ def store(place: int, data: bytes) -> None:
 def fetch(place: int, layout: str) -> tuple[Any, ...]:
     """Read values at an address of the caller's, laid out as ``struct`` says."""
     if not place:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)
     return struct.unpack(layout, ctypes.string_at(place, struct.calcsize(layout)))

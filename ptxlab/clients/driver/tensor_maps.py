@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from ptxlab.clients.driver.gpu import Gpu
-from ptxlab.clients.driver.results import Refused, Result
+from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch, store
 from ptxlab.tensormap.encoding import MAP_BYTES, encode, replace
 from ptxlab.tensormap.tensor_map import (
@@ -31,7 +31,7 @@ _T = TypeVar("_T")
 
 
 @answers("cuTensorMapEncodeTiled", "u64 i32 u32 u64 u64 u64 u64 u64 i32 i32 i32 i32", since=12000)
-def encode_tiled(gpu: Gpu, place: int, *given: int) -> None:
+def encode_tiled(gpu: EmulatedGpu, place: int, *given: int) -> None:
     tensor, (box, steps), modes = given[:5], given[5:7], given[7:]
     rank = _dimensions(tensor, 1)
     _encode(gpu, place, tensor, fetch(box, f"<{rank}I"), steps, modes)
@@ -42,7 +42,7 @@ def encode_tiled(gpu: Gpu, place: int, *given: int) -> None:
     "u64 i32 u32 u64 u64 u64 u64 u64 u32 u32 u64 i32 i32 i32 i32",
     since=12000,
 )
-def encode_im2col(gpu: Gpu, place: int, *given: int) -> None:
+def encode_im2col(gpu: EmulatedGpu, place: int, *given: int) -> None:
     tensor, (lower, upper, channels, pixels, steps), modes = given[:5], given[5:10], given[10:]
     rank = _dimensions(tensor, 3)
     begin, end = (fetch(one, f"<{rank - 2}i") for one in (lower, upper))
@@ -50,11 +50,11 @@ def encode_im2col(gpu: Gpu, place: int, *given: int) -> None:
 
 
 @answers("cuTensorMapReplaceAddress", "u64 u64", since=12000)
-def replace_address(gpu: Gpu, place: int, address: int) -> None:
+def replace_address(gpu: EmulatedGpu, place: int, address: int) -> None:
     _require_maps(gpu, place)
     data = fetch(place, f"<{MAP_BYTES}s")[0]
     if address % 16:
-        raise Refused(Result.INVALID_VALUE, f"address {address:#x} is no multiple of 16")
+        raise Refused(DriverResult.INVALID_VALUE, f"address {address:#x} is no multiple of 16")
     store(place, replace(data, "global_address", address))
 
 
@@ -62,12 +62,12 @@ def _dimensions(tensor: Sequence[int], least: int) -> int:
     """Return the rank of a tensor. Raise Refused where it says not how many numbers to read."""
     rank = tensor[1]
     if not least <= rank <= MOST_DIMENSIONS:
-        raise Refused(Result.INVALID_VALUE, f"a tensor of {rank} dimensions has no such map")
+        raise Refused(DriverResult.INVALID_VALUE, f"a tensor of {rank} dimensions has no such map")
     return rank
 
 
 def _encode(
-    gpu: Gpu,
+    gpu: EmulatedGpu,
     place: int,
     tensor: Sequence[int],
     box: tuple[int, ...] | Im2col,
@@ -80,9 +80,9 @@ def _encode(
     interleave, swizzle, promotion, fill = modes
     if type_ in _PACKED_TYPES or swizzle in _LARGE_SWIZZLES:
         what = "elements of 4 or 6 bits" if type_ in _PACKED_TYPES else "a swizzle of larger units"
-        raise Refused(Result.NOT_SUPPORTED, f"a tensor map with {what} is not modelled")
+        raise Refused(DriverResult.NOT_SUPPORTED, f"a tensor map with {what} is not modelled")
     if type_ not in _TYPES:
-        raise Refused(Result.INVALID_VALUE, f"{type_} is no type of elements")
+        raise Refused(DriverResult.INVALID_VALUE, f"{type_} is no type of elements")
     try:
         tensor_map = TensorMap(
             _TYPES[type_],
@@ -97,7 +97,7 @@ def _encode(
             _mode(L2_PROMOTIONS, promotion),
         )
     except ValueError as error:
-        raise Refused(Result.INVALID_VALUE, str(error)) from None
+        raise Refused(DriverResult.INVALID_VALUE, str(error)) from None
     store(place, encode(tensor_map))
 
 
@@ -107,11 +107,12 @@ def _mode(known: Sequence[_T], number: int) -> _T:
     return known[number]
 
 
-def _require_maps(gpu: Gpu, place: int) -> None:
+def _require_maps(gpu: EmulatedGpu, place: int) -> None:
     """Raise Refused unless the GPU reads maps and there is room for one, aligned or not: a launch copies it."""
     if not gpu.target.runs("sm_90"):
         raise Refused(
-            Result.NOT_SUPPORTED, f"{gpu.target.name} reads no tensor maps; GPUs from sm_90 on do"
+            DriverResult.NOT_SUPPORTED,
+            f"{gpu.target.name} reads no tensor maps; GPUs from sm_90 on do",
         )
     if not place:
-        raise Refused(Result.INVALID_VALUE)
+        raise Refused(DriverResult.INVALID_VALUE)

@@ -10,7 +10,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
@@ -18,7 +18,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
 
 
-def convert_address(context: Context, form: Form) -> Step:
+def convert_address(context: Context, form: RowForm) -> Step:
     """Convert between an address in a state space and the generic address of the same byte."""
     space = state_space(form.modifiers)
     target, value = context.operands(2)
@@ -33,7 +33,7 @@ def convert_address(context: Context, form: Form) -> Step:
     )
 
 
-def is_in_space(context: Context, form: Form) -> Step:
+def is_in_space(context: Context, form: RowForm) -> Step:
     """Say whether a generic address is one of a state space."""
     target, value = context.operands(2)
     space = state_space(form.modifiers)

@@ -25,7 +25,7 @@ from ptxlab.emulator.operations.memory import (
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import find
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import write
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import Access, Bytes, Part, Region
@@ -52,14 +52,14 @@ REDUCTIONS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Change:
+class AtomicChange:
     """How a value in memory changes: once at many places, or many times at one."""
 
     update: Update
     queue: Queue
 
 
-def atomic(context: Context, form: Form) -> Step:
+def atomic(context: Context, form: RowForm) -> Step:
     """Change places in memory, one thread after the other; atom returns what was there.
 
     The elements of a vector are places of their own (PTX ISA, "atom": atomicity is per element).
@@ -103,7 +103,7 @@ def _refuse_local(part: Part, access: Access, frame: Frame, thread: int) -> None
         )
 
 
-def take_turns(memory: Array, index: Array, change: Change, values: list[Array]) -> Array:
+def take_turns(memory: Array, index: Array, change: AtomicChange, values: list[Array]) -> Array:
     """Let threads change ``memory`` at ``index`` in their order; return what each thread found."""
     order = np.argsort(index, kind="stable")
     places, starts = np.unique(index[order], return_index=True)
@@ -123,7 +123,7 @@ def take_turns(memory: Array, index: Array, change: Change, values: list[Array])
     return found
 
 
-def _in_turn(update: Update) -> Change:
+def _in_turn(update: Update) -> AtomicChange:
     def queue(old: Array, *values: Array) -> tuple[Array, Array]:
         found = np.empty(len(values[0]), old.dtype)
         for turn in range(len(found)):
@@ -131,15 +131,15 @@ def _in_turn(update: Update) -> Change:
             old = update(old, *(value[turn : turn + 1] for value in values))
         return found, old[0]
 
-    return Change(update, queue)
+    return AtomicChange(update, queue)
 
 
-def _accumulated(reduction: np.ufunc) -> Change:
+def _accumulated(reduction: np.ufunc) -> AtomicChange:
     def queue(old: Array, value: Array) -> tuple[Array, Array]:
         line = reduction.accumulate(np.concatenate([old, value]), dtype=old.dtype)
         return line[:-1], line[-1]
 
-    return Change(reduction, queue)
+    return AtomicChange(reduction, queue)
 
 
 def _words(value: Array) -> Array:
@@ -175,8 +175,8 @@ def _exchanges(old: Array, new: Array) -> tuple[Array, Array]:
 
 
 _CHANGES = {
-    "exch": Change(lambda old, new: new, _exchanges),
-    "cas": Change(_compare_and_swap, _swaps),
+    "exch": AtomicChange(lambda old, new: new, _exchanges),
+    "cas": AtomicChange(_compare_and_swap, _swaps),
     "inc": _in_turn(lambda old, top: np.where(old >= top, np.uint32(0), old + np.uint32(1))),
     "dec": _in_turn(
         lambda old, top: np.where((old == 0) | (old > top), top, old - np.uint32(1)),
@@ -184,7 +184,7 @@ _CHANGES = {
 }
 
 
-def changes(operation: str, kind: ScalarType) -> Callable[[Bytes], Change]:
+def changes(operation: str, kind: ScalarType) -> Callable[[Bytes], AtomicChange]:
     """Return what happens to a value, by the memory that it is in."""
     in_shared = _change(operation, kind, flushes=False)
     # PTX ISA, "atom": add.f32 on global memory flushes subnormals, on shared memory it does not.
@@ -192,7 +192,7 @@ def changes(operation: str, kind: ScalarType) -> Callable[[Bytes], Change]:
     return lambda memory: in_shared if isinstance(memory, Region) else elsewhere
 
 
-def _change(operation: str, kind: ScalarType, *, flushes: bool) -> Change:
+def _change(operation: str, kind: ScalarType, *, flushes: bool) -> AtomicChange:
     """Return what happens to a value; floats as the operation of that name computes them."""
     if operation in _CHANGES:
         return _CHANGES[operation]

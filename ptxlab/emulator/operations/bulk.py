@@ -20,7 +20,7 @@ from ptxlab.emulator.operations.move import join
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import CLUSTER, located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Part
 from ptxlab.emulator.run.registers import Source
@@ -41,7 +41,7 @@ _OFFSET = np.uint64((1 << RANK_SHIFT) - 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Copies:
+class BulkCopies:
     """What the threads of an instruction have had copied: ``thread`` is whose each copy is.
 
     A thread has one copy, or one for each CTA that its multicast is for: then ``rank`` is that CTA's.
@@ -52,7 +52,7 @@ class Copies:
     rank: Array | None
 
     @classmethod
-    def of(cls, frame: Frame, threads: Threads, mask: Source | None) -> Copies:
+    def of(cls, frame: Frame, threads: Threads, mask: Source | None) -> BulkCopies:
         """Return a copy for each of the threads, or for each bit of the mask it gives."""
         if mask is None:
             return cls(threads, np.arange(threads.size), None)
@@ -108,12 +108,12 @@ class Signal:
     objects: Objects
 
     @classmethod
-    def of(cls, context: Context, form: Form, operand: Operand) -> Signal:
+    def of(cls, context: Context, form: RowForm, operand: Operand) -> Signal:
         """Take the operand, which is an object of the CTA that the data is for."""
         objects = Objects.of(context, form, operand)
         return cls(Objects(replace(objects.access, space=CLUSTER)))
 
-    def start(self, frame: Frame, copies: Copies, transfer: Landing, nbytes: Array) -> None:
+    def start(self, frame: Frame, copies: BulkCopies, transfer: Landing, nbytes: Array) -> None:
         """Have the data land some time, and each copy's mbarrier hear of its ``nbytes`` then."""
         wave, access = frame.wave, self.objects.access
         if not copies.thread.size:
@@ -136,18 +136,18 @@ class Signal:
         wave.signals.start(land)
 
 
-def policy(context: Context, form: Form, operands: list[Any]) -> None:
+def policy(context: Context, form: RowForm, operands: list[Any]) -> None:
     """Take a cache policy, which is a hint, off the end of the operands."""
     if form[HINT]:
         context.source(operands.pop(), "b64")
 
 
-def multicast(context: Context, form: Form, operands: list[Any]) -> Source | None:
+def multicast(context: Context, form: RowForm, operands: list[Any]) -> Source | None:
     """Take the mask of the CTAs a copy is for off the end of the operands."""
     return context.source(operands.pop(), "u16") if form[MULTICAST] else None
 
 
-def reduction(form: Form, kind: ScalarType) -> Put:
+def reduction(form: RowForm, kind: ScalarType) -> Put:
     """Return how items are put into memory by an operation, one after the other."""
     change_in = changes(form["op"], kind)
 
@@ -162,7 +162,7 @@ def reduction(form: Form, kind: ScalarType) -> Put:
 # ---- bulk copies ----------------------------------------------------------------------------
 
 
-def copy(context: Context, form: Form) -> Step:
+def copy(context: Context, form: RowForm) -> Step:
     """Copy or reduce as many bytes as each thread says between shared and global memory."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)
@@ -187,7 +187,7 @@ def copy(context: Context, form: Form) -> Step:
     put = reduction(form, kind) if kind else None
 
     def run(frame: Frame, threads: Threads) -> None:
-        copies = Copies.of(frame, threads, mask)
+        copies = BulkCopies.of(frame, threads, mask)
         nbytes = given(sizes, frame, threads)[copies.thread]
         _require_multiples(frame, copies, nbytes, (write, read))
         counts = nbytes // unit
@@ -216,7 +216,7 @@ def copy(context: Context, form: Form) -> Step:
 
 
 def _require_multiples(
-    frame: Frame, copies: Copies, nbytes: Array, accesses: tuple[Access, ...]
+    frame: Frame, copies: BulkCopies, nbytes: Array, accesses: tuple[Access, ...]
 ) -> None:
     """Raise LaunchError for a size or an address that is no multiple of 16."""
     numbers = {"size": nbytes}
@@ -236,7 +236,7 @@ def _require_multiples(
             )
 
 
-def prefetch(context: Context, form: Form) -> Step:
+def prefetch(context: Context, form: RowForm) -> Step:
     """Take a hint; only its operands are checked."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)
@@ -245,12 +245,12 @@ def prefetch(context: Context, form: Form) -> Step:
     return nothing
 
 
-def commit_group(context: Context, form: Form) -> Step:
+def commit_group(context: Context, form: RowForm) -> Step:
     """Close the group of bulk copies."""
     return lambda frame, threads: frame.wave.bulk_copies.commit(threads)
 
 
-def wait_group(context: Context, form: Form) -> Step:
+def wait_group(context: Context, form: RowForm) -> Step:
     """Wait for all groups of bulk copies but the latest ones, or until they have read their sources."""
     [allowed] = context.operands(1)
     if not isinstance(allowed, Integer):
@@ -262,7 +262,7 @@ def wait_group(context: Context, form: Form) -> Step:
 # ---- stores and reductions by single threads ------------------------------------------------
 
 
-def store(context: Context, form: Form) -> Step:
+def store(context: Context, form: RowForm) -> Step:
     """Write registers to the shared memory of another CTA of the cluster, or reduce them into it."""
     target, value, barrier = context.operands(3)
     kind, count = TYPES[form["T"]], vector_size(form)
@@ -273,7 +273,7 @@ def store(context: Context, form: Form) -> Step:
     put = reduction(form, kind) if form["op"] else None
 
     def run(frame: Frame, threads: Threads) -> None:
-        copies = Copies.of(frame, threads, None)
+        copies = BulkCopies.of(frame, threads, None)
         columns = [threads.pick(source.read(frame.registers)) for source in sources]
         items = np.resize(join(columns, ITEM[unit]), threads.size)
         targets = copies.units(write, frame, copies.thread, np.zeros(threads.size))

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 
-from ptxlab.emulator.operations.control import Jump, Leaving, by_value, end
+from ptxlab.emulator.operations.control import ExitBlocks, Jump, by_value, end
 from ptxlab.emulator.operations.memory import load_argument, store_argument
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.operand import agrees
@@ -24,7 +24,7 @@ from ptxlab.emulator.prepare.program import (
     Routine,
     function_addresses,
 )
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.scope import PASSED, Variable, alignment_of, registers_in, size_of
 from ptxlab.emulator.run import host
 from ptxlab.emulator.run.memory import pitched
@@ -118,7 +118,7 @@ class Call:
         return leave
 
 
-def call(context: Context, form: Form, following: int) -> Leaving:
+def call(context: Context, form: RowForm, following: int) -> ExitBlocks:
     """Call a function, by its name or by its address."""
     operands = list(context.instruction.operands)
     results = _group(operands)

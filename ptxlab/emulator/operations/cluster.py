@@ -13,7 +13,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.memory import RANK_SHIFT, SHARED_WINDOW
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -75,7 +75,7 @@ class Arrived:
         return f"the cluster of {cta}: {here} of {int(expected.sum())} threads have arrived"
 
 
-def _barrier(context: Context, form: Form) -> Step:
+def _barrier(context: Context, form: RowForm) -> Step:
     """Arrive, or wait until all threads of the cluster have."""
     context.operands(0)
     line, name = context.line, context.instruction.name

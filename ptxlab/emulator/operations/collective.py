@@ -17,7 +17,7 @@ from ptxlab.emulator.operations.atomic import REDUCTIONS
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import destinations_of, sources_of, write
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
@@ -42,7 +42,7 @@ def _members(context: Context, mask: Source) -> MemberMask:
     return members
 
 
-def _together(context: Context, form: Form, among: Among) -> Step:
+def _together(context: Context, form: RowForm, among: Among) -> Step:
     """Return the step of an operation among the lanes that its last operand, a membermask, names."""
     target, *operands = context.operands(3)
     destinations = destinations_of(context, form, target)
@@ -95,7 +95,7 @@ def _ballot(value: Array, members: Array) -> Array:
 _VOTES: dict[str, Among] = {"all": _all, "any": _any, "uni": _uniform, "ballot": _ballot}
 
 
-def vote(context: Context, form: Form) -> Step:
+def vote(context: Context, form: RowForm) -> Step:
     """Ask whether a predicate holds in all lanes, in any, in all or none, or in which."""
     return _together(context, form, _VOTES[form["mode"]])
 
@@ -119,7 +119,7 @@ def _match_all(value: Array, members: Array) -> tuple[Array, Array]:
     return np.where(agree, ballot(members), np.uint32(0)), agree
 
 
-def match(context: Context, form: Form) -> Step:
+def match(context: Context, form: RowForm) -> Step:
     """Find the lanes with the same value, or whether all have the same one."""
     return _together(context, form, _match_any if form["mode"] == "any" else _match_all)
 
@@ -132,7 +132,7 @@ _match("match.<mode>.sync.<T>", "T u32 -> u32|pred", mode="all")
 # ---- redux ----------------------------------------------------------------------------------
 
 
-def redux(context: Context, form: Form) -> Step:
+def redux(context: Context, form: RowForm) -> Step:
     """Reduce integers; the floating-point forms of sm_100a are not modelled."""
     reduction, dtype = REDUCTIONS[form["op"]], TYPES[form["T"]].dtype
     limits = np.iinfo(dtype)  # type: ignore[type-var]
@@ -178,7 +178,7 @@ def _sources_alike(mode: str, width: int, b: int, c: int) -> tuple[Array, Array]
     return _sources(mode, width, np.array([b]), np.array([c]))
 
 
-def shuffle(context: Context, form: Form) -> Step:
+def shuffle(context: Context, form: RowForm) -> Step:
     """Read a register of another lane of the warp; its own where that lane is out of range.
 
     Of a lane that has ended, or that the membermask does not name, the value is undefined.
@@ -214,7 +214,7 @@ _row("shfl{.sync}.<mode>.b32", "b32 b32 b32 u32 -> b32|pred", step=shuffle, mode
 # ---- elect ----------------------------------------------------------------------------------
 
 
-def elect(context: Context, form: Form) -> Step:
+def elect(context: Context, form: RowForm) -> Step:
     """Choose one lane, which the ISA leaves open: the first that the membermask names and that is here."""
     target, given = context.operands(2)
     if not isinstance(target, Pair):
@@ -241,7 +241,7 @@ _row("elect.sync", "b32 -> b32?|pred", step=elect, needs="sm_90 8.0")
 # ---- activemask, bar.warp.sync --------------------------------------------------------------
 
 
-def active_mask(context: Context, form: Form) -> Step:
+def active_mask(context: Context, form: RowForm) -> Step:
     """Find the lanes of the warp that stand at this instruction together."""
     [target] = context.operands(1)
     destination = context.destination(target, "b32")
@@ -256,7 +256,7 @@ def active_mask(context: Context, form: Form) -> Step:
 row("activemask.b32", "-> b32", step=active_mask, mix="warp")
 
 
-def warp_barrier(context: Context, form: Form) -> Step:
+def warp_barrier(context: Context, form: RowForm) -> Step:
     """Wait for the lanes of a membermask. Barriers of a CTA end a block: see ``barrier``."""
     [mask] = context.operands(1)
     members = _members(context, context.source(mask, "b32"))

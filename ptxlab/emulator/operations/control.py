@@ -16,14 +16,14 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.operand_check import check_value
 from ptxlab.emulator.prepare.program import Arrival, Converged, Ended, Exit, Onward, Reduction
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.barriers import BARRIERS
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.errors import LaunchError
 from ptxlab.syntax import tree
 
-Leaving = tuple[Exit, tuple[int, ...]]
+ExitBlocks = tuple[Exit, tuple[int, ...]]
 """An exit, and the blocks that it may lead to."""
 
 
@@ -69,7 +69,7 @@ class Guarded:
         return *self.then(group.part(chosen)), group.part(rest, self.following)
 
 
-def build_exit(context: Context, form: Form, guard: Source | None, following: int) -> Leaving:
+def build_exit(context: Context, form: RowForm, guard: Source | None, following: int) -> ExitBlocks:
     """Return the exit for the instruction in hand."""
     assert form.row.exit is not None
     then, onward = form.row.exit(context, form, following)
@@ -81,14 +81,14 @@ def build_exit(context: Context, form: Form, guard: Source | None, following: in
 # ---- branches -------------------------------------------------------------------------------
 
 
-def branch(context: Context, form: Form, following: int) -> Leaving:
+def branch(context: Context, form: RowForm, following: int) -> ExitBlocks:
     """Go on at a label."""
     [label] = context.names(1)
     target = context.label(label)
     return Jump(target), (target,)
 
 
-def table(context: Context, form: Form, following: int) -> Leaving:
+def table(context: Context, form: RowForm, following: int) -> ExitBlocks:
     """Go on at the label that a number chooses from a list. Outside of it is a LaunchError."""
     if len(context.instruction.operands) != 2:
         context.reject(f"{context.instruction.name} takes an index and a list of targets")
@@ -130,7 +130,7 @@ row("exit", "", exit=lambda *_: (end, ()), mix="control")
 # ---- barriers of a CTA ----------------------------------------------------------------------
 
 
-def barrier(context: Context, form: Form, following: int) -> Leaving:
+def barrier(context: Context, form: RowForm, following: int) -> ExitBlocks:
     """Arrive at a barrier of the CTA, and stay until all have arrived, or go on without waiting.
 
     The barrier is for a number of threads of the CTA, or for all of them.
@@ -181,7 +181,7 @@ class Barrier:
         return parts if self.waits else [*parts, group]
 
 
-def _reduction(context: Context, form: Form, operands: list[tree.Operand]) -> Reduction:
+def _reduction(context: Context, form: RowForm, operands: list[tree.Operand]) -> Reduction:
     """Take the destination and the predicate of bar.red from the operands."""
     destination = context.destination(operands.pop(0), form["T"])
     return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)

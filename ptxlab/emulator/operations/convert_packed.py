@@ -15,6 +15,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.convert import Unary, conversion, limits, narrowing
 from ptxlab.emulator.operations.floating import format_of
 from ptxlab.emulator.prepare.forms import refuse
+from ptxlab.emulator.prepare.row import Binary
 from ptxlab.numbers.formats import (
     BF16,
     E2M1,
@@ -30,8 +31,6 @@ from ptxlab.numbers.formats import (
 from ptxlab.numbers.rounding import at_random, narrow
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import parts
-
-Binary = Callable[[Array, Array], Array]
 
 BLACKWELL = "sm_100f sm_120f"
 

@@ -11,7 +11,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import parts
 from ptxlab.emulator.run.memory import ITEM, Access, Part
 from ptxlab.emulator.run.registers import Source
@@ -23,7 +23,7 @@ from ptxlab.syntax.tree import Integer, Name, Operand
 SIZES = {"ca": (4, 8, 16), "cg": (16,)}
 
 
-def copy(context: Context, form: Form) -> Step:
+def copy(context: Context, form: RowForm) -> Step:
     """Copy from global to shared memory. Bytes past the source size are filled with zeros.
 
     Addresses are checked at once; the bytes are read, and land, when they are waited for.
@@ -130,17 +130,17 @@ def _pieces(read: Access, given: Array, frame: Frame, threads: Threads) -> list[
 # ---- groups of copies -----------------------------------------------------------------------
 
 
-def commit_group(context: Context, form: Form) -> Step:
+def commit_group(context: Context, form: RowForm) -> Step:
     """Close the group of copies."""
     return lambda frame, threads: frame.wave.copies.commit(threads)
 
 
-def wait_all(context: Context, form: Form) -> Step:
+def wait_all(context: Context, form: RowForm) -> Step:
     """Wait for all copies."""
     return lambda frame, threads: frame.wave.copies.wait_all(threads)
 
 
-def wait_group(context: Context, form: Form) -> Step:
+def wait_group(context: Context, form: RowForm) -> Step:
     """Wait for all groups of copies but the latest ones."""
     [allowed] = context.operands(1)
     return lambda frame, threads: frame.wave.copies.wait(threads, allowed.value)

@@ -36,7 +36,7 @@ ROUNDINGS = ("rn", "rz", "rm", "rp")
 RND = " ".join(ROUNDINGS)
 HALF, BFLOAT = "f16 f16x2", "bf16 bf16x2"
 Compute = Callable[..., Array]
-Operation = Callable[[str, str], Compute]
+FormatOperation = Callable[[str, str], Compute]
 """Gives the function for a format and a rounding mode."""
 
 floating = partial(row, mix="floating point")
@@ -96,7 +96,7 @@ def nearest(compute: Compute, T: str) -> Compute:
     return after(compute, settle) if T == "f32" else in_wider(compute, FORMATS[T], np.float32)
 
 
-def arithmetic(operation: Operation, T: str, rnd: str = "", **modifiers: str) -> Compute:
+def arithmetic(operation: FormatOperation, T: str, rnd: str = "", **modifiers: str) -> Compute:
     """Return ``operation`` on numbers of ``T`` under its modifiers."""
     return modified(operation(format_of(T).name, rnd or "rn"), T, **modifiers)
 
@@ -104,7 +104,7 @@ def arithmetic(operation: Operation, T: str, rnd: str = "", **modifiers: str) ->
 # ---- add, sub, mul, fma ---------------------------------------------------------------------
 
 
-def _rounded(function: np.ufunc, f32: Compute, f64: Compute) -> Operation:
+def _rounded(function: np.ufunc, f32: Compute, f64: Compute) -> FormatOperation:
     """Return what numpy rounds to nearest; ``f32`` and ``f64`` are for the directed modes."""
     directed = {"f32": f32, "f64": f64}
     return lambda name, mode: (

@@ -14,7 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import refuse
-from ptxlab.emulator.prepare.row import row
+from ptxlab.emulator.prepare.row import Binary, row
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES, packed
 
@@ -23,7 +23,6 @@ SIGNED = "s16 s32 s64"
 CARRIED = "u32 u64 s32 s64"
 WIDER = {"u16": "u32", "s16": "s32", "u32": "u64", "s32": "s64"}
 
-Binary = Callable[[Array, Array], Array]
 
 integer = partial(row, mix="integer")
 

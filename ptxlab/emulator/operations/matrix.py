@@ -15,10 +15,10 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix_native import native_product, natively
-from ptxlab.emulator.operations.warp import ALIGNED, Warps
+from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -39,7 +39,7 @@ from ptxlab.numbers.tensor_core_software import (
     multiply_add_m8n8k4,
     multiply_add_wmma,
 )
-from ptxlab.numbers.tensor_core_sparse import Rows
+from ptxlab.numbers.tensor_core_sparse import SparseRows
 from ptxlab.syntax.tree import Integer, Operand
 
 
@@ -56,7 +56,7 @@ class Sparsity:
     source: Source
     selector: int
 
-    def places(self, warps: Warps) -> Array:
+    def places(self, warps: WholeWarps) -> Array:
         """Return the k of every element of a sparse A, [m, k / 2, warps]."""
         values = self.metadata.decode(warps.read(self.source), self.selector)
         try:
@@ -80,7 +80,7 @@ class _Scales:
     source: Source
     ids: dict[str, Source]
 
-    def read(self, warps: Warps) -> Array:
+    def read(self, warps: WholeWarps) -> Array:
         """Return [m, blocks, warps] of A's scales, or [blocks, n, warps] of B's."""
         ids = []
         for name, source in self.ids.items():
@@ -95,7 +95,7 @@ class _Scales:
         return scales.transpose(1, 2, 0) if self.scale.operand == "A" else scales.T
 
 
-def multiply(context: Context, asked: Form) -> Step:
+def multiply(context: Context, asked: RowForm) -> Step:
     """Compute D = A*B + C for every active warp at once: dense or sparse, plain or scaled."""
     form = asked.matrix
     assert isinstance(form, MatrixInstruction)
@@ -115,7 +115,7 @@ def multiply(context: Context, asked: Form) -> Step:
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = Warps(frame, threads, form.name, line)
+        warps = WholeWarps(frame, threads, form.name, line)
         a, b, c = (warps.matrix(layout, sources) for layout, sources in factors)
         places = None if sparsity is None else sparsity.places(warps)
         d = compute(Factors(a, b, c, places, tuple(each.read(warps) for each in scales)))
@@ -176,7 +176,7 @@ def arithmetic(form: MatrixInstruction, target: Target) -> Callable[[Factors], A
     def compute(factors: Factors) -> Array:
         if factors.places is None:
             return product(factors.a, factors.b, factors.c, *factors.scales)
-        rows = Rows(factors.places)
+        rows = SparseRows(factors.places)
         scales: tuple[Array, ...] = ()
         if factors.scales:
             scales = (rows.left(factors.scales[0]), rows.repeated(factors.scales[1]))

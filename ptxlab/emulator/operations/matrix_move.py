@@ -13,10 +13,10 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import from_registers, to_registers
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
-from ptxlab.emulator.operations.warp import ALIGNED, Warps
+from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.threads import Threads
@@ -27,7 +27,7 @@ from ptxlab.matrix.ldmatrix import MOVMATRIX, ROW_BYTES, LdMatrix, StMatrix
 from ptxlab.syntax.tree import Operand
 
 
-def _rows(context: Context, asked: Form, address: Operand, verb: str) -> Access:
+def _rows(context: Context, asked: RowForm, address: Operand, verb: str) -> Access:
     """Return the access to a row of 16 bytes, and have whole warps arrive at it."""
     context.participants = ALIGNED
     what, writes = f"{asked.opcode} row {verb}", verb == "write"
@@ -37,7 +37,7 @@ def _rows(context: Context, asked: Form, address: Operand, verb: str) -> Access:
     return access
 
 
-def load_matrix(context: Context, asked: Form) -> Step:
+def load_matrix(context: Context, asked: RowForm) -> Step:
     """Load one, two or four matrices, a row for each of the first lanes."""
     form = asked.matrix
     assert isinstance(form, LdMatrix)
@@ -48,7 +48,7 @@ def load_matrix(context: Context, asked: Form) -> Step:
     asked_rows, order = form.matrices * form.rows, _order(form.fragment)
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = Warps(frame, threads, "ldmatrix", access.line)
+        warps = WholeWarps(frame, threads, "ldmatrix", access.line)
         if all_addresses:
             located(access, frame, threads)
         rows = gather(access, frame, _suppliers(threads, asked_rows))
@@ -64,7 +64,7 @@ def load_matrix(context: Context, asked: Form) -> Step:
     return run
 
 
-def store_matrix(context: Context, asked: Form) -> Step:
+def store_matrix(context: Context, asked: RowForm) -> Step:
     """Store one, two or four matrices, a row for each of the first lanes."""
     form = asked.matrix
     assert isinstance(form, StMatrix)
@@ -74,7 +74,7 @@ def store_matrix(context: Context, asked: Form) -> Step:
     order = _order(form.fragment)
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = Warps(frame, threads, "stmatrix", access.line)
+        warps = WholeWarps(frame, threads, "stmatrix", access.line)
         words = np.stack([warps.read(source) for source in sources], axis=1)
         elements = words.view(np.dtype(f"u{form.bits // 8}"))
         if order is not None:
@@ -85,7 +85,7 @@ def store_matrix(context: Context, asked: Form) -> Step:
     return run
 
 
-def move_matrix(context: Context, asked: Form) -> Step:
+def move_matrix(context: Context, asked: RowForm) -> Step:
     """Transpose an 8x8 matrix of 16-bit elements in registers, one register a lane."""
     target, value = context.operands(2)
     destination, source = context.destination(target, "b32"), context.source(value, "b32")
@@ -93,7 +93,7 @@ def move_matrix(context: Context, asked: Form) -> Step:
     context.participants = ALIGNED
 
     def run(frame: Frame, threads: Threads) -> None:
-        warps = Warps(frame, threads, "movmatrix", line)
+        warps = WholeWarps(frame, threads, "movmatrix", line)
         matrix = from_registers(MOVMATRIX.source, [warps.read(source)])
         [result] = to_registers(MOVMATRIX.destination, matrix)
         warps.write(destination, result)

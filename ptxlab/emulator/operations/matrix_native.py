@@ -16,7 +16,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.engine import NEVER
-from ptxlab.emulator.operations.warp import Warps
+from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
@@ -103,7 +103,7 @@ def natively(
         if not product.hot(frame.wave):
             product.timed(partial(step, frame, threads))
             return
-        warps = Warps(frame, threads, form.name, line)
+        warps = WholeWarps(frame, threads, form.name, line)
         registers, width = frame.registers, threads.width
         given = [each(source.read(registers), width) for source in sources]
         made = [blank(registers[slot], threads, word) for slot in slots]

@@ -15,10 +15,10 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.matrix import word_type
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
-from ptxlab.emulator.operations.warp import ALIGNED, Warps
+from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
@@ -32,7 +32,7 @@ LINE_ALIGNMENT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Matrix:
+class WmmaMatrix:
     """A matrix in memory: ``access`` to one unit of it, its first address and its stride.
 
     A unit is an element, or for elements narrower than a byte what one register packs of them;
@@ -65,7 +65,7 @@ class Matrix:
 
     def check(self, frame: Frame, threads: Threads) -> None:
         """Raise LaunchError for a partial warp, one whose lanes disagree, or a misaligned line."""
-        warps = Warps(frame, threads, self.form.opcode, self.access.line)
+        warps = WholeWarps(frame, threads, self.form.opcode, self.access.line)
         for name, source in (("address", self.first), ("stride", self.stride)):
             values = warps.read(source)
             if (values != values[:, :1]).any():
@@ -82,7 +82,7 @@ class Matrix:
             raise warps.fault(f"{warps.name}: {what}", kind="alignment")
 
 
-def _load(context: Context, matrix: Matrix, fragment: Operand) -> Step:
+def _load(context: Context, matrix: WmmaMatrix, fragment: Operand) -> Step:
     """Let each lane read its elements of a matrix."""
     layout = matrix.layout
     destinations = context.destinations(fragment, word_type(matrix.form.layout))
@@ -101,7 +101,7 @@ def _load(context: Context, matrix: Matrix, fragment: Operand) -> Step:
     return run
 
 
-def _store(context: Context, matrix: Matrix, fragment: Operand) -> Step:
+def _store(context: Context, matrix: WmmaMatrix, fragment: Operand) -> Step:
     """Let each lane write its elements of a matrix."""
     sources = context.sources(fragment, word_type(matrix.form.layout))
 
@@ -127,7 +127,7 @@ def _units(layout: FragmentLayout) -> FragmentLayout:
     return replace(layout, rows=rows, cols=cols, dtype="b32", bits=32)
 
 
-def move_fragment(context: Context, asked: Form) -> Step:
+def move_fragment(context: Context, asked: RowForm) -> Step:
     """Load or store the fragment of a warp's matrix."""
     form = asked.matrix
     assert isinstance(form, WmmaMove)
@@ -143,7 +143,7 @@ def move_fragment(context: Context, asked: Form) -> Step:
     slot = context.new_slot("u64")
     # The address is made of the operand's, a unit at a time: see Matrix.units.
     by_unit = replace(access, base=Source(slot, np.dtype(np.uint64)))
-    matrix = Matrix(form, units, by_unit, access.base, context.source(stride, "u32"), slot)
+    matrix = WmmaMatrix(form, units, by_unit, access.base, context.source(stride, "u32"), slot)
     context.participants = ALIGNED
     return (_store if stores else _load)(context, matrix, fragment)
 

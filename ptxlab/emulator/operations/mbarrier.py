@@ -17,10 +17,16 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import memory_operand
 from ptxlab.emulator.prepare.context import SINK, Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import located
-from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Arrive, Mbarriers, Refused, State
+from ptxlab.emulator.run.mbarriers import (
+    OBJECT_BYTES,
+    Arrive,
+    Mbarriers,
+    MbarrierState,
+    UndefinedUse,
+)
 from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
@@ -40,7 +46,7 @@ class Objects:
     access: Access
 
     @classmethod
-    def of(cls, context: Context, form: Form, address: Operand) -> Objects:
+    def of(cls, context: Context, form: RowForm, address: Operand) -> Objects:
         """Take the operand from the instruction in hand."""
         base = address.base if isinstance(address, Address) else None
         variable = context.variable(base.text) if base is not None else None
@@ -69,7 +75,7 @@ class Objects:
         index = self.index(frame, threads)
         try:
             return do(frame.wave.mbarriers, index)
-        except Refused as refused:
+        except UndefinedUse as refused:
             raise self.fault(frame, threads, refused.at, str(refused)) from None
 
     def change(
@@ -99,7 +105,7 @@ class Objects:
         access, wave = self.access, frame.wave
         try:
             do(wave.mbarriers)
-        except Refused as refused:
+        except UndefinedUse as refused:
             raise LaunchError(
                 f"{access.verb} completes at {refused}, of a copy by "
                 f"{wave.thread(int(owners[refused.at]))}",
@@ -120,7 +126,7 @@ def given(source: Source | None, frame: Frame, threads: Threads, default: int = 
 # ---- objects, arrivals and bytes ------------------------------------------------------------
 
 
-def _init(context: Context, form: Form) -> Step:
+def _init(context: Context, form: RowForm) -> Step:
     address, count = context.operands(2)
     objects, counts = Objects.of(context, form, address), context.source(count, "u32")
 
@@ -131,13 +137,13 @@ def _init(context: Context, form: Form) -> Step:
     return run
 
 
-def _invalidate(context: Context, form: Form) -> Step:
+def _invalidate(context: Context, form: RowForm) -> Step:
     [address] = context.operands(1)
     objects = Objects.of(context, form, address)
     return lambda frame, threads: objects.change(frame, threads, Mbarriers.invalidate)
 
 
-def _expect(context: Context, form: Form) -> Step:
+def _expect(context: Context, form: RowForm) -> Step:
     """Expect more bytes, or have some complete that were expected."""
     address, count = context.operands(2)
     objects, counts = Objects.of(context, form, address), context.source(count, "u32")
@@ -150,7 +156,7 @@ def _expect(context: Context, form: Form) -> Step:
     return run
 
 
-def _arrive(context: Context, form: Form) -> Step:
+def _arrive(context: Context, form: RowForm) -> Step:
     """Arrive, and return the state before that: of another CTA's object there is none to be had."""
     state, address, *rest = context.instruction.operands
     objects = Objects.of(context, form, address)
@@ -178,10 +184,10 @@ def _arrive(context: Context, form: Form) -> Step:
     return run
 
 
-def _pending_count(context: Context, form: Form) -> Step:
+def _pending_count(context: Context, form: RowForm) -> Step:
     target, state = context.operands(2)
     return register_step(
-        lambda words: State.of(words).pending.astype(np.uint32),
+        lambda words: MbarrierState.of(words).pending.astype(np.uint32),
         [context.destination(target, "u32")],
         [_state(context, state)],
     )
@@ -194,7 +200,7 @@ def _state(context: Context, operand: Operand) -> Source:
     return context.source(operand, "b64")
 
 
-def _copies_arrive(context: Context, form: Form) -> Step:
+def _copies_arrive(context: Context, form: RowForm) -> Step:
     """Arrive when all copies have landed that the thread has begun with cp.async.
 
     Without ``.noinc`` the object expects one more arrival for it in this phase.
@@ -241,7 +247,7 @@ class Phase:
         """Return for each active thread whether the phase is complete."""
         asked = threads.pick(self.state.read(frame.registers))
         if not self.by_parity:
-            asked = State.of(asked).phase
+            asked = MbarrierState.of(asked).phase
         return self.objects.act(
             frame, threads, lambda barriers, index: barriers.passed(index, asked)
         )
@@ -268,7 +274,7 @@ class Phase:
         )
 
 
-def _wait(context: Context, form: Form) -> Step:
+def _wait(context: Context, form: RowForm) -> Step:
     """Wait for a phase to be complete, and say whether it is.
 
     An answer that it is not is given only when nobody else can run: how long test_wait and try_wait

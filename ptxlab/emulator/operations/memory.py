@@ -15,7 +15,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.move import join, split
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.scope import PASSED, Variable
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import parts
@@ -57,7 +57,7 @@ def scatter(access: Access, frame: Frame, threads: Threads, items: Array) -> Non
 
 
 def memory_operand(
-    context: Context, form: Form, address: Any, nbytes: int, verb: str, *, writes: bool
+    context: Context, form: RowForm, address: Any, nbytes: int, verb: str, *, writes: bool
 ) -> Access:
     """Return the access that ``address`` makes in the form's state space."""
     space = state_space(form.modifiers)
@@ -75,7 +75,7 @@ def state_space(modifiers: Sequence[str]) -> str:
     return next((name for name in names if name in SPACES), "generic")
 
 
-def load(context: Context, form: Form) -> Step:
+def load(context: Context, form: RowForm) -> Step:
     """Read global, shared, local, const or param memory, or at a generic address."""
     target, address = without_hint(context, form, 2)
     count, kind = _vector(context, form)
@@ -99,7 +99,7 @@ def load(context: Context, form: Form) -> Step:
     return run
 
 
-def store(context: Context, form: Form) -> Step:
+def store(context: Context, form: RowForm) -> Step:
     """Write global, shared, local or param memory, or at a generic address.
 
     Of several threads at one address the highest numbered wins.
@@ -126,12 +126,12 @@ def store(context: Context, form: Form) -> Step:
     return run
 
 
-def vector_size(form: Form) -> int:
+def vector_size(form: RowForm) -> int:
     """Return how many elements a vector has, 1 without ``.v2`` and the like."""
     return int(form["vec"].removeprefix("v") or 1)
 
 
-def _vector(context: Context, form: Form) -> tuple[int, ScalarType]:
+def _vector(context: Context, form: RowForm) -> tuple[int, ScalarType]:
     """Return how many elements are moved and their type: of 32 bytes, in global memory only."""
     count, kind = vector_size(form), TYPES[form["T"]]
     if count * kind.bytes > 16 or count == 8:
@@ -142,7 +142,7 @@ def _vector(context: Context, form: Form) -> tuple[int, ScalarType]:
     return count, kind
 
 
-def without_hint(context: Context, form: Form, wanted: int) -> list[Any]:
+def without_hint(context: Context, form: RowForm, wanted: int) -> list[Any]:
     """Return the ``wanted`` operands without a cache policy, which is a hint."""
     hinted = bool(form[HINT])
     operands = context.operands(wanted + hinted)
@@ -154,7 +154,7 @@ def without_hint(context: Context, form: Form, wanted: int) -> list[Any]:
 # ---- parameters of kernels, and the .param variables of calls ----------------------------------
 
 
-def _static_parameter(context: Context, form: Form, address: Any) -> Variable | None:
+def _static_parameter(context: Context, form: RowForm, address: Any) -> Variable | None:
     """Return the parameter that ``[name + offset]`` names; None when the base is a register."""
     base = address.base if isinstance(address, Address) else None
     if "param" not in form.modifiers or base is None or context.register(base.text) is not None:

@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Step
-from ptxlab.emulator.prepare.row import Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.prepare.steps import alu_step, register_step
 from ptxlab.native import forms as native
 from ptxlab.numbers.types import TYPES
@@ -39,7 +39,7 @@ def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
     return table.reshape(-1).view(dtype)
 
 
-def move(context: Context, form: Form) -> Step:
+def move(context: Context, form: RowForm) -> Step:
     """Build ``mov``, of registers or, with a vector operand, of the parts of one.
 
     Of b16 there are two parts of 8 bits; of b32, b64 and b128 two or four.
@@ -68,7 +68,7 @@ def move(context: Context, form: Form) -> Step:
     return register_step(lambda *parts: join(parts, whole.dtype), [destination], sources)
 
 
-def move_vector(context: Context, form: Form) -> Step:
+def move_vector(context: Context, form: RowForm) -> Step:
     """Move the elements of a vector, of 128 bits at most."""
     count, kind = int(form["vec"][1:]), TYPES[form["T"]]
     if count * kind.bits > 128:

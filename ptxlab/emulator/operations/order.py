@@ -11,7 +11,7 @@ from functools import partial
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.errors import LaunchError
@@ -22,26 +22,26 @@ def nothing(frame: Frame, threads: Threads) -> None:
     """Go on."""
 
 
-def fence(context: Context, form: Form) -> Step:
+def fence(context: Context, form: RowForm) -> Step:
     """Order memory accesses, which they are; proxies are not modelled."""
     return nothing
 
 
-def prefetch(context: Context, form: Form) -> Step:
+def prefetch(context: Context, form: RowForm) -> Step:
     """Take a hint; only its operand is checked."""
     [address] = context.operands(1)
     context.address(address)
     return nothing
 
 
-def sleep(context: Context, form: Form) -> Step:
+def sleep(context: Context, form: RowForm) -> Step:
     """Let time pass, and other threads go on: the block of the instruction is one that polls."""
     [duration] = context.operands(1)
     context.source(duration, "u32")
     return nothing
 
 
-def set_registers(context: Context, form: Form) -> Step:
+def set_registers(context: Context, form: RowForm) -> Step:
     """Take or give back registers, which every thread has as many of as it wants here."""
     [count] = context.operands(1)
     if not isinstance(count, Integer) or count.value % 8 or not 24 <= count.value <= 256:
@@ -50,12 +50,12 @@ def set_registers(context: Context, form: Form) -> Step:
     return nothing
 
 
-def event(context: Context, form: Form) -> Step:
+def event(context: Context, form: RowForm) -> Step:
     """Send a signal to a profiler."""
     return nothing
 
 
-def trap(context: Context, form: Form) -> Step:
+def trap(context: Context, form: RowForm) -> Step:
     """Abort execution; brkpt suspends it for a debugger, and none listens."""
     name, line = form.opcode, context.line
 

@@ -14,7 +14,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.operations.floating import (
     RND,
     Compute,
-    Operation,
+    FormatOperation,
     add,
     arithmetic,
     floating,
@@ -27,7 +27,7 @@ from ptxlab.emulator.operations.floating import (
 _blackwell = partial(floating, needs="sm_100 8.6", rnd=RND)
 
 
-def _mixed(operation: Operation, rnd: str, sat: str, A: str) -> Compute:
+def _mixed(operation: FormatOperation, rnd: str, sat: str, A: str) -> Compute:
     """Return an operation on f32 whose factors, or first term, are of ``A``."""
     compute = operation("f32", rnd or "rn")
 

@@ -16,7 +16,7 @@ from ptxlab.emulator.operations.memory import scatter
 from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import computation, register_step
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.threads import Threads
@@ -54,7 +54,7 @@ def fractional(first: str, second: str) -> Callable[..., Array]:
 _ALL = np.ones(1, np.float32)
 
 
-def _create_fractional(context: Context, form: Form) -> Step:
+def _create_fractional(context: Context, form: RowForm) -> Step:
     operands = context.instruction.operands
     for fraction in operands[1:]:
         if isinstance(fraction, Float) and not 0 < context.immediate(fraction, "f64")[0] <= 1:
@@ -62,7 +62,7 @@ def _create_fractional(context: Context, form: Form) -> Step:
     return computation(context, form, operands)
 
 
-def _create_range(context: Context, form: Form) -> Step:
+def _create_range(context: Context, form: RowForm) -> Step:
     """Make a policy for ``primary`` bytes from an address on, of ``total`` bytes."""
     target, where, primary, total = context.operands(4)
     if isinstance(primary, Integer) and isinstance(total, Integer) and primary.value > total.value:
@@ -92,7 +92,7 @@ def _ranged(priorities: int, offset: int, base: Array, primary: Array, total: Ar
     return bits
 
 
-def _apply(context: Context, form: Form) -> Step:
+def _apply(context: Context, form: RowForm) -> Step:
     """Take the hint; only its operands are checked."""
     address, size = context.operands(2)
     context.address(address)
@@ -100,7 +100,7 @@ def _apply(context: Context, form: Form) -> Step:
     return nothing
 
 
-def _discard(context: Context, form: Form) -> Step:
+def _discard(context: Context, form: RowForm) -> Step:
     """Leave 128 bytes without a value: they are as memory that nobody wrote."""
     where, size = context.operands(2)
     _require_line(context, size)

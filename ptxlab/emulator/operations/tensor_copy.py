@@ -19,7 +19,7 @@ from ptxlab.emulator.operations.bulk import (
     MULTICAST,
     REDUCED,
     SIGNAL,
-    Copies,
+    BulkCopies,
     Signal,
     multicast,
     policy,
@@ -31,7 +31,7 @@ from ptxlab.emulator.operations.order import nothing
 from ptxlab.emulator.operations.tensor_map import map_at, read_maps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.access import located
 from ptxlab.emulator.run.memory import ITEM, RANK_SHIFT, Access, Allocation, Part
 from ptxlab.emulator.run.registers import Source
@@ -42,12 +42,12 @@ from ptxlab.errors import LaunchError, Unsupported
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Operand
-from ptxlab.tensormap.box import Rows, box_of
+from ptxlab.tensormap.box import BoxRows, box_of
 from ptxlab.tensormap.tensor_map import Im2col
 
 Result = TypeVar("Result")
 
-Write = Callable[[Rows, Allocation, Array], None]
+Write = Callable[[BoxRows, Allocation, Array], None]
 """Put the data of a copy where its rows are in global memory."""
 
 
@@ -65,7 +65,7 @@ class Tensor:
     def of(
         cls,
         context: Context,
-        form: Form,
+        form: RowForm,
         operand: Operand,
         offsets: Operand | None = None,
         *,
@@ -81,7 +81,7 @@ class Tensor:
             stores,
         )
 
-    def rows(self, frame: Frame, threads: Threads) -> list[Rows]:
+    def rows(self, frame: Frame, threads: Threads) -> list[BoxRows]:
         """Return what each thread has copied. Raise LaunchError or Unsupported for what cannot be."""
         maps = read_maps(self.pieces, frame, threads)
         coordinates = _columns(self.coordinates, "s32", frame, threads)
@@ -96,7 +96,7 @@ class Tensor:
                 frame.wave.watcher.box(thread, one.box.map, coordinates[at], outside=outside)
         return rows
 
-    def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> Rows:
+    def _one(self, data: bytes, coordinates: list[int], offsets: list[int]) -> BoxRows:
         box = box_of(data)
         made = "im2col" if isinstance(box.map.box, Im2col) else "tile"
         if not self.mode.startswith(made):
@@ -145,7 +145,7 @@ class BoxCopies:
     def __init__(
         self,
         frame: Frame,
-        rows: list[Rows],
+        rows: list[BoxRows],
         places: list[list[Array]],
         found: list[Allocation | None],
         write: Write | None,
@@ -200,7 +200,7 @@ class BoxCopies:
                 self._write(self._rows[at], found, self._data[at])
 
 
-def _allocation(frame: Frame, rows: Rows) -> Allocation | None:
+def _allocation(frame: Frame, rows: BoxRows) -> Allocation | None:
     """Return where the rows lie, None for a box outside of its tensor. Raise ValueError elsewhere."""
     if rows.extent is None:
         return None
@@ -213,7 +213,9 @@ def _allocation(frame: Frame, rows: Rows) -> Allocation | None:
     return found
 
 
-def _places(access: Access, copies: Copies, frame: Frame, rows: list[Rows]) -> list[list[Array]]:
+def _places(
+    access: Access, copies: BulkCopies, frame: Frame, rows: list[BoxRows]
+) -> list[list[Array]]:
     """Return for each thread where its box lies in shared memory, in units, once for each CTA."""
     address = copies.address(access, frame) + np.uint64(access.offset % (1 << 64))
     owners = Threads(frame.wave.width, index=copies.threads.index[copies.thread])
@@ -243,7 +245,7 @@ def _outside(access: Access, frame: Frame, threads: Threads, at: int, end: int) 
     )
 
 
-def load(context: Context, form: Form) -> Step:
+def load(context: Context, form: RowForm) -> Step:
     """Copy a box to shared memory of one CTA, or of several; what is outside the tensor is filled."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)
@@ -255,7 +257,7 @@ def load(context: Context, form: Form) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         rows = tensor.rows(frame, threads)
-        copies = Copies.of(frame, threads, mask)
+        copies = BulkCopies.of(frame, threads, mask)
         boxes = _boxes(frame, threads, write, rows, _places(write, copies, frame, rows), None)
         nbytes = np.array([one.box.nbytes for one in rows])[copies.thread]
         signal.start(frame, copies, boxes, nbytes)
@@ -263,7 +265,7 @@ def load(context: Context, form: Form) -> Step:
     return run
 
 
-def store(context: Context, form: Form) -> Step:
+def store(context: Context, form: RowForm) -> Step:
     """Copy a box to global memory, or reduce it into that; what is outside the tensor is left out."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)
@@ -274,7 +276,7 @@ def store(context: Context, form: Form) -> Step:
 
     def run(frame: Frame, threads: Threads) -> None:
         rows = tensor.rows(frame, threads)
-        places = _places(read, Copies.of(frame, threads, None), frame, rows)
+        places = _places(read, BulkCopies.of(frame, threads, None), frame, rows)
         boxes = _boxes(frame, threads, read, rows, places, write)
         start_in_group(frame, threads, boxes)
 
@@ -285,7 +287,7 @@ def _boxes(
     frame: Frame,
     threads: Threads,
     access: Access,
-    rows: list[Rows],
+    rows: list[BoxRows],
     places: list[list[Array]],
     write: Write | None,
 ) -> BoxCopies:
@@ -305,14 +307,14 @@ def _in_shared(context: Context, operand: Operand, space: str, verb: str) -> Acc
     )
 
 
-def _storing(rows: Rows, memory: Allocation, data: Array) -> None:
+def _storing(rows: BoxRows, memory: Allocation, data: Array) -> None:
     rows.scatter(memory.data, memory.address, data)
 
 
-def _reducing(form: Form) -> Write:
+def _reducing(form: RowForm) -> Write:
     """Return how a box is reduced into memory, by the type of its map."""
 
-    def write(rows: Rows, memory: Allocation, data: Array) -> None:
+    def write(rows: BoxRows, memory: Allocation, data: Array) -> None:
         kind = TYPES[rows.box.map.dtype]
         if not any(
             form["op"] in op.split() and kind.name in types.split() for op, _, types in REDUCED
@@ -325,7 +327,7 @@ def _reducing(form: Form) -> Write:
     return write
 
 
-def prefetch(context: Context, form: Form) -> Step:
+def prefetch(context: Context, form: RowForm) -> Step:
     """Take a hint; only its operands are checked."""
     operands = list(context.instruction.operands)
     policy(context, form, operands)

@@ -16,7 +16,7 @@ from ptxlab.emulator.operations.order import fence, nothing
 from ptxlab.emulator.operations.warp import ALIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -53,7 +53,7 @@ def _write_maps(
         scatter(piece, frame, threads, np.ascontiguousarray(items[:, number]))
 
 
-def _replace(context: Context, form: Form) -> Step:
+def _replace(context: Context, form: RowForm) -> Step:
     """Change one field of a map."""
     address, *numbered, value = context.instruction.operands
     space = state_space(form.modifiers)
@@ -80,7 +80,7 @@ def _replace(context: Context, form: Form) -> Step:
     return run
 
 
-def _copy(context: Context, form: Form) -> Step:
+def _copy(context: Context, form: RowForm) -> Step:
     """Copy a map from shared to global memory, all threads of a warp the same one."""
     target, origin, size = context.operands(3)
     _require_map(context, size)
@@ -94,7 +94,7 @@ def _copy(context: Context, form: Form) -> Step:
     return run
 
 
-def _acquire(context: Context, form: Form) -> Step:
+def _acquire(context: Context, form: RowForm) -> Step:
     """Order accesses to a tensor map, which they are."""
     address, size = context.operands(2)
     context.address(address)

@@ -18,18 +18,18 @@ from ptxlab.emulator.operations.bits import COUNTS, MODES
 from ptxlab.emulator.operations.compare import SIGNED
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Alu, Form, UnknownForm, row
+from ptxlab.emulator.prepare.row import Alu, Binary, RowForm, UnknownForm, row
 from ptxlab.emulator.prepare.steps import computation
 from ptxlab.syntax.tree import Name, Negated, Operand
 
 Parts = Sequence[str]
 """The selectors of an instruction's operands, destination first; "" where there is none."""
-Field = tuple[int, int]
+BitRange = tuple[int, int]
 """The place of a part in a word, and its bits."""
-Lane = tuple[tuple[int, Field], tuple[int, Field], Field]
+Lane = tuple[tuple[int, BitRange], tuple[int, BitRange], BitRange]
 """Two sources, each a part of a (0) or of b (1), and where the result goes."""
 
-_PARTS: dict[str, Field] = {
+_PARTS: dict[str, BitRange] = {
     **{f"b{i}": (8 * i, 8) for i in range(4)},
     **{f"h{i}": (16 * i, 16) for i in range(2)},
     "": (0, 32),
@@ -38,7 +38,7 @@ _WORD = _PARTS[""]
 _WHOLE = ("",) * 4
 
 
-def _part(x: Array, field: Field, T: str) -> Array:
+def _part(x: Array, field: BitRange, T: str) -> Array:
     """Return a part of 32-bit words as int64, extended as the type says."""
     place, bits = field
     unused = np.uint32(32 - bits)
@@ -57,7 +57,7 @@ def _low_word(x: Array) -> Array:
     return x.astype(np.uint32)
 
 
-def _put(x: Array, field: Field, word: Array) -> Array:
+def _put(x: Array, field: BitRange, word: Array) -> Array:
     """Put the low bits of int64 numbers into a part of ``word``."""
     place, bits = field
     if field == _WORD:
@@ -117,10 +117,9 @@ def _mask(selector: str, count: int) -> Sequence[int]:
 
 # ---- vadd to vset ---------------------------------------------------------------------------
 
-Primary = Callable[[Array, Array], Array]
 
 _SECOND: dict[str, np.ufunc] = {"add": np.add, "min": np.minimum, "max": np.maximum}
-_PRIMARY: dict[str, Primary] = {
+_PRIMARY: dict[str, Binary] = {
     "vadd": np.add,
     "vsub": np.subtract,
     "vabsdiff": lambda a, b: np.abs(a - b),
@@ -130,7 +129,7 @@ _PRIMARY: dict[str, Primary] = {
 
 
 def _by_lane(
-    primary: Primary,
+    primary: Binary,
     count: int,
     A: str,
     B: str = "u32",
@@ -144,7 +143,7 @@ def _by_lane(
     if count == 1 and parts[0] and op2:
         raise UnknownForm("takes a part of the destination or a second operation, not both")
 
-    def results(*words: Array) -> Iterator[tuple[Array, Field]]:
+    def results(*words: Array) -> Iterator[tuple[Array, BitRange]]:
         for (left, x), (right, y), field in lanes:
             r = primary(_part(words[left], x, A), _part(words[right], y, B))
             r = r.astype(np.int64, copy=False)
@@ -172,7 +171,7 @@ def _compared(
 
 
 def _shifted(
-    move: Primary, D: str, A: str, mode: str, sat: str, op2: str = "", parts: Parts = _WHOLE
+    move: Binary, D: str, A: str, mode: str, sat: str, op2: str = "", parts: Parts = _WHOLE
 ) -> Callable[..., Array]:
     """Return a shift of numbers of at most 33 bits by up to 32, or modulo 32."""
 
@@ -253,20 +252,20 @@ def _multiply_add(
 # ---- operands with selectors ----------------------------------------------------------------
 
 
-def chosen(form: Form, parts: Parts, **more: object) -> Alu:
+def chosen(form: RowForm, parts: Parts, **more: object) -> Alu:
     """Return what ``form`` does with the selected parts; c is kept where they leave some of it."""
     return Alu(
         ("b32",), ("b32",) * (3 if parts[0] else form.sources), form.made(parts=parts, **more)
     )
 
 
-def video_step(context: Context, form: Form) -> Step:
+def video_step(context: Context, form: RowForm) -> Step:
     """Build a video instruction: arithmetic on bytes, halves and words."""
     operands, parts = _split(context.instruction.operands)
     return computation(context, chosen(form, parts), operands)
 
 
-def _multiply_add_step(context: Context, form: Form) -> Step:
+def _multiply_add_step(context: Context, form: RowForm) -> Step:
     given = context.instruction.operands
     operands, parts = _split([x.operand if isinstance(x, Negated) else x for x in given])
     negated = [isinstance(x, Negated) for x in given[1:]]

@@ -158,7 +158,7 @@ class MemberMask:
             )
 
 
-class Warps:
+class WholeWarps:
     """The whole warps that an instruction acts on, or teams of another ``size``.
 
     Raises LaunchError in the ``name`` of the instruction for a partial warp.

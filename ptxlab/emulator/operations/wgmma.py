@@ -22,11 +22,11 @@ from ptxlab.emulator.operations.matrix import (
 )
 from ptxlab.emulator.operations.matrix_native import NativeProduct, blank, each, made_of
 from ptxlab.emulator.operations.order import nothing
-from ptxlab.emulator.operations.warp import Aligned, Warps
+from ptxlab.emulator.operations.warp import Aligned, WholeWarps
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.prepare.row import Form, row
+from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Tiles
@@ -45,7 +45,7 @@ from ptxlab.syntax.tree import Integer, Operand
 TOGETHER = Aligned(WARPGROUP)
 
 
-class Warpgroups(Warps):
+class Warpgroups(WholeWarps):
     """The whole warpgroups that an instruction acts on."""
 
     kind = "warpgroup"
@@ -290,7 +290,7 @@ class Multiplication:
 # ---- from the instruction to that -----------------------------------------------------------
 
 
-def multiply_async(context: Context, asked: Form) -> Step:
+def multiply_async(context: Context, asked: RowForm) -> Step:
     """Compute D = A*B + D for every active warpgroup at once, when it is waited for."""
     form = matrix_form(context, asked)
     assert isinstance(form, MatrixInstruction)
@@ -355,19 +355,19 @@ def _is_constant(operand: Operand | None, value: int) -> bool:
     return isinstance(operand, Integer) and operand.value == value
 
 
-def fence(context: Context, asked: Form) -> Step:
+def fence(context: Context, asked: RowForm) -> Step:
     """Order accesses to registers and products, which take their registers when they begin."""
     context.participants = TOGETHER
     return nothing
 
 
-def commit_group(context: Context, asked: Form) -> Step:
+def commit_group(context: Context, asked: RowForm) -> Step:
     """Close the group of products."""
     context.participants = TOGETHER
     return lambda frame, threads: frame.wave.products.commit(threads)
 
 
-def wait_group(context: Context, asked: Form) -> Step:
+def wait_group(context: Context, asked: RowForm) -> Step:
     """Wait for all groups of products but the latest ones."""
     [allowed] = context.operands(1)
     context.participants = TOGETHER

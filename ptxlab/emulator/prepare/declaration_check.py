@@ -21,7 +21,7 @@ from ptxlab.emulator.prepare.function_check import (
     check_passed,
     reject,
 )
-from ptxlab.emulator.prepare.initial_values import Known, check_addresses, check_initial_value
+from ptxlab.emulator.prepare.initial_values import KnownNames, check_addresses, check_initial_value
 from ptxlab.emulator.prepare.scope import Declared, counts, size_of
 from ptxlab.numbers.types import INSTRUCTION_TYPES, TYPES
 from ptxlab.syntax.tree import (
@@ -35,9 +35,9 @@ from ptxlab.syntax.tree import (
     File,
     Function,
     Label,
-    Module,
     Node,
     Pragma,
+    PtxModule,
     Statement,
 )
 
@@ -50,10 +50,10 @@ _ATTRIBUTES = (".managed", ".unified")
 _TABLES = (BranchTargets, CallTargets, CallPrototype)
 
 
-def check_module(module: Module) -> None:
+def check_module(module: PtxModule) -> None:
     """Check what stands outside of functions. Raises PtxSyntaxError at what ptxas or nvJitLink refuses."""
     checker = _Checker(module)
-    known: Known = {}
+    known: KnownNames = {}
     files: set[int] = set()
     aliased: set[str] = set()
     for item in module.items:
@@ -87,7 +87,7 @@ def check_module(module: Module) -> None:
     check_constants(module, constants)
 
 
-def check_constants(module: Module, constants: Iterable[Declared]) -> None:
+def check_constants(module: PtxModule, constants: Iterable[Declared]) -> None:
     """Refuse more ``constants`` than a module may have."""
     total = 0
     for declaration, found in constants:
@@ -97,7 +97,7 @@ def check_constants(module: Module, constants: Iterable[Declared]) -> None:
             reject(module, what, found)
 
 
-def check_function(module: Module, function: Function) -> None:
+def check_function(module: PtxModule, function: Function) -> None:
     """Check what the body of a function declares. Raises PtxSyntaxError at what ptxas refuses."""
     given = (*function.results, *function.parameters)
     names: dict[str, Node] = {d.names[0].name: d.names[0] for d in given}
@@ -107,7 +107,7 @@ def check_function(module: Module, function: Function) -> None:
 class _Checker:
     """Checks against the text of one module, in which it finds the places of what is wrong."""
 
-    def __init__(self, module: Module) -> None:
+    def __init__(self, module: PtxModule) -> None:
         self._module = module
 
     def reject(self, what: str, node: Node, hint: str | None = None) -> NoReturn:
@@ -133,7 +133,7 @@ class _Checker:
             check_parameter_bytes(self._module, function)
         check_directives(self._module, function)
 
-    def variable(self, item: Declaration, found: Declarator, known: Known) -> None:
+    def variable(self, item: Declaration, found: Declarator, known: KnownNames) -> None:
         """Check a variable beside what is ``known`` so far, and note it there."""
         self.declarator(item, found, within=False)
         name, before = found.name, known.get(found.name)

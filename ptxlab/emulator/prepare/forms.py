@@ -9,11 +9,11 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.row import ROWS, Form, Row, Slot, UnknownForm
+from ptxlab.emulator.prepare.row import ROWS, ModifierSlot, Row, RowForm, UnknownForm
 from ptxlab.errors import PtxSyntaxError, Unsupported, did_you_mean
 from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import target_named
-from ptxlab.matrix.form import Form as MatrixForm
+from ptxlab.matrix.form import Form
 from ptxlab.numbers.types import is_type
 from ptxlab.syntax.tree import Instruction, Node
 
@@ -69,12 +69,12 @@ def opcodes() -> tuple[str, ...]:
     )
 
 
-def forms(opcode: str) -> tuple[Form, ...]:
+def forms(opcode: str) -> tuple[RowForm, ...]:
     """Return every form of ``opcode`` from registers to registers, each once.
 
     Raises KeyError for a name unknown.
     """
-    found: dict[tuple[str, int], Form] = {}
+    found: dict[tuple[str, int], RowForm] = {}
     for made in ROWS[opcode]:
         if made.compute or made.make:
             for form in made.forms():
@@ -83,20 +83,22 @@ def forms(opcode: str) -> tuple[Form, ...]:
 
 
 @lru_cache(maxsize=4096)
-def find(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> Form:
+def find(opcode: str, modifiers: tuple[str, ...], sources: int | None = None) -> RowForm:
     """Return the form of an instruction, by its number of source operands where that decides.
 
     Raises KeyError for an opcode without rows, UnknownForm for modifiers that no row has.
     """
     found = [
-        Form(made, filled) for made in ROWS[opcode] if (filled := made.match(modifiers)) is not None
+        RowForm(made, filled)
+        for made in ROWS[opcode]
+        if (filled := made.match(modifiers)) is not None
     ]
     if not found:
         raise UnknownForm(_why_not(ROWS[opcode], modifiers))
     return next((form for form in found if form.sources == sources), found[0])
 
 
-def form_of(instruction: Instruction) -> Form:
+def form_of(instruction: Instruction) -> RowForm:
     """Return the form of ``instruction``. Raises like ``find``."""
     sources = max(len(instruction.operands) - 1, 0)
     return find(instruction.opcode, instruction.modifiers, sources)
@@ -122,7 +124,7 @@ def _why_not(rows: Sequence[Row], modifiers: Sequence[str]) -> str:
     return f"takes its modifiers in another order: .{'.'.join(taken)}"
 
 
-_Misfit = tuple[list[str], list[Slot], list[str]]
+_Misfit = tuple[list[str], list[ModifierSlot], list[str]]
 
 
 def _size(misfit: _Misfit) -> tuple[int, int]:
@@ -143,7 +145,7 @@ def _misfit(made: Row, modifiers: Sequence[str]) -> _Misfit:
     return left, missing, taken
 
 
-def legal_form(context: Context) -> Form:
+def legal_form(context: Context) -> RowForm:
     """Return the form of the instruction in hand, which the target and the version have.
 
     Raises Unsupported where the emulator does not have it or the target lacks it, PtxSyntaxError
@@ -169,7 +171,7 @@ def legal_form(context: Context) -> Form:
     return form
 
 
-def matrix_form(context: Context, form: Form) -> MatrixForm:
+def matrix_form(context: Context, form: RowForm) -> Form:
     """Return what the tables call the instruction in hand: of two variants that where its A lies."""
     found, operands = form.matrix, context.instruction.operands
     if found is not None and found.variant:

@@ -24,8 +24,8 @@ from ptxlab.syntax.tree import (
     Declarator,
     Directive,
     Function,
-    Module,
     Node,
+    PtxModule,
 )
 
 MOST_PARAMETER_BYTES = 32764
@@ -36,14 +36,14 @@ _POINTED = ("", "global", "const", "local", "shared")
 _TOO_NARROW = ("pred", "u8", "s8", "u16", "s16")
 
 
-def reject(module: Module, what: str, node: Node, hint: str | None = None) -> NoReturn:
+def reject(module: PtxModule, what: str, node: Node, hint: str | None = None) -> NoReturn:
     raise PtxSyntaxError(what, location=locate(module.source, node.position), hint=hint)
 
 
 # ---- definitions ----------------------------------------------------------------------------
 
 
-def check_again(module: Module, function: Function, before: Function) -> None:
+def check_again(module: PtxModule, function: Function, before: Function) -> None:
     """Refuse what declares a function otherwise than ``before``, or defines it a second time."""
     line = before.position.line
     if before.body is not None:
@@ -57,7 +57,7 @@ def check_again(module: Module, function: Function, before: Function) -> None:
         reject(module, f"function '{function.name}' is declared otherwise in line {line}", function)
 
 
-def check_alias(module: Module, alias: Alias, one: object, other: object) -> None:
+def check_alias(module: PtxModule, alias: Alias, one: object, other: object) -> None:
     """Refuse an alias of anything but functions, ``one`` without a body for the ``other``, which has one."""
     right = (
         isinstance(one, Function) and one.body is None
@@ -71,7 +71,7 @@ def check_alias(module: Module, alias: Alias, one: object, other: object) -> Non
         reject(module, what, alias, "both are declared before, and neither is .weak")
 
 
-def check_definition(module: Module, function: Function, aliased: Collection[str]) -> None:
+def check_definition(module: PtxModule, function: Function, aliased: Collection[str]) -> None:
     """Refuse a linkage that the definition of a function cannot have, and none where it needs one."""
     if function.linkage == "common" or (function.linkage == "extern" and function.body is not None):
         what = f".{function.linkage} is not for a function that is defined here"
@@ -123,7 +123,7 @@ _EXCLUDED = (("maxntid", "reqntid"), ("reqnctapercluster", "maxclusterrank"))
 _REQUIRED = {"blocksareclusters": ("reqntid", "reqnctapercluster")}
 
 
-def check_directives(module: Module, function: Function) -> None:
+def check_directives(module: PtxModule, function: Function) -> None:
     """Refuse directives that a kernel or function cannot have, alone or together."""
     given = [found for found in function.directives if isinstance(found, Directive)]
     names = {found.name for found in given}
@@ -154,7 +154,9 @@ def check_directives(module: Module, function: Function) -> None:
 # ---- parameters -----------------------------------------------------------------------------
 
 
-def check_parameter(module: Module, declaration: Declaration, to: Function | CallPrototype) -> None:
+def check_parameter(
+    module: PtxModule, declaration: Declaration, to: Function | CallPrototype
+) -> None:
     """Refuse a parameter or result that cannot be passed."""
     [found] = declaration.names
     name, dimensions = found.name, found.dimensions
@@ -184,7 +186,7 @@ def check_parameter(module: Module, declaration: Declaration, to: Function | Cal
         reject(module, "of several results each is a .reg", found)
 
 
-def check_modelled(module: Module, declaration: Declaration) -> None:
+def check_modelled(module: PtxModule, declaration: Declaration) -> None:
     """Refuse a parameter or result of a prototype that the emulator does not pass."""
     if declaration.vector > 1 and declaration.space == "param":
         what = "a .param vector of a prototype is not modelled"
@@ -192,7 +194,7 @@ def check_modelled(module: Module, declaration: Declaration) -> None:
 
 
 def check_passed(
-    module: Module, declaration: Declaration, found: Declarator, *, kernel: bool = False
+    module: PtxModule, declaration: Declaration, found: Declarator, *, kernel: bool = False
 ) -> None:
     """Refuse a ``.param`` variable that no call passes, or a ``kernel`` is given."""
     kind = TYPES.get(declaration.type)
@@ -206,7 +208,7 @@ def check_passed(
         reject(module, f"a parameter is aligned to {_MOST_ALIGNMENT} bytes at most", found)
 
 
-def _check_given(module: Module, declaration: Declaration, found: Declarator) -> None:
+def _check_given(module: PtxModule, declaration: Declaration, found: Declarator) -> None:
     """Refuse what a function neither takes nor returns."""
     if declaration.pointer is not None:
         reject(module, f".ptr is for parameters of kernels, not for '{found.name}'", found)
@@ -217,7 +219,7 @@ def _check_given(module: Module, declaration: Declaration, found: Declarator) ->
         reject(module, "the parameter of a function has a name", found)
 
 
-def check_parameter_bytes(module: Module, kernel: Function) -> None:
+def check_parameter_bytes(module: PtxModule, kernel: Function) -> None:
     size = sum(size_of(d, n) for d in kernel.parameters for n in d.names if d.type in TYPES)
     if size > MOST_PARAMETER_BYTES:
         what = f"parameters of {size} bytes, {MOST_PARAMETER_BYTES} at most"

@@ -18,11 +18,11 @@ from ptxlab.syntax.tree import (
     Function,
     Initializer,
     Integer,
-    Module,
+    PtxModule,
     Symbol,
 )
 
-Known = dict[str, Function | Declared]
+KnownNames = dict[str, Function | Declared]
 """The functions and variables of a module by name; of several declarations of one, the definition."""
 
 _BYTES = frozenset(0xFF << shift for shift in range(0, 64, 8))
@@ -30,7 +30,7 @@ _ADDRESSES = ("u32", "u64")
 
 
 def check_initial_value(
-    module: Module, declaration: Declaration, found: Declarator, known: Known
+    module: PtxModule, declaration: Declaration, found: Declarator, known: KnownNames
 ) -> None:
     """Refuse an initial value of the wrong kind or shape, and none for an array without a size."""
     name, sizes, value = found.name, found.dimensions, found.initializer
@@ -50,7 +50,7 @@ def check_initial_value(
     _Values(module, declaration, name, known).check(value, (*sizes, *vector))
 
 
-def check_addresses(module: Module, value: Initializer | None, known: Known) -> None:
+def check_addresses(module: PtxModule, value: Initializer | None, known: KnownNames) -> None:
     """Refuse the address of a function that has no body."""
     for name in names_in(value):
         found = known[name]
@@ -63,7 +63,7 @@ class _Values:
 
     def __init__(
         self,
-        module: Module,
+        module: PtxModule,
         declaration: Declaration,
         name: str,
         known: Mapping[str, Function | Declared],

@@ -29,7 +29,7 @@ class Uses:
 
 
 @dataclass(slots=True)
-class Flow:
+class BlockFlow:
     """The uses of one block's instructions in order, and the blocks that may follow."""
 
     uses: list[Uses] = field(default_factory=list)
@@ -51,7 +51,7 @@ class Drop:
                 registers[slot] = initial[slot]
 
 
-def live_out(flows: Sequence[Flow]) -> list[set[int]]:
+def live_out(flows: Sequence[BlockFlow]) -> list[set[int]]:
     """Return the registers that are read after each block."""
     # With nothing read behind it a block tells what it reads itself; what it writes wholly is not
     # read before it for another's sake.
@@ -71,12 +71,12 @@ def live_out(flows: Sequence[Flow]) -> list[set[int]]:
     return result
 
 
-def lasting(flow: Flow, live: set[int], keep: set[int]) -> list[set[int]]:
+def lasting(flow: BlockFlow, live: set[int], keep: set[int]) -> list[set[int]]:
     """Return the registers that are read after each instruction of a block, and those to ``keep``."""
     return [after | keep for after in _backward(flow, live)[1:]]
 
 
-def _backward(flow: Flow, live: set[int]) -> list[set[int]]:
+def _backward(flow: BlockFlow, live: set[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
     found = [live]
     for use in reversed(flow.uses):
@@ -85,7 +85,9 @@ def _backward(flow: Flow, live: set[int]) -> list[set[int]]:
     return found[::-1]
 
 
-def with_drops(steps: Sequence[Step], flow: Flow, live: set[int], keep: set[int]) -> list[Step]:
+def with_drops(
+    steps: Sequence[Step], flow: BlockFlow, live: set[int], keep: set[int]
+) -> list[Step]:
     """Return ``steps`` with ``Drop`` steps where registers die; those in ``keep`` never do."""
     _, *after = _backward(flow, live)
     result: list[Step] = []

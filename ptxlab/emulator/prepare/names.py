@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.program import Lowered, Participants, Program, Step
 from ptxlab.emulator.prepare.row import UnknownForm
-from ptxlab.emulator.prepare.scope import Register, Scope, Table, Variable
+from ptxlab.emulator.prepare.scope import LabelledTable, Register, Scope, Variable
 from ptxlab.emulator.run.wave import InFrame, InWave
 from ptxlab.errors import Location, PtxSyntaxError, Unsupported
 from ptxlab.numbers.types import TYPES
@@ -28,7 +28,7 @@ from ptxlab.syntax.tree import (
 )
 
 
-class Earlier(NamedTuple):
+class DeclaredBefore(NamedTuple):
     """What a function may name of its module: what is declared before ``end``, by ``order``."""
 
     order: Mapping[str, int]
@@ -51,7 +51,7 @@ class Names:
     who must arrive at it together; ``lowered`` is what machine code is made of.
     """
 
-    def __init__(self, program: Program, earlier: Earlier) -> None:
+    def __init__(self, program: Program, earlier: DeclaredBefore) -> None:
         self.program = program
         self._earlier = earlier
         self.target = program.target
@@ -179,7 +179,7 @@ class Names:
                 return scope.labels[name]
         return self.reject(f"no label '{name}' in this function")
 
-    def table(self, name: str) -> Table:
+    def table(self, name: str) -> LabelledTable:
         """Return the ``.branchtargets``, ``.callprototype`` or ``.calltargets`` called ``name``."""
         for scope in self.scope.outward():
             if name in scope.tables:

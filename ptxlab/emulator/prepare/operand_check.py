@@ -10,9 +10,8 @@ import re
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.operand import OperandCheck
-from ptxlab.emulator.prepare.row import CARRY, Form, Kind, OperandClass
-from ptxlab.matrix.form import UNTYPED, SignatureOperand
-from ptxlab.matrix.form import Form as MatrixForm
+from ptxlab.emulator.prepare.row import CARRY, OperandClass, RowForm, RowKind
+from ptxlab.matrix.form import UNTYPED, Form, SignatureOperand
 from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Vector
@@ -20,7 +19,7 @@ from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Vector
 _ALTERNATE = re.compile(r"bf16(x2)?|tf32|u?e\d+m\d+(x\d)?")
 
 
-def check_operands(context: Context, form: Form) -> None:
+def check_operands(context: Context, form: RowForm) -> None:
     """Check the guard and the operands of the instruction in hand.
 
     Raises PtxSyntaxError at one that cannot be. What stands behind a label, or the name of a function, is
@@ -80,7 +79,7 @@ def check_result(context: Context, operand: Operand, type_name: str) -> None:
     OperandCheck(context, OperandClass(type_name, optional=True), TYPES[type_name]).result(operand)
 
 
-def _check_row(context: Context, form: Form) -> None:
+def _check_row(context: Context, form: RowForm) -> None:
     """Hold operands against the classes that the row of the operation gives."""
     instruction, row = context.instruction, form.row
     operands = list(instruction.operands)
@@ -105,7 +104,7 @@ def _check_row(context: Context, form: Form) -> None:
         _of_row(context, form, kind, name).source(operand)
 
 
-def _of_row(context: Context, form: Form, kind: OperandClass, name: str) -> OperandCheck:
+def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> OperandCheck:
     # The alternate formats, which no register is declared with, are told from their words alone.
     alternate = form.row.wider and any(_ALTERNATE.fullmatch(part) for part in form.modifiers)
     untyped = UNTYPED if alternate else "integer"
@@ -122,7 +121,7 @@ def _of_row(context: Context, form: Form, kind: OperandClass, name: str) -> Oper
     )
 
 
-def _check_signature(context: Context, form: MatrixForm) -> None:
+def _check_signature(context: Context, form: Form) -> None:
     """Hold operands against those that its table gives a matrix instruction."""
     found, signature = context.instruction.operands, form.signature
     if isinstance(form, WmmaMove) and len(found) > len(signature):
@@ -137,7 +136,7 @@ def _check_signature(context: Context, form: MatrixForm) -> None:
 
 def _of_signature(context: Context, wanted: SignatureOperand) -> OperandCheck:
     untyped = wanted.holds == UNTYPED
-    kind: Kind = "address" if wanted.role == "address" else "value"
+    kind: RowKind = "address" if wanted.role == "address" else "value"
     if wanted.role == "constant" and wanted.count == 1:
         kind = "constant"
     return OperandCheck(

@@ -14,8 +14,8 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.function_check import reject
-from ptxlab.emulator.prepare.liveness import Flow, Uses, lasting, live_out, with_drops
-from ptxlab.emulator.prepare.names import Earlier
+from ptxlab.emulator.prepare.liveness import BlockFlow, Uses, lasting, live_out, with_drops
+from ptxlab.emulator.prepare.names import DeclaredBefore
 from ptxlab.emulator.prepare.operand_check import check_operands
 from ptxlab.emulator.prepare.program import (
     BasicBlock,
@@ -28,7 +28,7 @@ from ptxlab.emulator.prepare.program import (
     declaration_order,
     declared_functions,
 )
-from ptxlab.emulator.prepare.row import Form, UnknownForm
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm
 from ptxlab.emulator.prepare.scope import (
     MODULE_SPACES,
     Declared,
@@ -59,7 +59,7 @@ from ptxlab.syntax.names import called
 
 
 @uncollected()
-def prepare(module: tree.Module, target: Target, entry: str) -> Program:
+def prepare(module: tree.PtxModule, target: Target, entry: str) -> Program:
     """Prepare the kernel ``entry`` of ``module``, and what it can reach, to run as on ``target``.
 
     It reaches what it calls by name and functions whose address it takes, and so do these; where one of
@@ -76,7 +76,7 @@ def prepare(module: tree.Module, target: Target, entry: str) -> Program:
         missing = [name]
         while missing:
             for each in missing:
-                before = Earlier(order, bodies[each])
+                before = DeclaredBefore(order, bodies[each])
                 body = _Body(Context(program, before), declared[each], Scope(scope))
                 program.functions[each] = body.prepared()
             if program.by_address:
@@ -98,7 +98,7 @@ def prepare(module: tree.Module, target: Target, entry: str) -> Program:
     return program
 
 
-def module_variables(module: tree.Module) -> dict[str, Declared]:
+def module_variables(module: tree.PtxModule) -> dict[str, Declared]:
     """Check what a module declares, and return its variables in global and constant memory by name."""
     check_module(module)
     return {
@@ -113,7 +113,7 @@ def _is_missing(program: Program, name: str) -> bool:
     return function is not None and function.body is not None and name not in program.functions
 
 
-def _in_initialisers(module: tree.Module) -> Iterator[str]:
+def _in_initialisers(module: tree.PtxModule) -> Iterator[str]:
     """Yield the names that the initialisers of a module's variables mention."""
     for item in module.items:
         if isinstance(item, tree.Declaration):
@@ -159,7 +159,7 @@ class _Body:
             check_operands(context, form)
             forms.append(form)
         spans = self._spans(forms)
-        flows = [Flow() for _ in spans]
+        flows = [BlockFlow() for _ in spans]
         blocks = [self._block(forms, spans, number, flow) for number, flow in enumerate(flows)]
         for block in blocks if context.accumulators else ():
             block.watched = [_settled(one, context.accumulators) for one in block.watched]
@@ -280,7 +280,7 @@ class _Body:
 
     # ---- blocks ----
 
-    def _spans(self, forms: Sequence[Form]) -> list[range]:
+    def _spans(self, forms: Sequence[RowForm]) -> list[range]:
         """Cut at labels, after exits, and before what must wait for the rest of a warp."""
         count = len(self.instructions)
         starts = {0, count} | {position for _, _, position in self.labels}
@@ -293,7 +293,7 @@ class _Body:
         return [range(a, b) for a, b in pairwise([*ordered, count])]
 
     def _block(
-        self, forms: Sequence[Form], spans: Sequence[range], number: int, flow: Flow
+        self, forms: Sequence[RowForm], spans: Sequence[range], number: int, flow: BlockFlow
     ) -> BasicBlock:
         """Bind the instructions of one block, and note in ``flow`` what they read and write."""
         context, span, following = self.context, spans[number], number + 1
@@ -351,7 +351,7 @@ def _polls(instruction: tree.Instruction) -> bool:
     )
 
 
-def _step(context: Context, form: Form, guard: Source | None) -> Step:
+def _step(context: Context, form: RowForm, guard: Source | None) -> Step:
     """Build the step of the instruction in hand. Raise Unsupported for what no step can do."""
     build = form.row.step or alu_step
     try:

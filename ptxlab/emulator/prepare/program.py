@@ -20,7 +20,7 @@ from ptxlab.emulator.run.registers import CallResult, Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 from ptxlab.isa.targets import Target
-from ptxlab.syntax.tree import Declaration, Function, Module
+from ptxlab.syntax.tree import Declaration, Function, PtxModule
 
 Step = Callable[[Frame, Threads], None]
 """One instruction, ready to run for threads of a frame; it raises LaunchError for what would be a fault."""
@@ -137,7 +137,7 @@ class Program:
     ``function.name``.
     """
 
-    module: Module
+    module: PtxModule
     target: Target
     entry: str
     declared: Mapping[str, Function]
@@ -162,13 +162,13 @@ class Program:
         return self.functions[name]
 
 
-def declared_functions(module: Module) -> dict[str, Function]:
+def declared_functions(module: PtxModule) -> dict[str, Function]:
     """Return the functions of a module by name; of several declarations of one, that with the body."""
     bodies = {f.name: f for f in module.functions if f.body is not None}
     return {f.name: f for f in module.functions} | bodies
 
 
-def declaration_order(module: Module) -> tuple[dict[str, int], dict[str, int]]:
+def declaration_order(module: PtxModule) -> tuple[dict[str, int], dict[str, int]]:
     """Return by name after how many other items a module declares things, and has bodies of functions."""
     declared: dict[str, int] = {}
     bodies: dict[str, int] = {}

@@ -10,7 +10,7 @@ braces enclose what may be left out, and ``*`` stands for whatever a table of ma
 The second text says what each operand must be (see ``OperandClass``), results behind the arrow.
 Everything else about the operation is a column of its row, so that which forms there are, what they
 take and need, and what a profile counts can be asked of any instruction: ``find`` returns the
-``Form`` of one, ``forms`` all that an opcode has from registers to registers (``prepare.forms``).
+``RowForm`` of one, ``forms`` all that an opcode has from registers to registers (``prepare.forms``).
 
 What an operation does is one of four functions:
 
@@ -39,20 +39,22 @@ from functools import cache, cached_property, partial
 from itertools import product
 from typing import Any, Literal
 
+from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
-from ptxlab.matrix.form import Form as MatrixForm
+from ptxlab.matrix.form import Form
 from ptxlab.numbers.types import TYPES
 
 CARRY = "cc"
 """The operand that is not written: the carry flag of the thread, a bool."""
 
 Compute = Callable[..., Any]
+Binary = Callable[[Array, Array], Array]
 
 
 Builder = Callable[..., Any]
 Fidelity = Literal["exact", "model", "ordering"]
-Kind = Literal[
+RowKind = Literal[
     "value",
     "constant",
     "address",
@@ -74,7 +76,7 @@ class UnknownForm(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Slot:
+class ModifierSlot:
     """One place in a syntax line: ``choices`` may fill it, "" among them where it may stay empty.
 
     A ``fixed`` one is a modifier that stands for itself. Those of one ``order`` keep it among each other.
@@ -115,7 +117,7 @@ class OperandClass:
     """
 
     type: str
-    kind: Kind = "value"
+    kind: RowKind = "value"
     vector: str = ""
     fewer: int = 0
     space: str = ""
@@ -137,7 +139,7 @@ class Row:
     """
 
     opcode: str
-    slots: tuple[Slot, ...]
+    slots: tuple[ModifierSlot, ...]
     sources: tuple[OperandClass, ...]
     results: tuple[OperandClass, ...]
     mix: str
@@ -184,14 +186,14 @@ class Row:
                 leading += 1
         return None if left else tuple(filled)
 
-    def forms(self) -> Iterator[Form]:
+    def forms(self) -> Iterator[RowForm]:
         """Give every form, in the order of the choices."""
         for filled in product(*(slot.choices for slot in self.slots)):
-            yield Form(self, filled)
+            yield RowForm(self, filled)
 
 
 @dataclass(frozen=True, eq=False)
-class Form:
+class RowForm:
     """One instruction: a row, and what fills each of its slots ("" where it is left out)."""
 
     row: Row
@@ -268,7 +270,7 @@ class Form:
         return {slot.name: self[slot.name] for slot in self.row.slots if not slot.fixed}
 
     @cached_property
-    def matrix(self) -> MatrixForm | None:
+    def matrix(self) -> Form | None:
         """The matrix instruction that it is; None for one of registers, or one that no table has."""
         if not self.row.tabled:
             return None
@@ -346,7 +348,7 @@ def row(
 _PART = re.compile(r"(?P<open>\{)?\.(?P<set><)?(?P<name>[\w:*]+)>?\}?")
 
 
-def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[Slot, ...]]:
+def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[ModifierSlot, ...]]:
     start = re.match(r"\w+", syntax)
     assert start is not None
     slots = []
@@ -361,17 +363,19 @@ def _parse(syntax: str, sets: Mapping[str, str]) -> tuple[str, tuple[Slot, ...]]
 
 
 @cache
-def _slot(name: str, words: str, is_set: bool, is_open: bool) -> Slot:
+def _slot(name: str, words: str, is_set: bool, is_open: bool) -> ModifierSlot:
     choices = tuple(words.split())
     anywhere: Order = ""
     order = next((found for found in map(order_of, choices) if found), anywhere)
-    return Slot(name, ("", *choices) if is_open else choices, not is_set and not is_open, order)
+    return ModifierSlot(
+        name, ("", *choices) if is_open else choices, not is_set and not is_open, order
+    )
 
 
 _OPERAND = re.compile(
     r"([#@\[%$^~&]?)(\w*)(?:@(\w+))?\]?(?:\*(\w+)(?:-(\d+))?)?(?:<(\d+))?(?:/(\d+))?(\?)?"
 )
-_KINDS: dict[str, Kind] = {
+_KINDS: dict[str, RowKind] = {
     "": "value",
     "#": "constant",
     "[": "address",

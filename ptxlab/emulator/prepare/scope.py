@@ -19,11 +19,11 @@ from ptxlab.syntax.tree import (
     Declarator,
     Initializer,
     Instruction,
-    Module,
+    PtxModule,
     Symbol,
 )
 
-Table = BranchTargets | CallPrototype | CallTargets
+LabelledTable = BranchTargets | CallPrototype | CallTargets
 """What a label may stand before instead of an instruction."""
 
 Declared = tuple[Declaration, Declarator]
@@ -92,7 +92,7 @@ class Scope:
     variables: dict[str, Variable] = field(default_factory=dict)
     unmodelled: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
-    tables: dict[str, Table] = field(default_factory=dict)
+    tables: dict[str, LabelledTable] = field(default_factory=dict)
 
     def outward(self) -> Iterator[Scope]:
         """Yield this scope and those round it; the last one is the module's."""
@@ -219,7 +219,7 @@ def element_bytes(declaration: Declaration, declarator: Declarator) -> int:
     return TYPES[declaration.type].bytes if declarator.dimensions else 0
 
 
-def module_scope(module: Module) -> Scope:
+def module_scope(module: PtxModule) -> Scope:
     """Return the module's own variables."""
     scope = Scope()
     for name, (declaration, declarator) in definitions(module).items():
@@ -233,7 +233,7 @@ def module_scope(module: Module) -> Scope:
     return scope
 
 
-def definitions(module: Module) -> dict[str, Declared]:
+def definitions(module: PtxModule) -> dict[str, Declared]:
     """Return a module's own variables by name; of several declarations of one, the definition."""
     found: dict[str, Declared] = {}
     for item in module.items:

@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Lowered, Participants, Step
-from ptxlab.emulator.prepare.row import CARRY, Alu, Form
+from ptxlab.emulator.prepare.row import CARRY, Alu, RowForm
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -140,12 +140,12 @@ def guarded(step: Step, predicate: Source) -> Step:
     return run
 
 
-def alu_step(context: Context, form: Form) -> Step:
+def alu_step(context: Context, form: RowForm) -> Step:
     """Bind an operation on registers to the operands of the instruction in hand."""
     return computation(context, form, context.instruction.operands)
 
 
-def computation(context: Context, operation: Alu | Form, operands: Sequence[Operand]) -> Step:
+def computation(context: Context, operation: Alu | RowForm, operands: Sequence[Operand]) -> Step:
     """Bind an operation on registers to ``operands``."""
     name = context.instruction.name
     if not operands:
@@ -155,13 +155,15 @@ def computation(context: Context, operation: Alu | Form, operands: Sequence[Oper
     if wanted != len(operands) - 1:
         context.reject(f"{name} takes {wanted} source operands, found {len(operands) - 1}")
     sources = sources_of(context, operation, operands[1:])
-    native = operation.native() if isinstance(operation, Form) else None
+    native = operation.native() if isinstance(operation, RowForm) else None
     if native is not None:
         context.lowered = Lowered(sources, destinations, native)
     return register_step(operation.compute, destinations, sources)
 
 
-def destinations_of(context: Context, operation: Alu | Form, operand: Operand) -> list[Destination]:
+def destinations_of(
+    context: Context, operation: Alu | RowForm, operand: Operand
+) -> list[Destination]:
     """Return the registers of an operation's results, of which ``operand`` may name two."""
     targets = [operand.first, operand.second] if isinstance(operand, Pair) else [operand]
     if len(targets) > sum(kind != CARRY for kind in operation.results):
@@ -178,7 +180,7 @@ def destinations_of(context: Context, operation: Alu | Form, operand: Operand) -
 
 
 def sources_of(
-    context: Context, operation: Alu | Form, operands: Sequence[Operand]
+    context: Context, operation: Alu | RowForm, operands: Sequence[Operand]
 ) -> list[Source]:
     """Return how to read an operation's source operands, as many as it has."""
     left = iter(operands)

@@ -19,7 +19,7 @@ from ptxlab.emulator.run.wave import Watcher, Wave
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.workers import cores
+from ptxlab.workers import Progress, cores
 
 WAVE_THREADS = 16384
 """Threads that run together: enough for numpy's calls to pay, few enough for the cache."""
@@ -39,9 +39,6 @@ def print_text(text: str) -> None:
     """Write what the program prints to standard output, as a GPU's driver does."""
     sys.stdout.write(text)
     sys.stdout.flush()
-
-
-Progress = Callable[[int, int], None]
 
 
 def launch(

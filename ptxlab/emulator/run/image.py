@@ -13,11 +13,11 @@ from ptxlab.emulator.run.memory import GlobalMemory
 from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, Module, Symbol
+from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, PtxModule, Symbol
 
 
 def place_variables(
-    module: Module,
+    module: PtxModule,
     declared: Mapping[str, Declared],
     memory: GlobalMemory,
     addresses: dict[str, int],
@@ -42,7 +42,7 @@ def place_variables(
 class _Image:
     """The bytes of initialisers, which may name any variable or function by its address."""
 
-    def __init__(self, module: Module, addresses: Mapping[str, int]) -> None:
+    def __init__(self, module: PtxModule, addresses: Mapping[str, int]) -> None:
         self._module = module
         self._addresses = addresses
 

@@ -53,7 +53,7 @@ class Schedule:
 
 
 @dataclass(slots=True)
-class Work:
+class AsyncWork:
     """What ``threads`` began. ``read`` is what it does first where that can be waited for alone.
 
     ``group`` is the number of the group it was committed to, per thread; -1 before the commit. ``turn``
@@ -80,7 +80,7 @@ class Groups:
         self._schedule = schedule
         self._team = team
         self._groups: Array = np.zeros(1, np.int64)
-        self._pending: list[Work] = []
+        self._pending: list[AsyncWork] = []
         self.turn = 0
         self._width = width
 
@@ -100,7 +100,7 @@ class Groups:
             if self.tell is not None:
                 self.tell(self.turn, threads)
         else:
-            self._pending.append(Work(threads, land, read, np.full(1, -1), self.turn, writes))
+            self._pending.append(AsyncWork(threads, land, read, np.full(1, -1), self.turn, writes))
 
     def commit(self, threads: Threads) -> None:
         """Put the threads' work that is in no group yet into a new one."""
@@ -133,7 +133,7 @@ class Groups:
         """Land what writes ``touched`` registers in a team of which some of the threads are."""
         mask = threads.mask
 
-        def due(work: Work) -> Array:
+        def due(work: AsyncWork) -> Array:
             teams = work.threads.pick(mask).reshape(-1, self._team).any(axis=1)
             found: Array = teams.repeat(self._team) & (not work.writes.isdisjoint(touched))
             return found
@@ -142,9 +142,9 @@ class Groups:
             self._finish(Threads(self._width), due)
 
     def _finish(
-        self, threads: Threads, due: Callable[[Work], Array], *, read_only: bool = False
+        self, threads: Threads, due: Callable[[AsyncWork], Array], *, read_only: bool = False
     ) -> None:
-        kept: list[Work] = []
+        kept: list[AsyncWork] = []
         for work in self._pending:
             now = due(work)
             if not (threads.full or threads.everyone):
@@ -170,13 +170,13 @@ def _at(threads: Threads, positions: Array) -> Threads:
     return Threads(threads.width, index=threads.index[positions])
 
 
-def _remaining(work: Work, keep: Array) -> Work:
+def _remaining(work: AsyncWork, keep: Array) -> AsyncWork:
     positions = np.flatnonzero(keep)
 
     def rest_of(act: Land) -> Land:
         return lambda chosen: act(positions if chosen is None else positions[chosen])
 
-    return Work(
+    return AsyncWork(
         _at(work.threads, positions),
         rest_of(work.land),
         None if work.read is None else rest_of(work.read),

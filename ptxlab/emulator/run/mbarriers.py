@@ -31,7 +31,7 @@ _PHASE_AT = np.uint64(2 * COUNT_BITS + TX_BITS)
 
 
 @dataclass(slots=True)
-class State:
+class MbarrierState:
     """The fields of several objects, an entry each; all are int64."""
 
     pending: Array
@@ -40,7 +40,7 @@ class State:
     phase: Array
 
     @classmethod
-    def of(cls, words: Array) -> State:
+    def of(cls, words: Array) -> MbarrierState:
         """Take words apart."""
         tx = (words >> _TX_AT & _TX).astype(np.int64)
         return cls(
@@ -80,7 +80,7 @@ class Arrive:
     leave_open: bool = False
 
 
-class Refused(Exception):
+class UndefinedUse(Exception):
     """What PTX leaves undefined, at the entry ``at`` of those given; the text says what it is."""
 
     def __init__(self, at: int, what: str) -> None:
@@ -107,7 +107,7 @@ class Mbarriers:
         """Make objects that expect ``counts`` arrivals in each phase."""
         self._require((counts < 1) | (counts > MOST), counts, f"a count of {{}}, not 1 to {MOST}")
         zero = np.zeros_like(counts)
-        self._words[index] = State(counts, counts, zero, zero).words()
+        self._words[index] = MbarrierState(counts, counts, zero, zero).words()
         self.valid[index] = True
 
     def invalidate(self, index: Array) -> None:
@@ -116,15 +116,15 @@ class Mbarriers:
         self._words[index] = np.uint64((1 << 64) - 1)
         self.valid[index] = False
 
-    def state(self, index: Array) -> State:
+    def state(self, index: Array) -> MbarrierState:
         """Return the state of objects."""
         self._require(~self.valid[index], index, "memory that holds no mbarrier")
-        return State.of(self._words[index])
+        return MbarrierState.of(self._words[index])
 
-    def among(self, words: slice) -> tuple[Array, State]:
+    def among(self, words: slice) -> tuple[Array, MbarrierState]:
         """Return which of some words are objects, by number, and their states."""
         found = np.flatnonzero(self.valid[words])
-        return found, State.of(self._words[words][found])
+        return found, MbarrierState.of(self._words[words][found])
 
     def passed(self, index: Array, phases: Array) -> Array:
         """Return whether the phases (of each the lowest bit counts) are complete."""
@@ -170,10 +170,10 @@ class Mbarriers:
         """Change different objects by the entries ``at``; return their words before."""
         words = self._words[index]
         one = replace(arrive, counts=arrive.counts[at], tx=arrive.tx[at])
-        self._apply(index, State.of(words), one, at)
+        self._apply(index, MbarrierState.of(words), one, at)
         return words
 
-    def _apply(self, index: Array, state: State, arrive: Arrive, at: Array | None) -> None:
+    def _apply(self, index: Array, state: MbarrierState, arrive: Arrive, at: Array | None) -> None:
         state.tx = state.tx + arrive.tx
         self._require(np.abs(state.tx) > MOST, state.tx, "a transaction count of {}", at)
         state.pending = state.pending - arrive.counts
@@ -192,7 +192,7 @@ class Mbarriers:
     def _require(self, wrong: Array, values: Array, what: str, at: Array | None = None) -> None:
         if wrong.any():
             first = int(np.argmax(wrong))
-            raise Refused(first if at is None else int(at[first]), what.format(values[first]))
+            raise UndefinedUse(first if at is None else int(at[first]), what.format(values[first]))
 
 
 def _sums(which: Array, values: Array) -> Array:

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Integers, Octets, Words
 from ptxlab.emulator.run.registers import Source
 from ptxlab.errors import PtxlabError
 
@@ -49,7 +49,7 @@ class Bytes:
 
     name: str
     size: int
-    data: npt.NDArray[np.uint8]
+    data: Octets
     _views: dict[int, Array] = field(default_factory=dict, init=False)
 
     def items(self, size: int) -> Array:
@@ -99,7 +99,7 @@ class Region(Bytes):
     addresses from ``first`` on, below ``size``.
     """
 
-    start: npt.NDArray[np.int64]
+    start: Integers
     first: int = 0
 
     @property
@@ -162,10 +162,10 @@ class GlobalMemory:
         self._allocations: list[Allocation] = []
         self._begins: list[int] = []
         self.heap: dict[int, int] = {}
-        self._table: npt.NDArray[np.uint64] | None = None
+        self._table: Words | None = None
 
     @property
-    def table(self) -> npt.NDArray[np.uint64]:
+    def table(self) -> Words:
         """How many allocations there are, and of each its first address, its size, what makes its
         addresses those of this process, and whether it may be written."""
         if self._table is None:
@@ -275,9 +275,7 @@ class GlobalMemory:
         at = bisect_right(self._begins, address) - 1
         return self._allocations[at] if at >= 0 else None
 
-    def split(
-        self, addresses: npt.NDArray[np.uint64]
-    ) -> Iterator[tuple[Allocation | None, npt.NDArray[np.intp]]]:
+    def split(self, addresses: Words) -> Iterator[tuple[Allocation | None, npt.NDArray[np.intp]]]:
         """Return what ``find`` gives for ``addresses``, each with the positions it is given for."""
         begins = np.array(self._begins, np.uint64)
         number = np.searchsorted(begins, addresses, side="right") - 1
@@ -298,7 +296,7 @@ class GlobalMemory:
         allocation, start = self._inside(address, raw.size)
         allocation.data[start : start + raw.size] = raw
 
-    def read(self, address: int, nbytes: int) -> npt.NDArray[np.uint8]:
+    def read(self, address: int, nbytes: int) -> Octets:
         """Return a copy of ``nbytes`` bytes at ``address``."""
         allocation, start = self._inside(address, nbytes)
         return allocation.data[start : start + nbytes].copy()
@@ -314,5 +312,5 @@ def _lines(nbytes: int) -> int:
     return -(-nbytes // LINE) * LINE
 
 
-def _bytes(data: npt.ArrayLike) -> npt.NDArray[np.uint8]:
+def _bytes(data: npt.ArrayLike) -> Octets:
     return np.ascontiguousarray(data).reshape(-1).view(np.uint8)

@@ -9,10 +9,9 @@ from __future__ import annotations
 import numpy as np
 import numpy.typing as npt
 
-from ptxlab.arrays import Array
+from ptxlab.arrays import Array, Mask
 
 Index = npt.NDArray[np.intp]
-Mask = npt.NDArray[np.bool_]
 
 # Below one active thread in this many, operands are compressed to the active ones.
 SPARSE = 8

@@ -24,7 +24,7 @@ from ptxlab.errors import Location
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.syntax.tree import Function, Module
+from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.tensormap.tensor_map import TensorMap
 
 # What shared memory holds before anything is written to it: NaN in every floating-point type, so
@@ -45,7 +45,7 @@ class Wave:
     which uses so many ``cores``.
     """
 
-    module: Module
+    module: PtxModule
     functions: Sequence[Function]
     target: Target
     memory: GlobalMemory
@@ -317,7 +317,7 @@ class Watcher:
         """End a wave; not told when the launch failed."""
 
 
-def locate(module: Module, line: int) -> Location:
+def locate(module: PtxModule, line: int) -> Location:
     """Return the place of ``line`` in the PTX text of a module."""
     text = module.source.line(line)
     return Location(module.source.path, line, len(text) - len(text.lstrip()) + 1, text)

@@ -23,7 +23,7 @@ from typing import Literal
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.fragments.numbers import Fill, Matrix, filled, numbers
+from ptxlab.fragments.numbers import Fill, OperandLayout, filled, numbers
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.scale import Scale
@@ -241,12 +241,12 @@ def _plain(form: MatrixInstruction) -> dict[str, Array]:
     return found
 
 
-def _shape(layout: Matrix) -> tuple[int, ...]:
+def _shape(layout: OperandLayout) -> tuple[int, ...]:
     several = (layout.matrices,) if layout.matrices > 1 else ()
     return (*several, layout.rows, layout.cols)
 
 
-def _lines(layout: Matrix) -> Array:
+def _lines(layout: OperandLayout) -> Array:
     """Return matrices of zeros with ones in one column of A, or in one row of B, each in turn."""
     depth = layout.cols if layout.operand == "A" else layout.rows
     count = depth * layout.matrices
@@ -258,7 +258,7 @@ def _lines(layout: Matrix) -> Array:
     return found.reshape(count, *_shape(layout))
 
 
-def _numbered(layout: Matrix) -> Array:
+def _numbered(layout: OperandLayout) -> Array:
     """Return rounds of numbers, no two elements the same in all of them, and none of them zero.
 
     One bit has no two numbers but zero: before its rounds come one of zeros and one of ones.

@@ -19,7 +19,7 @@ from ptxlab.fragments.specimen import (
     WORD_BYTES,
     Body,
     KernelStep,
-    Register,
+    TypedRegister,
     statement,
 )
 from ptxlab.fragments.trials.multiply import blame, fragments, patterns
@@ -178,7 +178,7 @@ def _in_shared_memory(form: MatrixInstruction, orders: dict[str, str]) -> tuple[
 
 def _body(form: MatrixInstruction, matrices: Sequence[_Matrix]) -> Body:
     fragment = {o.name.upper(): o for o in form.signature}
-    registers: dict[str, tuple[Register, ...]] = {
+    registers: dict[str, tuple[TypedRegister, ...]] = {
         name: tuple((r, o.type) for r in o.registers) for name, o in fragment.items()
     }
     steps = []

@@ -14,7 +14,7 @@ from itertools import groupby
 from typing import Any
 
 from ptxlab.gemm.bench import Bench, BenchResult, Speed
-from ptxlab.gemm.machine import Machine
+from ptxlab.gemm.machine import MeasuredMachine
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.view.chart import Bar, Panel, Rule, chart
@@ -96,7 +96,7 @@ def svg(bench: Bench) -> str:
 # ---- parts --------------------------------------------------------------------------------------
 
 
-def _about(machine: Machine, procedure: Procedure) -> list[tuple[str, str]]:
+def _about(machine: MeasuredMachine, procedure: Procedure) -> list[tuple[str, str]]:
     power = f", {machine.power_limit:.0f} W" if machine.power_limit else ""
     sms = f"{machine.multiprocessors} SMs up to {machine.clock:.0f} MHz{power}"
     software = (
@@ -116,7 +116,7 @@ def _about(machine: Machine, procedure: Procedure) -> list[tuple[str, str]]:
     return about
 
 
-def _table(results: Sequence[BenchResult], machine: Machine) -> list[tuple[str, ...]]:
+def _table(results: Sequence[BenchResult], machine: MeasuredMachine) -> list[tuple[str, ...]]:
     cold = any(result.timed and result.timed.speed.cold for result in results)
     head = ["", "burst", "sustained", "p20 to p80", *(["cold"] if cold else []), "of library"]
     asked = any(result.predicted for result in results)
@@ -188,7 +188,7 @@ def _wrong(results: Sequence[BenchResult]) -> list[str]:
     ]
 
 
-def _result(result: BenchResult, machine: Machine) -> dict[str, Any]:
+def _result(result: BenchResult, machine: MeasuredMachine) -> dict[str, Any]:
     timed = result.timed
     speed = None if timed is None else timed.speed
     return {
@@ -220,7 +220,7 @@ def _times(result: BenchResult, speed: Speed | None) -> dict[str, Any]:
     }
 
 
-def _each(result: BenchResult, machine: Machine) -> float | None:
+def _each(result: BenchResult, machine: MeasuredMachine) -> float | None:
     """Return the FLOPs of an SM in a clock, None where the clock is not known."""
     if result.timed is None or not result.timed.reading.clock:
         return None

@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from ptxlab.device.protocol import Device
     from ptxlab.device.stopwatch import Stopwatch
     from ptxlab.gemm.facts import KernelFacts
-    from ptxlab.gemm.ladder import Entry
-    from ptxlab.gemm.machine import Machine
+    from ptxlab.gemm.ladder import PlannedProblem
+    from ptxlab.gemm.machine import MeasuredMachine
     from ptxlab.gemm.survey import Absent
     from ptxlab.gemm.timing import Procedure
     from ptxlab.prediction.chip import Chip
@@ -142,7 +142,7 @@ def execute(args: argparse.Namespace) -> int:
 # ---- what is measured ---------------------------------------------------------------------------
 
 
-def entries(args: argparse.Namespace, usual: str) -> list[Entry]:
+def entries(args: argparse.Namespace, usual: str) -> list[PlannedProblem]:
     from ptxlab.gemm.ladder import Choice, plan, shapes
 
     choice = Choice(args.algorithm, args.dtype, args.acc, args.layout, args.epilogue, args.seed)
@@ -162,7 +162,7 @@ def procedure(args: argparse.Namespace) -> Procedure:
 
 
 def time_ladder(args: argparse.Namespace, device: Device) -> int:
-    from ptxlab.cli.progress import Status
+    from ptxlab.cli.progress import StatusLine
     from ptxlab.gemm.bench import bench
     from ptxlab.gemm.machine import machine_of
     from ptxlab.gemm.predicted import beside_measured
@@ -171,7 +171,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
 
     planned = entries(args, GPU_SIZES)
     with stopwatch_of(device) as stopwatch:
-        gpu, status = stopwatch.device, Status()
+        gpu, status = stopwatch.device, StatusLine()
         machine = machine_of(gpu, stopwatch.sensors)
         chip = measured_chip(args, machine) if args.predict else None
         found = bench(gpu, stopwatch, machine, planned, procedure(args), status)
@@ -187,7 +187,7 @@ def time_ladder(args: argparse.Namespace, device: Device) -> int:
     return 0 if found.passed else 1
 
 
-def measured_chip(args: argparse.Namespace, machine: Machine) -> Chip | None:
+def measured_chip(args: argparse.Namespace, machine: MeasuredMachine) -> Chip | None:
     """Return what is predicted for: ``--gpu``, or the GPU that is measured, None where it is not modelled."""
     from ptxlab.prediction.chip import chip_of, find, gpu_driven
 
@@ -222,10 +222,10 @@ def record(folder: str, data: dict[str, Any]) -> None:
 
 
 def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | None) -> int:
-    from ptxlab.cli.progress import Status
+    from ptxlab.cli.progress import StatusLine
     from ptxlab.gemm.facts import facts_of
     from ptxlab.gemm.predicted import predict_ladder
-    from ptxlab.gemm.side_by_side import Job, each
+    from ptxlab.gemm.side_by_side import RungJob, each
     from ptxlab.gemm.survey import Absent
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.bench import facts as view
@@ -243,8 +243,8 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
         chip = find(args.gpu)
     found: list[KernelFacts] = []
     absent: list[Absent] = []
-    jobs = [Job(rung, entry.problem) for entry in planned for rung in entry.rungs]
-    status, counting = Status(), each(device, facts_of, jobs, executor)
+    jobs = [RungJob(rung, entry.problem) for entry in planned for rung in entry.rungs]
+    status, counting = StatusLine(), each(device, facts_of, jobs, executor)
     for job in jobs:
         status(f"{job.problem}: counting {job.rung.name}")
         counted = next(counting)
@@ -254,7 +254,7 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
             raise counted
         else:
             absent.append(Absent.of(job.rung, job.problem, counted))
-    jobs = [Job(one.algorithm, one.problem) for one in found]
+    jobs = [RungJob(one.algorithm, one.problem) for one in found]
     status("predicting")
     told = predict_ladder(jobs, chip, None, executor) if chip else ()
     predicted = {(one.rung.name, one.problem): one for one in told}
@@ -278,7 +278,7 @@ def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor |
     """Compare the tiles of one algorithm on one problem; keep the best where they are timed."""
     from dataclasses import replace
 
-    from ptxlab.cli.progress import Progress
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.gemm import tile_file
     from ptxlab.gemm.tiles import compare_counted, compare_timed
     from ptxlab.verbs.bench import tiles as view
@@ -291,7 +291,7 @@ def compare_tiles(args: argparse.Namespace, device: Device, executor: Executor |
     if args.format == "svg":
         raise PtxlabError("--tiles has no picture, only text, JSON and CSV")
     problem, (rung,) = planned[0].problem, planned[0].rungs
-    progress, kept = Progress(what="tiles"), ""
+    progress, kept = LaunchProgress(what="tiles"), ""
     if timed:
         much = replace(procedure(args), seconds=0.0)
         with stopwatch_of(device) as stopwatch:

@@ -93,13 +93,13 @@ def execute(args: argparse.Namespace) -> int:
 def open_side(spec: str, arch: str | None, timeout: float) -> Device:
     """Open the device of ``--a`` or ``--b``; ``arch`` is what an emulator is that names no target."""
     from ptxlab.cli.common import print_to_stderr
-    from ptxlab.cli.progress import Progress
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.device.opening import open_device
 
     emulated = spec.startswith("emulator")
     return open_device(
         "emulator" if emulated else spec,
         arch=spec.partition(":")[2] or arch if emulated else None,
-        progress=Progress(timeout),
+        progress=LaunchProgress(timeout),
         console=print_to_stderr,
     )

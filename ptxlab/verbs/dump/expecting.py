@@ -18,14 +18,14 @@ from ptxlab.fragments.numbers import decode
 from ptxlab.instrument.places import OPERANDS
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.dump.shared import READABLE
-from ptxlab.verbs.dump.text import Shown, operands
+from ptxlab.verbs.dump.text import ShownDump, operands
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.tolerance import errors
-from ptxlab.verbs.launching.values import Value, named
+from ptxlab.verbs.launching.values import ArgumentValue, named
 
 
 @dataclass(frozen=True, slots=True)
-class Comparison:
+class OperandComparison:
     """An operand beside what it should hold, in the user's words: ``wrong`` of its ``elements`` differ.
 
     ``explained`` says in sentences what is where it should not be.
@@ -39,7 +39,7 @@ class Comparison:
 
 
 def expected(
-    wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]
+    wanted: Sequence[tuple[str, str]], values: Mapping[str, ArgumentValue]
 ) -> dict[str, tuple[str, Array]]:
     """Compute what ``--expect`` asks for, by operand. Raises PtxlabError for a name that is no operand."""
     before = named(values)
@@ -55,8 +55,8 @@ def expected(
 
 
 def compare(
-    shown: Shown, wanted: Mapping[str, tuple[str, Array]], tolerance: tuple[float, float]
-) -> tuple[Comparison, ...]:
+    shown: ShownDump, wanted: Mapping[str, tuple[str, Array]], tolerance: tuple[float, float]
+) -> tuple[OperandComparison, ...]:
     """Compare the operands of the instruction that was looked at with what they should hold.
 
     Raises PtxlabError where there is no such matrix, or one of another size, or not all of its threads
@@ -76,11 +76,13 @@ def compare(
         words = shown.dumped.words[threads, first : first + layout.registers_per_lane]
         held = Held(layout, words, _near(layout, words, _bits(layout, text, array), tolerance))
         elements = layout.matrices * layout.rows * layout.cols
-        found.append(Comparison(operand, text, elements, len(held.wrong), tuple(held.explained())))
+        found.append(
+            OperandComparison(operand, text, elements, len(held.wrong), tuple(held.explained()))
+        )
     return tuple(found)
 
 
-def text(comparison: Comparison) -> list[str]:
+def text(comparison: OperandComparison) -> list[str]:
     name = comparison.operand
     if not comparison.wrong:
         return [f"{name} is right: the registers hold {comparison.expected}"]

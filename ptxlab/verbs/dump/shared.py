@@ -26,7 +26,7 @@ _size = several(positive, "ROWSxCOLS, such as 8x64", counts=(2,), separator="x")
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class SharedSpot:
     """A place in shared memory: a variable, or nothing, and how many bytes behind its beginning."""
 
     text: str
@@ -56,10 +56,10 @@ class Spot:
 
 
 @dataclass(frozen=True, slots=True)
-class Tile:
+class ShownTile:
     """A matrix in shared memory, row by row without gaps, before ``swizzle`` moves its 16-byte units."""
 
-    spot: Spot
+    spot: SharedSpot
     rows: int
     cols: int
     kind: ScalarType
@@ -79,16 +79,16 @@ class Tile:
         return values(words, self.kind.dtype)
 
 
-def spot(text: str) -> Spot:
+def spot(text: str) -> SharedSpot:
     """Read ``NAME``, ``NAME+OFFSET`` or an address."""
     match = re.fullmatch(r"(?:([A-Za-z_$%][\w$]*)(?:\+(\w+))?|(\w+))", text)
     if match is None:
         raise ValueError(f"{text!r} is not NAME, NAME+OFFSET or an address, such as full+8")
     name, offset, address = match.groups()
-    return Spot(text, name or "", word(offset or address or "0"))
+    return SharedSpot(text, name or "", word(offset or address or "0"))
 
 
-def tile(text: str) -> Tile:
+def tile(text: str) -> ShownTile:
     """Read ``PLACE:ROWSxCOLS:TYPE`` or ``PLACE:ROWSxCOLS:TYPE:SWIZZLE``."""
     parts = text.split(":")
     if len(parts) not in (3, 4):
@@ -101,13 +101,13 @@ def tile(text: str) -> Tile:
         name: kind for name, kind in READABLE.items() if kind.bits >= 8 and kind.kind != "packed"
     }
     kind = whole[one_of("type", dtype, whole)]
-    return Tile(spot(where), rows, cols, kind, one_of("swizzle", swizzle, _SWIZZLES))
+    return ShownTile(spot(where), rows, cols, kind, one_of("swizzle", swizzle, _SWIZZLES))
 
 
 def text(
     memory: SharedSnapshot | None,
-    spots: Sequence[Spot],
-    tiles: Sequence[Tile],
+    spots: Sequence[SharedSpot],
+    tiles: Sequence[ShownTile],
     width: int | None = None,
 ) -> list[list[str]]:
     """Return a table of the mbarriers, and a matrix for each tile."""
@@ -128,7 +128,7 @@ def text(
     return blocks
 
 
-def _state(memory: SharedSnapshot, one: Spot) -> list[str]:
+def _state(memory: SharedSnapshot, one: SharedSpot) -> list[str]:
     address, state = one.mbarrier(memory)
     if state is None:
         return [f"{address:#x}", *"-----"]
@@ -137,7 +137,7 @@ def _state(memory: SharedSnapshot, one: Spot) -> list[str]:
 
 
 def as_json(
-    memory: SharedSnapshot | None, spots: Sequence[Spot], tiles: Sequence[Tile]
+    memory: SharedSnapshot | None, spots: Sequence[SharedSpot], tiles: Sequence[ShownTile]
 ) -> dict[str, Any]:
     """Return both as JSON data: no entry where the warp was not there, None for what is no mbarrier."""
     if memory is None:

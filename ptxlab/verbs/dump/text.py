@@ -18,8 +18,8 @@ from ptxlab.matrix.catalog import UnknownInstruction, matching
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.numbers.types import TYPES, ScalarType
 from ptxlab.verbs.dump import shared
-from ptxlab.verbs.dump.shared import Spot, Tile
-from ptxlab.verbs.launching.launch import Launch
+from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
+from ptxlab.verbs.launching.launch import PreparedLaunch
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
 from ptxlab.view.text import fields, grid, hexadecimal, number, values
@@ -30,17 +30,17 @@ _READABLE = shared.READABLE
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Shown:
+class ShownDump:
     """What was dumped in a launch, and which warp of it to show, read as which type."""
 
-    launch: Launch
+    launch: PreparedLaunch
     cta: tuple[int, ...]
     warp: int
     lane: int | None
     read_as: str | None
     dumped: Dumped
-    spots: tuple[Spot, ...] = ()
-    tiles: tuple[Tile, ...] = ()
+    spots: tuple[SharedSpot, ...] = ()
+    tiles: tuple[ShownTile, ...] = ()
 
     def check(self) -> None:
         """Raise PtxlabError unless the launch had that warp and lane."""
@@ -92,7 +92,7 @@ def check_type(name: str | None) -> None:
 
 
 def text(
-    shown: Shown,
+    shown: ShownDump,
     paint: Paint = plain,
     width: int | None = None,
     verdicts: Sequence[list[str]] = (),
@@ -105,7 +105,7 @@ def text(
     return "\n\n".join("\n".join(lines) for lines in blocks) + "\n"
 
 
-def as_json(shown: Shown) -> dict[str, Any]:
+def as_json(shown: ShownDump) -> dict[str, Any]:
     found, columns = shown.dumped, _columns(shown)
     threads = shown.numbers
     return {
@@ -151,7 +151,7 @@ def as_json(shown: Shown) -> dict[str, Any]:
     }
 
 
-def _header(shown: Shown) -> list[str]:
+def _header(shown: ShownDump) -> list[str]:
     found, device = shown.dumped, shown.launch.device
     first = found.places[0].instruction
     lines = sorted({place.instruction.position.line for place in found.places})
@@ -202,7 +202,7 @@ class _Column:
         return str(word) if self.bits == 1 else hexadecimal(word, self.bits)
 
 
-def _columns(shown: Shown) -> list[_Column]:
+def _columns(shown: ShownDump) -> list[_Column]:
     """Return the columns, read as what the user says, as their fragment's type, or as their own."""
     of_fragments: dict[int, str] = {}
     for layout, first in operands(shown):
@@ -218,7 +218,7 @@ def _columns(shown: Shown) -> list[_Column]:
     return found
 
 
-def _table(shown: Shown) -> list[list[str]]:
+def _table(shown: ShownDump) -> list[list[str]]:
     found, threads, columns = shown.dumped, shown.numbers, _columns(shown)
     rows = [["lane", *_names(found)]]
     for lane in shown.lanes:
@@ -239,7 +239,7 @@ def _names(found: Dumped) -> list[str]:
 # ---- as matrices ----------------------------------------------------------------------------
 
 
-def operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
+def operands(shown: ShownDump) -> list[tuple[FragmentLayout, int]]:
     """Return the operands that were asked for by letter and are matrices, with their first column."""
     found = shown.dumped
     place = found.places[0]
@@ -259,7 +259,7 @@ def operands(shown: Shown) -> list[tuple[FragmentLayout, int]]:
     return result
 
 
-def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
+def _fragments(shown: ShownDump) -> list[tuple[FragmentLayout, Array]]:
     found = shown.dumped
     result = []
     for layout, first in operands(shown):
@@ -273,7 +273,7 @@ def _fragments(shown: Shown) -> list[tuple[FragmentLayout, Array]]:
     return result
 
 
-def _matrices(shown: Shown, paint: Paint, width: int | None) -> list[list[str]]:
+def _matrices(shown: ShownDump, paint: Paint, width: int | None) -> list[list[str]]:
     drawn = []
     for layout, matrix in _fragments(shown):
         cells = [[number(value) for value in row] for row in matrix]

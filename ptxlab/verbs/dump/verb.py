@@ -20,8 +20,8 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
 
 if TYPE_CHECKING:
-    from ptxlab.verbs.dump.shared import Spot, Tile
-    from ptxlab.verbs.launching.launch import Launch
+    from ptxlab.verbs.dump.shared import SharedSpot, ShownTile
+    from ptxlab.verbs.launching.launch import PreparedLaunch
 
 EXAMPLE = f"""\
 example:
@@ -144,7 +144,7 @@ def execute(args: argparse.Namespace) -> int:
         if device.kind == "cuda":
             compare(launch, bind_launch(asked, device))
         spots, tiles = tuple(args.mbarrier), tuple(args.tile)
-        shown = view.Shown(
+        shown = view.ShownDump(
             launch, args.cta, args.warp, args.lane, args.read_as, found, spots, tiles
         )
         shown.check()
@@ -162,19 +162,19 @@ def execute(args: argparse.Namespace) -> int:
     return 1 if any(one.wrong for one in comparisons) else 0
 
 
-def shared_spot(text: str) -> Spot:
+def shared_spot(text: str) -> SharedSpot:
     from ptxlab.verbs.dump.shared import spot
 
     return spot(text)
 
 
-def shared_tile(text: str) -> Tile:
+def shared_tile(text: str) -> ShownTile:
     from ptxlab.verbs.dump.shared import tile
 
     return tile(text)
 
 
-def compare(launch: Launch, plain: Launch) -> None:
+def compare(launch: PreparedLaunch, plain: PreparedLaunch) -> None:
     """Launch once more without the dump, and raise PtxlabError where that leaves something else."""
     import numpy as np
 

@@ -84,11 +84,11 @@ def _options() -> Options:
 @cache
 def session() -> Session:
     """Return the session of this process, opened when it is first needed."""
-    from ptxlab.cli.progress import Progress
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.clients.session import Session
 
     options = _options()
-    return Session(options.arch, check=options.check, progress=Progress(options.timeout))
+    return Session(options.arch, check=options.check, progress=LaunchProgress(options.timeout))
 
 
 class _Finder(MetaPathFinder):

@@ -13,7 +13,7 @@ SCHEMA = "ptxlab.exec/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ProgramOutcome:
     """How a program ended on ``arch``: its exit ``status``, what its kernels took, and failed ``checks``.
 
     ``checks`` have the text and the data of each, None where nothing was checked.
@@ -34,14 +34,14 @@ class Outcome:
         return sum(used.seconds for used in self.usage.values())
 
 
-def text(outcome: Outcome, *, table: bool) -> str:
+def text(outcome: ProgramOutcome, *, table: bool) -> str:
     blocks = [str(found["text"]) for found in outcome.checks or ()]
     if table and outcome.usage:
         blocks.append("\n".join(_table(outcome)))
     return "\n\n".join([*blocks, _summary(outcome)])
 
 
-def _table(outcome: Outcome) -> Iterator[str]:
+def _table(outcome: ProgramOutcome) -> Iterator[str]:
     """Yield the kernels, the one that took longest first."""
     rows = [("kernel", "launches", "seconds", "share", "thread instructions")]
     for name, used in sorted(outcome.usage.items(), key=lambda one: -one[1].seconds):
@@ -56,7 +56,7 @@ def _table(outcome: Outcome) -> Iterator[str]:
     yield "seconds are those of the emulation, which say nothing about a GPU"
 
 
-def _summary(outcome: Outcome) -> str:
+def _summary(outcome: ProgramOutcome) -> str:
     if not outcome.launches:
         return f"ptxlab: no kernel was launched on the emulator, {outcome.arch}"
     kernels = len(outcome.usage)
@@ -76,7 +76,7 @@ def _count(number: int, one: str, many: str) -> str:
     return f"{number:,} {one if number == 1 else many}"
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "arch": outcome.arch,

@@ -19,7 +19,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.watching import on_emulator
 
 if TYPE_CHECKING:
-    from ptxlab.verbs.exec.text import Outcome
+    from ptxlab.verbs.exec.text import ProgramOutcome
 
 EXAMPLE = """\
 example:
@@ -103,10 +103,12 @@ def run(args: argparse.Namespace, folder: str) -> int:
     return status if status >= 0 else 128 - status
 
 
-def summed(args: argparse.Namespace, status: int, reports: Sequence[dict[str, Any]]) -> Outcome:
+def summed(
+    args: argparse.Namespace, status: int, reports: Sequence[dict[str, Any]]
+) -> ProgramOutcome:
     """Put together what the processes report. A program that Python ended with 1 may have a reason."""
     from ptxlab.clients.session import Usage
-    from ptxlab.verbs.exec.text import Outcome
+    from ptxlab.verbs.exec.text import ProgramOutcome
 
     usage: dict[str, Usage] = {}
     for report in reports:
@@ -119,4 +121,4 @@ def summed(args: argparse.Namespace, status: int, reports: Sequence[dict[str, An
         status = max((report["status"] for report in reports), default=0) or 1
     if status == 0 and checks:
         status = 1
-    return Outcome(args.arch, args.command, status, usage, checks if args.check else None)
+    return ProgramOutcome(args.arch, args.command, status, usage, checks if args.check else None)

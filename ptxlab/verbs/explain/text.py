@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from ptxlab.fragments.specimen import statement
-from ptxlab.fragments.support import Compiled, Explanation
+from ptxlab.fragments.support import Compiled, FormExplanation
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
@@ -17,7 +17,7 @@ SCHEMA = "ptxlab.explain/1"
 _NAMED = 4
 
 
-def text(found: Explanation, *, full: bool = False) -> str:
+def text(found: FormExplanation, *, full: bool = False) -> str:
     """Return what the instruction does, takes and becomes; in ``full`` also what else is known of it."""
     form = found.form
     variant = form.variant and f"{WHERE_A_LIES[form.variant]} ({form.variant})"
@@ -48,7 +48,7 @@ def text(found: Explanation, *, full: bool = False) -> str:
     return "\n\n".join("\n".join(block) for block in blocks) + "\n"
 
 
-def as_json(found: Explanation) -> dict[str, Any]:
+def as_json(found: FormExplanation) -> dict[str, Any]:
     form = found.form
     shape = members(form, "m", "n", "k") if isinstance(form, MatrixInstruction) else None
     return {
@@ -76,7 +76,7 @@ def as_json(found: Explanation) -> dict[str, Any]:
     }
 
 
-def _hardware(found: Explanation) -> str:
+def _hardware(found: FormExplanation) -> str:
     if found.hardware is None:
         return "unverified"
     if found.form.family == "wmma":  # PTX leaves the layouts open
@@ -136,7 +136,7 @@ def _operand_json(operand: SignatureOperand) -> dict[str, Any]:
     }
 
 
-def _compiled(found: Explanation) -> list[str]:
+def _compiled(found: FormExplanation) -> list[str]:
     if found.not_compiled:
         return [f"  unknown: {found.not_compiled}"]
     return _indented([(", ".join(one.targets), _sass(one)) for one in found.compiled])
@@ -150,7 +150,7 @@ def _indented(pairs: Any) -> list[str]:
     return [f"  {line}" for line in fields(list(pairs))]
 
 
-def _others(found: Explanation) -> str:
+def _others(found: FormExplanation) -> str:
     names = ", ".join(other.key for other in found.others[:_NAMED])
     more = len(found.others) - _NAMED
     rest = f" and {more} more" if more > 0 else ""

@@ -46,8 +46,8 @@ NUMBER = "{n}"
 COLUMNS = {"D": 8, "R": 16}
 """How many columns of the operand that it scales are drawn at once."""
 Alike = TypeVar("Alike", bound=Form)
-Move = LdMatrix | StMatrix | MovMatrix | WmmaMove
-MOVES: tuple[Move, ...] = (*LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
+AtlasMove = LdMatrix | StMatrix | MovMatrix | WmmaMove
+MOVES: tuple[AtlasMove, ...] = (*LDMATRIX, *STMATRIX, MOVMATRIX, *WMMA_MOVES)
 """The instructions that move matrices between memory and registers, or within registers."""
 
 
@@ -124,7 +124,7 @@ def _more(instruction: MatrixInstruction) -> str:
     return " ".join(words)
 
 
-def _move(move: Move, tables: Tables, hardware: Mapping[str, str]) -> dict[str, Any]:
+def _move(move: AtlasMove, tables: Tables, hardware: Mapping[str, str]) -> dict[str, Any]:
     family, section, shown = move.family, move.section, {}
     match move:
         case LdMatrix() | StMatrix():

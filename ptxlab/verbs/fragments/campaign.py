@@ -9,8 +9,8 @@ from contextlib import closing
 from typing import Any
 
 from ptxlab.cli.common import emit, open_device, open_workers
-from ptxlab.cli.progress import Progress
-from ptxlab.fragments.campaign import Outcome, Status, campaign
+from ptxlab.cli.progress import LaunchProgress
+from ptxlab.fragments.campaign import FormOutcome, Status, campaign
 from ptxlab.fragments.report import Mismatch
 from ptxlab.matrix import catalog
 from ptxlab.verbs.fragments.text import mismatch_json
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
             asked,
             everywhere=everywhere,
             every_n=args.full,
-            progress=Progress(what="instructions"),
+            progress=LaunchProgress(what="instructions"),
             executor=executor,
         )
         target = "any known target" if everywhere else device.target.name
@@ -46,7 +46,7 @@ def run(args: argparse.Namespace) -> int:
     return int(any(outcome.status == "failed" for outcome in outcomes))
 
 
-def text(outcomes: Sequence[Outcome], target: str) -> str:
+def text(outcomes: Sequence[FormOutcome], target: str) -> str:
     """Return a table with a line a family, and what is wrong with what failed.
 
     ``target`` is the one that was asked for, or says which ones were.
@@ -68,7 +68,7 @@ def text(outcomes: Sequence[Outcome], target: str) -> str:
     return "\n".join(lines) + "\n"
 
 
-def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
+def as_json(outcomes: Sequence[FormOutcome], device: str) -> dict[str, Any]:
     """Return the outcomes as JSON data, with how many there are of each status by family."""
     return {
         "schema": SCHEMA,
@@ -95,19 +95,19 @@ def as_json(outcomes: Sequence[Outcome], device: str) -> dict[str, Any]:
     }
 
 
-def _families(outcomes: Sequence[Outcome]) -> dict[str, list[Outcome]]:
-    found: dict[str, list[Outcome]] = {}
+def _families(outcomes: Sequence[FormOutcome]) -> dict[str, list[FormOutcome]]:
+    found: dict[str, list[FormOutcome]] = {}
     for outcome in outcomes:
         found.setdefault(outcome.form.family, []).append(outcome)
     return found
 
 
-def _counts(outcomes: Sequence[Outcome]) -> list[int]:
+def _counts(outcomes: Sequence[FormOutcome]) -> list[int]:
     found = Counter(outcome.status for outcome in outcomes)
     return [found[status] for status in STATUSES]
 
 
-def _reasons(outcome: Outcome) -> Iterator[str]:
+def _reasons(outcome: FormOutcome) -> Iterator[str]:
     yield from outcome.note.splitlines()
     for mismatch in outcome.mismatches:
         yield sentence(outcome, mismatch)
@@ -116,7 +116,7 @@ def _reasons(outcome: Outcome) -> Iterator[str]:
         yield f"{outcome.wrong} word{'s' * (outcome.wrong > 1)} of {probes} differ"
 
 
-def sentence(outcome: Outcome, mismatch: Mismatch) -> str:
+def sentence(outcome: FormOutcome, mismatch: Mismatch) -> str:
     m = mismatch
     bits = f"bits {m.high_bit}:{m.low_bit}" if m.bits > 1 else f"bit {m.low_bit}"
     width = outcome.form.operand(m.shown_by).bits

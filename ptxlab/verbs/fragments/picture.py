@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.verbs.fragments.runs import Run, Selection, owner, runs, span
+from ptxlab.verbs.fragments.runs import ElementRun, Selection, owner, runs, span
 from ptxlab.view.colour import Paint
 from ptxlab.view.text import grid
 from ptxlab.view.width import beside
@@ -63,7 +63,7 @@ def _blocks(
 
 def _grid(
     layout: FragmentLayout,
-    rows: list[list[Run]],
+    rows: list[list[ElementRun]],
     heads: tuple[list[str], list[str]],
     selection: Selection,
     paint: Paint,

@@ -34,11 +34,11 @@ from ptxlab.syntax.names import called
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.tree import Name, Vector
 from ptxlab.verbs.dump import expecting
-from ptxlab.verbs.dump.expecting import Comparison, patterns
+from ptxlab.verbs.dump.expecting import OperandComparison, patterns
 from ptxlab.verbs.dump.inferring import tile_of
-from ptxlab.verbs.dump.text import Shown, operands
+from ptxlab.verbs.dump.text import ShownDump, operands
 from ptxlab.verbs.launching.expression import evaluate
-from ptxlab.verbs.launching.launch import Launch, bind_launch, read_launch
+from ptxlab.verbs.launching.launch import PreparedLaunch, bind_launch, read_launch
 from ptxlab.verbs.launching.values import named
 
 SCHEMA = "ptxlab.fragments.program/1"
@@ -59,7 +59,7 @@ class Looked:
     line: int
     instruction: str
     warp: int | None
-    comparisons: tuple[Comparison, ...] = ()
+    comparisons: tuple[OperandComparison, ...] = ()
     unknown: tuple[tuple[str, str], ...] = ()
 
 
@@ -113,7 +113,7 @@ def _line(place: DumpPlace) -> int:
     return place.instruction.position.line
 
 
-def _executed(launch: Launch, places: Sequence[DumpPlace]) -> list[DumpPlace]:
+def _executed(launch: PreparedLaunch, places: Sequence[DumpPlace]) -> list[DumpPlace]:
     """Leave out what no warp executes, as copies of a loop for other sizes, where that is counted."""
     if launch.device.kind == "cuda":
         return list(places)
@@ -128,7 +128,7 @@ def _executed(launch: Launch, places: Sequence[DumpPlace]) -> list[DumpPlace]:
     return found
 
 
-def _look(launched: Callable[[], Launch], place: DumpPlace) -> Looked:
+def _look(launched: Callable[[], PreparedLaunch], place: DumpPlace) -> Looked:
     """Launch twice, and compare what is in registers before and after an instruction."""
     line, name = _line(place), place.instruction.name
     letters = [
@@ -142,7 +142,7 @@ def _look(launched: Callable[[], Launch], place: DumpPlace) -> Looked:
     if before is None or after is None:
         return Looked(line, name, None, (), (("all", "no whole warp of CTA 0 came by"),))
     values = named(before.launch.asked.values)
-    comparisons: list[Comparison] = []
+    comparisons: list[OperandComparison] = []
     unknown: list[tuple[str, str]] = []
     held: dict[str, tuple[FragmentLayout, Array]] = {}
     for layout, first in operands(before):
@@ -163,7 +163,7 @@ def _look(launched: Callable[[], Launch], place: DumpPlace) -> Looked:
     return Looked(line, name, before.warp, tuple(comparisons), tuple(unknown))
 
 
-def _shown(launch: Launch, dump: Dump) -> Shown | None:
+def _shown(launch: PreparedLaunch, dump: Dump) -> ShownDump | None:
     """Return what the first whole warp of CTA 0 that came by had, None if none did."""
     found = launch.run(dump).dump
     assert found is not None
@@ -171,10 +171,10 @@ def _shown(launch: Launch, dump: Dump) -> Shown | None:
     came = found.reached[: warps * WARP].reshape(warps, WARP).all(axis=1)
     if not came.any():
         return None
-    return Shown(launch, (0,), int(np.argmax(came)), None, None, found)
+    return ShownDump(launch, (0,), int(np.argmax(came)), None, None, found)
 
 
-def _words(shown: Shown, layout: FragmentLayout, first: int) -> Array:
+def _words(shown: ShownDump, layout: FragmentLayout, first: int) -> Array:
     threads = shown.holders(layout.threads)
     return shown.dumped.words[threads, first : first + layout.registers_per_lane]
 
@@ -190,7 +190,7 @@ def _why(layout: FragmentLayout, words: Array) -> str:
 
 def _product(
     name: str, held: Mapping[str, tuple[FragmentLayout, Array]], words: Array
-) -> Comparison | None:
+) -> OperandComparison | None:
     """Compare D with the product of what A, B and C held, as far as rounding lets it be known."""
     form = catalog_named(name)
     if not isinstance(form, MatrixInstruction) or form.metadata is not None or form.scales:
@@ -210,7 +210,9 @@ def _product(
     wanted = patterns(layout, product.astype(np.int64) if layout.dtype == "s32" else product)
     assert wanted is not None
     compared = Held(layout, words, np.where(right, got, wanted))
-    return Comparison("D", "A @ B + C", got.size, len(compared.wrong), tuple(compared.explained()))
+    return OperandComparison(
+        "D", "A @ B + C", got.size, len(compared.wrong), tuple(compared.explained())
+    )
 
 
 def text(where: str, looked: Sequence[Looked], left: Sequence[int]) -> str:

@@ -76,7 +76,7 @@ EVERYTHING = Selection()
 
 
 @dataclass(frozen=True, slots=True)
-class Run:
+class ElementRun:
     """``length`` elements from (``row``, ``col``) on, along a row or, ``vertical``, a column.
 
     ``places`` are those of the first element, more than one where registers hold copies. The next
@@ -107,7 +107,7 @@ class Run:
 
 
 @cache
-def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[Run, ...]:
+def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[ElementRun, ...]:
     """Return the runs of the operand from the top left, row by row.
 
     ``matrix`` counts the independent matrices of instructions that hold several in one warp.
@@ -122,7 +122,9 @@ def runs(layout: FragmentLayout, matrix: int = 0) -> tuple[Run, ...]:
         start = starts[before] if goes_on else (row, col)
         starts[row, col] = start
         lengths[start] = lengths.get(start, 0) + 1
-    return tuple(Run(*start, length, downward, owners[start]) for start, length in lengths.items())
+    return tuple(
+        ElementRun(*start, length, downward, owners[start]) for start, length in lengths.items()
+    )
 
 
 @cache

@@ -18,8 +18,8 @@ from ptxlab.matrix.trace import LINES, UNIT_BITS, SharedPlace
 from ptxlab.verbs.fragments.runs import EVERYTHING, Selection, runs, span
 from ptxlab.verbs.fragments.svg_operands import (
     COLUMNS,
-    Box,
-    Scale,
+    CellScale,
+    DrawnOperand,
     key,
     side_by_side,
     whole,
@@ -79,7 +79,7 @@ def _figure(
     a, b, c, d = (instruction.operand(name) for name in "ABCD")
     same = np.array_equal(c.table(), d.table())
     sums = (d,) if same else (d, c)
-    scales = [Scale.of(layout, runs(layout)) for layout in (a, b, *sums)]
+    scales = [CellScale.of(layout, runs(layout)) for layout in (a, b, *sums)]
     line = max(scale.height for scale in (scales[0], *scales[2:]))
     column = max(scale.width for scale in scales[1:])
     lines = [*_notes(instruction), "", key(a)]
@@ -92,8 +92,8 @@ def _figure(
     b_top = top - LINE - b.rows * scales[1].height
     top += LINE
     boxes = [
-        ("A", whole(a, matrix, a_left, top, Scale(scales[0].width, line))),
-        ("B", whole(b, matrix, across, b_top, Scale(column, scales[1].height))),
+        ("A", whole(a, matrix, a_left, top, CellScale(scales[0].width, line))),
+        ("B", whole(b, matrix, across, b_top, CellScale(column, scales[1].height))),
     ]
     parts = notes(lines)
     for title, box in boxes:
@@ -101,7 +101,7 @@ def _figure(
     left = across
     for layout in sums:
         title = "C and D" if same else layout.operand
-        box = whole(layout, matrix, left, top, Scale(column, line))
+        box = whole(layout, matrix, left, top, CellScale(column, line))
         parts += box.draw(title, f"{title.replace(' ', '')}{matrix}", selection)
         left += layout.cols * column + INDEX
     height = top + max(a.rows, d.rows) * line + MARGIN
@@ -133,7 +133,7 @@ def _warpgroup(instruction: MatrixInstruction, selection: Selection) -> str:
     """
     d = instruction.operand("D")
     cells = window(d, 0, selection)
-    scale = Scale.of(d, cells)
+    scale = CellScale.of(d, cells)
     first = cells[0].col
     lines = [*_notes(instruction)]
     if d.cols > COLUMNS:
@@ -146,7 +146,7 @@ def _warpgroup(instruction: MatrixInstruction, selection: Selection) -> str:
     b_units = b.rows * b.bits // UNIT_BITS
     b_height = 2.5 * LINE * b_units
     top = max(4 * LINE + b_height, (len(lines) + 4) * LINE) + TITLE
-    box = Box(d, cells, across, top, scale)
+    box = DrawnOperand(d, cells, across, top, scale)
     parts = [
         heading(instruction.name)[0],
         *legend(lines),
@@ -165,7 +165,7 @@ def _warpgroup(instruction: MatrixInstruction, selection: Selection) -> str:
 def _a_width(instruction: MatrixInstruction) -> float:
     if instruction.variant == "rs":
         a = instruction.operand("A")
-        return a.cols * Scale.of(a, runs(a)).width
+        return a.cols * CellScale.of(a, runs(a)).width
     a_shared = instruction.shared[0]
     return UNIT * a_shared.cols * a_shared.bits / UNIT_BITS
 
@@ -175,7 +175,7 @@ def _a(
 ) -> Iterator[str]:
     if instruction.variant == "rs":
         a = instruction.operand("A")
-        box = whole(a, 0, left, top, Scale(Scale.of(a, runs(a)).width, line))
+        box = whole(a, 0, left, top, CellScale(CellScale.of(a, runs(a)).width, line))
         yield from (*box.columns(), *box.draw("A", "A0", selection), *box.rows())
         return
     a_shared = instruction.shared[0]

@@ -10,7 +10,7 @@ from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.fragments.runs import (
     EVERYTHING,
-    Run,
+    ElementRun,
     Selection,
     owner,
     register_name,
@@ -40,14 +40,14 @@ COLUMNS = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Scale:
+class CellScale:
     """How wide and how high one element is drawn."""
 
     width: float
     height: float
 
     @classmethod
-    def of(cls, layout: FragmentLayout, cells: Sequence[Run]) -> Scale:
+    def of(cls, layout: FragmentLayout, cells: Sequence[ElementRun]) -> CellScale:
         """Return a scale at which the label of every cell has room."""
         text = max(len(label(layout, run)) for run in cells) * CHARACTER + PADDING
         first = cells[0]
@@ -55,14 +55,14 @@ class Scale:
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class DrawnOperand:
     """An operand, or some ``cells`` of it, drawn from a corner on; the first cell is at the corner."""
 
     layout: FragmentLayout
-    cells: Sequence[Run]
+    cells: Sequence[ElementRun]
     left: float
     top: float
-    scale: Scale
+    scale: CellScale
 
     def draw(self, title: str, group: str, selection: Selection) -> list[str]:
         """Return the cells, those outlined last, on top of their neighbours."""
@@ -89,7 +89,7 @@ class Box:
     def _x(self, col: float) -> float:
         return self.left + (col - self.cells[0].col) * self.scale.width
 
-    def _cell(self, run: Run, outlined: bool) -> str:
+    def _cell(self, run: ElementRun, outlined: bool) -> str:
         return cell(
             (self._x(run.col), self.top + run.row * self.scale.height),
             (run.cols * self.scale.width, run.rows * self.scale.height),
@@ -100,11 +100,13 @@ class Box:
         )
 
 
-def whole(layout: FragmentLayout, matrix: int, left: float, top: float, scale: Scale) -> Box:
-    return Box(layout, runs(layout, matrix), left, top, scale)
+def whole(
+    layout: FragmentLayout, matrix: int, left: float, top: float, scale: CellScale
+) -> DrawnOperand:
+    return DrawnOperand(layout, runs(layout, matrix), left, top, scale)
 
 
-def window(layout: FragmentLayout, matrix: int, selection: Selection) -> Sequence[Run]:
+def window(layout: FragmentLayout, matrix: int, selection: Selection) -> Sequence[ElementRun]:
     """Return the cells of one of the matrices; of a warpgroup's accumulator those of eight columns.
 
     They are the eight with the first cell that is selected, or the first ones. All others are like these,
@@ -150,8 +152,8 @@ def _drawn(
             if layout.matrices > 1:
                 title += f", matrix {matrix}"
             cells = window(layout, matrix, selection)
-            scale = Scale.of(layout, cells)
-            box = Box(layout, cells, left, top, scale)
+            scale = CellScale.of(layout, cells)
+            box = DrawnOperand(layout, cells, left, top, scale)
             cols = cells[-1].col + cells[-1].cols - cells[0].col
             if cols < layout.cols:
                 title += f", {cols} of {layout.cols} columns"
@@ -162,13 +164,13 @@ def _drawn(
     return parts, right, bottom
 
 
-def label(layout: FragmentLayout, run: Run) -> str:
+def label(layout: FragmentLayout, run: ElementRun) -> str:
     """Return what a cell says: lane and register, and how many copies there are of them."""
     copies = f"×{len(run.places)}" if len(run.places) > 1 else ""
     return f"{owner(layout, run.places[:1])}{copies}"
 
 
-def hover(layout: FragmentLayout, run: Run) -> str:
+def hover(layout: FragmentLayout, run: ElementRun) -> str:
     """Return what hovering over a cell says: the elements, and lane, register and bits of each copy."""
     rows, cols = span(run.row, run.rows), span(run.col, run.cols)
     held = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from ptxlab.matrix.ldmatrix import ROW_BYTES, RowMove, StMatrix
 from ptxlab.verbs.fragments.runs import Selection, runs
-from ptxlab.verbs.fragments.svg_operands import Scale, key, whole
+from ptxlab.verbs.fragments.svg_operands import CellScale, key, whole
 from ptxlab.view.svg_parts import (
     CELL_HEIGHT,
     INDEX,
@@ -27,7 +27,7 @@ def rows_svg(title: str, move: RowMove, selection: Selection) -> str:
     layout = move.operands[0]
     lines = _legend(move)
     top = TITLE + LINE * (len(lines) + 3)
-    scale = Scale(Scale.of(layout, runs(layout)).width, CELL_HEIGHT)
+    scale = CellScale(CellScale.of(layout, runs(layout)).width, CELL_HEIGHT)
     lanes, left = MARGIN + _NAMED, MARGIN + 2 * _NAMED + INDEX + 8
     box = whole(layout, 0, left, top, scale)
     name, room = heading(title)

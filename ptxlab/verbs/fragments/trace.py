@@ -9,7 +9,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.trace import SharedPlace, Term, Trace, Whereabouts, trace
+from ptxlab.matrix.trace import ElementTrace, SharedPlace, Term, Whereabouts, trace
 from ptxlab.verbs.fragments.runs import Answer, bit_range, bits_json, start, title
 from ptxlab.view.text import aligned
 
@@ -27,7 +27,7 @@ def answer(instruction: MatrixInstruction, row: int, col: int) -> Answer:
     return lambda: text(found), lambda: as_json(found)
 
 
-def text(traces: tuple[Trace, ...]) -> str:
+def text(traces: tuple[ElementTrace, ...]) -> str:
     """Return the dot product of an element of D, a product a line, each factor with its register."""
     blocks = [title(traces[0].instruction)]
     for found in traces:
@@ -52,7 +52,7 @@ def text(traces: tuple[Trace, ...]) -> str:
     return "\n\n".join(blocks) + "\n"
 
 
-def as_json(traces: tuple[Trace, ...]) -> dict[str, Any]:
+def as_json(traces: tuple[ElementTrace, ...]) -> dict[str, Any]:
     """Return the same as JSON data; a place is lane, register, and lowest and highest bit."""
     form = traces[0].instruction
     a, b = form.held("A"), form.held("B")
@@ -89,7 +89,7 @@ def _selectors(form: MatrixInstruction) -> str:
     return ", ".join([*sparse, *(["byte-id, thread-id"] if form.scales else [])])
 
 
-def _term_rows(found: Trace, term: Term) -> Iterator[list[str]]:
+def _term_rows(found: ElementTrace, term: Term) -> Iterator[list[str]]:
     a, b = map(found.instruction.held, "AB")
     scales = [
         f"scale of {name} in lane {lane} byte {byte}"

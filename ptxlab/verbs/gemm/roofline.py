@@ -14,13 +14,13 @@ from dataclasses import dataclass
 from xml.sax.saxutils import escape
 
 from ptxlab.gemm.bounds import L1
-from ptxlab.gemm.explain import Explanation, Step
+from ptxlab.gemm.explain import ExplainedRung, LadderExplanation
 from ptxlab.gemm.measures import brief
 from ptxlab.verbs.gemm.story import FFMA, heading, levels_of, peaks
 from ptxlab.verbs.gemm.svg_room import (
     LETTER,
     LETTER_HEIGHT,
-    Box,
+    Rectangle,
     Segment,
     around,
     meet,
@@ -65,7 +65,7 @@ class Axes:
     highest: float
 
     @classmethod
-    def of(cls, explanation: Explanation) -> Axes:
+    def of(cls, explanation: LadderExplanation) -> Axes:
         """Return axes that have room for all rungs and the corner of every roof."""
         rungs = [step.bounds for step in explanation.steps]
         tops = [peak for _, peak in peaks(explanation)]
@@ -89,10 +89,10 @@ class Axes:
 
 
 @dataclass(frozen=True, slots=True)
-class Spot:
+class RungSpot:
     """Where a rung stands."""
 
-    step: Step
+    step: ExplainedRung
     x: float
     outside: float
     y: float
@@ -102,12 +102,12 @@ class Spot:
         """Whether it computes on tensor cores."""
         return self.step.facts.opcode != FFMA
 
-    def taken(self) -> Iterator[Box]:
+    def taken(self) -> Iterator[Rectangle]:
         for x in (self.x, self.outside):
             yield around(x, self.y, RADIUS + 2)
 
 
-def svg(explanation: Explanation) -> str:
+def svg(explanation: LadderExplanation) -> str:
     axes = Axes.of(explanation)
     spots = [_spot(axes, step) for step in explanation.steps]
     roofs, arrows = list(_roofs(axes, explanation)), list(_arrows(spots))
@@ -129,10 +129,10 @@ def svg(explanation: Explanation) -> str:
     return document(about, parts, LEFT + WIDTH + RIGHT, TOP + HEIGHT + BOTTOM)
 
 
-def _spot(axes: Axes, step: Step) -> Spot:
+def _spot(axes: Axes, step: ExplainedRung) -> RungSpot:
     intensity = step.bounds.intensity
     y = axes.y(step.bounds.tflops)
-    return Spot(step, axes.x(intensity["L1"]), axes.x(intensity["global"]), y)
+    return RungSpot(step, axes.x(intensity["L1"]), axes.x(intensity["global"]), y)
 
 
 # ---- axes and roofs -----------------------------------------------------------------------------
@@ -155,7 +155,7 @@ def _grid(axes: Axes) -> Iterator[str]:
     yield f'<text class="i" x="16" y="{middle}" transform="rotate(-90 16 {middle})">TFLOP/s</text>'
 
 
-def _roofs(axes: Axes, explanation: Explanation) -> Iterator[Segment]:
+def _roofs(axes: Axes, explanation: LadderExplanation) -> Iterator[Segment]:
     """Yield what memory allows, up to the highest ceiling, and what arithmetic does beyond it."""
     gpu = explanation.gpu
     ceilings = list(peaks(explanation))
@@ -179,7 +179,7 @@ def _roofs(axes: Axes, explanation: Explanation) -> Iterator[Segment]:
 # ---- rungs --------------------------------------------------------------------------------------
 
 
-def _arrows(spots: Sequence[Spot]) -> Iterator[Segment]:
+def _arrows(spots: Sequence[RungSpot]) -> Iterator[Segment]:
     """Yield an arrow from every rung to each that is told after it, where there is room for one."""
     of = {spot.step.facts.algorithm.name: spot for spot in spots}
     for spot in spots:
@@ -189,7 +189,7 @@ def _arrows(spots: Sequence[Spot]) -> Iterator[Segment]:
                 yield Segment(start.x, start.y, *whole.at(whole.length - RADIUS - 2))
 
 
-def _marks(spot: Spot) -> str:
+def _marks(spot: RungSpot) -> str:
     """Return both marks of a rung, what joins them, and what hovering over them says."""
     told = " ".join((spot.step.facts.algorithm.name + ":", *spot.step.story.sentences))
     join = f'<path class="j" d="M{n(spot.x)},{n(spot.y)}H{n(spot.outside)}"/>'
@@ -197,7 +197,7 @@ def _marks(spot: Spot) -> str:
     return f"<g><title>{escape(told)}</title>{join}{marks}</g>"
 
 
-def _mark(spot: Spot, x: float, kind: str) -> str:
+def _mark(spot: RungSpot, x: float, kind: str) -> str:
     if spot.square:
         side = n(2 * RADIUS - 1)
         corner = n(x - RADIUS + 0.5), n(spot.y - RADIUS + 0.5)
@@ -207,9 +207,9 @@ def _mark(spot: Spot, x: float, kind: str) -> str:
     return f'<circle class="{kind}" cx="{n(x)}" cy="{n(spot.y)}" r="{n(RADIUS)}"/>'
 
 
-def _labels(spots: Sequence[Spot], taken: list[Box]) -> Iterator[str]:
+def _labels(spots: Sequence[RungSpot], taken: list[Rectangle]) -> Iterator[str]:
     """Yield the name of every rung where there is room, and a line to its filled mark from afar."""
-    names: list[Box] = []
+    names: list[Rectangle] = []
     for spot in spots:
         name = spot.step.facts.algorithm.name
         places = list(_places(spot, len(name) * LETTER))
@@ -224,13 +224,13 @@ def _labels(spots: Sequence[Spot], taken: list[Box]) -> Iterator[str]:
         yield f'<text class="h" x="{n(box.left)}" y="{n(box.bottom - 2)}">{escape(name)}</text>'
 
 
-def _leader(spot: Spot, box: Box) -> Segment:
+def _leader(spot: RungSpot, box: Rectangle) -> Segment:
     """Return the line from a filled mark to the nearest point of its name."""
     x, y = min(max(spot.x, box.left), box.right), min(max(spot.y, box.top), box.bottom)
     return Segment(spot.x, spot.y, x, y)
 
 
-def _places(spot: Spot, width: float) -> Iterator[Box]:
+def _places(spot: RungSpot, width: float) -> Iterator[Rectangle]:
     """Yield where a name may stand, the best first: in rings around the mark."""
     for ring in range(RINGS):
         away = RADIUS + 4 + ring * 6
@@ -238,16 +238,18 @@ def _places(spot: Spot, width: float) -> Iterator[Box]:
             across, down = math.cos(turn * math.pi / 4), math.sin(turn * math.pi / 4)
             left = spot.x + across * away - width * (1 - across) / 2
             middle = spot.y + down * (away + LETTER_HEIGHT / 2)
-            yield Box(left, middle - LETTER_HEIGHT / 2, left + width, middle + LETTER_HEIGHT / 2)
+            yield Rectangle(
+                left, middle - LETTER_HEIGHT / 2, left + width, middle + LETTER_HEIGHT / 2
+            )
 
 
-def _is_free(box: Box, taken: Sequence[Box]) -> bool:
+def _is_free(box: Rectangle, taken: Sequence[Rectangle]) -> bool:
     inside = box.left > LEFT and box.right < LEFT + WIDTH
     inside = inside and box.top > TOP and box.bottom < TOP + HEIGHT
     return inside and not meet((box,), taken)
 
 
-def _notes(explanation: Explanation) -> Iterator[str]:
+def _notes(explanation: LadderExplanation) -> Iterator[str]:
     lines = (
         "height: the most that a rung's counts allow; lines: published peaks; nothing is measured",
         f"filled: FLOP for a byte of room in {L1}; hollow: for a byte of sectors of global memory",

@@ -8,8 +8,8 @@ from textwrap import wrap
 from typing import Any
 
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, L1
-from ptxlab.gemm.explain import Explanation, Step
-from ptxlab.gemm.measures import Change, brief, percent
+from ptxlab.gemm.explain import ExplainedRung, LadderExplanation
+from ptxlab.gemm.measures import MeasuredChange, brief, percent
 from ptxlab.isa.gpus import Gpu
 from ptxlab.view.gemm_parts import sizes, unusual
 from ptxlab.view.json import members
@@ -30,7 +30,7 @@ NOTES = (
     "the PTX.",
 )
 
-Column = tuple[str, Callable[[Step], str]]
+Column = tuple[str, Callable[[ExplainedRung], str]]
 
 COLUMNS: dict[str, tuple[Column, ...]] = {
     "what threads do": (
@@ -80,7 +80,7 @@ COLUMNS: dict[str, tuple[Column, ...]] = {
 """The columns of each table."""
 
 
-def text(explanation: Explanation) -> str:
+def text(explanation: LadderExplanation) -> str:
     parts = ["\n".join([heading(explanation), *fields(list(_chip(explanation)))])]
     for table in tables(explanation):
         parts.append("\n".join([table.caption, *_columns(table)]))
@@ -90,14 +90,14 @@ def text(explanation: Explanation) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def markdown(explanation: Explanation) -> str:
+def markdown(explanation: LadderExplanation) -> str:
     parts = [f"# {heading(explanation)}", _list(_chip(explanation))]
     parts += [f"### {table.caption}\n\n{on_github(table)}" for table in tables(explanation)]
     parts += [f"### {_title(step)}\n\n{_list(_story(step))}" for step in explanation.steps]
     return "\n\n".join((*parts, *NOTES)) + "\n"
 
 
-def as_json(explanation: Explanation) -> dict[str, Any]:
+def as_json(explanation: LadderExplanation) -> dict[str, Any]:
     """Return everything as JSON data.
 
     ``counts`` are the counters of the whole launch, ``copies`` the part of asynchronous copies in them.
@@ -122,13 +122,13 @@ def as_json(explanation: Explanation) -> dict[str, Any]:
     }
 
 
-def heading(explanation: Explanation) -> str:
+def heading(explanation: LadderExplanation) -> str:
     facts = explanation.steps[0].facts
     which = f", {' and '.join(more)}" if (more := unusual(facts.problem)) else ""
     return f"the ladder at {sizes(facts.problem)}{which}, on {facts.target}"
 
 
-def tables(explanation: Explanation) -> Iterator[Table]:
+def tables(explanation: LadderExplanation) -> Iterator[Table]:
     for caption, columns in COLUMNS.items():
         lines = tuple(
             (step.facts.algorithm.name, *(cell(step) for _, cell in columns))
@@ -140,7 +140,7 @@ def tables(explanation: Explanation) -> Iterator[Table]:
 # ---- parts of the text --------------------------------------------------------------------------
 
 
-def _chip(explanation: Explanation) -> Iterator[tuple[str, str]]:
+def _chip(explanation: LadderExplanation) -> Iterator[tuple[str, str]]:
     """Yield what the GPU has, and how many FLOP a byte each of its levels asks for."""
     gpu = explanation.gpu
     yield "GPU", f"{gpu.name}, {gpu.sms} SMs at {gpu.clock} MHz; published peaks, not measured"
@@ -156,14 +156,14 @@ def _chip(explanation: Explanation) -> Iterator[tuple[str, str]]:
     yield "memory", moved
 
 
-def peaks(explanation: Explanation) -> Iterator[tuple[str, float]]:
+def peaks(explanation: LadderExplanation) -> Iterator[tuple[str, float]]:
     found: dict[str, float] = {}
     for step in explanation.steps:
         found[unit(step)] = explanation.gpu.tflops(step.bounds.peak)
     yield from found.items()
 
 
-def unit(step: Step) -> str:
+def unit(step: ExplainedRung) -> str:
     """Return what a rung computes with: FFMA, or tensor cores for its types."""
     if step.facts.opcode == FFMA:
         return FFMA
@@ -178,12 +178,12 @@ def levels_of(gpu: Gpu) -> Iterator[tuple[str, float]]:
     yield L1, gpu.l1
 
 
-def _title(step: Step) -> str:
+def _title(step: ExplainedRung) -> str:
     after = f", after {step.after}" if step.after else ""
     return f"{step.facts.algorithm.name}{after}: {step.facts.algorithm.idea}"
 
 
-def _story(step: Step) -> list[tuple[str, str]]:
+def _story(step: ExplainedRung) -> list[tuple[str, str]]:
     told = step.story
     parts = [("before", told.before)]
     parts += [("better", change.text) for change in told.better]
@@ -221,7 +221,7 @@ def _list(pairs: Iterator[tuple[str, str]] | list[tuple[str, str]]) -> str:
 # ---- parts of the JSON --------------------------------------------------------------------------
 
 
-def _step_json(step: Step) -> dict[str, Any]:
+def _step_json(step: ExplainedRung) -> dict[str, Any]:
     facts, under, told = step.facts, step.bounds, step.story
     return {
         "algorithm": facts.algorithm.name,
@@ -250,7 +250,7 @@ def _step_json(step: Step) -> dict[str, Any]:
     }
 
 
-def _change_json(change: Change) -> dict[str, Any]:
+def _change_json(change: MeasuredChange) -> dict[str, Any]:
     return {"measure": change.measure.name, **members(change, "before", "after", "factor", "text")}
 
 
@@ -261,6 +261,6 @@ def _if_any(value: float) -> str:
     return brief(value) if value else "-"
 
 
-def _tflops(step: Step, limit: str) -> str:
+def _tflops(step: ExplainedRung, limit: str) -> str:
     flop = step.bounds.limits.get(limit)
     return "-" if flop is None else brief(step.bounds.gpu.tflops(flop))

@@ -17,7 +17,7 @@ NAMED = 12
 
 
 @dataclass(frozen=True, slots=True)
-class Box:
+class Rectangle:
     """A rectangle of the picture that is taken."""
 
     left: float
@@ -25,7 +25,7 @@ class Box:
     right: float
     bottom: float
 
-    def meets(self, other: Box) -> bool:
+    def meets(self, other: Rectangle) -> bool:
         across = self.left < other.right and other.left < self.right
         return across and self.top < other.bottom and other.top < self.bottom
 
@@ -69,16 +69,16 @@ class Segment:
         across, down = self.direction
         return self.x0 + along * across, self.y0 + along * down
 
-    def taken(self) -> Iterator[Box]:
+    def taken(self) -> Iterator[Rectangle]:
         for step in range(int(self.length / STEP) + 1):
             yield around(*self.at(step * STEP), 2.0)
 
 
-def around(x: float, y: float, reach: float) -> Box:
-    return Box(x - reach, y - reach, x + reach, y + reach)
+def around(x: float, y: float, reach: float) -> Rectangle:
+    return Rectangle(x - reach, y - reach, x + reach, y + reach)
 
 
-def write_along(line: Segment, taken: list[Box]) -> str:
+def write_along(line: Segment, taken: list[Rectangle]) -> str:
     """Write the name of a line above it, as near to it and its end as there is room; take that."""
     long = len(line.name) * LETTER
     last = line.length - long - STEP
@@ -92,7 +92,7 @@ def write_along(line: Segment, taken: list[Box]) -> str:
     return f'<text class="h q" x="{n(x)}" y="{n(y - rise)}"{turn}>{escape(line.name)}</text>'
 
 
-def _above(line: Segment, begin: float, rise: float, long: float) -> list[Box]:
+def _above(line: Segment, begin: float, rise: float, long: float) -> list[Rectangle]:
     """Return the places of a text that stands so far above a line."""
     across, down = line.direction
     points = (line.at(begin + part * long / NAMED) for part in range(NAMED + 1))
@@ -100,6 +100,6 @@ def _above(line: Segment, begin: float, rise: float, long: float) -> list[Box]:
     return [around(x + away * down, y - away * across, 4.5) for x, y in points]
 
 
-def meet(boxes: Sequence[Box], taken: Sequence[Box]) -> bool:
+def meet(boxes: Sequence[Rectangle], taken: Sequence[Rectangle]) -> bool:
     """Say whether any of one has a point in common with any of the other."""
     return any(box.meets(other) for box in boxes for other in taken)

@@ -9,7 +9,7 @@ from typing import Any
 from ptxlab.gemm.algorithms import Algorithm, Rung, Types
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import GemmResult
-from ptxlab.gemm.survey import Survey
+from ptxlab.gemm.survey import LadderSurvey
 from ptxlab.gemm.tile import Tile
 from ptxlab.view.gemm_parts import problem_as_json, sizes, verdict_as_json
 from ptxlab.view.json import members
@@ -39,7 +39,7 @@ def text(result: GemmResult) -> str:
     return "\n".join(lines) + "\n"
 
 
-def text_of_all(survey: Survey, width: int | None = None) -> str:
+def text_of_all(survey: LadderSurvey, width: int | None = None) -> str:
     """Return one line for each result, and one for each pair of types on whether all agree."""
     title = f"{sizes(survey.problem)} on {survey.device}, {survey.arch}"
     if unusual := _unusual(survey.problem):
@@ -117,7 +117,7 @@ def as_json(result: GemmResult) -> dict[str, Any]:
     }
 
 
-def all_as_json(survey: Survey) -> dict[str, Any]:
+def all_as_json(survey: LadderSurvey) -> dict[str, Any]:
     """Return a survey as JSON data: ``results`` are objects of ``ptxlab.gemm/2``."""
     return {
         "schema": SCHEMA_ALL,

@@ -239,9 +239,9 @@ def explain_ladder(args: argparse.Namespace) -> int:
 
 
 def predict_all(args: argparse.Namespace) -> int:
-    from ptxlab.cli.progress import Progress
+    from ptxlab.cli.progress import LaunchProgress
     from ptxlab.gemm.predicted import predict_ladder, predict_tiles
-    from ptxlab.gemm.side_by_side import Job
+    from ptxlab.gemm.side_by_side import RungJob
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.gemm import predicted
     from ptxlab.workers import executor, usual
@@ -263,11 +263,11 @@ def predict_all(args: argparse.Namespace) -> int:
         raise PtxlabError("--tiles compares those of one --algorithm and one --dtype")
     with executor(args.workers or usual()) as workers:
         if args.tiles:
-            tiles = Progress(what="tiles")
+            tiles = LaunchProgress(what="tiles")
             found = predict_tiles(*several[0], chip, args.clock, tiles, workers)
         else:
-            found, progress = [], Progress(what="algorithms")
-            jobs = [Job(rung, problem, tile_of(args)) for rung, problem in several]
+            found, progress = [], LaunchProgress(what="algorithms")
+            jobs = [RungJob(rung, problem, tile_of(args)) for rung, problem in several]
             for one in predict_ladder(jobs, chip, args.clock, workers):
                 found.append(one)
                 progress(len(found), len(jobs))

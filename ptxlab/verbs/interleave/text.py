@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptxlab.gemm.interleave import Interleaving, Turns
+from ptxlab.gemm.interleave import Interleaving, TurnTimes
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import verdict_as_json
 from ptxlab.view.json import members
@@ -94,7 +94,7 @@ def _wrong(found: Interleaving) -> str:
     return "kinds of memory end with different bits"
 
 
-def _row(turns: Turns) -> tuple[str, ...]:
+def _row(turns: TurnTimes) -> tuple[str, ...]:
     cells = {name: _ms(seconds) for name, seconds in members(turns, *TIMES).items()}
     if not turns.copies:
         cells["copies"] = "none"

@@ -46,13 +46,13 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     """Take turns, print; 0 when all results are right, 1 when not."""
-    from ptxlab.cli.progress import Status
+    from ptxlab.cli.progress import StatusLine
     from ptxlab.device.cuda import CudaDevice
     from ptxlab.gemm import find_algorithm
     from ptxlab.gemm.interleave import ACTIVITIES, interleave
     from ptxlab.verbs.interleave import text as view
 
-    status = Status()
+    status = StatusLine()
     with closing(open_device(args)) as device:
         if not isinstance(device, CudaDevice):
             raise DeviceUnavailable(

@@ -6,7 +6,7 @@
         result = launch.run()                or launch.kernel.run(launch.config, ...)
         arguments = launch.arguments()       what every array holds now
 
-A ``Launch`` also has what a verb needs to launch in its own way: ``kernel``, ``config`` and
+A ``PreparedLaunch`` also has what a verb needs to launch in its own way: ``kernel``, ``config`` and
 ``passed``, the arguments as ``Kernel.run`` takes them.
 """
 
@@ -37,7 +37,7 @@ from ptxlab.syntax.header import read_header
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.arrays import ArrayValue
 from ptxlab.verbs.launching.options import add_run, compilation
-from ptxlab.verbs.launching.values import MapValue, Value, read, split
+from ptxlab.verbs.launching.values import ArgumentValue, MapValue, read, split
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,8 +57,8 @@ class Asked:
     shared: int
     cooperative: bool
     timeout: float
-    values: dict[str, Value]
-    variables: dict[str, Value]
+    values: dict[str, ArgumentValue]
+    variables: dict[str, ArgumentValue]
 
     @property
     def mapped(self) -> frozenset[str]:
@@ -86,7 +86,7 @@ class Argument:
 
 
 @dataclass(frozen=True, slots=True)
-class Launch:
+class PreparedLaunch:
     """A kernel of ``device`` and all that a launch of it takes.
 
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
@@ -100,7 +100,7 @@ class Launch:
     kernel: Kernel
     block: tuple[int, ...]
     config: LaunchConfig
-    values: dict[str, Value]
+    values: dict[str, ArgumentValue]
     passed: tuple[Any, ...]
     mapped: dict[str, Buffer]
     variables: dict[str, Any]
@@ -124,7 +124,7 @@ class Launch:
         return tuple(found)
 
 
-def _argument(name: str, dtype: str, value: Value, held: Any) -> Argument:
+def _argument(name: str, dtype: str, value: ArgumentValue, held: Any) -> Argument:
     if isinstance(value, MapValue):
         return Argument(name, dtype, value.text)
     if not isinstance(value, ArrayValue):
@@ -162,7 +162,7 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     return asked
 
 
-def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> Launch:
+def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> PreparedLaunch:
     """Load the file, unless it is loaded as ``module``, and put the arguments on the device.
 
     Raises PtxlabError that says which argument is missing or unknown.
@@ -193,10 +193,12 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> L
         variable = module.variable(name)
         variables[name] = place(device, variable.declared, value, mapped)
         variable.upload(variables[name])
-    return Launch(asked, device, kernel, block, config, bound, passed, mapped, variables)
+    return PreparedLaunch(asked, device, kernel, block, config, bound, passed, mapped, variables)
 
 
-def place(device: Device, declared: Parameter, value: Value, mapped: Mapping[str, Buffer]) -> Any:
+def place(
+    device: Device, declared: Parameter, value: ArgumentValue, mapped: Mapping[str, Buffer]
+) -> Any:
     """Return what a parameter or variable is given: an array by its address, unless it is one itself.
 
     ``mapped`` are the arrays of which there are tensor maps.
@@ -243,9 +245,9 @@ def merged(defaults: list[str], given: list[str]) -> list[str]:
     return list(named.values())
 
 
-def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, Value]:
+def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, ArgumentValue]:
     """Read ``NAME=VALUE`` options; arrays without a seed of their own differ by position, from ``first``."""
-    found: dict[str, Value] = {}
+    found: dict[str, ArgumentValue] = {}
     for index, argument in enumerate(arguments, first):
         name, text = split(argument)
         found[name] = read(name, text, (seed, index))
@@ -253,8 +255,8 @@ def values(arguments: Sequence[str], seed: int, first: int = 0) -> dict[str, Val
 
 
 def bind(
-    kernel: Kernel, values: Mapping[str, Value], mapped: Container[str] = ()
-) -> dict[str, Value]:
+    kernel: Kernel, values: Mapping[str, ArgumentValue], mapped: Container[str] = ()
+) -> dict[str, ArgumentValue]:
     """Return ``values`` in the order of the kernel's parameters, under the names they were given.
 
     Names that are the parameters' bind by name, names of which none is a parameter's in order. Those

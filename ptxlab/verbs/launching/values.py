@@ -41,10 +41,10 @@ class MapValue:
     options: dict[str, Any]
 
 
-Value = ArrayValue | MapValue | int | float
+ArgumentValue = ArrayValue | MapValue | int | float
 
 
-def named(values: Mapping[str, Value]) -> dict[str, Any]:
+def named(values: Mapping[str, ArgumentValue]) -> dict[str, Any]:
     """Return the arguments as an expression names them: arrays and numbers, and no tensor maps."""
     return {
         name: value.array if isinstance(value, ArrayValue) else value
@@ -60,7 +60,7 @@ def split(argument: str) -> tuple[str, str]:
     return name, value
 
 
-def read(name: str, text: str, seed: tuple[int, ...]) -> Value:
+def read(name: str, text: str, seed: tuple[int, ...]) -> ArgumentValue:
     """Return the value ``text`` stands for; ``name`` is for messages.
 
     ``seed`` is used by randn() where the text gives none.

@@ -12,7 +12,7 @@ from typing import Any
 
 from ptxlab.cli import readers
 from ptxlab.errors import PtxlabError
-from ptxlab.matrix.bit_record import BitField, BitRecord, Value
+from ptxlab.matrix.bit_record import BitField, BitRecord, FieldValue
 from ptxlab.matrix.canonical import MODES, SharedTile
 from ptxlab.matrix.descriptor import READERS, Reader, of_tile
 from ptxlab.matrix.instruction_descriptor import INSTRUCTION_DESCRIPTORS, checked, encode
@@ -153,7 +153,7 @@ def describe(args: argparse.Namespace) -> Descriptor:
     if name in READERS:
         return _of_tile(args, READERS[name])
     m, n = _sizes(args.layout, "MxN, such as 128x256")
-    values: dict[str, Value] = {"m": m, "n": n}
+    values: dict[str, FieldValue] = {"m": m, "n": n}
     for option, of_a, of_b in (
         (args.dtype, "a type", "b type"),
         (args.major, "major of a", "major of b"),
@@ -186,8 +186,8 @@ def _of_tile(args: argparse.Namespace, reader: Reader) -> Descriptor:
     return Descriptor(reader.record, reader.record.encode(values), Placed(tile, dtype, address))
 
 
-def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, Value]:
-    found: dict[str, Value] = {}
+def _fields(args: argparse.Namespace, record: BitRecord) -> dict[str, FieldValue]:
+    found: dict[str, FieldValue] = {}
     for text in args.field:
         name, equals, value = (part.strip() for part in text.partition("="))
         if not equals:

@@ -45,7 +45,7 @@ SWATCH, PER_LINE = 22, 16
 """How wide the colour of a bank is drawn in the legend of a picture, and how many of them a line has."""
 
 
-class Result(Protocol):
+class LayoutAnswer(Protocol):
     """An answer, in every form."""
 
     def text(self) -> str: ...
@@ -103,7 +103,7 @@ class Offsets:
 
 
 @dataclass(frozen=True, slots=True)
-class Code:
+class LayoutCode:
     """A layout as source code."""
 
     layout: Mapping

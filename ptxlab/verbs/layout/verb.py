@@ -11,7 +11,7 @@ from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
     from ptxlab.layouts.layout import ComposedLayout, Layout
-    from ptxlab.verbs.layout.layouts import Result
+    from ptxlab.verbs.layout.layouts import LayoutAnswer
 
 DESCRIPTION = """\
 example:
@@ -141,13 +141,13 @@ def execute(args: argparse.Namespace) -> int:
     return 0
 
 
-def answer(args: argparse.Namespace) -> Result:
+def answer(args: argparse.Namespace) -> LayoutAnswer:
     """Return what was asked for. Raises ValueError or IndexError for a layout that has no answer."""
     from ptxlab.layouts.shared_memory import ACCESSES
     from ptxlab.matrix import matrix_plan
     from ptxlab.matrix.catalog import multiplication
     from ptxlab.verbs.layout import descriptors, shared_memory
-    from ptxlab.verbs.layout.layouts import Code, Fragments, Offsets, known
+    from ptxlab.verbs.layout.layouts import Fragments, LayoutCode, Offsets, known
 
     check_options(args)
     if args.descriptor:
@@ -164,7 +164,7 @@ def answer(args: argparse.Namespace) -> Result:
         vectors = layout.vectorize(args.vectorize)
         return Offsets(vectors.origins, args.bits, vectors.element)
     if args.code:
-        return Code(layout, args.code)
+        return LayoutCode(layout, args.code)
     if args.inverse:
         if layout is not plain:
             raise ValueError(

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.dissect import Step
+from ptxlab.numbers.dissect import SumStep
 from ptxlab.numbers.exact import ulps
 from ptxlab.numbers.formats import Format
 from ptxlab.numerics.models import Measured, Model
 from ptxlab.numerics.products import DotProducts
-from ptxlab.numerics.study import Study, Survey
+from ptxlab.numerics.study import ProductSurvey, Study
 from ptxlab.verbs.numerics.text import at_once, bits_of, floor_log2, value_of
 from ptxlab.view.json import members
 
@@ -42,7 +42,7 @@ def study_json(study: Study) -> dict[str, Any]:
     }
 
 
-def survey_json(survey: Survey) -> dict[str, Any]:
+def survey_json(survey: ProductSurvey) -> dict[str, Any]:
     """Return the survey as JSON data: the counts as a matrix over ``names``."""
     return {
         **_common(survey.products, survey.models),
@@ -83,7 +83,7 @@ def _word_json(word: int, study: Study) -> dict[str, Any]:
     }
 
 
-def _step_json(step: Step, form: Format) -> dict[str, Any]:
+def _step_json(step: SumStep, form: Format) -> dict[str, Any]:
     return {
         **members(step, "operation", "exponent"),
         "last_bit": None if step.last_bit is None else floor_log2(step.last_bit),

@@ -10,13 +10,13 @@ from fractions import Fraction
 import numpy as np
 
 from ptxlab.isa.targets import DotProduct
-from ptxlab.numbers.dissect import Step, Term
+from ptxlab.numbers.dissect import SumStep, SumTerm
 from ptxlab.numbers.exact import Number, decode, ulps
 from ptxlab.numbers.formats import F32, Format
 from ptxlab.numbers.types import TYPES
 from ptxlab.numerics.models import MMA_SYNC, Measured, Model
 from ptxlab.numerics.products import DotProducts
-from ptxlab.numerics.study import Result, Study, Survey
+from ptxlab.numerics.study import ModelResult, ProductSurvey, Study
 from ptxlab.view.text import aligned, hexadecimal, number
 
 DIGITS = 30
@@ -67,7 +67,7 @@ def _verdict(measured: Measured) -> str:
     return f"NOT as predicted for {measured.arch}"
 
 
-def _steps(study: Study, result: Result) -> list[str]:
+def _steps(study: Study, result: ModelResult) -> list[str]:
     lines = [_heading(result.model, study.products)]
     for index, step in enumerate(result.steps, 1):
         head = f"step {index} of {len(result.steps)}"
@@ -97,7 +97,7 @@ def at_once(rules: DotProduct, products: DotProducts) -> int:
     return rules.chunk * 16 // products.operand.word_bits
 
 
-def _step(head: str, step: Step, products: DotProducts) -> list[str]:
+def _step(head: str, step: SumStep, products: DotProducts) -> list[str]:
     """Return one step: its terms bit by bit, those cut off behind a line, their sum, and D."""
     form = products.accumulator
     result = f"{bits_of(step.word, form)} = {_value(step.word, form)}"
@@ -134,14 +134,14 @@ def _step(head: str, step: Step, products: DotProducts) -> list[str]:
     ]
 
 
-def _term(term: Term, products: DotProducts) -> list[str]:
+def _term(term: SumTerm, products: DotProducts) -> list[str]:
     if term.k is None:
         return ["C", _number(term.value, products.accumulator), "", str(term.exponent)]
     values = [_value(int(words[term.k, 0]), products.operand) for words in (products.a, products.b)]
     return [str(term.k), *values, str(term.exponent)]
 
 
-def _name(term: Term) -> str:
+def _name(term: SumTerm) -> str:
     return "C" if term.k is None else f"a[{term.k}]*b[{term.k}]"
 
 
@@ -156,7 +156,7 @@ def _sign(value: Number) -> str:
     return "-" if value < 0 else "+"
 
 
-def _rounded(step: Step, ruler: Ruler, form: Format) -> str:
+def _rounded(step: SumStep, ruler: Ruler, form: Format) -> str:
     if not isinstance(step.value, Fraction):
         return f"  {float(step.value)}"
     exponent = floor_log2(step.value) if step.value else form.lowest_exponent
@@ -198,7 +198,7 @@ def bits_of(word: int, form: Format) -> str:
 # ---- many dot products as text --------------------------------------------------------------
 
 
-def survey_text(survey: Survey) -> str:
+def survey_text(survey: ProductSurvey) -> str:
     """Return how often each two ways differ, in percent."""
     products = survey.products
     rows = [["", *survey.names]]

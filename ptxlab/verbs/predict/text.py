@@ -22,7 +22,7 @@ _LEAST = 0.01
 
 
 @dataclass(frozen=True, slots=True)
-class Line:
+class PredictedLine:
     """A line of the program: ``share`` of the warps' time and why, by reason; its machine code."""
 
     number: int
@@ -33,7 +33,7 @@ class Line:
     stalls: Mapping[str, float]
 
 
-def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[Line]:
+def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[PredictedLine]:
     """Return the lines with machine code, those first that take most of the warps' time."""
     lines, first = [], 0
     for function in code.called(assembly.functions, kernel):
@@ -43,19 +43,21 @@ def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[Line]:
     return sorted((line for line in lines if line.sass), key=lambda line: -line.share)
 
 
-def _line(found: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> Line:
+def _line(found: Prediction, line: PtxLine, numbers: Mapping[int, int]) -> PredictedLine:
     stalls: dict[str, float] = defaultdict(float)
     for instruction in line.sass:
         for reason, share in found.by_instruction.get(numbers[instruction.address], {}).items():
             stalls[reason] += share
     text = tuple(instruction.text for instruction in line.sass)
-    return Line(line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls))
+    return PredictedLine(
+        line.number, line.source, line.text, text, sum(stalls.values()), dict(stalls)
+    )
 
 
 def text(
     found: Prediction,
     kernel: str,
-    lines: Sequence[Line],
+    lines: Sequence[PredictedLine],
     sources: Sources,
     width: int | None = None,
 ) -> str:
@@ -85,9 +87,9 @@ def text(
     return "\n".join([*fields(rows), "", *_lines(lines, sources, width)])
 
 
-def _lines(lines: Sequence[Line], sources: Sources, width: int | None) -> list[str]:
+def _lines(lines: Sequence[PredictedLine], sources: Sources, width: int | None) -> list[str]:
     """Return the lines that most time is spent on: of the source where it is known, else of the PTX."""
-    merged: dict[tuple[str, int], list[Line]] = defaultdict(list)
+    merged: dict[tuple[str, int], list[PredictedLine]] = defaultdict(list)
     for line in lines:
         key = (line.source.path, line.source.line) if line.source else ("", line.number)
         merged[key].append(line)
@@ -108,7 +110,7 @@ def _lines(lines: Sequence[Line], sources: Sources, width: int | None) -> list[s
     return fitted(rows, width, cut=24)
 
 
-def as_json(found: Prediction, kernel: str, lines: Sequence[Line]) -> dict[str, Any]:
+def as_json(found: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "kernel": kernel,

@@ -65,7 +65,7 @@ _TEXT = 24
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class ShownLine:
     """A line to be shown: where it is, what stands there, what was counted."""
 
     place: str
@@ -73,13 +73,13 @@ class Row:
     line: ProfiledLine
 
 
-def rows(profile: Profile, sources: Sources, by: str) -> list[Row]:
+def rows(profile: Profile, sources: Sources, by: str) -> list[ShownLine]:
     """Return the lines of PTX (``by`` "ptx") or of CUDA C ("cuda"), from the top."""
     if by == "ptx":
-        return [Row(str(e.number), ptx_text(profile, e.number), e) for e in profile.lines]
+        return [ShownLine(str(e.number), ptx_text(profile, e.number), e) for e in profile.lines]
     several = len(profile.sources) > 1
     return [
-        Row(
+        ShownLine(
             f"{os.path.basename(path)}:{line.number}" if several else str(line.number),
             source_text(sources, path, line.number),
             line,
@@ -98,7 +98,7 @@ def short(path: str) -> str:
     return str(Path(path).relative_to(here)) if Path(path).is_relative_to(here) else path
 
 
-def table(shown: Sequence[Row], heat: Heat, screen: int | None = None) -> list[str]:
+def table(shown: Sequence[ShownLine], heat: Heat, screen: int | None = None) -> list[str]:
     """Return a heading, and a line for each row; what nothing was counted of has no column.
 
     On a ``screen`` of so many columns the least counters make way for the text of the lines, which is
@@ -125,12 +125,12 @@ def table(shown: Sequence[Row], heat: Heat, screen: int | None = None) -> list[s
     return lines
 
 
-def _numbers(shown: Sequence[Row], used: Sequence[str]) -> list[str]:
+def _numbers(shown: Sequence[ShownLine], used: Sequence[str]) -> list[str]:
     head = ["line", *(_COLUMNS[name] for name in used)]
     return aligned([head, *(_cells(row, used) for row in shown)])
 
 
-def _cells(row: Row, used: Sequence[str]) -> list[str]:
+def _cells(row: ShownLine, used: Sequence[str]) -> list[str]:
     return [row.place, *(_cell(row.line.counts, name) for name in used)]
 
 

@@ -11,7 +11,7 @@ from ptxlab.observe.counters import IDEAL, SPACES, Counts, Space
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.observe.traffic import Conflict
 from ptxlab.syntax.names import called
-from ptxlab.verbs.profile.lines import Row, ptx_text, rows, table
+from ptxlab.verbs.profile.lines import ShownLine, ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
@@ -74,7 +74,7 @@ def text(
     return "\n\n".join("\n".join(part) for part in parts) + "\n"
 
 
-def verdict(profile: Profile, rows: Sequence[Row]) -> list[str]:
+def verdict(profile: Profile, rows: Sequence[ShownLine]) -> list[str]:
     """Return what is moved beyond need and where most of it, the worst first, or that nothing is."""
     spaces = {space.units: f"{name} memory" for name, space in SPACES.items()}
     found = []

@@ -19,7 +19,7 @@ from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.launch import Argument
 from ptxlab.verbs.launching.tolerance import errors
-from ptxlab.verbs.launching.values import Value, is_array, named, read
+from ptxlab.verbs.launching.values import ArgumentValue, is_array, named, read
 
 SHOWN = 5
 """How many differences are shown of an array that is wrong."""
@@ -61,7 +61,9 @@ class Expectation:
     differences: tuple[Difference, ...]
 
 
-def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> list[Expected]:
+def expected(
+    wanted: Sequence[tuple[str, str]], values: Mapping[str, ArgumentValue]
+) -> list[Expected]:
     """Compute what ``--expect`` asks for. Raises PtxlabError for a name that is no array argument."""
     before = named(values)
     found = []
@@ -77,7 +79,7 @@ def expected(wanted: Sequence[tuple[str, str]], values: Mapping[str, Value]) -> 
     return found
 
 
-def array_argument(option: str, name: str, values: Mapping[str, Value]) -> ArrayValue:
+def array_argument(option: str, name: str, values: Mapping[str, ArgumentValue]) -> ArrayValue:
     """Return the array of that name, or raise PtxlabError with the names there are."""
     found = values.get(name)
     if isinstance(found, ArrayValue):

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxlab.device.protocol import LaunchResult
 from ptxlab.syntax.names import called
-from ptxlab.verbs.launching.launch import Argument, Launch
+from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.text import hexadecimal, number
 
@@ -17,7 +17,7 @@ SCHEMA = "ptxlab.run/1"
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class LaunchTiming:
     """Seconds of one launch out of ``launches``: the median, and what a fifth were below and above."""
 
     launches: int
@@ -27,24 +27,24 @@ class Timing:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class LaunchOutcome:
     """A launch, what it told, and its arguments after it.
 
     ``expectations`` are what the user expected of arrays, ``timing`` how long repeated launches took.
     """
 
-    launch: Launch
+    launch: PreparedLaunch
     result: LaunchResult
     arguments: tuple[Argument, ...]
     expectations: tuple[Expectation, ...] = ()
-    timing: Timing | None = None
+    timing: LaunchTiming | None = None
 
     @property
     def right(self) -> bool:
         return not any(expectation.wrong for expectation in self.expectations)
 
 
-def text(outcome: Outcome) -> str:
+def text(outcome: LaunchOutcome) -> str:
     """Return the launch in one line, below it every array, long ones abbreviated, and the verdicts."""
     launch, device = outcome.launch, outcome.launch.device
     more = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
@@ -66,7 +66,7 @@ def text(outcome: Outcome) -> str:
     return "\n".join(lines)
 
 
-def as_json(outcome: Outcome) -> dict[str, Any]:
+def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
     launch = outcome.launch
     return {
         "schema": SCHEMA,
@@ -105,7 +105,7 @@ def _body(argument: Argument) -> str:
     return np.array2string(array, threshold=64, edgeitems=3, max_line_width=100, precision=6)
 
 
-def _timing(timing: Timing) -> str:
+def _timing(timing: LaunchTiming) -> str:
     median, p20, p80 = (1e6 * seconds for seconds in (timing.median, timing.p20, timing.p80))
     return (
         f"median {median:.2f} us, p20 {p20:.2f}, p80 {p80:.2f} over {timing.launches} launches, "

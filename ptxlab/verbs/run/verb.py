@@ -12,8 +12,8 @@ from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_run
 
 if TYPE_CHECKING:
-    from ptxlab.verbs.launching.launch import Argument, Launch
-    from ptxlab.verbs.run.text import Timing
+    from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
+    from ptxlab.verbs.run.text import LaunchTiming
 
 EXAMPLE = f"""\
 example:
@@ -61,7 +61,7 @@ def execute(args: argparse.Namespace) -> int:
         timing = time(launch) if args.time else None
     by_name = {argument.name: argument for argument in arguments}
     expectations = tuple(compare(one, by_name[one.name], args.tolerance) for one in wanted)
-    done = view.Outcome(launch, result, arguments, expectations, timing)
+    done = view.LaunchOutcome(launch, result, arguments, expectations, timing)
     save(args.save, arguments)
     emit(args, lambda: view.text(done), lambda: view.as_json(done))
     return 0 if done.right else 1
@@ -83,15 +83,15 @@ def save(saved: Sequence[tuple[str, str]], arguments: Sequence[Argument]) -> Non
             write_whole(path, npy(arrays[names[-1]]))
 
 
-def time(launch: Launch) -> Timing:
+def time(launch: PreparedLaunch) -> LaunchTiming:
     """Launch again and again, on what the launches before left in the arrays."""
     import numpy as np
 
-    from ptxlab.verbs.run.text import Timing
+    from ptxlab.verbs.run.text import LaunchTiming
 
     fewest, most = TIMED_LAUNCHES
     seconds: list[float] = []
     while len(seconds) < fewest or (len(seconds) < most and sum(seconds) < TIMED_SECONDS):
         seconds.append(launch.run().seconds)
     p20, median, p80 = np.percentile(seconds, (20, 50, 80))
-    return Timing(len(seconds), float(median), float(p20), float(p80))
+    return LaunchTiming(len(seconds), float(median), float(p20), float(p80))

@@ -18,12 +18,12 @@ from ptxlab.toolchain.fatbin import Member, is_cubin, members
 from ptxlab.toolchain.machine_code import entries
 from ptxlab.toolchain.sass import read_target
 from ptxlab.toolchain.wheels import ToolAbsent
-from ptxlab.verbs.sass.programs import Program, chosen, kernel, of_module
+from ptxlab.verbs.sass.programs import AssembledProgram, chosen, kernel, of_module
 
 
 def programs(
     args: argparse.Namespace, file: str, archs: Sequence[str]
-) -> tuple[list[Program], list[Member]]:
+) -> tuple[list[AssembledProgram], list[Member]]:
     """Return what a file has for the targets of ``archs``, all of it without any.
 
     Where it has only PTX for one, it is assembled. The second are members that are compressed. Raises
@@ -83,13 +83,13 @@ def _wanted(
         yield from ((member, arch) for member in ready)
 
 
-def _opened(args: argparse.Namespace, file: str, member: Member, arch: str) -> Program:
+def _opened(args: argparse.Namespace, file: str, member: Member, arch: str) -> AssembledProgram:
     """Return a member with all of its kernels, its PTX assembled for ``arch``."""
     if member.ptx:
         name, text = f"{file} (PTX)", member.content.rstrip(b"\0").decode(errors="replace")
         module = parse(text, name, skim=True)
         assembly = Assembly(module, link_ptx(text, arch=arch, path=name))
-        return Program(file, assembly, tuple(of_module(args, assembly, module)), member)
+        return AssembledProgram(file, assembly, tuple(of_module(args, assembly, module)), member)
     assembly = Assembly(None, Cubin(arch, member.content, ""))
     given = args.block and prod(args.block)
     with _about(file):
@@ -97,7 +97,7 @@ def _opened(args: argparse.Namespace, file: str, member: Member, arch: str) -> P
             kernel(assembly, entry.used, given or entry.threads, args.shared or 0)
             for entry in entries(member.content, arch)
         )
-    return Program(file, assembly, kernels, member)
+    return AssembledProgram(file, assembly, kernels, member)
 
 
 def told(closed: Sequence[Member]) -> str:

@@ -13,7 +13,7 @@ from ptxlab.device.loading import load_assembled, locate, pick
 from ptxlab.device.shapes import declared
 from ptxlab.isa.occupancy import MULTIPROCESSORS, Occupancy, occupancy
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, target_named
-from ptxlab.syntax.tree import Module
+from ptxlab.syntax.tree import PtxModule
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cubin import Used
 from ptxlab.toolchain.fatbin import Member
@@ -26,7 +26,7 @@ BLOCKS = (64, 128, 256, 512, 1024)
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class AssembledKernel:
     """A kernel, and its occupancy with CTAs of one or several sizes and ``dynamic`` shared memory.
 
     On a target of which ptxlab does not know the SM there is none.
@@ -40,12 +40,12 @@ class Kernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Program:
+class AssembledProgram:
     """One file, or the ``member`` of one that has several, as machine code for one target."""
 
     file: str
     assembly: Assembly
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[AssembledKernel, ...]
     member: Member | None = None
 
     @property
@@ -53,7 +53,7 @@ class Program:
         return self.assembly.cubin.arch
 
 
-def assembled(args: argparse.Namespace, file: str, arch: str | None) -> Program:
+def assembled(args: argparse.Namespace, file: str, arch: str | None) -> AssembledProgram:
     """Compile and assemble one file for one target, and work out what its kernels take."""
     path = locate(file)
     runs = [run for run in run_lines(path) if args.kernel in (None, run.kernel)]
@@ -63,15 +63,15 @@ def assembled(args: argparse.Namespace, file: str, arch: str | None) -> Program:
     options = compilation(args, line_info=path.suffix == ".cu")
     module, cubin = load_assembled(Path(file), TARGETS[arch], options)
     kernels = of_module(args, Assembly(module, cubin), module, runs)
-    return Program(file, Assembly(module, cubin), chosen(kernels, args.kernel, file))
+    return AssembledProgram(file, Assembly(module, cubin), chosen(kernels, args.kernel, file))
 
 
 def of_module(
     args: argparse.Namespace,
     assembly: Assembly,
-    module: Module,
+    module: PtxModule,
     runs: Sequence[argparse.Namespace] = (),
-) -> Iterator[Kernel]:
+) -> Iterator[AssembledKernel]:
     """Describe the kernels of PTX that was assembled, with the CTAs they may be launched with."""
     for entry in module.entries:
         run = next((run for run in runs if run.kernel == entry.name), None)
@@ -82,7 +82,9 @@ def of_module(
         yield kernel(assembly, used, block and prod(block), dynamic)
 
 
-def chosen(kernels: Iterable[Kernel], name: str | None, file: str) -> tuple[Kernel, ...]:
+def chosen(
+    kernels: Iterable[AssembledKernel], name: str | None, file: str
+) -> tuple[AssembledKernel, ...]:
     """Return all kernels, or the one of that name. Raises PtxlabError where there is none."""
     named = {kernel.name: kernel for kernel in kernels}
     if name is None and named:
@@ -99,7 +101,7 @@ def default_target(path: Path) -> str:
     return DEFAULT_TARGET
 
 
-def kernel(assembly: Assembly, used: Used, threads: int | None, dynamic: int) -> Kernel:
+def kernel(assembly: Assembly, used: Used, threads: int | None, dynamic: int) -> AssembledKernel:
     """Describe one kernel, with the occupancy of CTAs of ``threads``, or of several sizes."""
     target = target_named(assembly.cubin.arch)
     known = target.capability in MULTIPROCESSORS
@@ -114,4 +116,4 @@ def kernel(assembly: Assembly, used: Used, threads: int | None, dynamic: int) ->
         for size in (BLOCKS if threads is None else (threads,))
         if known
     )
-    return Kernel(used.kernel, used, assembly.functions[used.kernel], dynamic, occupancies)
+    return AssembledKernel(used.kernel, used, assembly.functions[used.kernel], dynamic, occupancies)

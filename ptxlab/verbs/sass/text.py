@@ -17,7 +17,7 @@ from ptxlab.toolchain.cubin import Resources, Used
 from ptxlab.toolchain.fatbin import Member
 from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.binary import told, way_to
-from ptxlab.verbs.sass.programs import Kernel, Program
+from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import aligned, fields
@@ -30,7 +30,7 @@ _WIDEST = 72  # what is longer stands in a line of its own, so that SASS is not 
 
 
 def text(
-    programs: Sequence[Program],
+    programs: Sequence[AssembledProgram],
     sources: Sources | None,
     closed: Sequence[Member] = (),
     *,
@@ -64,7 +64,7 @@ def text(
 
 
 def as_json(
-    programs: Sequence[Program], closed: Sequence[Member], file: str, other: str | None
+    programs: Sequence[AssembledProgram], closed: Sequence[Member], file: str, other: str | None
 ) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
@@ -80,7 +80,7 @@ def as_json(
 # ---- what a kernel takes --------------------------------------------------------------------
 
 
-def _summary(program: Program, kernel: Kernel) -> list[str]:
+def _summary(program: AssembledProgram, kernel: AssembledKernel) -> list[str]:
     used, opcodes = kernel.used, kernel.function.opcodes()
     shown = ", ".join(f"{name} {count}" for name, count in opcodes.most_common(_MOST_OPCODES))
     more = len(opcodes) - _MOST_OPCODES
@@ -120,7 +120,7 @@ def _occupancy(found: Occupancy) -> str:
     return f"{ctas} of {found.threads} threads in an SM, {share}; {by} allow no more"
 
 
-def _remarks(program: Program, of: str) -> Iterator[str]:
+def _remarks(program: AssembledProgram, of: str) -> Iterator[str]:
     lines = _ptx(program).splitlines()
     for remark in program.assembly.cubin.remarks:
         code = f"{remark.code}: " if remark.code else ""
@@ -132,19 +132,19 @@ def _remarks(program: Program, of: str) -> Iterator[str]:
 # ---- side by side ---------------------------------------------------------------------------
 
 
-def _same_ptx(programs: Sequence[Program]) -> bool:
+def _same_ptx(programs: Sequence[AssembledProgram]) -> bool:
     """Say whether there is PTX, and differs at most in the target it is for."""
     texts = {_FOR_TARGET.sub("", _ptx(one)) for one in programs}
     return len(texts) == 1 and all(map(_ptx, programs))
 
 
-def _ptx(program: Program) -> str:
+def _ptx(program: AssembledProgram) -> str:
     """Return the PTX of a program, "" where only its machine code is at hand."""
     module = program.assembly.module
     return "" if module is None else module.source.text
 
 
-def _functions(programs: Sequence[Program]) -> list[str]:
+def _functions(programs: Sequence[AssembledProgram]) -> list[str]:
     """Return the kernels shown, and after them the functions that were not inlined."""
     kernels = [kernel.name for kernel in programs[0].kernels]
     others = [
@@ -157,7 +157,7 @@ def _functions(programs: Sequence[Program]) -> list[str]:
 
 
 def _beside(
-    programs: Sequence[Program], name: str, sources: Sources, width: int | None
+    programs: Sequence[AssembledProgram], name: str, sources: Sources, width: int | None
 ) -> list[str]:
     """Return the lines of PTX of one function, each beside the SASS it became on every target."""
     if not _ptx(programs[0]):
@@ -199,14 +199,14 @@ def _beside(
     return found
 
 
-def _alone(program: Program, name: str) -> list[str]:
+def _alone(program: AssembledProgram, name: str) -> list[str]:
     """Return the SASS of one function without PTX."""
     code = program.assembly.functions[name].instructions
     head = f"{called(name)}  SASS for {program.arch}"
     return [head, *(f"  {one.address:04x}  {one.text}" for one in code)]
 
 
-def _below(row: Sequence[str], programs: Sequence[Program]) -> str:
+def _below(row: Sequence[str], programs: Sequence[AssembledProgram]) -> str:
     """Return a line of PTX with its SASS below it, for each of several targets with its name."""
     left, *cells = row
     several = len(programs) > 1
@@ -221,7 +221,7 @@ def _below(row: Sequence[str], programs: Sequence[Program]) -> str:
 # ---- two files ------------------------------------------------------------------------------
 
 
-def _difference(before: Program, after: Program) -> Iterator[str]:
+def _difference(before: AssembledProgram, after: AssembledProgram) -> Iterator[str]:
     for old, new in zip(before.kernels, after.kernels, strict=False):
         yield f"{called(old.name)} of {before.file} and {called(new.name)} of {after.file} on {before.arch}"
         rows = [("", "before", "after", "change"), *_numbers(old, new)]
@@ -235,7 +235,7 @@ def _difference(before: Program, after: Program) -> Iterator[str]:
         yield from _remarks(program, program.file)
 
 
-def _numbers(old: Kernel, new: Kernel) -> Iterator[tuple[str, str, str, str]]:
+def _numbers(old: AssembledKernel, new: AssembledKernel) -> Iterator[tuple[str, str, str, str]]:
     """Yield what differs of the resources and of the counts of opcodes, the largest change first."""
     for name in ("registers", "shared", "stack", "spill_stores", "spill_loads", "barriers"):
         # Of spills a cubin says nothing.
@@ -258,7 +258,7 @@ def _row(name: str, before: int, after: int) -> tuple[str, str, str, str]:
 # ---- JSON -----------------------------------------------------------------------------------
 
 
-def _program(program: Program) -> dict[str, Any]:
+def _program(program: AssembledProgram) -> dict[str, Any]:
     return {
         "file": program.file,
         "arch": program.arch,

@@ -13,7 +13,7 @@ from ptxlab.verbs.launching.options import add_compilation
 
 if TYPE_CHECKING:
     from ptxlab.toolchain.fatbin import Member
-    from ptxlab.verbs.sass.programs import Program
+    from ptxlab.verbs.sass.programs import AssembledProgram
 
 EXAMPLE = """\
 example:
@@ -79,7 +79,7 @@ def execute(args: argparse.Namespace) -> int:
 
 def in_file(
     args: argparse.Namespace, file: str, archs: Sequence[str]
-) -> tuple[list[Program], list[Member]]:
+) -> tuple[list[AssembledProgram], list[Member]]:
     """Return a file as machine code for targets, and what of it is compressed."""
     from ptxlab.device.loading import is_machine_code
     from ptxlab.verbs.sass import binary
@@ -90,7 +90,7 @@ def in_file(
     return [assembled(args, file, arch) for arch in archs or (None,)], []
 
 
-def _only_one(programs: Sequence[Program], file: str) -> None:
+def _only_one(programs: Sequence[AssembledProgram], file: str) -> None:
     if len(programs) > 1:
         raise PtxlabError(
             f"--diff compares two programs, {file} has {len(programs)}",

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from ptxlab.clients.driver.results import Result
+from ptxlab.clients.driver.results import DriverResult
 from ptxlab.clients.driver.shared_object import NOTHING, shared_object
 from ptxlab.device.cuda_driver import EMULATED
 
@@ -35,7 +35,7 @@ def test_functions_jump_to_what_the_slots_say(tmp_path: Path) -> None:
     assert library.function_7(*given) == sum(one.value << at for at, one in enumerate(given))
     assert library.function_8(*given) == 0
     assert {library[name]() for name in (NAMES[0], NAMES[6], NAMES[9], NAMES[-1])} == {
-        Result.STUB_LIBRARY
+        DriverResult.STUB_LIBRARY
     }
     assert not hasattr(library, "function_300")
 
@@ -88,5 +88,5 @@ def test_stubs_for_aarch64_do_the_same() -> None:
     for number in (0, 7, 299):
         at, slot = found[f"function_{number}"], found[EMULATED] + 8 * number
         assert run_aarch64(image, at, {slot: 0x1234_5678_9ABC}) == ("jump", 0x1234_5678_9ABC)
-        assert run_aarch64(image, at, {slot: 0}) == ("return", Result.STUB_LIBRARY)
+        assert run_aarch64(image, at, {slot: 0}) == ("return", DriverResult.STUB_LIBRARY)
     assert run_aarch64(image, found[NOTHING], {}) == ("return", 0)

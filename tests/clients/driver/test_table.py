@@ -7,8 +7,8 @@ import ctypes
 import pytest
 
 import ptxlab.clients.driver.library  # noqa: F401, whose import fills the table
-from ptxlab.clients.driver.results import WORDS, Result
-from ptxlab.clients.driver.table import ROWS, Row, named
+from ptxlab.clients.driver.results import WORDS, DriverResult
+from ptxlab.clients.driver.table import ROWS, AnsweredFunction, named
 
 OTHERS = {
     "cuCtxGetDevice_v2", "cuCtxSynchronize_v2", "cuStreamGetCtx_v2", "cuGraphInstantiate_v2",
@@ -46,7 +46,7 @@ def expected(kind: str) -> str:
     return NARROW.get(kind, "i32")  # the rest are int and enumerations
 
 
-def taken(row: Row) -> list[str]:
+def taken(row: AnsweredFunction) -> list[str]:
     kinds = ["u64" if one.startswith("out") or one == "text" else one for one in row.types]
     # An enumeration has the bits of either.
     return ["i32" if row.name.startswith("cuGetError") and one == "u32" else one for one in kinds]
@@ -85,7 +85,7 @@ def test_functions_are_found_by_name_and_release() -> None:
 
 def test_results_are_those_of_the_driver() -> None:
     driver = pytest.importorskip("cuda.bindings.driver")
-    assert {one.full_name: int(one) for one in Result} == {
-        one.name: int(one) for one in driver.CUresult if int(one) in set(map(int, Result))
+    assert {one.full_name: int(one) for one in DriverResult} == {
+        one.name: int(one) for one in driver.CUresult if int(one) in set(map(int, DriverResult))
     }
-    assert set(WORDS) == set(Result)
+    assert set(WORDS) == set(DriverResult)

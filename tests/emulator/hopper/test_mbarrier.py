@@ -7,7 +7,7 @@ import random
 import numpy as np
 import pytest
 
-from ptxlab.emulator.run.mbarriers import MOST, Arrive, Mbarriers, Refused, State
+from ptxlab.emulator.run.mbarriers import MOST, Arrive, Mbarriers, MbarrierState, UndefinedUse
 from ptxlab.errors import LaunchError
 from tests.emulator.hopper.conftest import Run
 
@@ -53,11 +53,11 @@ def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) ->
             for place, count, more in zip(places, counts, tx, strict=True):
                 before.append(models[place].arrive(count, more, drop))
         except OverflowError:
-            with pytest.raises(Refused):
+            with pytest.raises(UndefinedUse):
                 objects.arrive(index, Arrive(np.array(counts), np.array(tx), drop))
             return
         words = objects.arrive(index, Arrive(np.array(counts), np.array(tx), drop))
-        assert State.of(words).phase.tolist() == [phase % 8 for phase in before]
+        assert MbarrierState.of(words).phase.tolist() == [phase % 8 for phase in before]
         for place in models:
             state = objects.state(np.array([place]))
             model = models[place]
@@ -67,13 +67,13 @@ def test_arrivals_of_many_threads_are_arrivals_one_after_the_other(seed: int) ->
 
 def test_the_words_of_a_state_are_taken_apart_as_they_were_put_together() -> None:
     rng = np.random.default_rng(3)
-    given = State(
+    given = MbarrierState(
         rng.integers(0, MOST + 1, 500),
         rng.integers(0, MOST + 1, 500),
         rng.integers(-MOST, MOST + 1, 500),
         rng.integers(0, 8, 500),
     )
-    back = State.of(given.words())
+    back = MbarrierState.of(given.words())
     for name in ("pending", "expected", "tx", "phase"):
         assert (getattr(back, name) == getattr(given, name)).all(), name
 

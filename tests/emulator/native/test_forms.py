@@ -15,7 +15,7 @@ import pytest
 import ptxlab.emulator  # noqa: F401  (registers every operation)
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.writer import llvm_type
-from ptxlab.emulator.prepare.row import ROWS, Form
+from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.native import compiler
 from ptxlab.native.code import Code, Value, number
 from ptxlab.numbers.types import TYPES
@@ -26,13 +26,13 @@ COUNT = 2048
 LOP3_TABLE = 0x96
 
 
-def native_forms() -> list[Form]:
+def native_forms() -> list[RowForm]:
     """Return the forms that have native code."""
     rows = [row for group in ROWS.values() for row in group if row.native and not row.step]
     return [form for row in rows for form in row.forms() if written(Code(), form) is not None]
 
 
-def written(code: Code, form: Form) -> Sequence[Value] | None:
+def written(code: Code, form: RowForm) -> Sequence[Value] | None:
     """Return the results of a form, of values that are read from %in0, %in1 ... ."""
     values = []
     for i, name in enumerate(form.operands):
@@ -52,7 +52,7 @@ def written(code: Code, form: Form) -> Sequence[Value] | None:
     return [results] if isinstance(results, Value) else list(results)
 
 
-def function(number_: int, form: Form) -> tuple[str, set[str]]:
+def function(number_: int, form: RowForm) -> tuple[str, set[str]]:
     """Return the text of a function over arrays, and what it declares."""
     code = Code()
     results = written(code, form)
@@ -109,7 +109,7 @@ def words(choose: np.random.Generator, name: str) -> Array:
     return found.view(kind.dtype)
 
 
-def compare(forms: Sequence[Form]) -> Iterator[str]:
+def compare(forms: Sequence[RowForm]) -> Iterator[str]:
     """Yield the names of forms whose results differ."""
     made = [function(i, form) for i, form in enumerate(forms)]
     declared = sorted(set().union(*(names for _, names in made)))

@@ -13,7 +13,7 @@ import pytest
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
 from ptxlab.emulator.prepare.forms import find
-from ptxlab.emulator.prepare.row import Alu, Form
+from ptxlab.emulator.prepare.row import Alu, RowForm
 from ptxlab.numbers.types import TYPES
 
 Exact = Fraction | float  # a float stands for an infinity or NaN
@@ -29,7 +29,7 @@ FIELDS = {
 NAN = {"f16": 0x7FFF, "bf16": 0x7FFF, "f32": 0x7FFFFFFF, "f64": 0xFFF8000000000000}
 
 
-def build_alu(instruction: str, sources: int | None = None) -> Alu | Form:
+def build_alu(instruction: str, sources: int | None = None) -> Alu | RowForm:
     opcode, *names = instruction.split(".")
     return find(opcode, tuple(names), sources)
 
@@ -39,7 +39,7 @@ def run_alu(instruction: str, *operands: Any) -> Any:
     return run_operation(instruction, build_alu(instruction, len(operands)), *operands)
 
 
-def run_operation(instruction: str, operation: Alu | Form, *operands: Any) -> Any:
+def run_operation(instruction: str, operation: Alu | RowForm, *operands: Any) -> Any:
     """Run what ``build_alu`` or another builder made of ``instruction``, as ``run_alu`` does."""
     assert len(operands) == len(operation.operands)
     inputs = []

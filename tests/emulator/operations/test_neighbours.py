@@ -11,7 +11,7 @@ import pytest
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.forms import forms, opcodes
-from ptxlab.emulator.prepare.row import Form
+from ptxlab.emulator.prepare.row import RowForm
 from ptxlab.numbers import rounding
 from ptxlab.numbers.types import TYPES
 
@@ -60,7 +60,7 @@ def brink(reference: Any, name: str) -> list[int]:
     return [reference.encode(value, name) for value in values]
 
 
-def draw(form: Form, reference: Any, pool: Any, random: np.random.Generator) -> list[Array]:
+def draw(form: RowForm, reference: Any, pool: Any, random: np.random.Generator) -> list[Array]:
     """Draw one array for each operand; of floating-point sums the first row is on the brink."""
     inputs: list[Array] = []
     for name in form.operands:
@@ -79,7 +79,7 @@ def draw(form: Form, reference: Any, pool: Any, random: np.random.Generator) -> 
     return inputs
 
 
-def run(operation: Form, inputs: list[Array]) -> Array:
+def run(operation: RowForm, inputs: list[Array]) -> Array:
     """Return the bytes of all results, [threads, bytes]."""
     with np.errstate(all="ignore"):
         results = operation.compute(*inputs)
@@ -90,7 +90,7 @@ def run(operation: Form, inputs: list[Array]) -> Array:
     return np.concatenate(columns, axis=1)
 
 
-def alone(operation: Form, inputs: list[Array]) -> Array:
+def alone(operation: RowForm, inputs: list[Array]) -> Array:
     """Run one thread after another."""
     rows = [run(operation, [x[i : i + 1] for x in inputs]) for i in range(len(inputs[0]))]
     return np.concatenate(rows)

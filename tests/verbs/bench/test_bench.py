@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.cli.progress import Status
+from ptxlab.cli.progress import StatusLine
 from ptxlab.gemm import tile_file
 from ptxlab.gemm.machine import read_runs
 from ptxlab.main import main
@@ -254,13 +254,13 @@ def test_the_status_is_one_line_of_a_terminal_and_now_and_then_one_of_a_log(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("ptxlab.cli.progress.monotonic", lambda: now)
-    status = Status()
+    status = StatusLine()
     for now in (0.5, 1.5, 2.5, 12.0):
         status(f"at {now}")
     status.clear()
     assert capsys.readouterr().err == "ptxlab: at 1.5\nptxlab: at 12.0\n"
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    status = Status()
+    status = StatusLine()
     for now in (12.5, 13.5, 13.9):
         status(f"at {now}")
     status.clear()

@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.fragments.handwritten import matrices, mismatches
 from ptxlab.fragments.numbers import Fill
-from ptxlab.fragments.report import FragmentReport, Run
+from ptxlab.fragments.report import FragmentReport, FragmentRun
 from ptxlab.isa.targets import TARGETS
 from ptxlab.matrix.catalog import find, multiplication
 from ptxlab.matrix.multiplication import MatrixInstruction
@@ -24,10 +24,10 @@ SM90 = TARGETS["sm_90a"]
 BF16, F16 = multiplication("m16n8k16", "bf16"), multiplication("m16n8k16", "f16")
 
 
-def run(instruction: MatrixInstruction, fill: Fill) -> Run:
+def run(instruction: MatrixInstruction, fill: Fill) -> FragmentRun:
     expected = matrices(instruction, fill)
     registers = {o.operand: o.pack(expected[o.operand]) for o in instruction.operands}
-    return Run(fill, registers, frozenset("D"), expected["D"])
+    return FragmentRun(fill, registers, frozenset("D"), expected["D"])
 
 
 def report(instruction: MatrixInstruction, *, wrong: bool = False) -> FragmentReport:

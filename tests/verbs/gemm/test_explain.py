@@ -12,7 +12,7 @@ from ptxlab.gemm import explain as story
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.reference import Comparison
-from ptxlab.gemm.side_by_side import Job
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.gemm.verification import Verdict
 from ptxlab.main import main
 from tests.gemm.rungs import made
@@ -133,7 +133,7 @@ def test_all_rungs_that_take_the_problem(
     """And a wrong result is exit status 1."""
     asked: list[tuple[str, Problem]] = []
 
-    def facts_of(device: object, job: Job) -> KernelFacts:
+    def facts_of(device: object, job: RungJob) -> KernelFacts:
         asked.append((job.rung.name, job.problem))
         found = made(job.rung.name)
         return KernelFacts(

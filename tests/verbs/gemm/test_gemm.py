@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from ptxlab.cli.progress import Progress
+from ptxlab.cli.progress import LaunchProgress
 from ptxlab.gemm import LADDER
 from ptxlab.gemm.ladder import HostBaseline
-from ptxlab.gemm.reference import Bound
+from ptxlab.gemm.reference import ErrorBound
 from ptxlab.main import main
 
 ROOT = Path(__file__).parents[3]
@@ -49,8 +49,8 @@ def test_the_seed_decides_the_data(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_wrong_result_is_exit_status_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def no_tolerance(*args: object) -> Bound:
-        return Bound(coefficient=1e-30, floor=0.0, largest=1e30)
+    def no_tolerance(*args: object) -> ErrorBound:
+        return ErrorBound(coefficient=1e-30, floor=0.0, largest=1e30)
 
     monkeypatch.setattr(sys.modules["ptxlab.gemm.verification"], "error_bound", no_tolerance)
     words = ["gemm", *EMULATOR, "--algorithm", "naive", "--size", "8"]
@@ -225,7 +225,7 @@ def test_progress_speaks_after_a_while_and_cleans_up(
     now = 0.0
     monkeypatch.setattr("ptxlab.cli.progress.monotonic", lambda: now)
     monkeypatch.setattr("sys.stderr.isatty", lambda: True, raising=False)
-    progress = Progress()
+    progress = LaunchProgress()
     progress(0, 4)
     progress(0, 4)
     assert capsys.readouterr().err == ""
@@ -245,7 +245,7 @@ def test_progress_in_a_log_is_a_line_now_and_then(
 ) -> None:
     now = 0.0
     monkeypatch.setattr("ptxlab.cli.progress.monotonic", lambda: now)
-    progress = Progress()
+    progress = LaunchProgress()
     for step in range(1, 41):
         now += 0.5
         progress(step, 40)

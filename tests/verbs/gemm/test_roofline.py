@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from ptxlab.gemm import ALGORITHMS
-from ptxlab.gemm.explain import Explanation, tell
+from ptxlab.gemm.explain import LadderExplanation, tell
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
 from ptxlab.view.palette import INK, PAPER
@@ -27,7 +27,7 @@ H200, A100 = BY_NAME["H200 SXM"], BY_NAME["A100 SXM"]
 Point = tuple[float, float]
 
 
-def ladder(gpu: Gpu) -> Explanation:
+def ladder(gpu: Gpu) -> LadderExplanation:
     """A ladder with rungs at the L1 cache, at issue, at the ceilings, and two at the same place."""
     naive = made("naive", sectors=34816, requests=8320)
     tiled = made("tiled", share=0.3, shared_wavefronts=16896, sectors=2560, requests=640)

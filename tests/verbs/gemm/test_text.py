@@ -15,7 +15,7 @@ from ptxlab.gemm import LADDER
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.reference import Comparison
 from ptxlab.gemm.run import GemmResult
-from ptxlab.gemm.survey import Survey
+from ptxlab.gemm.survey import LadderSurvey
 from ptxlab.gemm.verification import Verdict
 from ptxlab.verbs.gemm.text import as_json, text, text_of_all
 from ptxlab.view.json import write
@@ -67,7 +67,7 @@ def test_text_of_a_wrong_result_on_a_gpu() -> None:
 
 def test_each_column_of_all_is_what_its_head_says() -> None:
     wrong = dataclasses.replace(RESULT, rung=LADDER["naive"], verdict=judged(0.5))
-    found = Survey("emulator", "sm_80", RESULT.problem, (RESULT, wrong), (), ())
+    found = LadderSurvey("emulator", "sm_80", RESULT.problem, (RESULT, wrong), (), ())
     shown = text_of_all(found).splitlines()
     head, first, second = shown[2:5]
     begins = [head.index(name) for name in ("result", "max error", "tolerance", "time")]
