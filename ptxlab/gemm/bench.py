@@ -10,7 +10,6 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.memory import Closing
@@ -20,17 +19,17 @@ from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline, PlannedProblem
 from ptxlab.gemm.machine import MeasuredMachine
+from ptxlab.gemm.predicted import PredictedRung, predict_ladder
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
+from ptxlab.gemm.side_by_side import RungJob
 from ptxlab.gemm.survey import Absent
-from ptxlab.gemm.tile import Sizes
+from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.timing import Procedure, Timing, burst, cold, sustained, warmed
 from ptxlab.gemm.verification import Verdict, Verification, checked
 from ptxlab.isa.gpus import GPUS
-
-if TYPE_CHECKING:
-    from ptxlab.gemm.predicted import PredictedRung
+from ptxlab.prediction.chip import Chip
 
 LIBRARIES = tuple(rung for rung in BASELINES.values() if isinstance(rung, GpuBaseline))
 """What is timed beside the kernels, and takes turns with them: the first that is there."""
@@ -121,6 +120,21 @@ class Bench:
     @property
     def passed(self) -> bool:
         return all(result.verdict.passed for result in self.results)
+
+
+def beside_measured(found: Bench, chip: Chip) -> Bench:
+    """Return what was measured with what is predicted of the same, tile by tile, at the clock it ran at."""
+
+    def predicted(one: BenchResult) -> BenchResult:
+        if not isinstance(one.rung, Algorithm):
+            return one
+        mhz = one.timed.reading.clock if one.timed else None
+        sizes = AS_IT_IS if one.rung.handwritten else one.tile
+        job = RungJob(one.rung, one.problem, dict(sizes))
+        [told] = predict_ladder([job], chip, round(mhz) if mhz else None)
+        return replace(one, predicted=told)
+
+    return replace(found, results=tuple(map(predicted, found.results)))
 
 
 # ---- how ----------------------------------------------------------------------------------------

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import ExitStack, closing
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import partial
 
 from ptxlab.device.loading import load_assembled
@@ -14,7 +14,6 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
-from ptxlab.gemm.bench import Bench, BenchResult
 from ptxlab.gemm.problem import DeviceOperands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
@@ -71,22 +70,6 @@ class PredictedRung:
         p = self.problem
         square = p.m == p.n == p.k and p.layout == "nn" and p.epilogue == "none"
         return tuple(published(rung, self.gpu.name, p.m, (p.dtype, p.acc))) if square else ()
-
-
-def beside_measured(found: Bench, chip: Chip) -> Bench:
-    """Return what was measured with what is predicted of the same, tile by tile, at the clock it ran at."""
-
-    def predicted(one: BenchResult) -> BenchResult:
-        if not isinstance(one.rung, Algorithm):
-            return one
-        mhz = one.timed.reading.clock if one.timed else None
-        sizes = AS_IT_IS if one.rung.handwritten else one.tile
-        told = _attempted(
-            chip, round(mhz) if mhz else None, RungJob(one.rung, one.problem, dict(sizes))
-        )
-        return replace(one, predicted=told)
-
-    return replace(found, results=tuple(map(predicted, found.results)))
 
 
 def predict_ladder(

@@ -163,9 +163,8 @@ def procedure(args: argparse.Namespace) -> Procedure:
 
 def time_ladder(args: argparse.Namespace, device: Device) -> int:
     from ptxlab.cli.progress import StatusLine
-    from ptxlab.gemm.bench import bench
+    from ptxlab.gemm.bench import bench, beside_measured
     from ptxlab.gemm.machine import machine_of
-    from ptxlab.gemm.predicted import beside_measured
     from ptxlab.verbs.bench import text as view
     from ptxlab.verbs.bench.text import csv
 
