@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -99,34 +98,20 @@ def settle(touched: frozenset[int]) -> Step:
     return lambda frame, threads: frame.wave.products.settle(threads, touched)
 
 
-@dataclass(slots=True)
 class Passing:
-    """Which threads may go on at a guarded operation among a warp: those held back by their guard do."""
+    """The ``participants`` of a guarded operation: those who are held back by their guard go on."""
 
-    participants: Participants
-    predicate: Source
+    def __init__(self, participants: Participants, predicate: Source) -> None:
+        self._participants, self._predicate = participants, predicate
+        self.place, self.gives_up = participants.place, participants.gives_up
+        self.missing = participants.missing  # none of the waiting is held back
 
     def __call__(self, frame: Frame, threads: Threads, alive: Array) -> Array:
         """Return the mask of threads that wait for nobody."""
-        passing = threads.where(self.predicate.read(frame.registers))
+        passing = threads.where(self._predicate.read(frame.registers))
         if passing is None:
             return threads.mask
-        ready = self.participants(frame, passing, alive)
-        return ready | (threads.mask & ~passing.mask)
-
-    @property
-    def place(self) -> str:
-        """Where they wait."""
-        return self.participants.place
-
-    @property
-    def gives_up(self) -> bool:
-        """Whether they get an answer without what they wait for."""
-        return self.participants.gives_up
-
-    def missing(self, frame: Frame, threads: Threads, alive: Array) -> str:
-        """Say what the first of them lacks: none of the waiting is held back."""
-        return self.participants.missing(frame, threads, alive)
+        return self._participants(frame, passing, alive) | (threads.mask & ~passing.mask)
 
 
 def guarded(step: Step, predicate: Source) -> Step:
