@@ -11,6 +11,7 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli import readers
+from ptxlab.cli.options import How, add
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -22,6 +23,27 @@ Text = str | Callable[[], str]
 Data = Mapping[str, Any] | Callable[[], Mapping[str, Any]]
 
 
+DEVICE = """
+--device auto|cuda[:N]|emulator
+             where to run; auto takes the first GPU, or the emulator where there is none
+--arch NAME  {arch}
+--engine auto|array|native
+             how the emulator computes, always the same bits: as arrays, as machine code (needs
+             ptxlab[native]), or first one and then the other, which is the default
+"""
+RESULT = """
+-o --output FILE  write the result to FILE instead of stdout, whole or not at all
+--seed N          seed of all random data (default 0)
+"""
+ONE_TARGET = "the target the emulator plays, such as sm_80 or sm_90a"
+MANY_TARGETS = "a target to show, such as sm_80 or sm_90a; again for more"
+
+WORKERS = """
+--workers N|tcp://HOST:PORT  emulate in so many processes (default: as many as there are processors, or
+                             what PTXLAB_WORKERS says), or on a cluster of Dask
+"""
+
+
 def add_common(
     parser: argparse.ArgumentParser, formats: Sequence[str] = (), *, many_targets: bool = False
 ) -> None:
@@ -29,66 +51,29 @@ def add_common(
 
     With ``many_targets`` ``--arch`` may be repeated, and ``arch`` is a list.
     """
+    known = ("text", "json", *formats)
+    arch = MANY_TARGETS if many_targets else ONE_TARGET
     group = parser.add_argument_group("options of every verb")
-    group.add_argument(
-        "--device",
-        type=readers.device,
-        default="auto",
-        metavar="auto|cuda[:N]|emulator",
-        help="where to run; auto takes the first GPU, or the emulator where there is none",
-    )
-    group.add_argument(
-        "--arch",
-        type=readers.target,
-        action="append" if many_targets else "store",
-        default=[] if many_targets else None,
-        metavar="NAME",
-        help="a target to show, such as sm_80 or sm_90a; again for more"
-        if many_targets
-        else "the target the emulator plays, such as sm_80 or sm_90a",
-    )
-    group.add_argument(
-        "--engine",
-        choices=("auto", "array", "native"),
-        metavar="auto|array|native",
-        help="how the emulator computes, always the same bits: as arrays, as machine code (needs "
-        "ptxlab[native]), or first one and then the other, which is the default",
-    )
-    group.add_argument(
-        "--format",
-        choices=("text", "json", *formats),
-        default="text",
-        metavar="|".join(("text", "json", *formats)),
-        help="how to print the result",
-    )
-    group.add_argument(
-        "--json", dest="format", action="store_const", const="json", help="same as --format json"
-    )
-    group.add_argument(
-        "-o",
-        "--output",
-        type=readers.output_path,
-        metavar="FILE",
-        help="write the result to FILE instead of stdout, whole or not at all",
-    )
-    group.add_argument(
-        "--seed",
-        type=readers.count,
-        default=0,
-        metavar="N",
-        help="seed of all random data (default 0)",
-    )
+    where: dict[str, How] = {
+        "device": readers.device,
+        "arch": [readers.target] if many_targets else readers.target,
+    }
+    add(group, DEVICE.format(arch=arch), **where, engine=("auto", "array", "native"))
+    add(group, f"--format {'|'.join(known)}  how to print the result", format=known)
+    add_short(group, "json")
+    add(group, RESULT, output=readers.output_path, seed=readers.count)
+    parser.set_defaults(device="auto", format="text", seed=0)
+
+
+def add_short(parser: argparse._ActionsContainer, form: str) -> None:
+    """Add an option for one of the formats."""
+    how = {"dest": "format", "action": "store_const", "const": form}
+    add(parser, f"--{form}  same as --format {form}", **{form: how})
 
 
 def add_workers(parser: argparse.ArgumentParser) -> None:
     """Add the option that says where independent jobs run; ``open_workers`` takes it."""
-    parser.add_argument(
-        "--workers",
-        type=readers.workers,
-        metavar="N|tcp://HOST:PORT",
-        help="emulate in so many processes (default: as many as there are processors, or what "
-        "PTXLAB_WORKERS says), or on a cluster of Dask",
-    )
+    add(parser, WORKERS, workers=readers.workers)
 
 
 def open_workers(

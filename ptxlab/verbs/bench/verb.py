@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import (
     add_common,
+    add_short,
     add_workers,
     emit,
     open_device,
@@ -17,6 +18,7 @@ from ptxlab.cli.common import (
     write_whole,
 )
 from ptxlab.cli.gemm_options import add_product
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
 
@@ -59,64 +61,42 @@ TILES = "ptxlab gemm --predict --tiles compares predicted tiles"
 NCU = "ncu --target-processes all --set full --import-source yes --clock-control none"
 
 
+WHICH = f"""
+--algorithm NAME[,...]      rungs of the ladder, see ptxlab gemm --list (default all kernels)
+--sizes N|MxNxK|NAME[,...]  what to multiply (default {GPU_SIZES}, on the emulator {EMULATOR_SIZES})
+--dtype f32|tf32|bf16|f16[,...]
+                            A and B (default: what each algorithm takes first)
+"""
+TIMED = """
+--rounds N   (default 3)
+--rest S     before a burst (default 2)
+--seconds S  of sustained work (default 3)
+--cold       also launches that find nothing in the L2 cache
+"""
+PREDICTED = """
+--predict   also the speed that machine code predicts, on the GPU that is measured or --gpu
+--gpu NAME  with --predict: rtx3090, h100 ...
+"""
+OTHER = """
+--tiles          compare tiles of one algorithm, and keep the best
+--profile        print the line for Nsight Compute, and run nothing
+--record FOLDER  also add the results to FOLDER/<gpu>-<date>.json (default benchmarks)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument(
-        "--algorithm",
-        type=words,
-        default=(),
-        metavar="NAME[,...]",
-        help="rungs of the ladder, see ptxlab gemm --list (default all kernels)",
-    )
-    parser.add_argument(
-        "--sizes",
-        metavar="N|MxNxK|NAME[,...]",
-        help=f"what to multiply (default {GPU_SIZES}, on the emulator {EMULATOR_SIZES})",
-    )
-    parser.add_argument(
-        "--dtype",
-        type=words,
-        default=(),
-        metavar="f32|tf32|bf16|f16[,...]",
-        help="A and B (default: what each algorithm takes first)",
-    )
+    add(parser, WHICH, algorithm=words, dtype=words)
     add_product(parser)
     how = parser.add_argument_group("how it is timed")
-    how.add_argument("--rounds", type=positive, default=3, metavar="N", help="(default 3)")
-    how.add_argument(
-        "--rest", type=seconds, default=2.0, metavar="S", help="before a burst (default 2)"
-    )
-    how.add_argument(
-        "--seconds", type=seconds, default=3.0, metavar="S", help="of sustained work (default 3)"
-    )
-    how.add_argument(
-        "--cold", action="store_true", help="also launches that find nothing in the L2 cache"
-    )
-    parser.add_argument(
-        "--predict",
-        action="store_true",
-        help="also the speed that machine code predicts, on the GPU that is measured or --gpu",
-    )
-    parser.add_argument("--gpu", metavar="NAME", help="with --predict: rtx3090, h100 ...")
+    add(how, TIMED, rounds=positive, rest=seconds, seconds=seconds)
+    add(parser, PREDICTED)
     other = parser.add_mutually_exclusive_group()
-    other.add_argument(
-        "--tiles", action="store_true", help="compare tiles of one algorithm, and keep the best"
-    )
-    other.add_argument(
-        "--profile", action="store_true", help="print the line for Nsight Compute, and run nothing"
-    )
-    other.add_argument(
-        "--record",
-        nargs="?",
-        const="benchmarks",
-        metavar="FOLDER",
-        help="also add the results to FOLDER/<gpu>-<date>.json (default benchmarks)",
-    )
+    add(other, OTHER, record={"nargs": "?", "const": "benchmarks"})
+    parser.set_defaults(algorithm=(), dtype=(), rounds=3, rest=2.0, seconds=3.0)
     add_workers(parser)
     add_common(parser, ("csv", "svg"))
-    parser.add_argument(
-        "--csv", dest="format", action="store_const", const="csv", help="same as --format csv"
-    )
+    add_short(parser, "csv")
 
 
 def execute(args: argparse.Namespace) -> int:

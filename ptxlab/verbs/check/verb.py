@@ -10,6 +10,7 @@ from contextlib import closing
 from typing import Any
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import one_of, words
 from ptxlab.errors import Unsupported
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -39,21 +40,17 @@ status 0 when nothing worse than warnings was found, 1 otherwise and when incomp
 {ARGUMENTS}"""
 
 
+OPTIONS = """
+--checks NAME,...  what to check, of those that --list tells (default all)
+--list             tell what is checked, rule by rule, and exit
+--strict           exit with 1 for a warning, as for an error
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    parser.add_argument(
-        "--checks",
-        type=checks,
-        metavar="NAME,...",
-        help="what to check, of those that --list tells (default all)",
-    )
-    parser.add_argument(
-        "--list", action=RuleList, nargs=0, help="tell what is checked, rule by rule, and exit"
-    )
-    parser.add_argument(
-        "--strict", action="store_true", help="exit with 1 for a warning, as for an error"
-    )
+    add(parser, OPTIONS, checks=checks, list={"action": RuleList, "nargs": 0})
     add_common(parser)
 
 

@@ -15,6 +15,7 @@ from ptxlab.cli.common import (
     wants_colour,
     write_whole,
 )
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, index, name_value, output_path, positive, words
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
@@ -50,73 +51,43 @@ emulator: PLACE is NAME, NAME+OFFSET or an address.
 {ARGUMENTS}"""
 
 
+PLACES = """
+--at PLACE   a line, label or instruction
+--regs LIST  registers or operands, with commas between (default: all the instruction names)
+--before     look before the instruction, not after it
+--of PLACE   D, A, B and C are operands of this instruction (line or name)
+"""
+SHARED = """
+--mbarrier PLACE  show the phase of an mbarrier, its arrivals, and the bytes it expects
+--tile PLACE:ROWSxCOLS:TYPE[:SWIZZLE]
+                  show a matrix in shared memory as it was before the swizzle 32B, 64B or 128B
+"""
+WHO = """
+--nth N          at which time of coming by (default 1)
+--cta X[,Y[,Z]]  which CTA (default 0)
+--warp W         which warp of it (default 0)
+--lane L         this lane only
+"""
+MEANT = """
+--as TYPE              read the bits as f16, bf16, s8, b32, ...
+--expect OPERAND=WHAT  the matrix that A, B, C or D should hold, as an expression: A=a, B=b.T,
+                       A=a[0:16,16:32]
+"""
+SAVE = """
+--save FILE  write the words of all threads to a .npz file: words [thread, register], passes, registers
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    parser.add_argument("--at", required=True, metavar="PLACE", help="a line, label or instruction")
-    parser.add_argument(
-        "--regs",
-        type=words,
-        default=(),
-        metavar="LIST",
-        help="registers or operands, with commas between (default: all the instruction names)",
-    )
-    parser.add_argument(
-        "--before", action="store_true", help="look before the instruction, not after it"
-    )
-    parser.add_argument(
-        "--of",
-        metavar="PLACE",
-        help="D, A, B and C are operands of this instruction (line or name)",
-    )
-    parser.add_argument(
-        "--mbarrier",
-        type=shared_spot,
-        action="append",
-        default=[],
-        metavar="PLACE",
-        help="show the phase of an mbarrier, its arrivals, and the bytes it expects",
-    )
-    parser.add_argument(
-        "--tile",
-        type=shared_tile,
-        action="append",
-        default=[],
-        metavar="PLACE:ROWSxCOLS:TYPE[:SWIZZLE]",
-        help="show a matrix in shared memory as it was before the swizzle 32B, 64B or 128B",
-    )
-    parser.add_argument(
-        "--nth",
-        type=positive,
-        default=1,
-        metavar="N",
-        help="at which time of coming by (default 1)",
-    )
-    parser.add_argument(
-        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
-    )
-    parser.add_argument(
-        "--warp", type=count, default=0, metavar="W", help="which warp of it (default 0)"
-    )
-    parser.add_argument("--lane", type=count, metavar="L", help="this lane only")
-    parser.add_argument(
-        "--as", dest="read_as", metavar="TYPE", help="read the bits as f16, bf16, s8, b32, ..."
-    )
-    parser.add_argument(
-        "--expect",
-        action="append",
-        default=[],
-        type=name_value,
-        metavar="OPERAND=WHAT",
-        help="the matrix that A, B, C or D should hold, as an expression: A=a, B=b.T, A=a[0:16,16:32]",
-    )
+    add(parser, PLACES, at={"required": True}, regs=words)
+    add(parser, SHARED, mbarrier=[shared_spot], tile=[shared_tile])
+    add(parser, WHO, nth=positive, cta=index, warp=count, lane=count)
+    add(parser, MEANT, as_={"dest": "read_as"}, expect=[name_value])
     add_tolerance(parser)
-    parser.add_argument(
-        "--save",
-        type=output_path,
-        metavar="FILE",
-        help="write the words of all threads to a .npz file: words [thread, register], passes, registers",
-    )
+    add(parser, SAVE, save=output_path)
+    parser.set_defaults(regs=(), nth=1, cta=(0,), warp=0)
     add_common(parser)
 
 

@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import seconds
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.watching import on_emulator
@@ -44,24 +45,19 @@ STDERR = 2
 """The descriptor of stderr, also where Python's own stands for something else."""
 
 
+OPTIONS = """
+COMMAND            the program and its arguments, after --
+--check            check every launch
+--profile          show the launches, time and instructions by kernel
+--timeout SECONDS  how long a launch may run (default as long as it likes)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument(
-        "command", nargs="+", metavar="COMMAND", help="the program and its arguments, after --"
-    )
-    parser.add_argument("--check", action="store_true", help="check every launch")
-    parser.add_argument(
-        "--profile", action="store_true", help="show the launches, time and instructions by kernel"
-    )
-    parser.add_argument(
-        "--timeout",
-        type=seconds,
-        default=0.0,
-        metavar="SECONDS",
-        help="how long a launch may run (default as long as it likes)",
-    )
+    add(parser, OPTIONS, command={"nargs": "+"}, timeout=seconds)
     add_common(parser)
-    parser.set_defaults(device="emulator", device_options=())
+    parser.set_defaults(timeout=0.0, device="emulator", device_options=())
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.options import add
 from ptxlab.errors import PtxlabError
 
 EXAMPLE = """\
@@ -18,12 +19,15 @@ parts more is explained, in short; --full adds the targets, the arithmetic and t
 the targets of --arch or the first of each generation."""
 
 
+OPTIONS = """
+NAME    the instruction, or parts of its name
+--full  also its targets, its arithmetic and its PTX
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument("name", metavar="NAME", help="the instruction, or parts of its name")
-    parser.add_argument(
-        "--full", action="store_true", help="also its targets, its arithmetic and its PTX"
-    )
+    add(parser, OPTIONS)
     add_common(parser, many_targets=True)
 
 

@@ -9,12 +9,14 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.cli import readers
 from ptxlab.cli.common import (
     add_common,
+    add_short,
     add_workers,
     emit,
     open_device,
     terminal_width,
     wants_colour,
 )
+from ptxlab.cli.options import add
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import add_launch_options
 
@@ -55,87 +57,50 @@ LANGUAGES = ("cuda", "ptx", "python")
 DRAWN = ("csv", "markdown", "svg", "latex", "html")
 
 
+WHICH = f"""
+--op NAME       a shape ({DEFAULT}, the default), or a name or parts of one: ldmatrix.x4.trans
+--dtype TYPE    type of A and B, such as bf16 or s8.u8
+--acc TYPE      type of C and D, such as f32
+--all           verify every instruction
+--family NAME   of --all only this family, such as mma
+--fill          what A and B hold: row * columns + column (default), or ones
+--operand NAME  show this operand only: A, B, C or D
+--full          show what every register of every lane held; of --all, run wgmma of every n
+"""
+NARROW = """
+--lane L              show this lane only
+--element D[ROW,COL]  say who holds this element, and how it is loaded or stored; ROW,COL of every operand
+"""
+PROGRAM = """
+--ptx FILE  look at the mma of this program, a .ptx or .cu, in place of ptxlab's own
+--at PLACE  of --ptx only these: a line, or an instruction (mma.sync)
+"""
+QUESTIONS = f"""
+--trace ROW,COL  which registers of A, B and C feed this element of D
+--register NAME  what each lane holds in a register, such as a2, by bits
+--formula        the closed formulas, from place to element and back
+--code {"|".join(LANGUAGES)}
+                 the index arithmetic and its inverse as source code
+--moves NEXT     the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; by
+                 default the same instruction), and their PTX
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    parser.add_argument(
-        "--op",
-        metavar="NAME",
-        help=f"a shape ({DEFAULT}, the default), or a name or parts of one: ldmatrix.x4.trans",
-    )
-    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B, such as bf16 or s8.u8")
-    parser.add_argument("--acc", metavar="TYPE", help="type of C and D, such as f32")
-    parser.add_argument("--all", action="store_true", help="verify every instruction")
-    parser.add_argument(
-        "--family",
-        type=readers.family,
-        metavar="NAME",
-        help="of --all only this family, such as mma",
-    )
-    parser.add_argument(
-        "--fill",
-        choices=("numbered", "ones"),
-        default="numbered",
-        help="what A and B hold: row * columns + column (default), or ones",
-    )
-    parser.add_argument(
-        "--operand", type=str.upper, metavar="NAME", help="show this operand only: A, B, C or D"
-    )
-    parser.add_argument(
-        "--full",
-        action="store_true",
-        help="show what every register of every lane held; of --all, run wgmma of every n",
-    )
+    add(parser, WHICH, family=readers.family, fill=("numbered", "ones"), operand=str.upper)
     narrow = parser.add_mutually_exclusive_group()
-    narrow.add_argument("--lane", type=readers.count, metavar="L", help="show this lane only")
-    narrow.add_argument(
-        "--element",
-        type=readers.element_of,
-        metavar="D[ROW,COL]",
-        help="say who holds this element, and how it is loaded or stored; ROW,COL of every operand",
-    )
-    parser.add_argument(
-        "--ptx",
-        metavar="FILE",
-        help="look at the mma of this program, a .ptx or .cu, in place of ptxlab's own",
-    )
-    parser.add_argument(
-        "--at", metavar="PLACE", help="of --ptx only these: a line, or an instruction (mma.sync)"
-    )
+    add(narrow, NARROW, lane=readers.count, element=readers.element_of)
+    add(parser, PROGRAM)
     add_workers(parser)
     add_launch_options(parser)
-    group = parser.add_argument_group(
-        "questions that run nothing (text or json)"
-    ).add_mutually_exclusive_group()
-    group.add_argument(
-        "--trace",
-        type=readers.element,
-        metavar="ROW,COL",
-        help="which registers of A, B and C feed this element of D",
-    )
-    group.add_argument(
-        "--register", metavar="NAME", help="what each lane holds in a register, such as a2, by bits"
-    )
-    group.add_argument(
-        "--formula", action="store_true", help="the closed formulas, from place to element and back"
-    )
-    group.add_argument(
-        "--code",
-        choices=LANGUAGES,
-        metavar="|".join(LANGUAGES),
-        help="the index arithmetic and its inverse as source code",
-    )
-    group.add_argument(
-        "--moves",
-        nargs="?",
-        const="",
-        metavar="NEXT",
-        help="the moves from D to operand A of NEXT (a name, or parts of one such as m16n8k32.e4m3; "
-        "by default the same instruction), and their PTX",
-    )
+    group = parser.add_argument_group("questions that run nothing (text or json)")
+    one = group.add_mutually_exclusive_group()
+    following = {"nargs": "?", "const": ""}
+    add(one, QUESTIONS, trace=readers.element, code=LANGUAGES, moves=following)
+    parser.set_defaults(fill="numbered")
     add_common(parser, DRAWN)
-    parser.add_argument(
-        "--html", dest="format", action="store_const", const="html", help="same as --format html"
-    )
+    add_short(parser, "html")
 
 
 def execute(args: argparse.Namespace) -> int:

@@ -17,6 +17,7 @@ from ptxlab.cli.common import (
     terminal_width,
 )
 from ptxlab.cli.gemm_options import add_product
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, name_value, positive, real
 from ptxlab.errors import PtxlabError, Unsupported
 
@@ -52,80 +53,45 @@ SIZE = 512
 """The default m, n and k: enough for several CTAs and stages, seconds on the emulator."""
 
 
+TYPES = ("f32", "tf32", "bf16", "f16")
+
+WHICH = f"""
+--algorithm NAME  a rung of the ladder, see --list (default {ALGORITHM}); NAME,NAME,... to --explain
+--all             every algorithm that takes the problem, in one table
+--list            list the algorithms, and run nothing
+"""
+PROBLEM = f"""
+--explain    tell what each rung does better than the one before, by what is counted
+--predict    predict the time on the GPU of --gpu from machine code, and run nothing
+--tiles      with --predict: one algorithm's tiles beside each other, the fastest first
+--gpu NAME   whose roofline to --explain with, such as a100 or h100 (default: that of --arch), or
+             which to --predict for
+--clock MHZ  of the GPU to --predict for (default boost)
+--m N        rows of A (default --size)
+--n N        columns of B (default --size)
+--k N        columns of A (default --size)
+--size N     m, n and k (default {SIZE})
+--dtype      A and B; tf32 is f32 in memory (default: what the algorithm takes first, or all)
+"""
+DETAILS = """
+--alpha X         factor of A * B (default 1)
+--beta X          factor of what D was (default 0: D is not read)
+--lda N           elements from one row of A in memory to the next
+--ldb N           elements from one row of B in memory to the next
+--ldd N           elements from one row of D in memory to the next
+--tile BM=64,...  other sizes of the kernel's tile
+--group N         CTA order: tile rows walked together, 1 for none
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    what = parser.add_mutually_exclusive_group()
-    what.add_argument(
-        "--algorithm",
-        metavar="NAME",
-        help=f"a rung of the ladder, see --list (default {ALGORITHM}); NAME,NAME,... to --explain",
-    )
-    what.add_argument(
-        "--all", action="store_true", help="every algorithm that takes the problem, in one table"
-    )
-    what.add_argument("--list", action="store_true", help="list the algorithms, and run nothing")
-    parser.add_argument(
-        "--explain",
-        action="store_true",
-        help="tell what each rung does better than the one before, by what is counted",
-    )
-    parser.add_argument(
-        "--predict",
-        action="store_true",
-        help="predict the time on the GPU of --gpu from machine code, and run nothing",
-    )
-    parser.add_argument(
-        "--tiles",
-        action="store_true",
-        help="with --predict: one algorithm's tiles beside each other, the fastest first",
-    )
-    parser.add_argument(
-        "--gpu",
-        metavar="NAME",
-        help="whose roofline to --explain with, such as a100 or h100 (default: that of --arch), or "
-        "which to --predict for",
-    )
-    parser.add_argument(
-        "--clock", type=positive, metavar="MHZ", help="of the GPU to --predict for (default boost)"
-    )
-    for name, rows in (("m", "rows of A"), ("n", "columns of B"), ("k", "columns of A")):
-        parser.add_argument(f"--{name}", type=count, metavar="N", help=f"{rows} (default --size)")
-    parser.add_argument(
-        "--size", type=count, default=SIZE, metavar="N", help=f"m, n and k (default {SIZE})"
-    )
-    parser.add_argument(
-        "--dtype",
-        choices=("f32", "tf32", "bf16", "f16"),
-        help="A and B; tf32 is f32 in memory (default: what the algorithm takes first, or all)",
-    )
+    add(parser.add_mutually_exclusive_group(), WHICH)
+    add(parser, PROBLEM, clock=positive, m=count, n=count, k=count, size=count, dtype=TYPES)
     add_product(parser)
-    parser.add_argument(
-        "--alpha", type=real, default=1.0, metavar="X", help="factor of A * B (default 1)"
-    )
-    parser.add_argument(
-        "--beta",
-        type=real,
-        default=0.0,
-        metavar="X",
-        help="factor of what D was (default 0: D is not read)",
-    )
-    for name in ("lda", "ldb", "ldd"):
-        parser.add_argument(
-            f"--{name}",
-            type=count,
-            metavar="N",
-            help=f"elements from one row of {name[2].upper()} in memory to the next",
-        )
-    parser.add_argument(
-        "--tile",
-        type=tile,
-        default={},
-        metavar="BM=64,...",
-        help="other sizes of the kernel's tile",
-    )
-    parser.add_argument(
-        "--group", type=count, metavar="N", help="CTA order: tile rows walked together, 1 for none"
-    )
+    strides = dict.fromkeys(("lda", "ldb", "ldd"), count)
+    add(parser, DETAILS, alpha=real, beta=real, **strides, tile=tile, group=count)
+    parser.set_defaults(size=SIZE, alpha=1.0, beta=0.0, tile={})
     add_workers(parser)
     add_common(parser, FORMATS)
 

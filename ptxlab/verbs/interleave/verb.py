@@ -6,6 +6,7 @@ import argparse
 from contextlib import closing
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive, several
 from ptxlab.errors import DeviceUnavailable
 
@@ -19,28 +20,19 @@ Times a product on the GPU alone, what the CPU does alone, the copies alone, and
 Needs a GPU: an emulator and its host have one memory, and their times would say nothing."""
 
 
+OPTIONS = """
+--algorithm NAME  a kernel of the ladder, for f32 (default warp_tiled)
+--activity        what the CPU does: ReLU of all, or one number of every page (default relu)
+--sizes N[,...]   rows and columns of the matrices (default 1024,2048,4096)
+--turns N         (default 20)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument(
-        "--algorithm",
-        default="warp_tiled",
-        metavar="NAME",
-        help="a kernel of the ladder, for f32 (default warp_tiled)",
-    )
-    parser.add_argument(
-        "--activity",
-        choices=("relu", "touch"),
-        default="relu",
-        help="what the CPU does: ReLU of all, or one number of every page (default relu)",
-    )
-    parser.add_argument(
-        "--sizes",
-        type=several(positive, "a list of sizes of 1 or more, such as 512,8192"),
-        default=(1024, 2048, 4096),
-        metavar="N[,...]",
-        help="rows and columns of the matrices (default 1024,2048,4096)",
-    )
-    parser.add_argument("--turns", type=positive, default=20, metavar="N", help="(default 20)")
+    sizes = several(positive, "a list of sizes of 1 or more, such as 512,8192")
+    add(parser, OPTIONS, activity=("relu", "touch"), sizes=sizes, turns=positive)
+    parser.set_defaults(algorithm="warp_tiled", activity="relu", sizes=(1024, 2048, 4096), turns=20)
     add_common(parser, ("svg",))
 
 

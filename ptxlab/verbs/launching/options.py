@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 
 from ptxlab.cli.common import add_common
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions, name_value, output_path, seconds
 
 ARGUMENTS = """\
@@ -31,93 +32,65 @@ TIMEOUT = 120.0
 """Seconds a launch may take unless the user says otherwise."""
 
 
+LAUNCH = """
+--kernel NAME      which kernel, if the file has several: its name or a part of it, or an instance of a
+                   template such as 'scale<bf16,64>'
+--grid X[,Y[,Z]]   CTAs (default 1)
+--block X[,Y[,Z]]  threads of a CTA
+--cluster X[,Y[,Z]]
+                   CTAs of a cluster (default none)
+--shared BYTES     dynamic shared memory (default 0)
+--arg NAME=VALUE   a kernel argument
+--set NAME=VALUE   what a __device__ or __constant__ variable holds before the launch
+--cooperative      run all CTAs at the same time, as this_grid().sync() needs it
+--schedule late|early|random:SEED
+                   when asynchronous work lands on the emulator: as late as it may (default), at once, or
+                   at any time that is allowed
+"""
+COMPILATION = """
+-D NAME=VALUE  a macro for a .cu file
+-I FOLDER      where a .cu file's headers are
+--std NAME     the C++ of a .cu file, such as c++20
+"""
+LIMIT = f"""
+--timeout SECONDS  how long the kernel may run (default {TIMEOUT:g}); 0 for as long as it likes
+"""
+RESULT = """
+--save [NAME=]FILE  write an array to a .npy or .npz file after the launch; without NAME all, as .npz
+--expect NAME=WHAT  what an array should hold after the launch
+"""
+TOLERANCE = """
+--tolerance RTOL[,ATOL]  how far from what is expected is right: atol + rtol |expected| (default 0,0)
+"""
+
+
 def add_launch(parser: argparse.ArgumentParser) -> None:
     """Add FILE and the options of a launch.
 
     A verb whose device is not ``--device`` alone says so: ``set_defaults(device_options=("a", "b"))``.
     """
     parser.set_defaults(device_options=("device",))
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a .ptx or .cu file, one ptxlab ships, or - for standard input",
-    )
+    add(parser, "FILE  a .ptx or .cu file, one ptxlab ships, or - for standard input")
     add_launch_options(parser)
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
     """Add what a launch takes beside its file."""
     group = parser.add_argument_group("options of a launch")
-    group.add_argument(
-        "--kernel",
-        metavar="NAME",
-        help="which kernel, if the file has several: its name or a part of it, or an instance of a "
-        "template such as 'scale<bf16,64>'",
-    )
-    group.add_argument("--grid", type=dimensions, metavar="X[,Y[,Z]]", help="CTAs (default 1)")
-    group.add_argument("--block", type=dimensions, metavar="X[,Y[,Z]]", help="threads of a CTA")
-    group.add_argument(
-        "--cluster", type=dimensions, metavar="X[,Y[,Z]]", help="CTAs of a cluster (default none)"
-    )
-    group.add_argument(
-        "--shared", type=count, metavar="BYTES", help="dynamic shared memory (default 0)"
-    )
-    group.add_argument(
-        "--arg", action="append", default=[], metavar="NAME=VALUE", help="a kernel argument"
-    )
-    group.add_argument(
-        "--set",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help="what a __device__ or __constant__ variable holds before the launch",
-    )
-    group.add_argument(
-        "--cooperative",
-        action="store_true",
-        default=None,
-        help="run all CTAs at the same time, as this_grid().sync() needs it",
-    )
-    group.add_argument(
-        "--schedule",
-        metavar="late|early|random:SEED",
-        help="when asynchronous work lands on the emulator: as late as it may (default), at once, or "
-        "at any time that is allowed",
-    )
+    shapes = dict.fromkeys(("grid", "block", "cluster"), dimensions)
+    add(group, LAUNCH, **shapes, shared=count, arg=[str], set=[str])
     add_compilation(group)
-    group.add_argument(
-        "--timeout",
-        type=seconds,
-        default=TIMEOUT,
-        metavar="SECONDS",
-        help=f"how long the kernel may run (default {TIMEOUT:g}); 0 for as long as it likes",
-    )
+    add(group, LIMIT, timeout=seconds)
+    group.set_defaults(cooperative=None, timeout=TIMEOUT)
 
 
 def add_run(parser: argparse.ArgumentParser) -> None:
     """Add the options of ``ptxlab run``, in which the header of a file says how it is launched."""
     add_launch(parser)
     group = parser.add_argument_group("what becomes of the result")
-    group.add_argument(
-        "--save",
-        action="append",
-        default=[],
-        type=saved,
-        metavar="[NAME=]FILE",
-        help="write an array to a .npy or .npz file after the launch; without NAME all, as .npz",
-    )
-    group.add_argument(
-        "--expect",
-        action="append",
-        default=[],
-        type=name_value,
-        metavar="NAME=WHAT",
-        help="what an array should hold after the launch",
-    )
+    add(group, RESULT, save=[saved], expect=[name_value])
     add_tolerance(group)
-    group.add_argument(
-        "--time", action="store_true", help="launch again and again on a GPU, and time it"
-    )
+    add(group, "--time  launch again and again on a GPU, and time it")
     add_common(parser)
 
 
@@ -130,13 +103,8 @@ def saved(text: str) -> tuple[str, str]:
 
 
 def add_tolerance(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "--tolerance",
-        type=tolerance,
-        default=(0.0, 0.0),
-        metavar="RTOL[,ATOL]",
-        help="how far from what is expected is right: atol + rtol |expected| (default 0,0)",
-    )
+    add(parser, TOLERANCE, tolerance=tolerance)
+    parser.set_defaults(tolerance=(0.0, 0.0))
 
 
 def tolerance(text: str) -> tuple[float, float]:
@@ -150,13 +118,7 @@ def tolerance(text: str) -> tuple[float, float]:
 
 
 def add_compilation(parser: argparse._ActionsContainer) -> None:
-    parser.add_argument(
-        "-D", action="append", default=[], metavar="NAME=VALUE", help="a macro for a .cu file"
-    )
-    parser.add_argument(
-        "-I", action="append", default=[], metavar="FOLDER", help="where a .cu file's headers are"
-    )
-    parser.add_argument("--std", metavar="NAME", help="the C++ of a .cu file, such as c++20")
+    add(parser, COMPILATION, D=[str], I=[str])
 
 
 def compilation(args: argparse.Namespace, *, line_info: bool) -> list[str]:

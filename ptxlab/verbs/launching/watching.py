@@ -9,24 +9,21 @@ from __future__ import annotations
 import argparse
 
 from ptxlab.cli.common import add_common
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import index, positive
 from ptxlab.errors import PtxlabError
+
+WATCHED = """
+--cta X[,Y[,Z]]  which CTA (default 0)
+--steps N        keep the first N instructions and landings (default {steps:,})
+"""
 
 
 def add_watched(parser: argparse.ArgumentParser, steps: int) -> None:
     """Add which CTA is followed and for how many ``steps``, and the options of all verbs."""
-    parser.add_argument(
-        "--cta", type=index, default=(0,), metavar="X[,Y[,Z]]", help="which CTA (default 0)"
-    )
-    parser.add_argument(
-        "--steps",
-        type=positive,
-        default=steps,
-        metavar="N",
-        help=f"keep the first N instructions and landings (default {steps:,})",
-    )
+    add(parser, WATCHED.format(steps=steps), cta=index, steps=positive)
     add_common(parser, ("html",))
-    parser.set_defaults(device="emulator", device_options=())
+    parser.set_defaults(cta=(0,), steps=steps, device="emulator", device_options=())
 
 
 def on_emulator(args: argparse.Namespace, message: str, hint: str) -> None:

@@ -6,6 +6,7 @@ import argparse
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import element, integer, positive, several, suggestion, word
 from ptxlab.errors import PtxlabError
 
@@ -39,84 +40,47 @@ OF_DESCRIPTORS = ("major", "address", "field")
 """The options by what they say something about."""
 
 
+LAYOUTS = """
+LAYOUT            a layout, the name or shape of a matrix instruction, or a descriptor
+--swizzle B,M,S   swizzle the offsets; 32B, 64B and 128B are the modes of descriptors
+--compose LAYOUT  take the layout after this one
+"""
+QUESTIONS = """
+--tile RxC          cut it into tiles
+--vectorize N       cut it into vectors
+--inverse           go from offset to linear index
+--banks ACCESS,...  count the bank conflicts of a tile in shared memory: ldmatrix, stmatrix (also .trans),
+                    ld8 to ld128, st8 to st128 (also .across: neighbouring lanes on neighbouring lines)
+--plan FORM         plan one instruction lane by lane, such as ldmatrix.x4.trans
+--code cuda|ptx|python
+                    the offset of a coordinate as source code, swizzled as the layout is
+"""
+DETAILS = """
+--at I,J      which tile, for --tile; row and column of the first element, for --plan
+--across      for --plan: the second matrix lies beside the first, not below it
+--bits N      bits of an element (default 16)
+--dtype TYPE  type of A and B of an instruction
+--acc TYPE    type of C and D of an instruction
+"""
+DESCRIPTORS = """
+--descriptor FORMAT  wgmma or tcgen05: the matrix descriptor of a tile ROWSxK of m or n times k; kind::f16,
+                     kind::mxf4 and so on: the instruction descriptor of MxN; of a number 0x...: its fields
+--major k|mn         along which direction a tile is contiguous (default k); A.B for an instruction
+--address N          where the tile starts (default 0)
+--field NAME=VALUE   any other field by its name, such as "negate a=yes"
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = DESCRIPTION
-    parser.add_argument(
-        "layout",
-        metavar="LAYOUT",
-        help="a layout, the name or shape of a matrix instruction, or a descriptor",
-    )
-    parser.add_argument(
-        "--swizzle",
-        type=swizzle,
-        metavar="B,M,S",
-        help="swizzle the offsets; 32B, 64B and 128B are the modes of descriptors",
-    )
-    parser.add_argument("--compose", metavar="LAYOUT", help="take the layout after this one")
+    add(parser, LAYOUTS, swizzle=swizzle)
     question = parser.add_mutually_exclusive_group()
-    question.add_argument(
-        "--tile",
-        type=several(positive, "ROWSxCOLUMNS, such as 2x2", separator="x"),
-        metavar="RxC",
-        help="cut it into tiles",
-    )
-    question.add_argument("--vectorize", type=positive, metavar="N", help="cut it into vectors")
-    question.add_argument("--inverse", action="store_true", help="go from offset to linear index")
-    question.add_argument(
-        "--banks",
-        metavar="ACCESS,...",
-        help="count the bank conflicts of a tile in shared memory: ldmatrix, stmatrix (also .trans), "
-        "ld8 to ld128, st8 to st128 (also .across: neighbouring lanes on neighbouring lines)",
-    )
-    question.add_argument(
-        "--plan",
-        metavar="FORM",
-        help="plan one instruction lane by lane, such as ldmatrix.x4.trans",
-    )
-    question.add_argument(
-        "--code",
-        choices=("cuda", "ptx", "python"),
-        metavar="cuda|ptx|python",
-        help="the offset of a coordinate as source code, swizzled as the layout is",
-    )
-    parser.add_argument(
-        "--at",
-        type=element,
-        metavar="I,J",
-        help="which tile, for --tile; row and column of the first element, for --plan",
-    )
-    parser.add_argument(
-        "--across",
-        action="store_true",
-        help="for --plan: the second matrix lies beside the first, not below it",
-    )
-    parser.add_argument(
-        "--bits", type=positive, default=16, metavar="N", help="bits of an element (default 16)"
-    )
-    parser.add_argument("--dtype", metavar="TYPE", help="type of A and B of an instruction")
-    parser.add_argument("--acc", metavar="TYPE", help="type of C and D of an instruction")
+    tile = several(positive, "ROWSxCOLUMNS, such as 2x2", separator="x")
+    add(question, QUESTIONS, tile=tile, vectorize=positive, code=("cuda", "ptx", "python"))
+    add(parser, DETAILS, at=element, bits=positive)
     group = parser.add_argument_group("descriptors of wgmma and tcgen05")
-    group.add_argument(
-        "--descriptor",
-        metavar="FORMAT",
-        help="wgmma or tcgen05: the matrix descriptor of a tile ROWSxK of m or n times k; kind::f16, "
-        "kind::mxf4 and so on: the instruction descriptor of MxN; of a number 0x...: its fields",
-    )
-    group.add_argument(
-        "--major",
-        metavar="k|mn",
-        help="along which direction a tile is contiguous (default k); A.B for an instruction",
-    )
-    group.add_argument(
-        "--address", type=word, metavar="N", help="where the tile starts (default 0)"
-    )
-    group.add_argument(
-        "--field",
-        action="append",
-        default=[],
-        metavar="NAME=VALUE",
-        help='any other field by its name, such as "negate a=yes"',
-    )
+    add(group, DESCRIPTORS, address=word, field=[str])
+    parser.set_defaults(bits=16)
     add_common(parser, formats=("svg",))
 
 

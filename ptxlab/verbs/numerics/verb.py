@@ -8,6 +8,7 @@ from contextlib import closing
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, open_device
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
 from ptxlab.errors import PtxlabError
 
@@ -35,44 +36,39 @@ LONGEST = 4096
 """Most products shown step by step."""
 
 
+TYPES = """
+--dtype TYPE  a and b: f16 (default), bf16, tf32, e4m3, e5m2, e3m2, e2m3 or e2m1
+--acc TYPE    c and the sum: f32 (default) or f16
+--op          what adds up (mma.sync)
+"""
+LISTED = """
+--{0} LIST  {0}[0],{0}[1],...: numbers (-0.5, 1/3, 0x1p-14, inf) or raw words (0x3c00); or @file.npy, or an
+          array such as ones(4,f16)
+"""
+NUMBERS = (
+    LISTED.format("a")
+    + LISTED.format("b").strip()
+    + """
+--c NUMBER  c (default 0 if a and b are given)
+"""
+)
+DRAWN = f"""
+--k N       how many products (default {K})
+--spread N  exponents from -N to 0, all as likely (default: standard normal numbers)
+--count N   draw N dot products and count differences
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     # What argparse takes for a value although it begins with "-": here also lists, inf and nan.
     parser._negative_number_matcher = re.compile(r"-[\d.].*|-inf.*|-nan.*")
-    parser.add_argument(
-        "--dtype",
-        default="f16",
-        metavar="TYPE",
-        help="a and b: f16 (default), bf16, tf32, e4m3, e5m2, e3m2, e2m3 or e2m1",
-    )
-    parser.add_argument(
-        "--acc", default="f32", metavar="TYPE", help="c and the sum: f32 (default) or f16"
-    )
-    parser.add_argument(
-        "--op", default="mma.sync", choices=["mma.sync", "wgmma"], help="what adds up (mma.sync)"
-    )
-    numbers = parser.add_argument_group("the numbers, unless they are drawn")
-    for name in ("a", "b"):
-        numbers.add_argument(
-            f"--{name}",
-            metavar="LIST",
-            help=f"{name}[0],{name}[1],...: numbers (-0.5, 1/3, 0x1p-14, inf) or raw words "
-            "(0x3c00); or @file.npy, or an array such as ones(4,f16)",
-        )
-    numbers.add_argument("--c", metavar="NUMBER", help="c (default 0 if a and b are given)")
+    add(parser, TYPES, op=("mma.sync", "wgmma"))
+    add(parser.add_argument_group("the numbers, unless they are drawn"), NUMBERS)
     drawn = parser.add_argument_group("numbers drawn with --seed")
-    drawn.add_argument("--k", type=positive, metavar="N", help=f"how many products (default {K})")
-    drawn.add_argument(
-        "--spread",
-        type=positive,
-        metavar="N",
-        help="exponents from -N to 0, all as likely (default: standard normal numbers)",
-    )
-    drawn.add_argument(
-        "--count", type=positive, metavar="N", help="draw N dot products and count differences"
-    )
+    add(drawn, DRAWN, k=positive, spread=positive, count=positive)
     add_common(parser, many_targets=True)
-    parser.set_defaults(device="emulator")
+    parser.set_defaults(dtype="f16", acc="f32", op="mma.sync", device="emulator")
 
 
 def execute(args: argparse.Namespace) -> int:

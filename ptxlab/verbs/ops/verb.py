@@ -6,6 +6,7 @@ import argparse
 import re
 
 from ptxlab.cli.common import add_common, emit
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import family
 
 EXAMPLE = """\
@@ -19,14 +20,15 @@ PTX version and target of each. The emulator is asked what it runs; what a GPU h
 receipts. ptxlab explain NAME says more of one."""
 
 
+OPTIONS = """
+--ptx X.Y      only what a module of this .version may use
+--family NAME  only this family, such as mma or ldmatrix
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument(
-        "--ptx", type=version, metavar="X.Y", help="only what a module of this .version may use"
-    )
-    parser.add_argument(
-        "--family", type=family, metavar="NAME", help="only this family, such as mma or ldmatrix"
-    )
+    add(parser, OPTIONS, ptx=version, family=family)
     add_common(parser, many_targets=True)
 
 

@@ -6,6 +6,7 @@ import argparse
 from contextlib import closing
 
 from ptxlab.cli.common import add_common, emit, open_device, terminal_width
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import on_emulator
@@ -22,22 +23,18 @@ said of published kernels, and how far off it was.
 {ARGUMENTS}"""
 
 
+OPTIONS = """
+--gpu NAME   a100, rtx3090, rtx4090 ...; an unknown name lists them all
+--clock MHZ  of its SMs (default the boost clock)
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    add_chip(parser)
+    add(parser, OPTIONS, clock=positive)
     add_common(parser)
     parser.set_defaults(device="emulator", device_options=(), gpu="rtx3090")
-
-
-def add_chip(parser: argparse.ArgumentParser) -> None:
-    """Add which GPU is meant, and its clock."""
-    parser.add_argument(
-        "--gpu", metavar="NAME", help="a100, rtx3090, rtx4090 ...; an unknown name lists them all"
-    )
-    parser.add_argument(
-        "--clock", type=positive, metavar="MHZ", help="of its SMs (default the boost clock)"
-    )
 
 
 def execute(args: argparse.Namespace) -> int:

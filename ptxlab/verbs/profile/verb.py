@@ -7,6 +7,7 @@ import shlex
 from contextlib import closing
 
 from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -31,34 +32,21 @@ NCU = (
 """The part of Nsight Compute's command line that asks a GPU for what is counted here."""
 
 
+OPTIONS = """
+--by cuda|ptx  lines of CUDA C (default where there is line info) or of PTX
+--sort KEY     line, or a counter of --json such as executed (default), excess, sectors, flops; also by
+               its heading, or the name of Nsight Compute's metric
+--top N        lines to show (default 10, with --full 20), 0 for all
+--full         also all that was counted in total, and of which kinds
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    parser.add_argument(
-        "--by",
-        choices=("cuda", "ptx"),
-        metavar="cuda|ptx",
-        help="lines of CUDA C (default where there is line info) or of PTX",
-    )
-    parser.add_argument(
-        "--sort",
-        type=key,
-        default="executed",
-        metavar="KEY",
-        help="line, or a counter of --json such as executed (default), excess, sectors, flops; also by "
-        "its heading, or the name of Nsight Compute's metric",
-    )
-    parser.add_argument(
-        "--top",
-        type=count,
-        metavar="N",
-        help="lines to show (default 10, with --full 20), 0 for all",
-    )
-    parser.add_argument(
-        "--full", action="store_true", help="also all that was counted in total, and of which kinds"
-    )
+    add(parser, OPTIONS, by=("cuda", "ptx"), sort=key, top=count)
     add_common(parser, ("html",))
-    parser.set_defaults(device="emulator", device_options=())
+    parser.set_defaults(sort="executed", device="emulator", device_options=())
 
 
 def key(text: str) -> str:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from ptxlab.cli.common import add_common, emit, terminal_width
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, dimensions
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import add_compilation
@@ -33,21 +34,20 @@ members, or those for --arch, for which PTX is assembled where there is no machi
 say what spills."""
 
 
+OPTIONS = """
+FILE               a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a program of the host, or - for
+                   standard input
+--kernel NAME      one kernel of the file (default all)
+--diff FILE        compare with the SASS of another file
+--summary          only what each kernel takes, without its code
+--block X[,Y[,Z]]  threads of a CTA
+--shared BYTES     dynamic shared memory
+"""
+
+
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
-    parser.add_argument(
-        "file",
-        metavar="FILE",
-        help="a .ptx, .cu, .cubin or .fatbin file, one ptxlab ships, a program of the host, or - for "
-        "standard input",
-    )
-    parser.add_argument("--kernel", metavar="NAME", help="one kernel of the file (default all)")
-    parser.add_argument("--diff", metavar="FILE", help="compare with the SASS of another file")
-    parser.add_argument(
-        "--summary", action="store_true", help="only what each kernel takes, without its code"
-    )
-    parser.add_argument("--block", type=dimensions, metavar="X[,Y[,Z]]", help="threads of a CTA")
-    parser.add_argument("--shared", type=count, metavar="BYTES", help="dynamic shared memory")
+    add(parser, OPTIONS, block=dimensions, shared=count)
     add_compilation(parser)
     add_common(parser, many_targets=True)
 

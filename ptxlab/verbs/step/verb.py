@@ -6,6 +6,7 @@ import argparse
 from contextlib import closing
 
 from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
 from ptxlab.verbs.launching.watching import add_watched, on_emulator, take_page, whole_cta
@@ -32,11 +33,10 @@ STEPS = 5_000
 def configure(parser: argparse.ArgumentParser) -> None:
     parser.description = EXAMPLE
     add_launch(parser)
-    parser.add_argument(
-        "--warp",
-        type=several(count, "W or W,W,..., such as 0,3"),
-        metavar="W[,W...]",
-        help="keep the registers of these warps (default all)",
+    add(
+        parser,
+        "--warp W[,W...]  keep the registers of these warps (default all)",
+        warp=several(count, "W or W,W,..., such as 0,3"),
     )
     add_watched(parser, STEPS)
 
