@@ -40,11 +40,10 @@ def predicted_as_json(one: PredictedRung | None) -> dict[str, Any] | None:
     if one is None:
         return None
     names = ("clock_mhz", "seconds", "low", "high", "bound", "bound_by")
-    found = one.prediction
     return {
         "gpu": one.gpu.name,
         "tflops": one.tflops,
-        **(members(found, *names) if found else dict.fromkeys(names)),
+        **members(one.prediction, *names),
         "reason": one.reason or None,
     }
 

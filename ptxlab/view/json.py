@@ -38,7 +38,8 @@ def plain(value: Any) -> Any:
 
 
 def members(thing: object, *names: str) -> dict[str, Any]:
-    return {name: getattr(thing, name) for name in names}
+    """Return attributes by name, all of them None where there is no ``thing``."""
+    return {name: thing and getattr(thing, name) for name in names}
 
 
 def _of_numpy(array: np.ndarray[Any, np.dtype[Any]]) -> Any:

@@ -108,9 +108,7 @@ def as_json(report: CheckReport) -> dict[str, Any]:
         "schema": SCHEMA,
         **members(report, "verdict", "kernel"),
         "path": report.source.path,
-        "checks": list(report.checks),
-        "unchecked": list(report.unchecked),
-        "not_looked_at": list(report.not_looked_at),
+        **members(report, "checks", "unchecked", "not_looked_at"),
         "findings": [
             {
                 **members(finding, *_TOLD),

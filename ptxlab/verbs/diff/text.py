@@ -36,8 +36,7 @@ def as_json(file: str, report: DiffReport) -> dict[str, Any]:
         "kernel": report.launch.kernel,
         "a": report.devices[0],
         "b": report.devices[1],
-        "same": report.same,
-        "steps": report.steps,
+        **members(report, "same", "steps"),
         "outputs": [
             {
                 **members(output, "name", "differing", "total"),

@@ -125,10 +125,8 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
             }
             for place in found.places
         ],
-        "registers": list(found.registers),
-        "types": list(found.types),
-        "cta": list(shown.cta),
-        "warp": shown.warp,
+        **members(found, "registers", "types"),
+        **members(shown, "cta", "warp"),
         "lanes": [
             {
                 "lane": lane,

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ptxlab.clients.session import Usage
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.exec/1"
@@ -79,14 +80,11 @@ def _count(number: int, one: str, many: str) -> str:
 def as_json(outcome: ProgramOutcome) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
-        "arch": outcome.arch,
-        "command": list(outcome.command),
-        "status": outcome.status,
+        **members(outcome, "arch", "command", "status"),
         "kernels": [
             {
                 "kernel": name,
-                "launches": used.launches,
-                "seconds": used.seconds,
+                **members(used, "launches", "seconds"),
                 "thread_instructions": used.instructions,
             }
             for name, used in outcome.usage.items()

@@ -133,8 +133,7 @@ def _move(move: AtlasMove, tables: Tables, hardware: Mapping[str, str]) -> dict[
                 "types": f"x{move.matrices} {move.dtype}",
                 "more": "trans" if move.trans else "",
                 "load": {
-                    "matrices": move.matrices,
-                    "rows": move.rows,
+                    **members(move, "matrices", "rows"),
                     "store": isinstance(move, StMatrix),
                     "fragment": tables.layout(move.fragment),
                 },

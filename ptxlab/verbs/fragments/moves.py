@@ -10,6 +10,7 @@ from ptxlab.fragments.moves_ptx import ptx
 from ptxlab.matrix.catalog import matching
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Answer
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.fragments.moves/1"
@@ -81,8 +82,7 @@ def as_json(found: Moves) -> dict[str, Any]:
         "tiles": found.tiles,
         "registers": [
             {
-                "register": move.register,
-                "kinds": list(move.kinds),
+                **members(move, "register", "kinds"),
                 "packed": [
                     [{"tile": tile, "register": register} for tile, register in packed.words]
                     for packed in move.packed

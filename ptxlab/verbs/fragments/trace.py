@@ -11,6 +11,7 @@ from ptxlab.matrix.fragment import FragmentLayout, Place, slots
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.trace import ElementTrace, SharedPlace, Term, Whereabouts, trace
 from ptxlab.verbs.fragments.runs import Answer, bit_range, bits_json, start, title
+from ptxlab.view.json import members
 from ptxlab.view.text import aligned
 
 SCHEMA = "ptxlab.fragments.trace/1"
@@ -60,16 +61,14 @@ def as_json(traces: tuple[ElementTrace, ...]) -> dict[str, Any]:
     c = d if form.shared else form.operand("C")
     return {
         **start(SCHEMA, form),
-        "row": traces[0].row,
-        "col": traces[0].col,
+        **members(traces[0], "row", "col"),
         "matrices": [
             {
                 "d": _places_json(d, found.d),
                 "c": _places_json(c, found.c),
                 "terms": [
                     {
-                        "a_col": term.a_col,
-                        "b_rows": list(term.b_rows),
+                        **members(term, "a_col", "b_rows"),
                         "a": _places_json(a, term.a),
                         "b": [_places_json(b, places) for places in term.b],
                         "metadata": term.metadata

@@ -9,6 +9,7 @@ from typing import Any
 
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.published import Figure
+from ptxlab.view.json import members
 from ptxlab.view.width import fitted
 
 SCHEMA = "ptxlab.gemm-predict/1"
@@ -81,25 +82,14 @@ def _rung(one: PredictedRung) -> dict[str, Any]:
     problem, found = one.problem, one.prediction
     return {
         "algorithm": one.rung.name,
-        "m": problem.m,
-        "n": problem.n,
-        "k": problem.k,
-        "dtype": problem.dtype,
-        "acc": problem.acc,
+        **members(problem, "m", "n", "k", "dtype", "acc"),
         "tile": dict(one.tile) or None,
         "gpu": one.gpu.name,
-        "arch": found and found.arch,
-        "clock_mhz": found and found.clock_mhz,
-        "tflops": one.tflops,
-        "of_cublas": one.of_cublas,
+        **members(found, "arch", "clock_mhz"),
+        **members(one, "tflops", "of_cublas"),
         "published": [_figure(figure) for figure in one.published],
         "cublas": one.cublas and _figure(one.cublas),
-        "seconds": found and found.seconds,
-        "low": found and found.low,
-        "high": found and found.high,
-        "bound": found and found.bound,
-        "bound_by": found and found.bound_by,
-        "stalls": found and found.stalls,
+        **members(found, "seconds", "low", "high", "bound", "bound_by", "stalls"),
         "reason": one.reason or None,
     }
 

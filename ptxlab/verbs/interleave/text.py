@@ -45,8 +45,7 @@ def as_json(several: Sequence[Interleaving]) -> dict[str, Any]:
     return {
         "schema": SCHEMA,
         "device": "cuda",
-        "arch": several[0].arch,
-        "gpu": several[0].gpu,
+        **members(several[0], "arch", "gpu"),
         "passed": all(found.passed for found in several),
         "results": [
             {

@@ -2,16 +2,23 @@
 
 add_watched(parser, 5_000)                    in ``configure``, for a verb that follows one CTA
 on_emulator(args, "why not a GPU", "hint")    in ``execute``, before the device is opened
+with watched(args, "why not a GPU", "hint") as launch: ...    the same, and what is to be launched
 """
 
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import add_common
+from ptxlab.cli.common import add_common, open_device
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import index, positive
 from ptxlab.errors import PtxlabError
+
+if TYPE_CHECKING:
+    from ptxlab.verbs.launching.launch import PreparedLaunch
 
 WATCHED = """
 --cta X[,Y[,Z]]  which CTA (default 0)
@@ -31,6 +38,17 @@ def on_emulator(args: argparse.Namespace, message: str, hint: str) -> None:
     if args.device.startswith("cuda"):
         raise PtxlabError(message, hint=hint)
     args.device = "emulator"
+
+
+@contextmanager
+def watched(args: argparse.Namespace, message: str, hint: str) -> Iterator[PreparedLaunch]:
+    """Give the launch that is asked for, with the lines of CUDA C, on an emulator that is then closed."""
+    from ptxlab.verbs.launching.launch import bind_launch, read_launch
+
+    on_emulator(args, message, hint)
+    asked = read_launch(args, line_info=True)
+    with closing(open_device(args)) as device:
+        yield bind_launch(asked, device)
 
 
 def take_page(args: argparse.Namespace) -> None:

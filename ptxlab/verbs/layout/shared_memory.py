@@ -149,8 +149,7 @@ class Planned:
             "plan": {
                 "instruction": plan.form.name,
                 "addresses": [dataclasses.asdict(named) for named in plan.addresses],
-                "held": plan.held,
-                "wavefronts": plan.wavefronts,
+                **members(plan, "held", "wavefronts"),
                 "ideal": len(plan.wavefronts),
             },
         }

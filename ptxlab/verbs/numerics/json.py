@@ -66,8 +66,7 @@ def _model_json(model: Model, products: DotProducts) -> dict[str, Any]:
     unpacked = not isinstance(model.rules, DotProduct)
     rules = model.rules if isinstance(model.rules, DotProduct) else model.rules.halves
     return {
-        "targets": list(model.targets),
-        "instruction": model.instruction,
+        **members(model, "targets", "instruction"),
         "products": rules.chunk if unpacked else at_once(rules, products),
         "fraction_bits": rules.fraction_bits,
         "unpacked": unpacked,
@@ -89,8 +88,7 @@ def _step_json(step: SumStep, form: Format) -> dict[str, Any]:
         "last_bit": None if step.last_bit is None else floor_log2(step.last_bit),
         "terms": [
             {
-                "k": term.k,
-                "exponent": term.exponent,
+                **members(term, "k", "exponent"),
                 "value": str(term.value),
                 "kept": str(term.kept),
                 "lost": str(term.lost),

@@ -12,6 +12,7 @@ from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
 from ptxlab.toolchain.assembly import Assembly, PtxLine
+from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 from ptxlab.view.width import fitted
@@ -114,32 +115,21 @@ def as_json(found: Prediction, kernel: str, lines: Sequence[PredictedLine]) -> d
     return {
         "schema": SCHEMA,
         "kernel": kernel,
-        "gpu": found.gpu,
-        "arch": found.arch,
-        "clock_mhz": found.clock_mhz,
+        **members(found, "gpu", "arch", "clock_mhz"),
         "cycles": round(found.cycles),
-        "seconds": found.seconds,
-        "low": found.low,
-        "high": found.high,
+        **members(found, "seconds", "low", "high"),
         "tflops": None,
-        "bound": found.bound,
-        "bound_by": found.bound_by,
-        "used": found.used,
-        "stalls": found.stalls,
+        **members(found, "bound", "bound_by", "used", "stalls"),
         "lines": [
             {
                 "line": line.number,
                 "source": line.source and line.source._asdict(),
-                "sass": list(line.sass),
-                "share": line.share,
-                "stalls": dict(line.stalls),
+                **members(line, "sass", "share", "stalls"),
             }
             for line in lines
         ],
         "occupancy": asdict(found.occupancy),
-        "generations": found.generations,
-        "tail": found.tail,
-        "not_modelled": list(found.not_modelled),
+        **members(found, "generations", "tail", "not_modelled"),
     }
 
 

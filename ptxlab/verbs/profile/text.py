@@ -13,6 +13,7 @@ from ptxlab.observe.traffic import Conflict
 from ptxlab.syntax.names import called
 from ptxlab.verbs.profile.lines import ShownLine, ptx_text, rows, table
 from ptxlab.view.colour import Heat, plain
+from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
@@ -111,9 +112,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         "kernel": profile.kernel,
         "device": "emulator",
         "arch": profile.target,
-        "grid": list(profile.config.grid),
-        "block": list(profile.config.block),
-        "shared": profile.config.shared,
+        **members(profile.config, "grid", "block", "shared"),
         "instructions": profile.totals.executed,
         "lines": [
             {
@@ -144,8 +143,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
         else None,
         "totals": {
             **asdict(profile.totals),
-            "barriers": profile.barriers,
-            "ctas": profile.ctas,
+            **members(profile, "barriers", "ctas"),
             "launched_threads": profile.threads,
             "bytes_per_flop": profile.bytes_per_flop,
         },

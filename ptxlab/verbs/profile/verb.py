@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import argparse
 import shlex
-from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device, terminal_width, wants_colour
+from ptxlab.cli.common import add_common, emit, terminal_width, wants_colour
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, one_of
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-from ptxlab.verbs.launching.watching import on_emulator
+from ptxlab.verbs.launching.watching import watched
 
 EXAMPLE = f"""\
 example:
@@ -58,20 +57,16 @@ def key(text: str) -> str:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.profile import count as count_launch
-    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.profile import page as profile_page
     from ptxlab.verbs.profile import text as view
     from ptxlab.view import colour
     from ptxlab.view.sources import read_sources
 
-    on_emulator(
+    with watched(
         args,
         "ptxlab counts on the emulator; a GPU counts with Nsight Compute",
         f"leave out --device, or run\n{NCU} {shlex.join(run_there(args))}",
-    )
-    asked = read_launch(args, line_info=True)
-    with closing(open_device(args)) as device:
-        launch = bind_launch(asked, device)
+    ) as launch:
         profile = count_launch(launch.kernel, launch.config, launch.passed)
     if args.by == "cuda" and not profile.sources:
         raise PtxlabError(

@@ -11,6 +11,7 @@ from ptxlab.device.protocol import LaunchResult
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 from ptxlab.verbs.run.expecting import Expectation
+from ptxlab.view.json import members
 from ptxlab.view.text import hexadecimal, number
 
 SCHEMA = "ptxlab.run/1"
@@ -77,10 +78,8 @@ def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
         "grid": launch.asked.grid,
         "block": launch.block,
         "cluster": launch.asked.cluster,
-        "shared": launch.config.shared,
-        "cooperative": launch.config.cooperative,
-        "seconds": outcome.result.seconds,
-        "counters": outcome.result.counters,
+        **members(launch.config, "shared", "cooperative"),
+        **members(outcome.result, "seconds", "counters"),
         "arguments": [_argument(argument) for argument in outcome.arguments],
         "timing": asdict(outcome.timing) if outcome.timing else None,
         "expectations": [asdict(expectation) for expectation in outcome.expectations],

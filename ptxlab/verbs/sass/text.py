@@ -260,8 +260,7 @@ def _row(name: str, before: int, after: int) -> tuple[str, str, str, str]:
 
 def _program(program: AssembledProgram) -> dict[str, Any]:
     return {
-        "file": program.file,
-        "arch": program.arch,
+        **members(program, "file", "arch"),
         "member": program.member and str(program.member),
         "remarks": [asdict(remark) for remark in program.assembly.cubin.remarks],
         "kernels": [

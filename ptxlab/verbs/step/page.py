@@ -79,9 +79,7 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
     named = files_of(found) & sources.keys()
     places = [
         {
-            "line": place.line,
-            "text": place.text,
-            "kind": place.kind,
+            **members(place, "line", "text", "kind"),
             "sources": [place.source, *calls] if place.source else [],
             **_operands(operands, tables),
         }
@@ -148,15 +146,13 @@ def _factors(found: Recording) -> dict[str, Any]:
 
 def _operands(operands: RecordedOperands, tables: Tables) -> dict[str, Any]:
     return {
-        "reads": operands.reads,
-        "writes": operands.writes,
+        **members(operands, "reads", "writes"),
         "fragments": [
             {
                 "name": one.layout.operand,
                 "dtype": one.layout.dtype,
                 "layout": tables.layout(one.layout),
-                "registers": one.registers,
-                "result": one.result,
+                **members(one, "registers", "result"),
             }
             for one in operands.fragments
         ],

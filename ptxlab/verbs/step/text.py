@@ -10,6 +10,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.observe.recording import WORD_BITS, Recording
 from ptxlab.syntax.names import called
 from ptxlab.verbs.trace import text as trace_text
+from ptxlab.view.json import members
 from ptxlab.view.text import fields, hexadecimal
 
 SCHEMA = "ptxlab.step/1"
@@ -56,13 +57,10 @@ def as_json(found: Recording) -> dict[str, Any]:
         **trace_text.launched(timeline),
         "cta": list(timeline.ctas[found.rank]),
         "warps": list(found.warps),
-        "path": timeline.path,
-        "cut": timeline.cut,
-        "fault": timeline.fault,
+        **members(timeline, "path", "cut", "fault"),
         "instructions": [
             {
-                "line": place.line,
-                "text": place.text,
+                **members(place, "line", "text"),
                 "source": place.source and place.source._asdict(),
             }
             for place in timeline.places
@@ -89,8 +87,7 @@ def as_json(found: Recording) -> dict[str, Any]:
             }
             for step, warp, number, value in found.became()
         ],
-        "shared_bytes": found.shared_bytes,
-        "shared_base": found.shared_base,
+        **members(found, "shared_bytes", "shared_base"),
         "shared": [
             {
                 "step": step,

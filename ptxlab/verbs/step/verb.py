@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
+from functools import partial
 
-from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.common import emit
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, several
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-from ptxlab.verbs.launching.watching import add_watched, on_emulator, take_page, whole_cta
+from ptxlab.verbs.launching.watching import add_watched, take_page, watched, whole_cta
 
 EXAMPLE = f"""\
 example:
@@ -43,32 +43,25 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.step import step
-    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.step import page as step_page
     from ptxlab.verbs.step import text as view
     from ptxlab.verbs.step.machine_code import machine_code
     from ptxlab.view.sources import read_sources
 
-    on_emulator(
+    take_page(args)
+    with watched(
         args,
         "ptxlab steps on the emulator, where every register can be seen",
         "leave out --device; ptxlab dump looks at registers of a GPU, at one line",
-    )
-    take_page(args)
-    asked = read_launch(args, line_info=True)
-    with closing(open_device(args)) as device:
-        launch = bind_launch(asked, device)
-        found = step(
-            launch.kernel, launch.config, launch.passed, whole_cta(args), args.warp, args.steps
-        )
-        target = device.target
+    ) as launch:
+        shape = launch.config, launch.passed, whole_cta(args)
+        found = step(launch.kernel, *shape, args.warp, args.steps)
     sources = read_sources(step_page.files_of(found))
+    code = partial(machine_code, launch.asked, launch.device.target, launch.kernel.name)
     emit(
         args,
         lambda: view.text(found),
         lambda: view.as_json(found),
-        html=lambda: step_page.page(
-            found, sources, machine_code(asked, target, launch.kernel.name)
-        ),
+        html=lambda: step_page.page(found, sources, code()),
     )
     return int(found.timeline.fault is not None)

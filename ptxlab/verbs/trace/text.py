@@ -10,6 +10,7 @@ from typing import Any
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.timeline import Timeline, Wait
 from ptxlab.syntax.names import called
+from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
 
@@ -25,8 +26,7 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
             **asdict(place),
             "source": place.source
             and {
-                "path": place.source.path,
-                "line": place.source.line,
+                **members(place.source, "path", "line"),
                 "text": source_text(sources, place.source.path, place.source.line),
             },
         }
@@ -38,13 +38,9 @@ def as_json(timeline: Timeline, sources: Sources) -> dict[str, Any]:
         "cluster": config.cluster and list(config.cluster),
         "ctas": [list(cta) for cta in timeline.ctas],
         "warps": -(-config.cta_threads // WARP),
-        "path": timeline.path,
-        "cut": timeline.cut,
-        "fault": timeline.fault,
+        **members(timeline, "path", "cut", "fault"),
         "instructions": places,
-        "executed": timeline.executed,
-        "who": timeline.who,
-        "together": timeline.together,
+        **members(timeline, "executed", "who", "together"),
         **{
             name: [asdict(one) for one in getattr(timeline, name)]
             for name in ("accesses", "flights", "tiles", "barriers", "waits", "mbarriers")
@@ -59,8 +55,7 @@ def launched(timeline: Timeline) -> dict[str, Any]:
         "device": "emulator",
         "arch": timeline.target,
         "schedule": timeline.schedule,
-        "grid": list(timeline.config.grid),
-        "block": list(timeline.config.block),
+        **members(timeline.config, "grid", "block"),
     }
 
 

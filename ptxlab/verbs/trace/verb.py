@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import argparse
-from contextlib import closing
 
-from ptxlab.cli.common import emit, open_device
+from ptxlab.cli.common import emit
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
-from ptxlab.verbs.launching.watching import add_watched, on_emulator, take_page, whole_cta
+from ptxlab.verbs.launching.watching import add_watched, take_page, watched, whole_cta
 
 EXAMPLE = f"""\
 example:
@@ -36,20 +35,16 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.observe.trace import trace
-    from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.trace import page as trace_page
     from ptxlab.verbs.trace import text as view
     from ptxlab.view.sources import read_sources
 
-    on_emulator(
+    take_page(args)
+    with watched(
         args,
         "ptxlab traces on the emulator, where every step can be seen",
         "leave out --device; Nsight Compute samples what warps of a GPU wait for",
-    )
-    take_page(args)
-    asked = read_launch(args, line_info=True)
-    with closing(open_device(args)) as device:
-        launch = bind_launch(asked, device)
+    ) as launch:
         timeline = trace(launch.kernel, launch.config, launch.passed, whole_cta(args), args.steps)
     sources = read_sources({place.source.path for place in timeline.places if place.source})
     emit(
