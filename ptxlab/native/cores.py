@@ -16,12 +16,9 @@ import atexit
 import ctypes
 import os
 import threading
-from collections.abc import Sequence
 from functools import cache
 from time import monotonic
 from typing import Any
-
-import numpy as np
 
 from ptxlab.native import compiler
 from ptxlab.native.cores_code import LINE, PLACES, SYSTEM, text
@@ -36,12 +33,6 @@ PIECES = 4
 INTERVAL = 0.005
 """For how many seconds it is taken for granted that as many processors are idle as before."""
 
-JOB, COPY, CHECK = 0, 1, 2
-"""Operations: a job at an address; bytes to an address from another, so many; as many truth values at an
-address that all must be the next word, where those at the last address say that it matters."""
-
-Operation = tuple[int, int, int, int, int]
-
 Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """What a job's functions are."""
 
@@ -52,9 +43,7 @@ def address(function: Any) -> int:
 
 
 _WITH_JOB = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_char_p)
-_WITH_OPERATIONS = ctypes.CFUNCTYPE(
-    ctypes.c_int64, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64
-)
+_WITH_OPERATIONS = ctypes.CFUNCTYPE(ctypes.c_int64, *[ctypes.c_void_p] * 4)
 _WITH_COUNT = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64)
 _ALONE = ctypes.CFUNCTYPE(None, ctypes.c_void_p)
 
@@ -70,7 +59,7 @@ class Pool:
         self.cores = cores if os.name == "posix" else 1
         code = text()
         self._run = compiler.compile(code, "run", _WITH_JOB)
-        self._follow = compiler.compile(code, "follow", _WITH_OPERATIONS)
+        self._walk = compiler.compile(code, "walk", _WITH_OPERATIONS)
         self._wake = compiler.compile(code, "wake", _WITH_COUNT)
         self._serve = compiler.compile(code, "serve", _ALONE)
         self._words = (ctypes.c_uint64 * (9 * LINE))()
@@ -90,15 +79,13 @@ class Pool:
         self._ask()
         return not self._run(self._at, job)
 
-    def follow(self, operations: Sequence[Operation], rounds: int) -> int:
-        """Do operations one after the other, all of them so often. Return how many it were.
+    def walk(self, walk: int, operations: int, registers: int) -> bool:
+        """Walk through operations: see ``walk_code``. Say whether there was a way to the end.
 
-        That is fewer if a job cannot be done or a check fails.
+        All three are addresses.
         """
         self._ask()
-        words = np.array(operations, np.int64)
-        done: int = self._follow(self._at, words.ctypes.data, len(operations), rounds)
-        return done
+        return not self._walk(self._at, walk, operations, registers)
 
     def _ask(self) -> None:
         """Have as many threads stay asleep as find no processor idle."""

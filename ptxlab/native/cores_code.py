@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import platform
 
+from ptxlab.native import walk_code
+
 PATIENCE = 2000
 """How often a core looks for work before it goes to sleep, some twenty nanoseconds each time."""
 
@@ -33,7 +35,6 @@ SYSTEM = {
 _TEXT = """
 declare i64 @llvm.umin.i64(i64, i64)
 declare i64 @llvm.usub.sat.i64(i64, i64)
-declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)
 
 define internal void @work(ptr %pool) {
 entry:
@@ -162,66 +163,6 @@ out:
   ret i32 %found
 }
 
-define i64 @follow(ptr %pool, ptr %operations, i64 %count, i64 %rounds) {
-entry:
-  %all = mul i64 %count, %rounds
-  br label %next
-next:
-  %done = phi i64 [0, %entry], [%done1, %on]
-  %at = phi i64 [0, %entry], [%wrapped, %on]
-  %over = icmp eq i64 %done, %all
-  br i1 %over, label %out, label %look
-look:
-  %offset = mul i64 %at, 40
-  %p = getelementptr i8, ptr %operations, i64 %offset
-  %p1 = getelementptr i64, ptr %p, i64 1
-  %p2 = getelementptr i64, ptr %p, i64 2
-  %p3 = getelementptr i64, ptr %p, i64 3
-  %p4 = getelementptr i64, ptr %p, i64 4
-  %kind = load i64, ptr %p
-  %a = load ptr, ptr %p1
-  %b = load i64, ptr %p2
-  %c = load i64, ptr %p3
-  %d = load ptr, ptr %p4
-  switch i64 %kind, label %job [i64 1, label %copy
-                                i64 2, label %check]
-job:
-  %found = call i32 @run(ptr %pool, ptr %a)
-  %good = icmp eq i32 %found, 0
-  br i1 %good, label %on, label %out
-copy:
-  %from = inttoptr i64 %b to ptr
-  call void @llvm.memcpy.p0.p0.i64(ptr %a, ptr %from, i64 %c, i1 false)
-  br label %on
-check:
-  %wanted = trunc i64 %c to i8
-  br label %each
-each:
-  %i = phi i64 [0, %check], [%i1, %each]
-  %bad = phi i8 [0, %check], [%bad1, %each]
-  %value.p = getelementptr i8, ptr %a, i64 %i
-  %mask.p = getelementptr i8, ptr %d, i64 %i
-  %value = load i8, ptr %value.p
-  %mask = load i8, ptr %mask.p
-  %differs = xor i8 %value, %wanted
-  %counts = and i8 %differs, %mask
-  %bad1 = or i8 %bad, %counts
-  %i1 = add i64 %i, 1
-  %more = icmp ult i64 %i1, %b
-  br i1 %more, label %each, label %judge
-judge:
-  %stays = icmp eq i8 %bad1, 0
-  br i1 %stays, label %on, label %out
-on:
-  %done1 = add i64 %done, 1
-  %at1 = add i64 %at, 1
-  %last = icmp eq i64 %at1, %count
-  %wrapped = select i1 %last, i64 0, i64 %at1
-  br label %next
-out:
-  ret i64 %done
-}
-
 define void @wake(ptr %pool, i64 %many) {
 entry:
   %mutex = getelementptr i64, ptr %pool, i64 #mutex
@@ -307,8 +248,8 @@ out:
 
 
 def text() -> str:
-    """Return the module, with the functions ``run``, ``follow``, ``wake`` and ``serve`` of a pool."""
-    text = _TEXT.replace("PATIENCE", str(PATIENCE))
+    """Return the module, with the functions ``run``, ``walk``, ``wake`` and ``serve`` of a pool."""
+    text = _TEXT.replace("PATIENCE", str(PATIENCE)) + walk_code.text()
     for name, place in PLACES.items():
         text = text.replace(f"#{name}\n", f"{place}\n")
     if platform.machine() not in ("x86_64", "AMD64"):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from ptxlab.emulator.native.stretch import Stretch
+from ptxlab.emulator.native.stretch import Arrays, Stretch
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.liveness import Drop
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
@@ -38,10 +38,11 @@ def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
         plain = [step for one in run for step in one.steps]
         if dying:
             plain.append(Drop(dying))
+        arrays = Arrays(run, plain)
         if native and (whole or len(run) >= LEAST):
-            steps.append(Stretch(run, plain, dying, after, layout.literals))
+            steps.append(Stretch(run, arrays, dying, after, layout.literals))
         else:
-            steps += plain
+            steps.append(arrays)
     return steps + leaving
 
 

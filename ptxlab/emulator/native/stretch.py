@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -80,15 +80,17 @@ class Made:
     def job(
         self,
         wave: Wave,
-        threads: Threads,
+        mask: Array | None,
         spaces: set[str],
-        values: Sequence[Array],
-        results: Sequence[Array],
+        values: Sequence[Array | None],
+        results: Sequence[Array | None],
     ) -> bytes:
-        """Return the job for registers that are read and written, with memory in these ``spaces``."""
+        """Return the job for registers that are read and written, with memory in these ``spaces``.
+
+        It is for the threads of a ``mask``, None for all.
+        """
         if self.size != (wave.width, wave.cores):
             self.fit(wave, pool(wave.cores))
-        mask = None if threads.everyone else threads.mask
         return self.pack(
             *self.header,
             id(mask),
@@ -101,13 +103,31 @@ class Made:
         )
 
 
+@dataclass(slots=True, eq=False)
+class Arrays:
+    """Instructions that follow each other in a block, and their steps as arrays."""
+
+    bounds: Sequence[Bound]
+    steps: Sequence[Step]
+    reads: set[int] = field(init=False)
+    writes: set[int] = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.reads = set().union(*(one.site.reads for one in self.bounds))
+        self.writes = set().union(*(one.site.writes for one in self.bounds))
+
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        for step in self.steps:
+            step(frame, threads)
+
+
 class Stretch:
     """Instructions that follow each other in a block, and what they leave behind."""
 
     def __init__(
         self,
         bounds: Sequence[Bound],
-        steps: Sequence[Step],
+        arrays: Arrays,
         dying: Sequence[int],
         lasting: set[int],
         literals: frozenset[int],
@@ -119,74 +139,80 @@ class Stretch:
         wanted = sorted((written & lasting) - set(given))
         self.inputs = [slot for slot in given if slot not in literals]
         self.merged, self.written = self.inputs + wanted, written
-        self.steps, self.dying = steps, dying
+        self.arrays, self.dying = arrays, dying
         self.spaces = {
             one.lowered.access.space for one in bounds if one.lowered and one.lowered.access
         }
-        self.made: dict[tuple[Any, ...], Made | None] = {}
+        self.reads, self.writes = set(self.inputs), written & lasting
+        self.made: dict[Shape, Made | None] = {}
+        self.texts: dict[Shape, Written | None] = {}
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):
-            for step in self.steps:
-                step(frame, threads)
+            self.arrays(frame, threads)
 
     def _natively(self, frame: Frame, threads: Threads) -> bool:
         """Run as machine code; False if nothing was done."""
         wave, registers = frame.wave, frame.registers
         everyone, full = threads.everyone, threads.full or threads.everyone
-        if threads.sparse or ("shared" in self.spaces and wave.config.cluster_ctas > 1):
+        if threads.sparse or not self.is_native_in(wave):
             return False
         slots = self.inputs if full else self.merged
         values = [registers[slot] for slot in slots]
-        key = (everyone, full, *[len(value) == 1 for value in values])
-        made = self.made.get(key, self)
-        if made is self:
-            made = self._make(key, slots, frame)
+        shared = frozenset(
+            slot for slot, value in zip(slots, values, strict=True) if len(value) == 1
+        )
+        shape = Shape(shared, not everyone, not full)
+        made = self.made_in(shape, frame)
         if made is None:
             return False
-        assert isinstance(made, Made)
-        results, written = made.results(wave.width), made.written
-        if not pool(wave.cores).run(made.job(wave, threads, self.spaces, values, results)):
+        results = made.results(wave.width)
+        mask = None if everyone else threads.mask
+        if not pool(wave.cores).run(made.job(wave, mask, self.spaces, values, results)):
             made.faults += 1
             if made.faults == MOST_FAULTS:
-                self.made[key] = None
+                self.made[shape] = None
             return False
-        moved = [registers[source] for _, source in written.moved]
-        for (slot, _, _), result in zip(written.outputs, results, strict=True):
+        for (slot, _, _), result in zip(made.written.outputs, results, strict=True):
             registers[slot] = result
-        for (slot, _), value in zip(written.moved, moved, strict=True):
-            registers[slot] = value
         if threads.full:
             initial: Any = frame.layout.initial  # constants are never dropped
             for slot in self.dying:
                 registers[slot] = initial[slot]
         return True
 
-    def made_for(self, wave: Wave, threads: Threads, values: Sequence[Array]) -> Made | None:
-        """Return what is there for registers, ``inputs``, that no other thread sees written."""
-        if "shared" in self.spaces and wave.config.cluster_ctas > 1:
-            return None
-        return self.made.get((threads.everyone, True, *[len(value) == 1 for value in values]))
+    def is_native_in(self, wave: Wave) -> bool:
+        """Say whether there may be machine code at all: none reaches into another CTA of its cluster."""
+        return "shared" not in self.spaces or wave.config.cluster_ctas == 1
 
-    def _make(self, key: tuple[Any, ...], slots: Sequence[int], frame: Frame) -> Made | None:
-        """Compile the function for registers shared as ``key`` says; None if there is to be none."""
+    def made_in(self, shape: Shape, frame: Frame) -> Made | None:
+        """Return the functions of a shape, compiled at the first time; None if there are to be none."""
+        if shape in self.made:
+            return self.made[shape]
         made = None
-        if len(self.made) < MOST_SHAPES:
-            everyone, full, *alike = key
-            shared = frozenset(slot for slot, one in zip(slots, alike, strict=True) if one)
-            shape = Shape(shared, not everyone, not full)
+        written = self.written_in(shape, frame) if len(self.made) < MOST_SHAPES else None
+        if written is not None:
+            slots = self.merged if shape.merging else self.inputs
+            try:
+                made = _compiled(written, len(slots), len(self.bounds))
+            except RuntimeError:  # LLVM refuses the text: told to who asked for machine code
+                if not frame.wave.hot:
+                    raise
+        self.made[shape] = made
+        return made
+
+    def written_in(self, shape: Shape, frame: Frame) -> Written | None:
+        """Return the text of the functions of a shape, None where there is an instruction without."""
+        if shape not in self.texts:
+            slots = self.merged if shape.merging else self.inputs
             try:
                 writer = Writer(
                     self.bounds, slots, self.lasting, frame.registers, self.literals, shape
                 )
-                made = _compiled(writer.written(), len(slots), len(self.bounds))
+                self.texts[shape] = writer.written()
             except NoNativeForm:
-                pass
-            except RuntimeError:  # LLVM refuses the text: told to who asked for machine code
-                if not frame.wave.hot:
-                    raise
-        self.made[key] = made
-        return made
+                self.texts[shape] = None
+        return self.texts[shape]
 
 
 def _compiled(written: Written, inputs: int, instructions: int) -> Made:

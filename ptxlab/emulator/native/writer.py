@@ -34,11 +34,13 @@ class Shape:
     """What a function is for: which registers all threads share, and whose results are wanted.
 
     ``masked`` says that some threads do not access memory, ``merging`` that these keep their registers.
+    ``spread`` are registers to be written once a thread, though all threads share what they become.
     """
 
     shared: frozenset[int]
     masked: bool
     merging: bool
+    spread: frozenset[int] = frozenset()
 
 
 @dataclass(slots=True)
@@ -46,13 +48,12 @@ class Written:
     """The text of the functions and what they are to be given behind the fixed words of their job.
 
     ``outputs`` are (register, dtype, one a thread or one for all), ``scratch`` dtypes of arrays of one
-    a thread. ``moved`` are registers that become others as they are. It ``stores`` to these spaces.
+    a thread. It ``stores`` to these spaces.
     """
 
     text: str
     stores: set[str]
     outputs: list[tuple[int, np.dtype[Any], bool]]
-    moved: list[tuple[int, int]]
     scratch: list[np.dtype[Any]]
 
 
@@ -135,10 +136,10 @@ class Writer:
         for step, span in zip(self.steps, self._spans(), strict=True):
             assert step.lowered is not None
             self._step(step, step.lowered, span)
-        outputs, moved = self._outputs()
+        outputs = self._outputs()
         first = FIRST + len(self.inputs) + len(outputs)
         lines = [*self._stretch(len(outputs)), *self._stores(first), *self._rest()]
-        return Written("\n".join(lines), self.stored, outputs, moved, self.scratch)
+        return Written("\n".join(lines), self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 
@@ -321,11 +322,9 @@ class Writer:
 
     # ---- the function ----
 
-    def _outputs(self) -> tuple[list[tuple[int, np.dtype[Any], bool]], list[tuple[int, int]]]:
+    def _outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
         """Have the registers written that matter behind the stretch."""
         outputs: list[tuple[int, np.dtype[Any], bool]] = []
-        moved: list[tuple[int, int]] = []
-        held = {value: slot for slot, value in self.raw.items()}
         for slot, value in list(self.now.items()):
             value = self.code.bits(self.code.settled(value))
             if slot not in self.lasting or value == self.raw.get(slot):
@@ -333,18 +332,15 @@ class Writer:
             if self.shape.merging:
                 assert self._active is not None
                 value = self._chosen(self._active, value, self._old(slot))
-            elif value in held and held[value] not in self.literals:
-                moved.append((slot, held[value]))
-                continue
             dtype = np.dtype(bool) if value.type == "i1" else np.dtype(f"u{value.bits // 8}")
             array = f"%out{len(outputs)}"
-            if value.wide or self.shape.merging:
+            if value.wide or self.shape.merging or slot in self.shape.spread:
                 self._put(array, value)
                 outputs.append((slot, dtype, True))
             else:
                 self._put_one(array, value)
                 outputs.append((slot, dtype, False))
-        return outputs, moved
+        return outputs
 
     def _old(self, slot: int) -> Value:
         value = self.raw.get(slot)

@@ -119,11 +119,15 @@ class BasicBlock:
 
 @dataclass(slots=True, eq=False)
 class Routine:
-    """A prepared kernel or device function."""
+    """A prepared kernel or device function.
+
+    ``regions`` are what of it is machine code, by whether it is for some threads only.
+    """
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
+    regions: dict[bool, Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from ptxlab.emulator.native.engine import NEVER, warm
-from ptxlab.emulator.native.loop import make_turns
+from ptxlab.emulator.native.walk import make_turns
 from ptxlab.emulator.prepare.program import (
     Activation,
     Arrival,
@@ -117,10 +117,7 @@ class Scheduler:
                 step(frame, threads)
             self.instructions += threads.size * block.instructions
             self.wave.clock += block.instructions
-            if self.wave.signals:
-                self.wave.signals.land_due()
-            if self.wave.changes != self._changes:
-                self._changed()
+            self._notice()
             if self._ready or self._waiting:
                 self._patience -= POLL if block.polls else 1
             else:
@@ -140,8 +137,17 @@ class Scheduler:
         group.threads.full = True
         done, block = make_turns(group)
         self.instructions += group.threads.size * done
-        wave.clock += done
-        return group if block is None else self._left(group, block)
+        if block is None:
+            return group
+        self._notice()
+        return self._left(group, block)
+
+    def _notice(self) -> None:
+        """Have work land that is due behind a block, and let those go on whose wait is over."""
+        if self.wave.signals:
+            self.wave.signals.land_due()
+        if self.wave.changes != self._changes:
+            self._changed()
 
     def _steps(self, block: BasicBlock, group: Converged) -> Sequence[Step]:
         """Return the steps of a block, those of machine code if it is hot and nobody watches."""

@@ -1,0 +1,285 @@
+"""Threads that go together walk through a region in one call, from the beginning of a loop on.
+
+A part without machine code is run in between. A walk ends where threads part, where something is to be
+told, at blocks that are no part of the region, and so often that somebody can look at the clock.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from collections.abc import Set
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.native.engine import warm
+from ptxlab.emulator.native.region import NOWHERE, Builder, Place, Region, kind, needed_at
+from ptxlab.emulator.native.stretch import Made, Stretch
+from ptxlab.emulator.native.writer import FIRST
+from ptxlab.emulator.prepare.program import BasicBlock, Converged
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.native.cores import pool
+from ptxlab.native.walk_code import ARRAYS, AT, BUDGET, END, INSTRUCTIONS, JOB, JOBS, STAND, WORDS
+
+WORTH = 8
+"""Times that threads come back to a block before they walk from there."""
+
+PAYS = 16
+"""Jobs that a walk should have."""
+
+LONGEST = 1 << 16
+"""Times until a walk is tried again that did not pay: twice as many each time, up to this."""
+
+BUDGET_OF_THREADS = 1 << 26
+"""Instructions of threads in one walk, some milliseconds: as often somebody looks at the clock."""
+
+_WALKS: WeakKeyDictionary[Frame, dict[bool, Walk]] = WeakKeyDictionary()
+
+
+def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
+    """Have a group that has come back to the beginning of a loop walk on from there, if that pays.
+
+    The group is all that lives, and nothing goes on besides. Return how many instructions each thread has
+    executed, and which block is to be left then, None where the group stands at the beginning of one.
+    """
+    head = group.stands_at()
+    head.turns += 1
+    if head.turns < WORTH or head.native is None:
+        return 0, None
+    walk = _walk(group)
+    done, left = (0, None) if walk is None else walk.run(group)
+    pays = walk is not None and walk.jobs >= PAYS
+    head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
+    head.turns = WORTH if pays else -head.rest
+    return done, left
+
+
+def _walk(group: Converged) -> Walk | None:
+    """Return what walks with a group from where it stands, None if nothing can."""
+    frame, region = group.frame, _region(group)
+    if region is None or group.block not in region.places:
+        return None
+    walks = _WALKS.setdefault(frame, {})
+    walk = walks.get(region.masked)
+    if walk is None or walk.region is not region or walk.around != _around(frame):
+        walk = walks[region.masked] = Walk(region, frame)
+    return walk if walk.enter(group) else None
+
+
+def _region(group: Converged) -> Region | None:
+    """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
+    routine, registers = group.activation.function, group.frame.registers
+    masked = not group.threads.everyone
+    region = routine.regions.get(masked)
+    if region is not None and group.block not in region.places:
+        return None
+    needed = needed_at(group.stands_at()) if region is None else region.needed(group.block)
+    wide = {slot for slot in needed if len(registers[slot]) > 1}
+    if region is None or region.stale or wide & region.kinds.keys() - region.wide:
+        known = set() if region is None else region.wide
+        region = Builder(routine, group.frame, masked, wide | known).region()
+        routine.regions[masked] = region
+    return region
+
+
+def _around(frame: Frame) -> tuple[Any, ...]:
+    """Return what jobs are made for besides registers; it stays as long as it is held."""
+    wave = frame.wave
+    local = wave.regions["local"]
+    return wave.cores, id(wave.memory.table), id(local.data), local.size
+
+
+class Walk:
+    """A region and the registers of a frame that go through it."""
+
+    def __init__(self, region: Region, frame: Frame) -> None:
+        self.region, self.around = region, _around(frame)
+        self.pool = pool(frame.wave.cores)
+        width = self.width = frame.wave.width
+        self._lengths = {slot: width if slot in region.wide else 1 for slot in region.kinds}
+        self._own: dict[int, list[Array]] = {slot: self._blank(slot) for slot in region.outputs}
+        self._mask, self._one = np.ones(width, bool), np.ones(1, bool)
+        self._registers = (ctypes.c_int64 * (ARRAYS * len(frame.registers)))()
+        self._walk = (ctypes.c_int64 * (JOBS + 1))()
+        self._held: list[Any] = [frame.wave.memory.table, frame.wave.regions["local"].data]
+        self._given: dict[int, Array] = {}
+        self._moments: list[tuple[int, int]] = []
+        self._first: dict[int, int] = {}
+        self._operations = self._program(frame)
+
+    @property
+    def jobs(self) -> int:
+        """How many the last walk has done."""
+        return self._walk[JOBS]
+
+    # ---- the program ----
+
+    def _program(self, frame: Frame) -> Array:
+        """Return the operations, and note where each stands: (block, part)."""
+        places = self.region.places
+        for number, place in places.items():
+            self._first[number] = len(self._moments)
+            self._moments += [(number, part) for part in range(len(place.parts) + 1)]
+        outside = {
+            target
+            for place in places.values()
+            for target in (place.choice.yes, place.choice.no)
+            if target != NOWHERE and target not in places
+        }
+        for number in sorted(outside):
+            self._first[number] = len(self._moments)
+            self._moments.append((number, 0))
+        rows = []
+        for place in places.values():
+            for part, made in zip(place.parts, place.made, strict=True):
+                rows.append((STAND,) if made is None else self._job(frame, part, made))
+            rows.append(self._end(place))
+        rows += [(STAND,)] * len(outside)
+        return np.array([(*row, *[0] * (WORDS - len(row))) for row in rows], np.int64)
+
+    def _job(self, frame: Frame, stretch: Any, made: Made) -> tuple[int, ...]:
+        reads = stretch.inputs
+        writes = [slot for slot, _, _ in made.written.outputs]
+        mask = self._mask if self.region.masked else None
+        blank = [None] * len(reads), [None] * len(writes)
+        packed = made.job(frame.wave, mask, stretch.spaces, *blank)
+        job = np.frombuffer(bytearray(packed), np.int64)
+        slots = np.array([*reads, *writes], np.int64)
+        self._held += [job, slots, made, made.scratch]
+        at = job.ctypes.data
+        return JOB, at, at + 8 * FIRST, slots.ctypes.data, len(reads), len(writes)
+
+    def _end(self, place: Place) -> tuple[int, ...]:
+        choice = place.choice
+        count, mask = 0, self._one
+        if choice.slot != NOWHERE:
+            count = self._lengths[choice.slot]
+            mask = self._one if count == 1 else self._mask
+        yes, no = (self._first.get(target, NOWHERE) for target in (choice.yes, choice.no))
+        instructions = place.block.instructions
+        return END, instructions, choice.slot, count, mask.ctypes.data, yes, no
+
+    # ---- registers ----
+
+    def _blank(self, slot: int) -> list[Array]:
+        """Return the arrays that a register is written to in turn: one, if nobody reads and writes it at once."""
+        dtype, length = self.region.outputs[slot], self._lengths[slot]
+        if slot in self.region.carried:
+            return [np.empty(length, dtype), np.empty(length, dtype)]
+        return [np.empty(length, dtype)] * 2
+
+    def enter(self, group: Converged) -> bool:
+        """Take the registers of a frame as they are. False if one is of another kind than it was."""
+        region, registers = self.region, group.frame.registers
+        if region.masked:
+            self._mask[...] = group.threads.mask
+        self._given.clear()
+        needed = region.needed(group.block)
+        for slot in region.kinds:
+            own = self._own.get(slot)
+            if own is not None:
+                self._registers[ARRAYS * slot + 1 : ARRAYS * slot + 3] = [*map(id, own)]
+            if own is not None and slot not in needed:
+                self._registers[ARRAYS * slot] = id(own[0])
+            elif not self._take(slot, registers[slot]):
+                if slot in needed:
+                    return False
+                self._take(slot, np.zeros(self._lengths[slot], f"u{region.kinds[slot][0]}"))
+        self._walk[AT] = self._first[group.block]
+        return True
+
+    def _take(self, slot: int, value: Array) -> bool:
+        """Let an array be a register's value. False if it is of another kind than the region's."""
+        if kind(value) != self.region.kinds[slot]:
+            return False
+        if len(value) != self._lengths[slot]:
+            if len(value) != 1:
+                self.region.wide.add(slot)
+                self.region.stale = True
+                return False
+            value = value.repeat(self.width)
+        value = np.ascontiguousarray(value)
+        self._given[slot] = value
+        self._registers[ARRAYS * slot] = id(value)
+        return True
+
+    def _tell(self, frame: Frame, slots: Set[int]) -> None:
+        """Let a frame have registers as they are now."""
+        for slot in slots & self._own.keys():
+            now, own = self._registers[ARRAYS * slot], self._own[slot]
+            if id(own[1]) == now:
+                own.reverse()
+            if id(own[0]) == now:
+                # It is the frame's from now on, and never written again.
+                frame.registers[slot] = self._given[slot] = own[0]
+                own[:] = self._blank(slot) if own[1] is own[0] else [own[1], np.empty_like(own[0])]
+                self._registers[ARRAYS * slot + 1 : ARRAYS * slot + 3] = [*map(id, own)]
+
+    # ---- walking ----
+
+    def run(self, group: Converged) -> tuple[int, BasicBlock | None]:
+        """Walk; return how many instructions each thread has executed, and the block to be left, if any."""
+        walk, frame, threads = self._walk, group.frame, group.threads
+        began = frame.wave.clock
+        walk[INSTRUCTIONS] = walk[JOBS] = 0
+        walk[BUDGET] = max(1, BUDGET_OF_THREADS // threads.size)
+        left = self._walked(group)
+        done = walk[INSTRUCTIONS] + (0 if left is None else left.instructions)
+        frame.wave.clock = began + done
+        return done, left
+
+    def _walked(self, group: Converged) -> BasicBlock | None:
+        """Walk until somebody else is to go on."""
+        walk, frame, began = self._walk, group.frame, group.frame.wave.clock
+        addresses = (
+            ctypes.addressof(walk),
+            self._operations.ctypes.data,
+            ctypes.addressof(self._registers),
+        )
+        while True:
+            goes_on = self.pool.walk(*addresses)
+            group.block, part = self._moments[walk[AT]]
+            place = self.region.places.get(group.block)
+            if place is None:
+                self._tell(frame, self.region.outputs.keys())
+                return None
+            if not goes_on:
+                return self._finished(group, place, part)
+            if walk[INSTRUCTIONS] >= walk[BUDGET] or not self._may_go(group, place, part):
+                self._tell(frame, self.region.needed(group.block))
+                return None
+            frame.wave.clock = began + walk[INSTRUCTIONS]
+            if place.block.native is None:
+                warm(place.block, group.activation.function.name, frame, group.threads.size)
+                self.region.stale |= place.block.native is not None
+            if not self._by_arrays(frame, group.threads, place.parts[part]):
+                return self._finished(group, place, part + 1)
+            walk[AT] += 1
+
+    def _finished(self, group: Converged, place: Place, part: int) -> BasicBlock:
+        """Go on to the end of a block without the walk."""
+        self._tell(group.frame, self.region.outputs.keys())
+        for one in place.parts[part:]:
+            one(group.frame, group.threads)
+        return place.block
+
+    def _may_go(self, group: Converged, place: Place, part: int) -> bool:
+        """Say whether nobody has to wait before a part."""
+        participants, threads = place.block.participants, group.threads
+        if part or participants is None:
+            return True
+        return threads.where(participants(group.frame, threads, threads.mask)) is threads
+
+    def _by_arrays(self, frame: Frame, threads: Threads, part: Any) -> bool:
+        """Run a part that has no machine code. Say whether the walk may go on behind it."""
+        wave = frame.wave
+        self._tell(frame, part.reads | part.writes)
+        changes = wave.changes
+        (part.arrays if isinstance(part, Stretch) else part)(frame, threads)
+        for slot in part.writes & self._lengths.keys():
+            if not self._take(slot, frame.registers[slot]):
+                return False
+        return not wave.signals and wave.changes == changes
