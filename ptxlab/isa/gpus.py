@@ -2,7 +2,7 @@
 
 Sources: NVIDIA's architecture papers and data sheets: T4 data sheet, A100 Tensor Core GPU Architecture (and its L2
 cache bandwidth), H100 Tensor Core GPU Architecture, H200 data sheet, Ampere GA102, Ada and RTX
-Blackwell GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief. Dense rates;
+Blackwell and RTX Blackwell PRO GPU Architecture, HGX B200 specifications, Jetson AGX Orin technical brief. Dense rates;
 clocks are the highest the chip boosts to, so that nothing exceeds a peak. An SM of all of them issues
 four instructions a clock, one for each of its schedulers: CUDA C++ Programming Guide, "Compute
 Capabilities".
@@ -55,34 +55,59 @@ class Gpu:
         return None if self.l2 is None else self.l2 / self.sms
 
 
-def _tensor(f16: int, tf32: int, f16_to_f16: int | None = None) -> dict[tuple[str, str], int]:
-    return {
+def _tensor(
+    f16: int,
+    *,
+    f16_to_f16: int | None = None,
+    s8: int | None = None,
+    s4: int | None = None,
+    fp8: int | None = None,
+    fp8_to_f16: int | None = None,
+    fp4: int | None = None,
+) -> dict[tuple[str, str], int]:
+    """Return what tensor cores do; ``fp8`` are the formats of up to 8 bits, ``fp4`` those with scales."""
+    told = {
         ("bf16", "f32"): f16,
         ("f16", "f32"): f16,
         ("f16", "f16"): f16_to_f16 or f16,
-        ("tf32", "f32"): tf32,
+        ("tf32", "f32"): f16 // 2,
+        ("s8", "s32"): s8,
+        ("s4", "s32"): s4,
+        ("e4m3", "f32"): fp8,
+        ("e4m3", "f16"): fp8_to_f16 or fp8,
+        ("e2m1", "f32"): fp4,
     }
+    return {types: flop for types, flop in told.items() if flop}
 
 
-_HOPPER_TENSOR = _tensor(4096, 2048)
-_GEFORCE_TENSOR = _tensor(512, 256, 1024)
+_HOPPER_TENSOR = _tensor(4096)
+_AMPERE_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096)
+_ADA_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, s4=4096, fp8=1024, fp8_to_f16=2048)
+_BLACKWELL_TENSOR = _tensor(512, f16_to_f16=1024, s8=2048, fp8=1024, fp8_to_f16=2048, fp4=4096)
+_BLACKWELL_PRO_TENSOR = _tensor(1024, s8=2048, fp8=2048, fp4=4096)
+_TURING_TENSOR = {
+    ("f16", "f32"): 1024,
+    ("f16", "f16"): 1024,
+    ("s8", "s32"): 2048,
+    ("s4", "s32"): 4096,
+}
 
 # Of registers alone, 494 of 756 TFLOP/s on an H800: arXiv 2402.13499, the table of mma and wgmma.
 _HOPPER_MMA_SYNC = 0.65
 
 GPUS: tuple[Gpu, ...] = (
-    Gpu("T4", 75, 40, 1590, 128, {("f16", "f32"): 1024, ("f16", "f16"): 1024}, "GDDR6", 320, l1=64),
-    Gpu("A100 SXM", 80, 108, 1410, 128, _tensor(2048, 1024), "HBM2e", 2039, l2=5120),
-    Gpu("RTX 3090", 86, 82, 1695, 256, _GEFORCE_TENSOR, "GDDR6X", 936),
-    Gpu("RTX A6000", 86, 84, 1800, 256, _tensor(1024, 512), "GDDR6", 768),
-    Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048, 1024), "LPDDR5", 204.8),
-    Gpu("RTX 4090", 89, 128, 2520, 256, _GEFORCE_TENSOR, "GDDR6X", 1008),
-    Gpu("RTX 4070 Ti SUPER", 89, 66, 2610, 256, _GEFORCE_TENSOR, "GDDR6X", 672),
+    Gpu("T4", 75, 40, 1590, 128, _TURING_TENSOR, "GDDR6", 320, l1=64),
+    Gpu("A100 SXM", 80, 108, 1410, 128, _tensor(2048, s8=4096, s4=8192), "HBM2e", 2039, l2=5120),
+    Gpu("RTX 3090", 86, 82, 1695, 256, _AMPERE_TENSOR, "GDDR6X", 936),
+    Gpu("RTX A6000", 86, 84, 1800, 256, _tensor(1024, s8=2048, s4=4096), "GDDR6", 768),
+    Gpu("AGX Orin", 87, 16, 1300, 256, _tensor(2048), "LPDDR5", 204.8),
+    Gpu("RTX 4090", 89, 128, 2520, 256, _ADA_TENSOR, "GDDR6X", 1008),
+    Gpu("RTX 4070 Ti SUPER", 89, 66, 2610, 256, _ADA_TENSOR, "GDDR6X", 672),
     Gpu("H200 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3e", 4800, mma_sync=_HOPPER_MMA_SYNC),
     Gpu("H100 SXM", 90, 132, 1980, 256, _HOPPER_TENSOR, "HBM3", 3350, mma_sync=_HOPPER_MMA_SYNC),
-    Gpu("B200", 100, 148, 1965, 256, _tensor(8192, 4096), "HBM3e", 7700),
-    Gpu("RTX 5090", 120, 170, 2407, 256, _GEFORCE_TENSOR, "GDDR7", 1792),
-    Gpu("RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _tensor(1024, 512), "GDDR7", 1792),
+    Gpu("B200", 100, 148, 1965, 256, _tensor(8192), "HBM3e", 7700),
+    Gpu("RTX 5090", 120, 170, 2407, 256, _BLACKWELL_TENSOR, "GDDR7", 1792),
+    Gpu("RTX PRO 6000 Max-Q", 120, 188, 2280, 256, _BLACKWELL_PRO_TENSOR, "GDDR7", 1792),
 )
 
 

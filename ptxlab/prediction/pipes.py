@@ -38,7 +38,7 @@ class Opcode:
     def written(self, i: Instruction) -> int:
         """Return how many registers it writes."""
         if self.pipe == "tensor":
-            return 2 if i.has("F16") else 4
+            return 2 if i.has("F16") or i.sass.modifiers[0].startswith("88") else 4
         opcode = i.sass.opcode
         if opcode == "LDSM":
             return matrices(i)
@@ -86,7 +86,7 @@ OPCODES: dict[str, Opcode] = {
     ),
     **_rows(Opcode("xu", latency="xu"), "MUFU I2F F2I F2F FLO POPC BREV FRND FCHK"),
     **_rows(Opcode("fp64", latency="fp64", words=2), "DFMA DADD DMUL DSETP"),
-    **_rows(Opcode("tensor"), "HMMA IMMA DMMA QMMA BMMA"),
+    **_rows(Opcode("tensor"), "HMMA IMMA QMMA OMMA"),
     **_rows(
         Opcode("uniform"),
         "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",

@@ -23,6 +23,11 @@ _SHAPES = {
 }  # fmt: skip
 
 
+_BITS = {
+    "bf16": 16, "f16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "s4": 4, "e4m3": 8, "e2m1": 4,
+}  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class Timing:
     """One instruction: ``pipes`` it may take, each held for ``hold`` cycles.
@@ -119,23 +124,31 @@ def _pipes(i: Instruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], floa
 
 def _tensor(i: Instruction, chip: Chip) -> float:
     """Return how long a product holds the tensor core."""
-    modifiers = i.sass.modifiers
-    shape = _SHAPES.get(modifiers[0])
-    if shape is None:
+    (m, n, k), dtype, acc = _product(i)
+    return 2 * m * n * k / chip.tensor_flop(dtype, acc)
+
+
+def _product(i: Instruction) -> tuple[tuple[int, int, int], str, str]:
+    """Return the shape of a product, and the types of its factors and of its sums, as rates are told of them."""
+    shape, *types = (one for one in i.sass.modifiers if one != "SF")
+    opcode, scaled = i.sass.opcode, i.has("SF")
+    sums = {"F32": "f32", "F16": "f16"}.get(types[0], "s32") if types else "f16"
+    if opcode == "HMMA":
+        dtype = {"BF16": "bf16", "TF32": "tf32"}.get(types[-1] if types else "", "f16")
+    elif opcode == "IMMA":
+        dtype = {"S8": "s8", "U8": "s8", "S4": "s4", "U4": "s4"}[types[0]]
+    else:  # up to 8 bits at the rate of FP8, or two of 4 bits with scales: PTX ISA, .kind of mma
+        dtype = {("QMMA", False): "e4m3", ("OMMA", True): "e2m1"}.get((opcode, scaled), "")
+    if shape not in _SHAPES or not dtype:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
-    m, n, k = shape
-    acc = "f32" if "F32" in modifiers[1:2] else "f16"
-    dtype = {"BF16": "bf16", "TF32": "tf32"}.get(modifiers[-1], "f16")
-    if i.sass.opcode == "HMMA":
-        return 2 * m * n * k / chip.tensor_flop(dtype, acc)
-    raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    return _SHAPES[shape], dtype, sums
 
 
 def _reads(i: Instruction) -> tuple[tuple[int, int, int, bool], ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     found = []
     first = 1 if i.sass.opcode in _ONE_SOURCE else 0
-    wide = i.sass.opcode == "HMMA"
+    wide = OPCODES[i.sass.opcode].pipe == "tensor"
     for slot, source in enumerate(i.sources[:3], first):
         if not isinstance(source, Register) or source.number >= UNIFORM:
             continue
@@ -149,8 +162,7 @@ def _reads(i: Instruction) -> tuple[tuple[int, int, int, bool], ...]:
 
 def _registers_of(i: Instruction, slot: int) -> int:
     """Return how many registers a product of tensor cores reads in a slot."""
-    m, n, k = _SHAPES[i.sass.modifiers[0]]
-    bits = 32 if i.has("TF32") else 16
-    sums = 32 if "F32" in i.sass.modifiers[1:2] else 16
-    words = (m * k * bits, k * n * bits, m * n * sums)[slot]
+    (m, n, k), dtype, acc = _product(i)
+    bits = _BITS[dtype]
+    words = (m * k * bits, k * n * bits, m * n * _BITS[acc])[slot]
     return max(words // 1024, 1)

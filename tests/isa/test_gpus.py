@@ -31,6 +31,32 @@ def test_the_peaks_are_those_printed(
         assert gpu.tflops(gpu.tensor[types]) == pytest.approx(tflops, rel=tolerance)
 
 
+NARROW = [
+    # GPU, TFLOP/s of s8, of e4m3 -> f32, of e4m3 -> f16, of e2m1 with scales: data sheets, dense
+    ("T4", 130, None, None, None),
+    ("A100 SXM", 624, None, None, None),
+    ("RTX 3090", 284, None, None, None),
+    ("RTX A6000", 309.7, None, None, None),
+    ("RTX 4090", 660.6, 330.3, 660.6, None),
+    ("RTX 5090", 838, 419, 838, 1676),
+]
+
+
+@pytest.mark.parametrize(("name", "s8", "to_f32", "to_f16", "scaled"), NARROW)
+def test_the_peaks_of_narrow_types_are_those_printed(
+    name: str, s8: float, to_f32: float | None, to_f16: float | None, scaled: float | None
+) -> None:
+    gpu = BY_NAME[name]
+    printed = {
+        ("s8", "s32"): s8, ("e4m3", "f32"): to_f32, ("e4m3", "f16"): to_f16, ("e2m1", "f32"): scaled,
+    }  # fmt: skip
+    for types, tflops in printed.items():
+        if tflops is None:
+            assert types not in gpu.tensor
+        else:
+            assert gpu.tflops(gpu.tensor[types]) == pytest.approx(tflops, rel=0.006)
+
+
 def test_a_t4_has_no_bf16_and_half_an_l1() -> None:
     gpu = BY_NAME["T4"]
     assert gpu.tflops(gpu.fp32) == pytest.approx(8.1, rel=0.01)

@@ -55,6 +55,30 @@ def test_many_warps_fill_the_pipes() -> None:
     assert cycles(add, 16, "a100") == pytest.approx(8, abs=0.3)
 
 
+@pytest.mark.parametrize(
+    ("product", "held"),
+    [
+        ("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32", 16),  # 660 TOP/s
+        ("mma.sync.aligned.m16n8k32.row.col.f32.e4m3.e5m2.f32", 32),  # 330 TFLOP/s
+        ("mma.sync.aligned.m16n8k16.row.col.f32.e4m3.e4m3.f32", 16),  # half as much
+        ("mma.sync.aligned.m16n8k32.row.col.f16.e4m3.e4m3.f16", 16),  # 660 TFLOP/s
+    ],
+)
+def test_a_product_of_narrow_types_holds_the_tensor_core(product: str, held: int) -> None:
+    """By NVIDIA's rates of an RTX 4090; four warps take turns at a tensor core."""
+    a = "{t1, t2, t3, t4}" if "k32" in product else "{t1, t2}"
+    b = "{t5, t6}" if "k32" in product else "{t5}"
+    sums = "{s0, s1}" if product.endswith("f16") else "{s0, s1, s2, s3}"
+    kind = "f32" if product.endswith("f32") else "b32"
+    setup = f".reg .{kind} s<4>;" + "".join(f"shl.b32 t{n}, t0, {n};" for n in range(1, 7))
+    end = f"{'mov.f32' if kind == 'f32' else 'mov.b32'} f0, s0;"
+    body = f"{product} {sums}, {a}, {b}, {sums};"
+    start = "".join(f"mov.{kind} s{n}, {'0f00000000' if kind == 'f32' else 0};" for n in range(4))
+    assert cycles(body, 16, "rtx4090", setup=setup + start, end=end) == pytest.approx(
+        4 * held, rel=0.02
+    )
+
+
 def test_a_scoreboard_holds_whatever_writes_it() -> None:
     """On Turing what comes of tensor cores has one, of a fixed latency though it is."""
 
