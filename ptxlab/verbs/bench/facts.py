@@ -174,7 +174,8 @@ def as_json(facts: KernelFacts) -> dict[str, Any]:
         **members(used, "registers", "spill_stores", "spill_loads"),
         "shared": used.shared + facts.shared,
         "occupancy": {
-            **members(held, "ctas", "warps", "most_warps", "limited_by"),
+            **members(held, "ctas", "warps", "most_warps"),
+            "limited_by": list(held.limited_by),
         },
         "opcode": facts.opcode,
         "main_loop_share": facts.share,

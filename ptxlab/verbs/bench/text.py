@@ -260,7 +260,7 @@ def _flat(name: str, value: Any) -> Iterator[tuple[str, Any]]:
     if isinstance(value, Mapping):
         for key, member in value.items():
             yield from _flat(f"{name}.{key}" if name else key, member)
-    elif isinstance(value, (list, tuple)):
+    elif isinstance(value, list):
         yield name, " ".join(map(str, value))
     else:
         yield name, value
