@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Hashable, Iterator, Sequence
+from typing import Any
+
+import numpy as np
 
 from ptxlab.emulator.native.stretch import Arrays, Stretch
 from ptxlab.emulator.native.writer import has_native_form
@@ -18,13 +21,17 @@ MOST = 400
 """Instructions of one function: compiling takes longer than in proportion."""
 
 
-def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
-    """Return the steps of a block with its stretches as steps of their own."""
+def steps_of(block: BasicBlock, layout: FrameLayout, place: Hashable) -> Sequence[Step]:
+    """Return the steps of a block with its stretches as steps of their own.
+
+    ``place`` says which program it is of, and which block of that.
+    """
     if not sees_arrays():
         return block.steps
     staying = [one for one in block.watched if not one.leaves]
     leaving = [step for one in block.watched if one.leaves for step in one.steps]
     lasting = block.lasting()
+    literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals}
     steps: list[Step] = []
     position = 0
     pieces = list(_cut(staying, layout))
@@ -40,10 +47,15 @@ def steps_of(block: BasicBlock, layout: FrameLayout) -> Sequence[Step]:
             plain.append(Drop(dying))
         arrays = Arrays(run, plain)
         if native and (whole or len(run) >= LEAST):
-            steps.append(Stretch(run, arrays, dying, after, layout.literals))
+            steps.append(Stretch(run, arrays, dying, after, literals, (place, position)))
         else:
             steps.append(arrays)
     return steps + leaving
+
+
+def _bytes(value: Any) -> bytes:
+    assert isinstance(value, np.ndarray)
+    return value.tobytes()
 
 
 def _cut(bounds: Sequence[Bound], layout: FrameLayout) -> Iterator[tuple[list[Bound], bool]]:

@@ -32,13 +32,13 @@ NEVER = -1
 
 @dataclass(slots=True)
 class _Process:
-    """What blocks have taken as arrays, and those that were hot: source, function and line.
+    """What all blocks have taken as arrays, and each: by text, target, function and line.
 
-    These are compiled at once when they come again.
+    So a program that is loaded again goes on where it was.
     """
 
     heat: int = 0
-    known: set[tuple[int, str, int]] = field(default_factory=set)
+    blocks: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
 
 
 _PROCESS = _Process()
@@ -72,15 +72,14 @@ def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
 
     It is when it has taken as long as that will take.
     """
-    key = hash(frame.wave.module.source.text), function, block.first_line
-    known = not block.heat and key in _PROCESS.known
+    text, target = frame.wave.module.source.text, frame.wave.target.name
+    key = text, target, function, block.first_line
     spent = block.instructions * (STEP + THREAD * threads)
-    block.heat += spent
+    heat = _PROCESS.blocks[key] = _PROCESS.blocks.get(key, 0) + spent
     _PROCESS.heat += spent
-    pays = block.heat >= COMPILING * (block.instructions + FUNCTION)
     hot = frame.wave.hot
-    if known or not hot or (pays and _PROCESS.heat >= hot):
+    pays = heat >= COMPILING * (block.instructions + FUNCTION)
+    if not hot or (pays and _PROCESS.heat >= hot):
         from ptxlab.emulator.native.cutting import steps_of
 
-        _PROCESS.known.add(key)
-        block.native = steps_of(block, frame.layout)
+        block.native = steps_of(block, frame.layout, key)

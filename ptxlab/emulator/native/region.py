@@ -66,19 +66,41 @@ class Region:
     carried: set[int]
     masked: bool
     stale: bool = False
-    _needed: dict[int, set[int]] = field(default_factory=dict)
 
-    def needed(self, number: int) -> set[int]:
-        """Return the registers that matter at the beginning of a block, and some more."""
-        if number not in self._needed:
-            self._needed[number] = needed_at(self.places[number].block) or set(self.kinds)
-        return self._needed[number]
+    @property
+    def name(self) -> tuple[bool, int]:
+        """What tells it from other regions of its routine."""
+        return self.masked, min(self.places)
 
 
-def needed_at(block: BasicBlock) -> set[int]:
-    """Return the registers that matter before a block, and some more; none of one without instructions."""
-    after = block.lasting()
-    return after[0] | block.watched[0].site.reads if after else set()
+def around(routine: Routine, head: int) -> list[int]:
+    """Return the blocks from which threads come back to a block that they have come from."""
+    onward = [_following(block, number) for number, block in enumerate(routine.blocks)]
+    back: list[list[int]] = [[] for _ in onward]
+    for number, targets in enumerate(onward):
+        for target in targets:
+            if target < len(back):
+                back[target].append(number)
+    return sorted(_reached(onward, head) & _reached(back, head))
+
+
+def _following(block: BasicBlock, number: int) -> list[int]:
+    """Return the blocks behind one; of a call or a table the next line is."""
+    leave = block.exit
+    targets = [leave.target] if isinstance(leave, Jump) else [number + 1]
+    if isinstance(leave, Guarded) and isinstance(leave.then, Jump):
+        targets.append(leave.then.target)
+    return targets
+
+
+def _reached(onward: Sequence[Sequence[int]], head: int) -> set[int]:
+    found, todo = {head}, [head]
+    while todo:
+        number = todo.pop()
+        new = [one for one in (onward[number] if number < len(onward) else ()) if one not in found]
+        found.update(new)
+        todo += new
+    return found
 
 
 @dataclass(slots=True)
@@ -93,13 +115,14 @@ class Builder:
     outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
 
-    def region(self) -> Region | None:
-        """Return the region, None where a register is not always of one kind."""
-        found = {
-            number: (block, parts)
-            for number, block in enumerate(self.routine.blocks)
-            if (parts := _parts(block)) is not None
-        }
+    def region(self, head: int) -> Region | None:
+        """Return the region of a loop's first block; None where a register is not always of one kind."""
+        found = {}
+        for number in around(self.routine, head):
+            block = self.routine.blocks[number]
+            parts = _parts(block)
+            if parts is not None:
+                found[number] = block, parts
         all_parts = [part for _, parts in found.values() for part in parts]
         made: dict[Part, Made | None] = {}
         while len(made) < len(all_parts):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -121,8 +122,25 @@ class Arrays:
             step(frame, threads)
 
 
+@dataclass(slots=True)
+class Forms:
+    """The functions of a stretch by their shapes, and their texts; None where there are to be none."""
+
+    made: dict[Shape, Made | None] = field(default_factory=dict)
+    texts: dict[Shape, Written | None] = field(default_factory=dict)
+
+
+@lru_cache(maxsize=4096)
+def forms_of(*stretch: Hashable) -> Forms:
+    """Return what there is of a stretch; a program that is loaded again has the same."""
+    return Forms()
+
+
 class Stretch:
-    """Instructions that follow each other in a block, and what they leave behind."""
+    """Instructions that follow each other in a block, and what they leave behind.
+
+    ``place`` says which they are, in words of the program's text.
+    """
 
     def __init__(
         self,
@@ -130,11 +148,12 @@ class Stretch:
         arrays: Arrays,
         dying: Sequence[int],
         lasting: set[int],
-        literals: frozenset[int],
+        literals: dict[int, bytes],
+        place: Hashable,
     ) -> None:
         self.bounds = bounds
         self.lasting = lasting
-        self.literals = literals
+        self.literals = frozenset(literals)
         given, written = inputs_and_outputs(bounds)
         wanted = sorted((written & lasting) - set(given))
         self.inputs = [slot for slot in given if slot not in literals]
@@ -144,8 +163,9 @@ class Stretch:
             one.lowered.access.space for one in bounds if one.lowered and one.lowered.access
         }
         self.reads, self.writes = set(self.inputs), written & lasting
-        self.made: dict[Shape, Made | None] = {}
-        self.texts: dict[Shape, Written | None] = {}
+        constants = tuple((slot, literals[slot]) for slot in given if slot in literals)
+        forms = forms_of(place, tuple(given), frozenset(written), frozenset(lasting), constants)
+        self.made, self.texts = forms.made, forms.texts
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
         if not self._natively(frame, threads):

@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.engine import warm
-from ptxlab.emulator.native.region import NOWHERE, Builder, Place, Region, kind, needed_at
+from ptxlab.emulator.native.region import NOWHERE, Builder, Place, Region, around, kind
 from ptxlab.emulator.native.stretch import Made, Stretch
 from ptxlab.emulator.native.writer import FIRST
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
@@ -36,7 +36,7 @@ LONGEST = 1 << 16
 BUDGET_OF_THREADS = 1 << 26
 """Instructions of threads in one walk, some milliseconds: as often somebody looks at the clock."""
 
-_WALKS: WeakKeyDictionary[Frame, dict[bool, Walk]] = WeakKeyDictionary()
+_WALKS: WeakKeyDictionary[Frame, dict[tuple[bool, int], Walk]] = WeakKeyDictionary()
 
 
 def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
@@ -47,7 +47,7 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
     """
     head = group.stands_at()
     head.turns += 1
-    if head.turns < WORTH or head.native is None:
+    if head.turns < WORTH:
         return 0, None
     walk = _walk(group)
     done, left = (0, None) if walk is None else walk.run(group)
@@ -63,25 +63,28 @@ def _walk(group: Converged) -> Walk | None:
     if region is None or group.block not in region.places:
         return None
     walks = _WALKS.setdefault(frame, {})
-    walk = walks.get(region.masked)
+    walk = walks.get(region.name)
     if walk is None or walk.region is not region or walk.around != _around(frame):
-        walk = walks[region.masked] = Walk(region, frame)
+        walk = walks[region.name] = Walk(region, frame)
     return walk if walk.enter(group) else None
 
 
 def _region(group: Converged) -> Region | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
-    masked = not group.threads.everyone
-    region = routine.regions.get(masked)
-    if region is not None and group.block not in region.places:
+    masked, head = not group.threads.everyone, group.block
+    region = routine.regions.get((masked, head))
+    if region is None and not any(
+        routine.blocks[number].native for number in around(routine, head)
+    ):
         return None
-    needed = needed_at(group.stands_at()) if region is None else region.needed(group.block)
+    needed = group.stands_at().needed()
     wide = {slot for slot in needed if len(registers[slot]) > 1}
     if region is None or region.stale or wide & region.kinds.keys() - region.wide:
         known = set() if region is None else region.wide
-        region = Builder(routine, group.frame, masked, wide | known).region()
-        routine.regions[masked] = region
+        region = Builder(routine, group.frame, masked, wide | known).region(head)
+        if region is not None:
+            routine.regions |= {(masked, number): region for number in region.places}
     return region
 
 
@@ -100,11 +103,18 @@ class Walk:
         self.pool = pool(frame.wave.cores)
         width = self.width = frame.wave.width
         self._lengths = {slot: width if slot in region.wide else 1 for slot in region.kinds}
+        self._held: list[Any] = [frame.wave.memory.table, frame.wave.regions["local"].data]
         self._own: dict[int, list[Array]] = {slot: self._blank(slot) for slot in region.outputs}
         self._mask, self._one = np.ones(width, bool), np.ones(1, bool)
-        self._registers = (ctypes.c_int64 * (ARRAYS * len(frame.registers)))()
+        self._table = np.zeros((len(frame.registers), ARRAYS), np.int64)
+        self._registers = (ctypes.c_int64 * self._table.size).from_address(self._table.ctypes.data)
+        self._blanks = self._table[:, 0].copy()
+        for slot, (size, _) in region.kinds.items():
+            own = self._own.get(slot) or [np.zeros(self._lengths[slot], f"u{size}")] * 2
+            self._held.append(own)
+            self._blanks[slot] = id(own[0])
+            self._table[slot, 1:] = [*map(id, own)]
         self._walk = (ctypes.c_int64 * (JOBS + 1))()
-        self._held: list[Any] = [frame.wave.memory.table, frame.wave.regions["local"].data]
         self._given: dict[int, Array] = {}
         self._moments: list[tuple[int, int]] = []
         self._first: dict[int, int] = {}
@@ -177,17 +187,10 @@ class Walk:
         if region.masked:
             self._mask[...] = group.threads.mask
         self._given.clear()
-        needed = region.needed(group.block)
-        for slot in region.kinds:
-            own = self._own.get(slot)
-            if own is not None:
-                self._registers[ARRAYS * slot + 1 : ARRAYS * slot + 3] = [*map(id, own)]
-            if own is not None and slot not in needed:
-                self._registers[ARRAYS * slot] = id(own[0])
-            elif not self._take(slot, registers[slot]):
-                if slot in needed:
-                    return False
-                self._take(slot, np.zeros(self._lengths[slot], f"u{region.kinds[slot][0]}"))
+        self._table[:, 0] = self._blanks
+        for slot in group.stands_at().needed() & region.kinds.keys():
+            if not self._take(slot, registers[slot]):
+                return False
         self._walk[AT] = self._first[group.block]
         return True
 
@@ -216,7 +219,8 @@ class Walk:
                 # It is the frame's from now on, and never written again.
                 frame.registers[slot] = self._given[slot] = own[0]
                 own[:] = self._blank(slot) if own[1] is own[0] else [own[1], np.empty_like(own[0])]
-                self._registers[ARRAYS * slot + 1 : ARRAYS * slot + 3] = [*map(id, own)]
+                self._blanks[slot] = id(own[0])
+                self._table[slot, 1:] = [*map(id, own)]
 
     # ---- walking ----
 
@@ -249,7 +253,7 @@ class Walk:
             if not goes_on:
                 return self._finished(group, place, part)
             if walk[INSTRUCTIONS] >= walk[BUDGET] or not self._may_go(group, place, part):
-                self._tell(frame, self.region.needed(group.block))
+                self._tell(frame, place.block.needed())
                 return None
             frame.wave.clock = began + walk[INSTRUCTIONS]
             if place.block.native is None:

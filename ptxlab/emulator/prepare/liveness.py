@@ -76,6 +76,16 @@ def lasting(flow: BlockFlow, live: set[int], keep: set[int]) -> list[set[int]]:
     return [after | keep for after in _backward(flow, live)[1:]]
 
 
+def needed(flow: BlockFlow, live: set[int], keep: set[int]) -> set[int]:
+    """Return the registers that are read from the beginning of a block on, and those to ``keep``."""
+    found = set(live)
+    for use in reversed(flow.uses):
+        if not use.partial:
+            found -= use.writes
+        found |= use.reads
+    return found | keep
+
+
 def _backward(flow: BlockFlow, live: set[int]) -> list[set[int]]:
     """Return the registers that are read before the first instruction, and after each of them."""
     found = [live]

@@ -14,7 +14,7 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.declaration_check import check_constants, check_function, check_module
 from ptxlab.emulator.prepare.forms import legal_form
 from ptxlab.emulator.prepare.function_check import reject
-from ptxlab.emulator.prepare.liveness import BlockFlow, Uses, lasting, live_out, with_drops
+from ptxlab.emulator.prepare.liveness import BlockFlow, Uses, lasting, live_out, needed, with_drops
 from ptxlab.emulator.prepare.names import DeclaredBefore
 from ptxlab.emulator.prepare.operand_check import check_operands
 from ptxlab.emulator.prepare.program import (
@@ -170,6 +170,7 @@ class _Body:
             # Nothing that the exit reads may be dropped before it.
             block.steps = with_drops(staying, flow, live, keep) + leaving
             block.lasting = partial(lasting, flow, live, keep - context.unread)
+            block.needed = partial(needed, flow, live, keep - context.unread)
         return Routine(
             name=function.name,
             blocks=blocks,

@@ -97,8 +97,7 @@ class BasicBlock:
     ``participants`` is set where the first step needs threads to arrive together. ``polls`` says that
     threads may look here for what other threads do. ``instructions`` counts them as PTX does.
     ``ends`` says that threads only end here. ``lasting`` gives, for each instruction, the registers
-    whose values matter after it. ``heat`` is how long the block has run, in nanoseconds as estimated;
-    once it is hot, ``native`` are its steps. ``turns`` is how often threads came back to it in a
+    whose values matter after it, ``needed`` those that do before the first. Once the block is hot, ``native`` are its steps. ``turns`` is how often threads came back to it in a
     loop since so many could be made in one call, less the ``rest`` that it had when it could not.
     """
 
@@ -111,7 +110,7 @@ class BasicBlock:
     instructions: int = 0
     ends: bool = False
     lasting: Callable[[], list[set[int]]] = list
-    heat: int = 0
+    needed: Callable[[], set[int]] = set
     native: Sequence[Step] | None = None
     turns: int = 0
     rest: int = 1
@@ -121,13 +120,13 @@ class BasicBlock:
 class Routine:
     """A prepared kernel or device function.
 
-    ``regions`` are what of it is machine code, by whether it is for some threads only.
+    ``regions`` are its loops as machine code, by whether they are for some threads only and by their blocks.
     """
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
-    regions: dict[bool, Any] = field(default_factory=dict)
+    regions: dict[tuple[bool, int], Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)
