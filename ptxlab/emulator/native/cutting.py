@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.emulator.native.collective import collective
 from ptxlab.emulator.native.stretch import Arrays, Stretch
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.liveness import Drop
@@ -21,8 +22,10 @@ MOST = 400
 """Instructions of one function: compiling takes longer than in proportion."""
 
 
-def steps_of(block: BasicBlock, layout: FrameLayout, place: Hashable) -> Sequence[Step]:
-    """Return the steps of a block with its stretches as steps of their own.
+def steps_of(
+    block: BasicBlock, layout: FrameLayout, place: Hashable, *, hot: bool = True
+) -> Sequence[Step]:
+    """Return the steps of a block with its stretches as steps of their own, none if it is not ``hot``.
 
     ``place`` says which program it is of, and which block of that.
     """
@@ -31,10 +34,10 @@ def steps_of(block: BasicBlock, layout: FrameLayout, place: Hashable) -> Sequenc
     staying = [one for one in block.watched if not one.leaves]
     leaving = [step for one in block.watched if one.leaves for step in one.steps]
     lasting = block.lasting()
-    literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals}
+    literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals} if hot else {}
     steps: list[Step] = []
     position = 0
-    pieces = list(_cut(staying, layout))
+    pieces = list(_cut(staying, layout, hot=hot))
     whole = all(native for _, native in pieces)
     for run, native in pieces:
         position += len(run)
@@ -58,7 +61,9 @@ def _bytes(value: Any) -> bytes:
     return value.tobytes()
 
 
-def _cut(bounds: Sequence[Bound], layout: FrameLayout) -> Iterator[tuple[list[Bound], bool]]:
+def _cut(
+    bounds: Sequence[Bound], layout: FrameLayout, *, hot: bool
+) -> Iterator[tuple[list[Bound], bool]]:
     """Cut a block into stretches, each with True, and what lies between them.
 
     A stretch has no load that could see one of its own stores: these come last.
@@ -67,10 +72,11 @@ def _cut(bounds: Sequence[Bound], layout: FrameLayout) -> Iterator[tuple[list[Bo
     stored: set[str] = set()
     native = True
     for one in bounds:
-        is_native = has_native_form(one, layout.literals, layout.initial)
+        is_native = hot and has_native_form(one, layout.literals, layout.initial)
         access = one.lowered.access if is_native and one.lowered else None
         sees = access is not None and not access.writes and access.space in stored
-        if run and (is_native != native or sees or len(run) == MOST):
+        apart = collective([one]) is not None or collective(run[-1:]) is not None
+        if run and (is_native != native or sees or apart or len(run) == MOST):
             yield run, native
             run, stored = [], set()
         native = is_native

@@ -30,18 +30,23 @@ COMPILING, FUNCTION = 2_000_000, 5
 NEVER = -1
 
 
+Key = tuple[str, str, str, int]
+
+
 @dataclass(slots=True)
 class _Process:
     """What all blocks have taken as arrays, and each: by text, target, function and line.
 
-    So a program that is loaded again goes on where it was.
+    So a program that is loaded again goes on where it was, and is walked through at once from those
+    ``heads`` from which that has paid.
     """
 
     heat: int = 0
-    blocks: dict[tuple[str, str, str, int], int] = field(default_factory=dict)
+    blocks: dict[Key, int] = field(default_factory=dict)
+    heads: set[Key] = field(default_factory=set)
 
 
-_PROCESS = _Process()
+PROCESS = _Process()
 
 
 def threshold() -> int:
@@ -67,19 +72,24 @@ def threshold() -> int:
     return 0 if engine == "native" else HOT
 
 
+def key_of(block: BasicBlock, function: str, frame: Frame) -> Key:
+    """Return what a block is known by."""
+    wave = frame.wave
+    return wave.module.source.text, wave.target.name, function, block.first_line
+
+
 def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
     """Note that a block of a function runs for so many threads, and compile it once it is hot.
 
     It is when it has taken as long as that will take.
     """
-    text, target = frame.wave.module.source.text, frame.wave.target.name
-    key = text, target, function, block.first_line
+    key = key_of(block, function, frame)
     spent = block.instructions * (STEP + THREAD * threads)
-    heat = _PROCESS.blocks[key] = _PROCESS.blocks.get(key, 0) + spent
-    _PROCESS.heat += spent
+    heat = PROCESS.blocks[key] = PROCESS.blocks.get(key, 0) + spent
+    PROCESS.heat += spent
     hot = frame.wave.hot
     pays = heat >= COMPILING * (block.instructions + FUNCTION)
-    if not hot or (pays and _PROCESS.heat >= hot):
+    if not hot or (pays and PROCESS.heat >= hot):
         from ptxlab.emulator.native.cutting import steps_of
 
         block.native = steps_of(block, frame.layout, key)

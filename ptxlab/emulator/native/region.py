@@ -6,19 +6,21 @@ It is for threads of whom no other sees what they write. A register has one shap
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Callable, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.native.collective import Collective, collective
+from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.stretch import Arrays, Made, Stretch
-from ptxlab.emulator.native.writer import Shape, Written
+from ptxlab.emulator.native.writer import FIRST, Shape, Written
 from ptxlab.emulator.operations.control import Barrier, Guarded, Jump
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Routine
 from ptxlab.emulator.run.barriers import BARRIERS
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 
 Part = Stretch | Arrays
 Kind = tuple[int, bool]
@@ -42,12 +44,27 @@ class Choice:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What runs a part: the registers that its job names, and how it is made.
+
+    ``inputs`` are read, ``outputs`` (register, dtype, one a thread or one for all) written: those that
+    ``can_fail`` elsewhere than where they were. A job for the threads of a mask, None for all, comes with
+    the word from which on registers are named, and with what must stay as long as it.
+    """
+
+    inputs: Sequence[int]
+    outputs: Sequence[tuple[int, np.dtype[Any], bool]]
+    can_fail: bool
+    job: Callable[[Wave, Array | None], tuple[bytes, int, Any]]
+
+
+@dataclass(frozen=True, slots=True)
 class Place:
     """A block of a region: its parts, for each of these what runs it (None: arrays), and the choice behind."""
 
     block: BasicBlock
     parts: Sequence[Part]
-    made: Sequence[Made | None]
+    work: Sequence[Work | None]
     choice: Choice
 
 
@@ -56,7 +73,7 @@ class Region:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
-    predicates; ``outputs`` those written, ``carried`` those of a stretch that reads them too. It is ``stale`` once there is machine code for more blocks.
+    predicates; ``outputs`` those written, ``carried`` those that must not be written where they are read. It is ``stale`` once there is machine code for more blocks.
     """
 
     places: dict[int, Place]
@@ -82,6 +99,12 @@ def around(routine: Routine, head: int) -> list[int]:
             if target < len(back):
                 back[target].append(number)
     return sorted(_reached(onward, head) & _reached(back, head))
+
+
+def has_machine_code(block: BasicBlock, frame: Frame) -> bool:
+    """Say whether a part of a block is a job, or becomes one."""
+    steps = (collective([one]) for one in block.watched)
+    return block.native is not None or any(step and step.ready(frame.wave) for step in steps)
 
 
 def _following(block: BasicBlock, number: int) -> list[int]:
@@ -120,19 +143,19 @@ class Builder:
         found = {}
         for number in around(self.routine, head):
             block = self.routine.blocks[number]
-            parts = _parts(block)
+            parts = _parts(block, self.frame.layout)
             if parts is not None:
                 found[number] = block, parts
         all_parts = [part for _, parts in found.values() for part in parts]
-        made: dict[Part, Made | None] = {}
-        while len(made) < len(all_parts):
+        work: dict[Part, Work | None] = {}
+        while len(work) < len(all_parts):
             self._widen(all_parts)
-            made = self._functions(all_parts)
+            work = self._functions(all_parts)
         places = {
             number: Place(
                 block,
                 parts,
-                [made[part] for part in parts],
+                [work[part] for part in parts],
                 _choice(block, self.frame),
             )
             for number, (block, parts) in found.items()
@@ -149,7 +172,9 @@ class Builder:
             found: set[int] = set()
             for part in todo:
                 written = self._written(part)
-                if isinstance(part, Arrays) or written is None:
+                if self._collective(part) is not None:
+                    found |= part.reads | part.writes
+                elif written is None:
                     found |= self._widened(part.bounds)
                 else:
                     found |= {slot for slot, _, wide in written.outputs if wide}
@@ -175,18 +200,34 @@ class Builder:
             return None
         return part.written_in(self._shape(part), self.frame)
 
-    def _functions(self, parts: Sequence[Part]) -> dict[Part, Made | None]:
-        """Return the functions of parts, of fewer if a register is wide for want of one."""
-        found: dict[Part, Made | None] = {}
+    def _collective(self, part: Part) -> Collective | None:
+        """Return the job that a part is of its own accord, for all threads."""
+        step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
+        if step is None or not step.ready(self.frame.wave):
+            return None
+        literals = self.frame.layout.literals
+        fits = all(
+            one.convert is None and one.dtype.itemsize == step.word.itemsize
+            for one in step.sources
+            if one.slot not in literals
+        )
+        return step if fits and literals.isdisjoint(part.reads) else None
+
+    def _functions(self, parts: Sequence[Part]) -> dict[Part, Work | None]:
+        """Return what runs parts, of fewer if a register is wide for want of it."""
+        found: dict[Part, Work | None] = {}
         for part in parts:
+            step = self._collective(part)
+            if isinstance(part, Arrays):
+                found[part] = None if step is None else _alone(step)
+                continue
             written = self._written(part)
-            if isinstance(part, Arrays) or written is None:
+            if written is None:
                 found[part] = None
                 continue
             thin = (slot for slot, _, wide in written.outputs if not wide)
-            made = found[part] = part.made_in(
-                self._shape(part, self.wide.intersection(thin)), self.frame
-            )
+            made = part.made_in(self._shape(part, self.wide.intersection(thin)), self.frame)
+            found[part] = None if made is None else _of_stretch(part, made)
             if made is None and not part.writes <= self.wide:
                 self.wide |= part.writes
                 return {}
@@ -194,21 +235,39 @@ class Builder:
 
     def _agrees(self, place: Place) -> bool:
         """Note the kinds of a place's registers; say whether they are those noted before."""
-        for part, made in zip(place.parts, place.made, strict=True):
-            if made is None:
+        for work in place.work:
+            if work is None:
                 continue
-            for slot in part.reads:
+            for slot in work.inputs:
                 if self.kinds.setdefault(slot, found := kind(self.frame.registers[slot])) != found:
                     return False
-            for slot, dtype, wide in made.written.outputs:
+            for slot, dtype, wide in work.outputs:
                 found = dtype.itemsize, dtype.kind == "b"
                 if self.kinds.setdefault(slot, found) != found or wide != (slot in self.wide):
                     return False
                 self.outputs[slot] = dtype
-                if slot in part.reads:
+                if work.can_fail and slot in work.inputs:
                     self.carried.add(slot)
         slot = place.choice.slot
         return slot == NOWHERE or self.kinds.setdefault(slot, (1, True)) == (1, True)
+
+
+def _of_stretch(stretch: Stretch, made: Made) -> Work:
+    outputs = made.written.outputs
+    blank: tuple[list[None], list[None]] = ([None] * len(stretch.inputs), [None] * len(outputs))
+
+    def job(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
+        return made.job(wave, mask, stretch.spaces, *blank), FIRST, (made, made.scratch)
+
+    return Work(stretch.inputs, outputs, can_fail=True, job=job)
+
+
+def _alone(step: Collective) -> Work:
+    def job(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
+        return *step.job(wave), step
+
+    slots = [(slot, step.word, True) for slot in step.slots]
+    return Work([one.slot for one in step.sources], slots, can_fail=False, job=job)
 
 
 def kind(value: Array) -> Kind:
@@ -216,7 +275,7 @@ def kind(value: Array) -> Kind:
     return value.dtype.itemsize * (value.ndim == 1), value.dtype.kind == "b"
 
 
-def _parts(block: BasicBlock) -> Sequence[Part] | None:
+def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[Part] | None:
     """Return the parts of a block, None if it cannot be in a region."""
     watched = block.watched
     leaving = any(one.leaves and one.steps for one in watched)
@@ -225,9 +284,12 @@ def _parts(block: BasicBlock) -> Sequence[Part] | None:
     staying = [one for one in watched if not one.leaves]
     if not staying:
         return []
-    if block.native is None:
+    steps = block.native
+    if steps is None and not any(collective([one]) for one in staying):
         return [Arrays(staying, block.steps)]
-    return [one for one in block.native if isinstance(one, Stretch | Arrays)]
+    if steps is None:
+        steps = steps_of(block, layout, "", hot=False)
+    return [one for one in steps if isinstance(one, Stretch | Arrays)]
 
 
 def _choice(block: BasicBlock, frame: Frame) -> Choice:

@@ -14,10 +14,19 @@ from weakref import WeakKeyDictionary
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.native.engine import warm
-from ptxlab.emulator.native.region import NOWHERE, Builder, Place, Region, around, kind
-from ptxlab.emulator.native.stretch import Made, Stretch
-from ptxlab.emulator.native.writer import FIRST
+from ptxlab.emulator.native.collective import collective
+from ptxlab.emulator.native.engine import PROCESS, key_of, warm
+from ptxlab.emulator.native.region import (
+    NOWHERE,
+    Builder,
+    Place,
+    Region,
+    Work,
+    around,
+    has_machine_code,
+    kind,
+)
+from ptxlab.emulator.native.stretch import Arrays, Stretch
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -47,11 +56,14 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
     """
     head = group.stands_at()
     head.turns += 1
-    if head.turns < WORTH:
+    key = key_of(head, group.activation.function.name, group.frame)
+    if head.turns < (1 if key in PROCESS.heads else WORTH):
         return 0, None
     walk = _walk(group)
     done, left = (0, None) if walk is None else walk.run(group)
     pays = walk is not None and walk.jobs >= PAYS
+    if pays:
+        PROCESS.heads.add(key)
     head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
     head.turns = WORTH if pays else -head.rest
     return done, left
@@ -75,7 +87,7 @@ def _region(group: Converged) -> Region | None:
     masked, head = not group.threads.everyone, group.block
     region = routine.regions.get((masked, head))
     if region is None and not any(
-        routine.blocks[number].native for number in around(routine, head)
+        has_machine_code(routine.blocks[number], group.frame) for number in around(routine, head)
     ):
         return None
     needed = group.stands_at().needed()
@@ -144,23 +156,21 @@ class Walk:
             self._moments.append((number, 0))
         rows = []
         for place in places.values():
-            for part, made in zip(place.parts, place.made, strict=True):
-                rows.append((STAND,) if made is None else self._job(frame, part, made))
+            for work in place.work:
+                rows.append((STAND,) if work is None else self._job(frame, work))
             rows.append(self._end(place))
         rows += [(STAND,)] * len(outside)
         return np.array([(*row, *[0] * (WORDS - len(row))) for row in rows], np.int64)
 
-    def _job(self, frame: Frame, stretch: Any, made: Made) -> tuple[int, ...]:
-        reads = stretch.inputs
-        writes = [slot for slot, _, _ in made.written.outputs]
+    def _job(self, frame: Frame, work: Work) -> tuple[int, ...]:
         mask = self._mask if self.region.masked else None
-        blank = [None] * len(reads), [None] * len(writes)
-        packed = made.job(frame.wave, mask, stretch.spaces, *blank)
+        packed, first, held = work.job(frame.wave, mask)
         job = np.frombuffer(bytearray(packed), np.int64)
-        slots = np.array([*reads, *writes], np.int64)
-        self._held += [job, slots, made, made.scratch]
+        slots = np.array([*work.inputs, *(slot for slot, _, _ in work.outputs)], np.int64)
+        self._held += [job, slots, held]
         at = job.ctypes.data
-        return JOB, at, at + 8 * FIRST, slots.ctypes.data, len(reads), len(writes)
+        count = len(work.inputs)
+        return JOB, at, at + 8 * first, slots.ctypes.data, count, len(slots) - count
 
     def _end(self, place: Place) -> tuple[int, ...]:
         choice = place.choice
@@ -283,6 +293,8 @@ class Walk:
         self._tell(frame, part.reads | part.writes)
         changes = wave.changes
         (part.arrays if isinstance(part, Stretch) else part)(frame, threads)
+        if isinstance(part, Arrays) and (step := collective(part.bounds)) is not None:
+            self.region.stale |= step.ready(wave)
         for slot in part.writes & self._lengths.keys():
             if not self._take(slot, frame.registers[slot]):
                 return False

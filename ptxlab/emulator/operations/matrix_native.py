@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import cache, partial
 from time import perf_counter_ns
 from typing import Any
@@ -15,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.native.collective import Collective
 from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.program import Step
@@ -56,9 +58,13 @@ class NativeProduct:
 
     def run(self, wave: Wave, count: int, words: Sequence[int]) -> None:
         """Do so many products, each with registers of its own: ``words`` are those behind the header."""
-        pool = jobs.pool(wave.cores)
-        header = (jobs.address(self.function), pool.piece(count, self._least), 0, 0, count)
-        pool.run(struct.pack(f"{len(header) + len(words)}q", *header, *words))
+        jobs.pool(wave.cores).run(self.job(wave, count, words))
+
+    def job(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
+        """Return the job of so many products."""
+        piece = jobs.pool(wave.cores).piece(count, self._least)
+        header = (jobs.address(self.function), piece, 0, 0, count)
+        return struct.pack(f"{len(header) + len(words)}q", *header, *words)
 
     def timed(self, by_arrays: Callable[[], None]) -> None:
         """Do without machine code."""
@@ -84,6 +90,40 @@ def made_of(form: MatrixInstruction, write: Callable[[], Function | None]) -> Na
     return NativeProduct(form, write) if available() and sees_arrays() else None
 
 
+@dataclass(eq=False)
+class ProductStep(Collective):
+    """The step of a product that gives way from one ``by_arrays`` to machine code: of A, B and C, and of D."""
+
+    product: NativeProduct
+    form: MatrixInstruction
+    by_arrays: Step
+    line: int
+    sources: Sequence[Source]
+    slots: Sequence[int]
+    word: np.dtype[Any]
+
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        if not self.product.hot(frame.wave):
+            self.product.timed(partial(self.by_arrays, frame, threads))
+            return
+        warps = WholeWarps(frame, threads, self.form.name, self.line)
+        registers, width = frame.registers, threads.width
+        given = [each(source.read(registers), width) for source in self.sources]
+        made = [blank(registers[slot], threads, self.word) for slot in self.slots]
+        listed = None if threads.everyone else threads.index[::WARP] // WARP
+        which = 0 if listed is None else listed.ctypes.data
+        self.product.run(frame.wave, warps.count, [which, *map(id, given), *map(id, made)])
+        for slot, value in zip(self.slots, made, strict=True):
+            registers[slot] = value
+
+    def ready(self, wave: Wave) -> bool:
+        return self.product.hot(wave)
+
+    def job(self, wave: Wave) -> tuple[bytes, int]:
+        registers = len(self.sources) + len(self.slots)
+        return self.product.job(wave, wave.warps, [0] * (1 + registers)), jobs.HEADER + 1
+
+
 def natively(
     product: NativeProduct,
     form: MatrixInstruction,
@@ -92,28 +132,10 @@ def natively(
     sources: Sequence[Source],
     destinations: Sequence[Destination],
 ) -> Step:
-    """Return the step that gives way from ``step`` to machine code.
-
-    ``sources`` are the registers of A, B and C, ``destinations`` those of D.
-    """
+    """Return the step that gives way from ``step`` to machine code."""
     word = np.dtype(f"u{form.operand('D').register_bits // 8}")
     slots = [destination.slot for destination in destinations]
-
-    def run(frame: Frame, threads: Threads) -> None:
-        if not product.hot(frame.wave):
-            product.timed(partial(step, frame, threads))
-            return
-        warps = WholeWarps(frame, threads, form.name, line)
-        registers, width = frame.registers, threads.width
-        given = [each(source.read(registers), width) for source in sources]
-        made = [blank(registers[slot], threads, word) for slot in slots]
-        listed = None if threads.everyone else threads.index[::WARP] // WARP
-        which = 0 if listed is None else listed.ctypes.data
-        product.run(frame.wave, warps.count, [which, *map(id, given), *map(id, made)])
-        for slot, value in zip(slots, made, strict=True):
-            registers[slot] = value
-
-    return run
+    return ProductStep(product, form, step, line, sources, slots, word)
 
 
 def each(value: Array, width: int) -> Array:
