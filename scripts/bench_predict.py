@@ -13,6 +13,7 @@ import re
 import statistics
 import tempfile
 import tomllib
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -27,12 +28,28 @@ PUBLISHED = ROOT / "benchmarks" / "published.toml"
 PAGE = ROOT / "docs" / "predict.md"
 BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
-TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16}
+TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint8}
 """What is as large: the values do not matter."""
 
 
+def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
+    """Yield a row once for each of its sizes ``n``, with its ``rate`` in GFLOP/s and its grid."""
+    measured = row["rates"] if "rates" in row else row["cycles"]
+    for size, told in measured.items():
+        n = int(size)
+        rate = told if "rates" in row else 2 * n**3 / (told / (row["clock"] * 1e6)) / 1e9
+        grid = [blocks(one, n) if isinstance(one, str) else one for one in row["grid"]]
+        yield row | {"n": n, "rate": rate, "grid": grid}
+
+
+def blocks(told: str, n: int) -> int:
+    """Return how many blocks ``n/128`` or ``n*n/16384`` are."""
+    whole, _, part = told.partition("/")
+    return (n * n if whole == "n*n" else n) // int(part)
+
+
 def predicted(row: dict[str, Any], sources: Path) -> Prediction:
-    """Compile a kernel for its GPU and predict it."""
+    """Compile a kernel for its GPU and predict it, at the size of the row."""
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
     n, name = row["n"], row["kernel"]
@@ -77,15 +94,12 @@ def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, 
 
 def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float]:
     """Return a row of the table, and how far off the predicted time is."""
-    flop, measured = 2 * row["n"] ** 3, row.get("rate")
-    if measured is None:
-        measured = flop / (row["cycles"] / (row["clock"] * 1e6)) / 1e9
-    rate = flop / found.seconds / 1e9
-    error = measured / rate - 1
+    rate = 2 * row["n"] ** 3 / found.seconds / 1e9
+    error = row["rate"] / rate - 1
     clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
     return (
         row["name"], row["repository"], found.gpu, str(row["n"]), clock,
-        f"{measured / 1e3:.3g} TFLOP/s", f"{rate / 1e3:.3g} TFLOP/s", f"{error:+.1%}",
+        f"{row['rate'] / 1e3:.3g} TFLOP/s", f"{rate / 1e3:.3g} TFLOP/s", f"{error:+.1%}",
         f"{found.bound_by} {found.used[found.bound_by]:.0%}",
     ), error  # fmt: skip
 
@@ -96,8 +110,9 @@ def main() -> None:
     parser.add_argument("--only", default="", help="rows whose name or repository has this in it")
     args = parser.parse_args()
     published = tomllib.loads(PUBLISHED.read_text(encoding="utf-8"))
-    rows, errors, locked, absent = [], [], [], []
-    for row in published["kernel"]:
+    rows, absent = [], []
+    errors: dict[str, list[float]] = {"all": [], "locked": [], "held_out": []}
+    for row in (one for told in published["kernel"] for one in sizes(told)):
         if args.only not in f"{row['repository']} {row['name']}":
             continue
         try:
@@ -108,34 +123,37 @@ def main() -> None:
             continue
         print("  ".join(cells), flush=True)
         rows.append(cells)
-        errors.append(abs(error))
-        if row.get("locked"):
-            locked.append(abs(error))
+        for kind, those in errors.items():
+            if kind == "all" or row.get(kind):
+                those.append(abs(error))
     for row in published["left_out"]:
         absent.append(f"- {row['name']} of {row['repository']} ({row['rows']} rows): {row['why']}")
-    if errors and not args.only:
+    if rows and not args.only:
         PAGE.write_text(
-            page(PAGE.read_text(encoding="utf-8"), rows, errors, locked, absent), encoding="utf-8"
+            page(PAGE.read_text(encoding="utf-8"), rows, errors, absent), encoding="utf-8"
         )
 
 
 def page(
-    text: str,
-    rows: list[tuple[str, ...]],
-    errors: list[float],
-    locked: list[float],
-    absent: list[str],
+    text: str, rows: list[tuple[str, ...]], errors: dict[str, list[float]], absent: list[str]
 ) -> str:
-    """Return the page with its table remade; some of the errors are of ``locked`` cards."""
+    """Return the page with its table remade; ``errors`` are of all, of locked cards, of what was held out."""
     table = [" | ".join(("", *cells, "")).strip() for cells in (HEAD, ["---"] * len(HEAD), *rows)]
     summary = (
-        f"{len(rows)} kernels: the predicted time is {statistics.mean(errors):.1%} off on average, "
-        f"{statistics.median(errors):.1%} in the middle, {max(errors):.0%} at most. Of the {len(locked)} whose "
-        f"clock was locked it is {statistics.mean(locked):.1%} off on average, {max(locked):.0%} at most."
+        f"{len(rows)} times: the predicted one is {spread(errors['all'])}. Of the {len(errors['locked'])} whose "
+        f"clock was locked it is {spread(errors['locked'])}; of the {len(errors['held_out'])} that were looked at "
+        f"only when the model stood, {spread(errors['held_out'])}."
     )
     missing = ["", "Left out:", "", *absent] if absent else []
     before, after = text.split(BEGIN)[0], text.split(END)[1]
     return before + "\n".join([BEGIN, "", summary, "", *table, *missing, "", END]) + after
+
+
+def spread(errors: list[float]) -> str:
+    return (
+        f"{statistics.mean(errors):.1%} off on average, {statistics.median(errors):.1%} in the middle, "
+        f"{max(errors):.0%} at most"
+    )
 
 
 if __name__ == "__main__":

@@ -11,6 +11,8 @@ import xml.etree.ElementTree as xml
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -24,8 +26,10 @@ from ptxlab.gemm import LADDER, Problem
 from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
 from ptxlab.gemm.ladder import SHAPES, Choice, PlannedProblem, plan, shapes
 from ptxlab.gemm.machine import machine_of, read_runs, with_run
+from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.timing import Procedure, Timing
 from ptxlab.gemm.verification import ROWS, Verification, drawn
+from ptxlab.isa.gpus import GPUS
 from ptxlab.isa.targets import TARGETS
 from ptxlab.verbs.bench import text as view
 from ptxlab.verbs.bench.text import csv
@@ -291,6 +295,16 @@ def test_each_figure_is_where_its_head_says(gpu: CudaDevice) -> None:
         assert data[name]["tflops"] == pytest.approx(tflops)
         assert data[name]["p20"] == pytest.approx(PROBLEM.flops / 1e12 / high)
         assert data[name]["p80"] == pytest.approx(PROBLEM.flops / 1e12 / low)
+
+
+def test_half_as_fast_as_predicted_is_half_less(gpu: CudaDevice) -> None:
+    *_, naive = run(gpu, "naive").results
+    assert naive.timed is not None
+    assert naive.error is None, "nothing was predicted"
+    seconds = naive.timed.speed.sustained.median / 2
+    prediction: Any = SimpleNamespace(seconds=seconds)
+    predicted = PredictedRung(naive.rung, PROBLEM, GPUS[0], prediction)
+    assert replace(naive, predicted=predicted).error == pytest.approx(-0.5)
 
 
 def test_json_csv_and_the_chart_agree(gpu: CudaDevice) -> None:
