@@ -18,8 +18,10 @@ class Collective(ABC):
     """A step that is a job where all threads take part: of registers of one word a thread.
 
     It reads ``sources`` and writes registers, ``slots``, of dtype ``word``. Of a warp all is read before
-    something is written, and it cannot fail.
+    something is written; if it ``can_fail`` what it writes must not be what it reads.
     """
+
+    can_fail = False
 
     sources: Sequence[Source]
     slots: Sequence[int]

@@ -267,7 +267,7 @@ def _alone(step: Collective) -> Work:
         return *step.job(wave), step
 
     slots = [(slot, step.word, True) for slot in step.slots]
-    return Work([one.slot for one in step.sources], slots, can_fail=False, job=job)
+    return Work([one.slot for one in step.sources], slots, step.can_fail, job)
 
 
 def kind(value: Array) -> Kind:

@@ -12,6 +12,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.fragments import from_registers, to_registers
+from ptxlab.emulator.operations.matrix_move_native import natively
 from ptxlab.emulator.operations.memory import gather, memory_operand, scatter
 from ptxlab.emulator.operations.warp import ALIGNED, WholeWarps
 from ptxlab.emulator.prepare.context import Context
@@ -61,7 +62,8 @@ def load_matrix(context: Context, asked: RowForm) -> Step:
         for position, destination in enumerate(destinations):
             warps.write(destination, words[:, position])
 
-    return run
+    places = range(form.fragment.rows * form.cols) if order is None else order.tolist()
+    return natively(form, run, access, destinations, places, all_addresses=all_addresses)
 
 
 def store_matrix(context: Context, asked: RowForm) -> Step:

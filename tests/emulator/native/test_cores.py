@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import stretch
-from ptxlab.emulator.operations import matrix_native
+from ptxlab.emulator.operations import matrix_move_native, matrix_native
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler, cores
 from ptxlab.workers import VARIABLE
@@ -26,7 +26,14 @@ LOCAL = """
 ATOMICS = """
     atom.global.add.u32 r3, [d0], r0; atom.global.exch.b32 r4, [d0+4], r0; add.u32 r5, r3, r4;
     st.global.u32 [d1+8], r5;"""
-LINES = RACES | FAULTS | {"local memory": LOCAL, "atomics": ATOMICS}
+LOOPS = """
+    mov.u32 r10, 0; and.b32 r11, r0, 31; shl.b32 r11, r11, 4; mov.u32 r12, s; add.u32 r11, r11, r12;
+    OUTER: mov.u32 r13, 0;
+    INNER: xor.b32 r3, r0, r13; st.shared.u32 [r11], r3; st.global.u32 [d0], r3; ld.global.u32 r4, [d0];
+        ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {r5, r6}, [r11]; add.u32 r4, r4, r5;
+        st.global.u32 [d1], r4; add.u32 r13, r13, 1; setp.lt.u32 p1, r13, 12; @p1 bra INNER;
+    bar.sync 0; add.u32 r10, r10, 1; setp.lt.u32 p1, r10, 4; @p1 bra OUTER;"""
+LINES = RACES | FAULTS | {"loops": LOOPS} | {"local memory": LOCAL, "atomics": ATOMICS}
 
 Run = Callable[[str, int, int], tuple[bytes, str]]
 
@@ -38,6 +45,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setattr(cores, "idle", lambda: 2)
     monkeypatch.setattr(stretch, "WORTH", 1)
     monkeypatch.setattr(matrix_native, "WORTH", 1)
+    monkeypatch.setattr(matrix_move_native, "WORTH", 1)
     monkeypatch.setattr(cores, "PIECES", 8)
 
     def run(text: str, many: int, block: int) -> tuple[bytes, str]:

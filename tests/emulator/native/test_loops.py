@@ -175,8 +175,8 @@ NESTS = {
         mov.u32 r10, 0; cvt.rn.f32.u32 f1, r0; mul.f32 f1, f1, 0f3B800000;
     INNER: ex2.approx.f32 f2, f1; fma.rn.f32 f1, f2, 0f3F000000, f1; lg2.approx.f32 f1, f1;
         shfl.sync.bfly.b32 r11, r21, 5, 31, -1; add.u32 r21, r21, r11; mov.b32 r12, f1;
-        and.b32 r14, r10, 3; setp.eq.u32 p4, r14, 2; @p4 shfl.sync.down.b32 r21|p5, r21, 3, 31, -1;
-        @p5 add.u32 r21, r21, 1; xor.b32 r21, r21, r12;
+        and.b32 r14, r10, 3; setp.eq.u32 p4, r14, 2; xor.b32 r13, r21, r10;
+        @p4 shfl.sync.down.b32 r13|p5, r21, 3, 31, -1; @p5 add.u32 r21, r21, 1; add.u32 r21, r21, r13; xor.b32 r21, r21, r12;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;
         mov.u32 r15, %clock; xor.b32 r21, r21, r15;""",
     "atomics": """
@@ -191,6 +191,28 @@ NESTS = {
         mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {f0, f1, f2, f3}, {r3, r4, r5, r6}, {r7, r8},
             {f0, f1, f2, f3};
         mov.b32 r11, f0; mov.b32 r12, f3; xor.b32 r21, r21, r11; add.u32 r21, r21, r12;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 6; @p3 bra INNER;""",
+    "a fault behind what is added up": """
+        mov.u32 r10, 0; setp.eq.u32 p5, r0, 37; setp.gt.and.u32 p5, r20, 13, p5; mov.u32 r11, r24;
+        @p5 mov.u32 r11, 0;
+    INNER: add.u32 r21, r21, 7; st.global.u32 [d1], r21; ld.shared.u32 r4, [r11]; add.u32 r10, r10, 1;
+        setp.lt.u32 p3, r10, 6; @p3 bra INNER;""",
+    "matrices that have no machine code": """
+        mov.u32 r10, 0; mov.b32 f0, 0; mov.f32 f1, f0; mov.f32 f2, f0; mov.f32 f3, f0;
+        mov.f32 f4, f0; mov.f32 f5, f0; mov.f32 f6, f0; mov.f32 f7, f0;
+    INNER: cvt.rn.f32.u32 f0, r21; mul.f32 f0, f0, 0f2F800000; and.b32 r3, r21, 0x3BFF3BFF; xor.b32 r4, r3, 0x10001;
+        mma.sync.aligned.m8n8k4.row.col.f32.f16.f16.f32 {f0, f1, f2, f3, f4, f5, f6, f7}, {r3, r4}, {r4, r3},
+            {f0, f1, f2, f3, f4, f5, f6, f7};
+        mov.b32 r11, f0; mov.b32 r12, f5; mad.lo.u32 r21, r21, 3, r11; add.u32 r21, r21, r12;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
+    "a row of a matrix that is none": """
+        mov.u32 r10, 0; mov.u32 r11, 0; setp.ne.u32 p5, r0, 69; @p5 mov.u32 r11, r27; shl.b32 r12, r20, 8;
+        @p5 mov.u32 r12, 0; add.u32 r11, r27, r12;
+    INNER: ldmatrix.sync.aligned.m8n8.x1.shared.b16 {r3}, [r11+16]; add.u32 r21, r21, r3; st.global.u32 [d1], r21;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 6; @p3 bra INNER;""",
+    "a row of a matrix that is not aligned": """
+        mov.u32 r10, 0; add.u32 r11, r27, r20; setp.lt.u32 p5, r20, 13; @p5 mov.u32 r11, r27;
+    INNER: ldmatrix.sync.aligned.m8n8.x2.shared.b16 {r3, r4}, [r11]; add.u32 r21, r21, r4; st.global.u32 [d1], r21;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 6; @p3 bra INNER;""",
     "copies that land later": """
         mov.u32 r10, 0; cvta.to.global.u64 d11, d1;

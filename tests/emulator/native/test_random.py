@@ -209,8 +209,36 @@ class Program:
             return f"ld.{space}.{kind} {register}, {at}"
         return f"st.{space}.{kind} {at}, {register}"
 
-    def text(self, count: int) -> str:
-        lines = "\n".join(self.line() for _ in range(count))
+    def together(self) -> str:
+        """Return an instruction of whole warps, or another without a native form."""
+        r, f = self.register("b32"), self.register("f32")
+        matrix = "ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{r0, r1, r2, r3}}, [r25];"
+        product = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
+        return str(
+            self.one(
+                f"ex2.approx.ftz.f32 {f}, {self.register('f32')};",
+                f"shfl.sync.bfly.b32 {r}, {self.register('b32')}, 5, 31, -1;",
+                matrix.format(self.one("", ".trans")),
+                f"{product} {{f0, f1, f2, f3}}, {{r0, r1, r2, r3}}, {{r1, {r}}}, {{f3, f0, f2, {f}}};",
+            )
+        )
+
+    def lines(self, count: int) -> str:
+        return "\n".join(self.line() for _ in range(count))
+
+    def loops(self, count: int) -> str:
+        """Return lines in a loop in a loop, some behind a branch that all take in the same turns."""
+        part = count // 4
+        return f"""mov.u32 r27, 0;
+OUTER: {self.lines(part)} mov.u32 r26, 0;
+INNER: {self.lines(part)} {self.together()}
+    and.b32 r24, r26, 3; setp.eq.u32 p7, r24, 1; @p7 bra PAST;
+    {self.lines(part)} {self.together()}
+PAST: add.u32 r26, r26, 1; setp.lt.u32 p7, r26, 12; @p7 bra INNER;
+    {self.lines(part)} bar.sync 0;
+    add.u32 r27, r27, 1; setp.lt.u32 p7, r27, 3; @p7 bra OUTER;"""
+
+    def text(self, lines: str) -> str:
         banks = (("r", 4, "u32"), ("d", 8, "u64"), ("f", 4, "f32"), ("g", 8, "f64"))
         moves = {"ld": "", "st": ""}
         at = 0
@@ -240,6 +268,8 @@ class Program:
     mad.wide.u32 d30, r30, 24, d31;
     mov.u32 r28, s;
     mad.lo.u32 r30, r30, 8, r28;
+    and.b32 r25, r29, 31;
+    mad.lo.u32 r25, r25, 16, r28;
     st.shared.u64 [r30], d29;
     st.shared.u64 [r30+64], d29;
     bar.sync 0;
@@ -261,11 +291,13 @@ def rows(seed: int) -> Any:
     return np.where(odd, choose.choice(special, words.size), words).astype(np.uint32)
 
 
-def differ(monkeypatch: pytest.MonkeyPatch, seeds: range) -> list[int]:
+def differ(monkeypatch: pytest.MonkeyPatch, seeds: range, *, loops: bool = False) -> list[int]:
     """Return the seeds of those programs that do not end alike."""
     found = []
     for seed in seeds:
-        text, data, results = Program(seed).text(16), rows(seed), []
+        program = Program(seed)
+        text = program.text(program.loops(16) if loops else program.lines(16))
+        data, results = rows(seed), []
         for engine in ("array", "native"):
             monkeypatch.setenv("PTXLAB_ENGINE", engine)
             device = open_device("emulator", arch="sm_80")
@@ -282,12 +314,18 @@ def test_random_programs_end_alike(monkeypatch: pytest.MonkeyPatch, calls: list[
     assert all(calls)
 
 
+def test_random_programs_with_loops_end_alike(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert differ(monkeypatch, range(2), loops=True) == []
+
+
 @pytest.mark.thorough
 @pytest.mark.timeout(600)
+@pytest.mark.parametrize("loops", [False, True])
 @pytest.mark.parametrize("hundred", range(100))
 def test_ten_thousand_random_programs_end_alike(
-    monkeypatch: pytest.MonkeyPatch, hundred: int
+    monkeypatch: pytest.MonkeyPatch, hundred: int, loops: bool
 ) -> None:
     with cache.bypassed():
-        assert differ(monkeypatch, range(100 * hundred, 100 * hundred + 100)) == []
+        seeds = range(100 * hundred, 100 * hundred + 100)
+        assert differ(monkeypatch, seeds, loops=loops) == []
     compiler._loaded.cache_clear()
