@@ -1,8 +1,8 @@
 """ldmatrix as machine code: rows of 16 bytes of shared memory to the registers of warps.
 
 The function is that of a job of ``ptxlab.native.cores`` of so many warps. Its words are the objects of shared
-memory's bytes and of where each thread's begins, its size and first address, and the objects that hold
-registers: the addresses, and the results. Before an address that is none, or of no row, it says that it cannot.
+memory's bytes and of where each thread's begins, its size and first address, what is added to an address, and
+the objects that hold registers: the addresses, and the results. Before an address that is none, or of no row, it says that it cannot.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ptxlab.native.arrays import DATA
 from ptxlab.native.cores import HEADER
 
 NAME = "ldmatrix"
-BYTES, START, SIZE, LOWEST, REGISTERS = (HEADER + at for at in range(5))
+BYTES, START, SIZE, LOWEST, OFFSET, REGISTERS = (HEADER + at for at in range(6))
 ROW, ROWS = 16, 8
 
 
 @cache
-def text(matrices: int, checked: int, offset: int, order: Sequence[int]) -> str:
+def text(matrices: int, checked: int, order: Sequence[int]) -> str:
     """Return the function for so many matrices of 8 x 8 numbers of 16 bits.
 
     Addresses of the first ``checked`` lanes must be good. ``order`` is the number of each element of a
@@ -32,7 +32,7 @@ def text(matrices: int, checked: int, offset: int, order: Sequence[int]) -> str:
     for matrix in range(matrices):
         lines += _array(f"d{matrix}", REGISTERS + 1 + matrix)
     vector = f"<{checked} x i64>"
-    for name, word in (("size", SIZE), ("first", LOWEST)):
+    for name, word in (("size", SIZE), ("first", LOWEST), ("offset", OFFSET)):
         lines += [
             f"%{name}.p = getelementptr i64, ptr %args, i64 {word}",
             f"%{name} = load i64, ptr %{name}.p",
@@ -42,9 +42,10 @@ def text(matrices: int, checked: int, offset: int, order: Sequence[int]) -> str:
         "%data = ptrtoint ptr %bytes to i64",
         "%room = sub i64 %size, %first",
         f"%many = call i64 @llvm.usub.sat.i64(i64 %room, i64 {ROW - 1})",
-        f"%lowest = sub i64 %first, {offset}",
+        "%lowest = sub i64 %first, %offset",
         *_splat("many", checked),
         *_splat("lowest", checked),
+        *_splat("offset", checked),
         "br label %warp",
         "warp:",
         "%i = phi i64 [%from, %entry], [%next, %good]",
@@ -54,7 +55,7 @@ def text(matrices: int, checked: int, offset: int, order: Sequence[int]) -> str:
         f"%long = zext <{checked} x i32> %short to {vector}",
         f"%above = sub {vector} %long, %lowest.s",
         f"%inside = icmp ult {vector} %above, %many.s",
-        f"%moved = add {vector} %long, splat (i64 {offset})",
+        f"%moved = add {vector} %long, %offset.s",
         f"%low = and {vector} %moved, splat (i64 {ROW - 1})",
         f"%aligned = icmp eq {vector} %low, zeroinitializer",
         f"%fits = and <{checked} x i1> %inside, %aligned",

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import struct
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from time import perf_counter_ns
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.native.collective import Collective
-from ptxlab.emulator.native.engine import NEVER, PROCESS
+from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.registers import Destination, Source
@@ -24,6 +26,12 @@ from ptxlab.native.arrays import sees_arrays
 
 WORTH = 128
 """Warps that a core does at a time at least, in some microseconds."""
+
+SOONER = 8
+"""How much sooner than a block it is compiled: it is short, and who loads matrices multiplies them, by LLVM too."""
+
+_SPENT: Counter[str] = Counter()
+"""Nanoseconds that each function would have spared."""
 
 
 @dataclass(eq=False)
@@ -39,10 +47,13 @@ class LoadStep(Collective):
     can_fail = True
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
+        began = perf_counter_ns()
         self.by_arrays(frame, threads)
+        _SPENT[self.text] += perf_counter_ns() - began
 
     def ready(self, wave: Wave) -> bool:
-        return wave.hot != NEVER and PROCESS.heat >= wave.hot and wave.config.cluster_ctas == 1
+        hot = wave.hot != NEVER and _SPENT[self.text] * SOONER >= wave.hot
+        return hot and wave.config.cluster_ctas == 1
 
     def job(self, wave: Wave) -> tuple[bytes, int]:
         function = compiler.compile(self.text, ldmatrix.NAME, jobs.Function)
@@ -50,7 +61,7 @@ class LoadStep(Collective):
         shared = wave.regions["shared"]
         words = (
             *(jobs.address(function), piece, 0, 0, wave.warps),
-            *(id(shared.data), id(shared.start), shared.size, shared.first),
+            *(id(shared.data), id(shared.start), shared.size, shared.first, self.access.offset),
             *[0] * (1 + len(self.slots)),
         )
         return struct.pack(f"{len(words)}q", *words), ldmatrix.REGISTERS
@@ -70,5 +81,5 @@ def natively(
     if not (narrow and compiler.available() and sees_arrays()):
         return step
     checked = WARP if all_addresses else form.matrices * form.rows
-    text = ldmatrix.text(form.matrices, checked, access.offset, tuple(order))
+    text = ldmatrix.text(form.matrices, checked, tuple(order))
     return LoadStep(step, access, [access.base], [one.slot for one in destinations], text)
