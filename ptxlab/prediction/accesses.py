@@ -11,6 +11,7 @@ from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import NOWHERE, STACK, Launch
+from ptxlab.prediction.mbarriers import OFFSET
 from ptxlab.prediction.memory import GlobalMemory, Words
 from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
 from ptxlab.prediction.pipes import ATOMICS, OPCODES, accessed_bytes, is_wide, matrices
@@ -106,6 +107,8 @@ class Accesses:
     def _place(self, i: Instruction, where: Where) -> tuple[str, list[Array]]:
         """Return the space that is accessed, and where; generic addresses may be of shared memory."""
         space, addresses = OPCODES[i.sass.opcode].memory, self._addresses(i, where)
+        if space == "shared":
+            addresses = [one & U64(OFFSET) for one in addresses]
         if i.sass.opcode not in ("LD", "ST"):
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
@@ -117,9 +120,9 @@ class Accesses:
 
     def _addresses(self, i: Instruction, where: Where) -> list[Array]:
         places = [one for one in i.operands if isinstance(one, Address)]
-        return [self._address(i, one, where) for one in places]
+        return [self.address(i, one, where) for one in places]
 
-    def _address(self, i: Instruction, place: Address, where: Where) -> Array:
+    def address(self, i: Instruction, place: Address, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
         wide = is_wide(i, place)
         count = len(np.arange(self._registers.threads)[where])

@@ -20,10 +20,10 @@ _LEADING = ("PLOP3", "UPLOP3", "R2P")
 _ONE_OUT = ("VOTE", "VOTEU")
 """Which write one predicate and read those behind it."""
 
-_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX")
+_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG")
 """Whose first register is read."""
 
-_PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL")
+_PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL", "ELECT")
 """Which may write a predicate and name it before the register."""
 
 _CODE_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?:\S+ \+ )?(?P<label>[^@\s]+)@srel\)*$")

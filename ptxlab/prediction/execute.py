@@ -8,11 +8,13 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.asynchronous import Asked, Asynchronous
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.memory import GlobalMemory
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.operands import Address
+from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import Array, Where
@@ -26,6 +28,7 @@ class Executor:
         self._registers = Registers(launch, ctas)
         self.memory = GlobalMemory(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
+        self.asynchronous = Asynchronous(launch, self._registers, self.memory, len(ctas))
 
     def holds(self, i: Instruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
@@ -53,6 +56,8 @@ class Executor:
             self._registers.forget(i, where)
         elif isinstance(active, np.ndarray) and not len(active):
             return
+        elif i.sass.opcode in ASYNCHRONOUS:
+            self.asynchronous.run(i, active, self.asked(i, active))
         elif row.memory:
             self._accesses.move(i, active)
         else:
@@ -70,9 +75,31 @@ class Executor:
         numbers: Array = np.broadcast_to(place, where.shape) // INSTRUCTION_BYTES
         return numbers
 
-    def request(self, i: Instruction, where: Where) -> Request:
-        """Return what an instruction asks memory for."""
-        return self._accesses.request(i, self._asking(i, where))
+    def request(self, i: Instruction, where: Where) -> Request | Asked:
+        """Return what an instruction asks memory for, or of mbarriers."""
+        active = self._asking(i, where)
+        if i.sass.opcode in ASYNCHRONOUS:
+            return self.asked(i, active)
+        return self._accesses.request(i, active)
+
+    def asked(self, i: Instruction, active: Where) -> Asked:
+        """Return what an instruction asks of mbarriers, or of the tensor memory accelerator."""
+
+        def address(place: Address) -> Array:
+            return self._accesses.address(i, place, active)
+
+        return self.asynchronous.ask(i, active, address)
+
+    def named(self, i: Instruction, where: Where) -> Asked:
+        """Return which barrier of the CTA each warp means by a register."""
+        return self.asynchronous.named(i, where)
+
+    def waits(self, i: Instruction, where: Where) -> Asked:
+        """Do what an instruction asks of mbarriers, and return it; what it waits for is told to have ended."""
+        active = self._asking(i, where)
+        asked = self.asked(i, active)
+        self.asynchronous.run(i, active, asked)
+        return asked
 
     def _asking(self, i: Instruction, where: Where) -> Where:
         """Return the threads for which an instruction of memory runs."""

@@ -293,6 +293,79 @@ def _from_register(r: Registers, i: Instruction, where: Where) -> None:
             r.predicates.write(number, where, value)
 
 
+def _elect(r: Registers, i: Instruction, where: Where) -> None:
+    """Choose the lowest of the lanes that are there."""
+    here = np.zeros(r.threads, bool)
+    here[where] = True
+    lowest = np.repeat(here.reshape(-1, WARP).argmax(axis=1), WARP)
+    chosen = (lowest == np.arange(r.threads) % WARP)[where]
+    r.write(i, where, lowest[where].astype(U32))
+    for predicate in i.outs[:1]:
+        r.tell(predicate, where, chosen)
+
+
+def _granted(r: Registers, i: Instruction, where: Where) -> None:
+    """USETMAXREG: registers that are asked for are there."""
+    for predicate in i.outs:
+        r.tell(predicate, where, np.ones(len(np.arange(r.threads)[where]), bool))
+
+
+def _to_real(r: Registers, i: Instruction, where: Where) -> None:
+    """I2F of words, rounded as it says."""
+    value = r.value(i.sources[0], where)
+    plain = not any(map(i.has, ("F16", "F64", "S64", "U64", "U8", "U16", "S8", "S16", "BF16")))
+    if value is None or not plain:
+        r.forget(i, where)
+        return
+    word = np.asarray(value)
+    exact = (word if i.has("U32") else word.view(np.int32)).astype(np.float64)
+    r.write(i, where, _rounded(i, exact))
+
+
+def _to_integer(r: Registers, i: Instruction, where: Where) -> None:
+    """F2I.U32.TRUNC, as divisions have it; another is not computed."""
+    value = r.real(i.sources[0], where)
+    if value is None or not (i.has("U32") and i.has("TRUNC")):
+        r.forget(i, where)
+        return
+    inside = np.clip(np.nan_to_num(value.astype(np.float64)), 0, 2**32 - 1)
+    r.write(i, where, np.trunc(inside).astype(U32))
+
+
+def _reciprocal(r: Registers, i: Instruction, where: Where) -> None:
+    """MUFU.RCP: the last bit may differ on a GPU, which a division puts right."""
+    value = r.real(i.sources[0], where) if i.has("RCP") else None
+    if value is None:
+        r.forget(i, where)
+        return
+    with np.errstate(divide="ignore"):
+        r.write(i, where, (1 / value.astype(np.float64)).astype(np.float32).view(U32))
+
+
+def _product(r: Registers, i: Instruction, where: Where) -> None:
+    values = [r.real(one, where) for one in i.sources]
+    if any(value is None for value in values) or i.has("SAT"):
+        r.forget(i, where)
+        return
+    a, b = (np.asarray(value).astype(np.float64) for value in values)
+    r.write(i, where, _rounded(i, a * b))
+
+
+def _rounded(i: Instruction, exact: Any) -> Any:
+    """Return words of f32: to the nearest, or as RP, RM or RZ say."""
+    near = np.asarray(exact, np.float64).astype(np.float32)
+    back = near.astype(np.float64)
+    up, down = np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))
+    low, high = np.where(back > exact, down, near), np.where(back < exact, up, near)
+    if i.has("RP"):
+        near = high
+    elif i.has("RM"):
+        near = low
+    elif i.has("RZ"):
+        near = np.where(exact < 0, high, low)
+    return near.astype(np.float32).view(U32)
+
+
 def _read(r: Registers, i: Instruction, operand: Operand, where: Where) -> Any:
     """Return a source: a word, or 64 bits where the instruction has so many."""
     return r.pair(operand, where, signed=True) if i.takes_pairs else r.value(operand, where)
@@ -316,14 +389,20 @@ EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _load_constant),
     **dict.fromkeys(("VOTE", "VOTEU"), _vote),
     **dict.fromkeys(("HFMA2", "HADD2"), _half_constant),
+    **dict.fromkeys(("I2F", "I2FP"), _to_real),
+    "ELECT": _elect,
+    "FMUL": _product,
+    "F2I": _to_integer,
     "IMAD": _imad,
     "LEA": _lea,
     "LOP3": _lop3,
+    "MUFU": _reciprocal,
     "PLOP3": _plop3,
     "ISETP": _setp,
     "FSETP": _fsetp,
     "SEL": _select,
     "SHFL": _shuffle,
+    "USETMAXREG": _granted,
     "P2R": _to_register,
     "R2P": _from_register,
 }

@@ -9,17 +9,19 @@ than the cache of an H100 and a GH200 take as long as that says (markdewing/AI_k
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
 from ptxlab.prediction import machine
+from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import OPCODES, REDUCTIONS
-from ptxlab.prediction.requests import SECTOR
+from ptxlab.prediction.requests import SECTOR, Request
+from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.trace import Loop
 from ptxlab.prediction.values import Array
 
@@ -96,8 +98,15 @@ def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
 
 def _loads(i: Instruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
-    stores = i.sass.opcode in ("ST", "STG", *REDUCTIONS)
-    return row is not None and row.memory in ("global", "copy") and not stores
+    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS)
+    return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
+
+
+def _sectors(request: Request | Asked) -> Iterable[tuple[int, ...]]:
+    """Return the sectors of all warps."""
+    if isinstance(request, Request):
+        return request.sectors
+    return (one.sectors for of_warp in request for one in of_warp if isinstance(one, Copy))
 
 
 class _Touched:
@@ -119,11 +128,12 @@ class _Touched:
         ends = np.array([(r.base + r.nbytes) // SECTOR for r in launch.regions])
         order = np.argsort(ends)
         piece = max(1, _THREADS // launch.threads)
-        for begin in range(0, len(ctas), piece):
-            part = ctas[begin : begin + piece]
+        chosen = [one for one in ctas if one % launch.cluster == 0]
+        for begin in range(0, len(chosen), piece):
+            part = chosen[begin : begin + piece]
             found = machine.requests(code, launch, part, np.array(list(asked), int))
             for step, request in found.items():
-                sectors = np.unique(np.fromiter(chain.from_iterable(request.sectors), np.int64))
+                sectors = np.unique(np.fromiter(chain.from_iterable(_sectors(request)), np.int64))
                 if not len(sectors):
                     continue
                 region = int(order[np.searchsorted(ends[order], sectors[0], "right")])

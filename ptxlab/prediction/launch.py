@@ -5,6 +5,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from math import prod
 
 import numpy as np
 
@@ -12,6 +13,7 @@ from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction.memory import Region
+from ptxlab.prediction.tma import PARAMETERS
 from ptxlab.prediction.values import Array
 
 WINDOW, NOWHERE = 0x18, 0x7FFF0000
@@ -29,10 +31,13 @@ class ConstantBank:
     grid: int
     stack: int
     parameters: int
+    generic: int | None = None
+    """Where the generic address of the parameters is."""
+    cluster: int | None = None
 
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
-_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210)
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x144)
 _BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380)
 
 
@@ -62,9 +67,18 @@ class Launch:
         for axis in range(3):
             words[bank.block + 4 * axis] = self.config.block[axis]
             words[bank.grid + 4 * axis] = self.config.grid[axis]
+        if bank.generic is not None:
+            words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
+        if bank.cluster is not None:
+            words[bank.cluster] = self.cluster
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
         return known | {(2, offset): word for offset, word in _words(self.literals).items()}
+
+    @property
+    def cluster(self) -> int:
+        """The CTAs of a cluster."""
+        return prod(self.config.cluster or (1,))
 
     @property
     def shared_base(self) -> int:

@@ -14,12 +14,14 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
+from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.code import Instruction, NotFollowed
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.mbarriers import WAIT, Operation
 from ptxlab.prediction.memory import GlobalMemory
 from ptxlab.prediction.needed import Needed
-from ptxlab.prediction.operands import Immediate
+from ptxlab.prediction.operands import Register
 from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import ALL, Array, Where
@@ -35,6 +37,8 @@ class Front:
     pc: int
     threads: Array
     waits: str = ""
+    phases: tuple[Operation, ...] = ()
+    """Those of mbarriers that it waits for."""
     warps: Array = field(init=False)
 
     def __post_init__(self) -> None:
@@ -87,7 +91,7 @@ def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Ste
 
 def requests(
     code: Sequence[Instruction], launch: Launch, ctas: Sequence[int], asked: Array
-) -> dict[int, Request]:
+) -> dict[int, Request | Asked]:
     """Run a kernel's CTAs again, and return what the steps ``asked`` about ask memory for."""
     machine = Machine(code, launch, ctas, Needed(code, addresses=True), asked)
     machine.run()
@@ -121,7 +125,7 @@ class Machine:
         self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
         self._memory = {i.number for i in code if _is_memory(i)}
         self.steps = Steps()
-        self.requests: dict[int, Request] = {}
+        self.requests: dict[int, Request | Asked] = {}
 
     @property
     def memory(self) -> GlobalMemory:
@@ -145,6 +149,10 @@ class Machine:
 
     def _next(self) -> Front:
         """Return the threads that run next, joined with all that stand where they do."""
+        for front in self._fronts:
+            if front.phases and self._executor.asynchronous.reached(front.phases):
+                front.waits, front.phases = "", ()
+                front.pc += 1
         ready = [front for front in self._fronts if not front.waits]
         if not ready:
             return self._released()
@@ -160,7 +168,11 @@ class Machine:
     def _released(self) -> Front:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
         meeting = [front for front in self._fronts if front.waits == "BSYNC"]
-        for front in meeting or self._fronts:
+        others = [front for front in self._fronts if not front.phases]
+        if not others:
+            self._at = self._fronts[0].pc
+            raise Unsupported("warps wait for a phase of an mbarrier that nobody ends")
+        for front in meeting or others:
             if not meeting or front.pc == min(one.pc for one in meeting):
                 front.waits = ""
                 front.pc += 1
@@ -208,6 +220,9 @@ class Machine:
     # Each returns whether the front has changed so that another may be next.
 
     def _branch(self, front: Front, i: Instruction, where: Where) -> bool:
+        if i.has("DIV"):  # whole warps stand here together, as far as there are more lanes to them
+            front.pc += 1
+            return False
         if i.target is None:
             raise Unsupported(
                 f"'{i.sass.text}' goes where the machine code does not say, which is not modelled"
@@ -248,12 +263,35 @@ class Machine:
         return True
 
     def _barrier(self, front: Front, i: Instruction, where: Where) -> bool:
-        if i.has("RED") or not all(isinstance(one, Immediate) for one in i.sources):
+        if i.has("RED"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        step = self.steps.count - 1
+        if self._among(step) and isinstance(i.sources[0], Register):
+            self.requests[step] = self._executor.named(i, where)
         if i.has("ARV"):
             front.pc += 1
             return False
         return self._wait(front, i, where)
+
+    def _mbarrier(self, front: Front, i: Instruction, where: Where) -> bool:
+        """Go on if the phases have ended that are asked for, or wait until they have."""
+        step = self.steps.count - 1
+        asked = self._executor.waits(i, where)
+        if self._among(step):
+            self.requests[step] = asked
+        waits = tuple(one for of_warp in asked for one in of_warp if isinstance(one, Operation))
+        front.phases = tuple(dict.fromkeys(one for one in waits if one.kind == WAIT))
+        if self._executor.asynchronous.reached(front.phases):
+            front.phases = ()
+            front.pc += 1
+            return False
+        front.waits = i.sass.opcode
+        return True
+
+    def _among(self, step: int) -> bool:
+        """Say whether a step is asked about."""
+        place = bisect_left(self._asked, step)
+        return place < len(self._asked) and self._asked[place] == step
 
     def _wait(self, front: Front, i: Instruction, where: Where) -> bool:
         alone = len(front.threads) == np.count_nonzero(self._alive)
@@ -286,4 +324,6 @@ _FLOW = {
     "EXIT": Machine._exit,
     "BSYNC": Machine._wait,
     "BAR": Machine._barrier,
+    "SYNCS": Machine._mbarrier,
+    "UCGABAR_WAIT": Machine._wait,
 }

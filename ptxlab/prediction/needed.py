@@ -21,7 +21,7 @@ from ptxlab.prediction.operands import (
     Predicate,
     Register,
 )
-from ptxlab.prediction.pipes import OPCODES, accessed_bytes, is_wide
+from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES, accessed_bytes, is_wide
 
 FLOW = ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR")
 """Instructions that may move threads elsewhere, or have them wait."""
@@ -31,6 +31,8 @@ _PREDICATES = 512
 _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
+_BOX = 7
+"""Registers in a row that say what is copied: an address, an mbarrier and five coordinates."""
 _ALL_PREDICATES = (1 << TRUE_PREDICATE) - 1 << _PREDICATES
 _FIXED = (
     1 << ZERO_REGISTER | 1 << URZ | 1 << _PREDICATES + 7 | 1 << _PREDICATES + 15
@@ -64,7 +66,7 @@ class Needed:
         live, found = self._live[end], []
         for number in range(end - 1, first - 1, -1):
             facts = self._facts[number]
-            if facts.unknown or facts.writes & live:
+            if facts.unknown or facts.always or facts.writes & live:
                 found.append(number)
             live = facts.before(live, asked)
         return found[::-1]
@@ -105,8 +107,11 @@ class _Facts:
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = _reads(i.guard)
         self.reads = guard | _reads_of(i) if executed_as(i) else guard
-        self.roots = 0
-        if opcode in FLOW:
+        self.roots = self.always = 0
+        """What is read when memory is asked, and whoever asks."""
+        if opcode in ASYNCHRONOUS:
+            self.always = guard | _asynchronous(i) | _SPACES["global"]
+        elif opcode in FLOW:
             self.roots = guard | _reads_of(i)
         elif space:
             places = guard | _union(i.ins)
@@ -126,7 +131,7 @@ class _Facts:
 
     def before(self, live: int, asked: bool) -> int:
         """Return what is live before the instruction, which memory may be ``asked`` by."""
-        found = live & ~self.kills | (self.roots if asked else 0)
+        found = live & ~self.kills | self.always | (self.roots if asked else 0)
         if self.writes & live:
             found |= self.reads
         return found & ~_FIXED
@@ -200,6 +205,17 @@ def _reads_of(i: Instruction) -> int:
         third_of_wide = place == 2 and sums
         found |= _reads(one, 2 if pairs or third_of_wide else 1)
     return found | _union(i.ins)
+
+
+def _asynchronous(i: Instruction) -> int:
+    """Return what an mbarrier, or a copy and its tensor map, is told by: uniform registers in a row."""
+    found = _union(i.ins)
+    for one in i.operands:
+        if isinstance(one, Address):
+            found |= _reads(one.base) | _reads(one.uniform, _BOX)
+        elif isinstance(one, Register):
+            found |= _reads(one, 2)
+    return found
 
 
 def _stored(i: Instruction) -> int:

@@ -16,6 +16,9 @@ _SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 REDUCTIONS = ("RED", "REDG")
 """Atomic operations that return nothing, by the names of before Hopper and since."""
 
+ASYNCHRONOUS = ("SYNCS", "UTMALDG", "UTMASTG")
+"""What works on mbarriers, and ends their phases."""
+
 ATOMICS = ("ATOM", "ATOMG", "ATOMS", *REDUCTIONS)
 
 _OF_PAIRS = ("SHF", "USHF")
@@ -97,11 +100,16 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("lsu", "shared", "shared"), "LDS LDSM STS ATOMS"),
     **_rows(Opcode("lsu", "global", "global"), f"LDG STG LD ST ATOMG ATOM {' '.join(REDUCTIONS)}"),
     **_rows(Opcode("lsu", "copy", "global"), "LDGSTS"),
+    **_rows(Opcode("lsu", "mbarrier", "shared", words=2), "SYNCS"),
+    **_rows(Opcode("lsu", "tensor map", "global"), "UTMALDG UTMASTG"),
+    **_rows(Opcode("wgmma", words=128), "HGMMA QGMMA IGMMA"),
     **_rows(Opcode("lsu", "local", "global"), "LDL STL"),
     **_rows(Opcode("control", latency="special"), "BMOV"),
     **_rows(
         Opcode("control"),
-        "BRA CALL RET EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL",
+        "BRA CALL RET EXIT BAR BSSY BSYNC BREAK WARPSYNC NOP YIELD DEPBAR LDGDEPBAR MEMBAR ERRBAR CCTL"
+        " WARPGROUP UCGABAR_ARV UCGABAR_WAIT CGAERRBAR ENDCOLLECTIVE FENCE USETMAXREG UTMACMDFLUSH UTMACCTL"
+        " ELECT LEPC",
     ),
 }
 """By opcode, without modifiers."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,15 +13,18 @@ from ptxlab.device.loading import Loadable, load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.errors import Location, Unsupported
+from ptxlab.device.shapes import clusters
+from ptxlab.device.tensor_maps import DeviceTensorMap
+from ptxlab.errors import Location
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.prediction.chip import Chip, find
 from ptxlab.prediction.code import NotFollowed, decode, literals
 from ptxlab.prediction.kept import kept
-from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.launch import Launch, constant_bank
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
+from ptxlab.syntax.functions import Parameter
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.sass import SassInstruction
 
@@ -79,17 +83,18 @@ def of_launch(
     Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
     """
     target = kernel.device.target
-    if config.cluster is not None:
-        raise Unsupported("clusters are not in the model of time")
     used = assembly.cubin.kernels[kernel.name]
+    buffers = [one.buffer if isinstance(one, DeviceTensorMap) else one for one in passed]
     regions = [
         Region(one.address, one.nbytes, _held(kernel.device, one))
-        for one in passed
-        if isinstance(one, Buffer)
+        for one in {one.address: one for one in buffers if isinstance(one, Buffer)}.values()
     ]
     code = decode(assembly.cubin, assembly.functions, kernel.name)
     own = literals(assembly.cubin, assembly.functions[kernel.name])
-    launch = Launch(target, config, bytes(kernel.packed(passed)), regions, own)
+    parameters = laid_out(
+        kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
+    )
+    launch = Launch(target, _clustered(kernel, config), parameters, regions, own)
     registers, shared = used.registers, used.shared + config.shared
     try:
         return kept(
@@ -99,6 +104,21 @@ def of_launch(
     except NotFollowed as error:
         error.location = _place(assembly, error.instruction.sass)
         raise
+
+
+def laid_out(parameters: Sequence[Parameter], packed: bytes, first: int) -> bytes:
+    """Return what constant memory holds from offset ``first`` on: parameters, aligned where they are there."""
+    held = bytearray()
+    for one in parameters:
+        held += bytes(-(first + len(held)) % one.alignment)
+        held += packed[one.offset : one.offset + one.size]
+    return bytes(held)
+
+
+def _clustered(kernel: Kernel, config: LaunchConfig) -> LaunchConfig:
+    """Return how a kernel is launched whose program may say what its clusters are."""
+    own = clusters(kernel.function, config) if kernel.function else config.cluster
+    return replace(config, cluster=own)
 
 
 def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:

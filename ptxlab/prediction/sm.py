@@ -14,8 +14,10 @@ from dataclasses import dataclass, field
 
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.mbarriers import ARRIVE, INIT, WAIT, Key, Mbarriers, Operation
 from ptxlab.prediction.requests import LINE, SECTOR
 from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.tma import Copy
 
 PARTITIONS = 4
 QUEUE = 5
@@ -30,14 +32,21 @@ SOURCES_READ = 10
 Served = tuple[int, int, tuple[int, ...]]
 """What one warp asks for: passes through shared memory, lines, and the sectors by number."""
 
+Orders = tuple[Operation | Copy, ...]
+"""What it asks of mbarriers, barriers named by a register, and the tensor memory accelerator."""
+
 
 @dataclass(slots=True, eq=False)
 class Warp:
-    """A warp: ``trace`` are the numbers of the instructions it issues, ``asks`` what each asks for."""
+    """A warp: ``trace`` are the numbers of the instructions it issues, ``asks`` what each asks for.
+
+    ``orders`` is what is asked of what is asynchronous, by place in the trace.
+    """
 
     cta: int
     trace: Sequence[int]
     asks: Sequence[Served | None]
+    orders: Mapping[int, Orders] = field(default_factory=dict)
     at: int = 0
     ready: float = 0
     fixed: float = 0
@@ -47,8 +56,14 @@ class Warp:
     blocked: str = ""
     board: list[float] = field(default_factory=lambda: [0.0] * 6)
     far: list[bool] = field(default_factory=lambda: [False] * 6)
+    marks: list[int] = field(default_factory=list)
+    """Steps of the trace that are still to be told the time of; when none is left all stop."""
+    passed: list[float] = field(default_factory=list)
     copies: float = 0
     groups: list[float] = field(default_factory=list)
+    product: float = 0.0
+    products: list[float] = field(default_factory=list)
+    """When groups of a warpgroup's products are there."""
 
 
 @dataclass(slots=True)
@@ -95,6 +110,9 @@ class Sm:
         self._of_cta: dict[int, int] = defaultdict(int)
         for warp in warps:
             self._of_cta[warp.cta] += 1
+        self._over = False
+        self._mbarriers = Mbarriers()
+        self._waiting: dict[Key, list[tuple[int, Warp]]] = defaultdict(list)
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
         self.busy: dict[str, float] = defaultdict(float)
         self.issued = 0
@@ -102,7 +120,7 @@ class Sm:
     def run(self) -> Run:
         """Run all warps to their end."""
         end = 0.0
-        while True:
+        while not self._over:
             now = min(self._next)
             if now == NEVER:
                 break
@@ -198,8 +216,12 @@ class Sm:
         self._account(warp, number, now)
         self.issued += 1
         warp.issued = now
-        asks = warp.asks[warp.at]
+        asks, orders = warp.asks[warp.at], warp.orders.get(warp.at, ())
         warp.at += 1
+        if warp.marks and warp.at > warp.marks[0]:
+            warp.marks.pop(0)
+            warp.passed.append(now)
+            self._over = not warp.marks
         kind = t.kind
         if kind == kinds.MEMORY:
             self._request(part, warp, t, asks or (0, 0, ()), now)
@@ -208,6 +230,16 @@ class Sm:
                 self._hold(warp, t.writes, now + t.latency, False)
             if t.frees is not None:
                 self._hold(warp, t.frees, now + SOURCES_READ, False)
+        elif kind == kinds.TMA:
+            for one in orders:
+                if isinstance(one, Copy):
+                    self._copy(warp, t, one, now)
+            if t.writes is not None:
+                self._hold(warp, t.writes, now + SOURCES_READ, False)
+            if t.frees is not None:
+                self._hold(warp, t.frees, now + SOURCES_READ, False)
+        elif kind == kinds.PRODUCT:
+            self._multiply(part, warp, t, now)
         elif kind == kinds.GROUP:
             warp.groups.append(warp.copies)
             if t.writes is not None:
@@ -220,7 +252,11 @@ class Sm:
             return
         self._prepare(warp, t, now)
         if kind in (kinds.BARRIER, kinds.ARRIVE):
-            self._meet(warp, t, kind == kinds.BARRIER, now)
+            named = [one.key[1] for one in orders if isinstance(one, Operation)]
+            number = named[0] if named else t.group[0]
+            self._meet(warp, (number, t.group[1]), kind == kinds.BARRIER, now)
+        elif kind == kinds.SYNC:
+            self._synchronise(warp, t, orders, now)
 
     def _prepare(self, warp: Warp, t: Timing, now: float) -> None:
         """Work out when the warp's next instruction may issue."""
@@ -238,12 +274,16 @@ class Sm:
                 done = warp.groups[-1 - open_groups]
                 if done > ready:
                     ready, warp.waits_for = done, "long scoreboard"
+        if following.kind == kinds.PRODUCTS and len(warp.products) > following.group[1]:
+            done = warp.products[-1 - following.group[1]]
+            if done > ready:
+                ready, warp.waits_for = done, "wgmma"
         warp.ready = ready
         warp.blocked = ""
 
-    def _meet(self, warp: Warp, t: Timing, waits: bool, now: float) -> None:
-        """Have a warp arrive at a barrier; the last lets all go on."""
-        number, threads = t.group
+    def _meet(self, warp: Warp, group: tuple[int, int], waits: bool, now: float) -> None:
+        """Have a warp arrive at a barrier, by number and threads; the last lets all go on."""
+        number, threads = group
         key = (warp.cta, number)
         expected = threads // 32 or self._of_cta[warp.cta]
         self._counts[key] += 1
@@ -258,11 +298,14 @@ class Sm:
     def _release(self, key: tuple[int, int], now: float) -> None:
         over = now + self._chip.latency["barrier"]
         for warp in self._arrived.pop(key, []):
-            warp.ready = max(over, warp.fixed)
-            for part, warps in enumerate(self._parts):
-                if warp in warps:
-                    self._next[part] = min(self._next[part], warp.ready)
+            self._wake(warp, max(over, warp.fixed))
         self._counts[key] = 0
+
+    def _wake(self, warp: Warp, ready: float) -> None:
+        warp.ready = ready
+        for part, warps in enumerate(self._parts):
+            if warp in warps:
+                self._next[part] = min(self._next[part], ready)
 
     def _leave(self, part: int, warp: Warp, now: float) -> None:
         warp.ready = NEVER
@@ -271,6 +314,72 @@ class Sm:
         for key in [key for key in self._arrived if key[0] == warp.cta]:
             if self._counts[key] >= self._of_cta[warp.cta]:
                 self._release(key, now)
+
+    # ---- what is asynchronous ---------------------------------------------------------------
+
+    def _multiply(self, part: int, warp: Warp, t: Timing, now: float) -> None:
+        """Queue a warp's part of a warpgroup's product before the tensor core."""
+        pipes = self._pipes[part]
+        begins = max(now, pipes["tensor"])
+        pipes["tensor"] = begins + t.hold
+        self.busy["tensor"] += t.hold
+        warp.product = begins + t.hold + t.latency
+        if t.copies:
+            warp.products.append(warp.product)
+        if t.frees is not None:
+            self._hold(warp, t.frees, begins, False)
+
+    def _synchronise(self, warp: Warp, t: Timing, orders: Orders, now: float) -> None:
+        """Do what a warp asks of mbarriers; it sleeps until a phase has ended that it waits for."""
+        for one in orders:
+            if not isinstance(one, Operation):
+                continue
+            if one.kind == WAIT:
+                self._await(warp, one, t)
+            elif one.kind in (INIT, ARRIVE):
+                there = now + self._latency["cluster" if one.far else "shared"]
+                if self._mbarriers.do(one, there):
+                    self._ended(one.key)
+        if t.writes is not None and warp.ready != NEVER:
+            self._hold(warp, t.writes, now + t.latency, False)
+        if t.frees is not None:
+            self._hold(warp, t.frees, now + SOURCES_READ, False)
+
+    def _await(self, warp: Warp, one: Operation, t: Timing) -> None:
+        if self._mbarriers.phase(one.key) < one.count:
+            self._waiting[one.key].append((one.count, warp))
+            warp.fixed, warp.ready, warp.waits_for = warp.ready, NEVER, "mbarrier"
+            return
+        ended = self._mbarriers.ended(one.key, one.count) + t.latency
+        if ended > warp.ready:
+            warp.ready, warp.waits_for = ended, "mbarrier"
+
+    def _ended(self, key: Key) -> None:
+        """Let those go on who waited for the phase that has ended."""
+        phase = self._mbarriers.phase(key)
+        over = self._mbarriers.ended(key, phase) + self._latency["shared"]
+        left = []
+        for count, warp in self._waiting.pop(key, []):
+            if count <= phase:
+                self._wake(warp, max(over, warp.fixed))
+            else:
+                left.append((count, warp))
+        if left:
+            self._waiting[key] = left
+
+    def _copy(self, warp: Warp, t: Timing, copy: Copy, now: float) -> None:
+        """Move a box between shared memory and beyond the SM, which several CTAs share if they do."""
+        took = len(copy.sectors) * SECTOR / copy.ctas / self._chip.memory.l2_bytes
+        begins = now + self._latency["tma"]
+        self._beyond_free = max(self._beyond_free, begins) + took
+        self.busy["l2"] += took
+        if copy.key is None:
+            warp.copies = max(warp.copies, self._beyond_free)
+            return
+        far = self._latency["l2" if _hits(copy.sectors, t.hits) else "dram"]
+        there = max(begins + far, self._beyond_free + far - took)
+        if self._mbarriers.landed(copy.key, copy.nbytes, copy.ctas, there):
+            self._ended(copy.key)
 
     # ---- memory -----------------------------------------------------------------------------
 

@@ -6,13 +6,20 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxlab.errors import Unsupported
+from ptxlab.prediction import wgmma
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import Instruction, NotFollowed
 from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, Name, Register
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
+
+SYNC, TMA, PRODUCT, PRODUCTS = range(8, 12)
+"""An mbarrier's, a copy with a tensor map, a warpgroup's product, and one that waits for some."""
+
+CLUSTER = -1
+"""The barrier of a cluster, of whose CTAs one is run."""
 
 _ONE_SOURCE = ("MOV", "IABS", "POPC", "FLO", "BREV", "I2F", "F2I", "MUFU", "F2F", "I2FP")
 """Whose only source lies in the second slot."""
@@ -72,11 +79,13 @@ def _timing(i: Instruction, chip: Chip) -> Timing:
     row = OPCODES.get(i.sass.opcode)
     if row is None:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    if i.sass.opcode in ASYNCHRONOUS and "tma" not in chip.latency:
+        raise Unsupported(f"no timing is known of '{i.sass.text}' on {chip.gpu.name}")
     kind, group = _kind(i, bool(row.memory), bool(row.latency))
-    pipes, hold = _pipes(i, row.pipe, chip)
+    pipes, hold = _pipes(i, row.pipe, chip) if kind != PRODUCT else ((), wgmma.held(i, chip))
     opcode = i.sass.opcode
     loads = opcode in ("LDG", "LD", "LDL", "LDS", "LDSM", "LDGSTS", "ATOM", "ATOMG", "ATOMS")
-    latency = chip.latency.get(row.latency or row.pipe, 0) + (
+    latency = chip.latency.get(row.latency or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
         2 if i.has("128") and row.memory else 0
     )
     c = i.control
@@ -85,7 +94,7 @@ def _timing(i: Instruction, chip: Chip) -> Timing:
         _reads(i) if kind == FIXED else (),
         loads,
         loads and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))) and "ATOM" not in opcode,
-        opcode == "LDGSTS",
+        opcode == "LDGSTS" or (kind == PRODUCT and any(one == Name("gsb0") for one in i.operands)),
         group,
     )  # fmt: skip
 
@@ -99,7 +108,14 @@ def _kind(i: Instruction, memory: bool, variable: bool) -> tuple[int, tuple[int,
         scoreboard = i.operands[0]
         assert isinstance(scoreboard, Name)
         return PENDING, (int(scoreboard.text.removeprefix("SB")), _number(i.operands[1]))
-    simple = {"EXIT": EXIT, "LDGDEPBAR": GROUP}
+    if opcode == "WARPGROUP" and i.has("DEPBAR"):
+        return PRODUCTS, (0, _number(i.operands[1]))
+    if opcode == "UCGABAR_WAIT":
+        return BARRIER, (CLUSTER, 0)
+    simple = {
+        "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
+        "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
+    }  # fmt: skip
     if opcode in simple:
         return simple[opcode], (0, 0)
     return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)

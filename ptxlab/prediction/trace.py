@@ -13,6 +13,9 @@ from ptxlab.prediction.values import Array
 
 FEW_TURNS = 4
 MANY_TURNS = 16
+FEW_TILES = 3
+"""Tiles of a persistent kernel that are run: the first, and two that show what all cost."""
+
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
@@ -85,6 +88,22 @@ def kept_turns(loop: Loop | None, warps: int) -> int:
         return MANY_TURNS
     body = loop.instructions / loop.turns
     return int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS))
+
+
+def tiles(of_warps: Sequence[Array], numbers: Array, returns: Array) -> dict[int, list[int]] | None:
+    """Return where each tile of a persistent kernel begins for its warps, which are told by ``id``.
+
+    A tile is a run of the hottest loop. None where the warps that work do not run through equally many,
+    or through too few.
+    """
+    found = {}
+    for issued in {id(one): one for one in of_warps}.values():
+        loop = hottest(numbers[issued], returns)
+        if loop is not None:
+            found[id(issued)] = [run[0][0] for run in loop.runs]
+    counts = {len(begun) for begun in found.values()}
+    few = len(counts) != 1 or max(counts) < FEW_TILES + 2
+    return None if few else found
 
 
 def cut(steps: Array, loop: Loop | None, turns: int) -> Trace:

@@ -1,0 +1,174 @@
+"""What warps do without waiting for it: mbarriers, and copies of the tensor memory accelerator.
+
+A copy lands at once, and whom a phase of an mbarrier holds back goes on when others have ended it: that
+is the order in which the machine code is followed, and the clock of the SM comes later.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import WARP
+from ptxlab.prediction import mbarriers as phases
+from ptxlab.prediction import tma
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.launch import Launch
+from ptxlab.prediction.mbarriers import OFFSET, Key, Mbarriers, Operation
+from ptxlab.prediction.memory import GlobalMemory
+from ptxlab.prediction.operands import ZERO_REGISTER, Address, Operand, Predicate, Register
+from ptxlab.prediction.registers import Registers
+from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.values import Array, Where
+from ptxlab.tensormap.encoding import MAP_BYTES
+
+PARITY = 1 << 31
+"""The bit of a token's upper word, and of what a wait is given, that says which phase is meant."""
+
+Asked = tuple[tuple[Operation | Copy, ...], ...]
+"""What each warp asks."""
+
+
+class Asynchronous:
+    """The mbarriers of some CTAs, and the copies that end their phases."""
+
+    def __init__(
+        self, launch: Launch, registers: Registers, memory: GlobalMemory, ctas: int
+    ) -> None:
+        self._registers, self._memory = registers, memory
+        self._parameters = launch.parameters
+        self._threads = launch.threads
+        self._warps = launch.warps * ctas
+        self._mbarriers = Mbarriers()
+
+    def reached(self, waits: Sequence[Operation]) -> bool:
+        """Say whether the phases have ended that are waited for."""
+        return all(self._mbarriers.phase(one.key) >= one.count for one in waits)
+
+    def ask(self, i: Instruction, where: Where, address: Callable[[Address], Array]) -> Asked:
+        """Return what the warps of some threads ask; ``address`` gives that of each thread."""
+        threads = np.arange(self._registers.threads)[where]
+        if not len(threads):
+            return ((),) * self._warps
+        found: list[tuple[int, Operation]] | list[tuple[int, Copy]]
+        found = self._copies(i, threads) if i.sass.opcode in tma.OPCODES else self._operations(
+            i, threads, next(address(one) for one in i.operands if isinstance(one, Address))
+        )  # fmt: skip
+        return phases.by_warp(found, self._warps)
+
+    def named(self, i: Instruction, where: Where) -> Asked:
+        """Return which barrier of the CTA each warp means by a register."""
+        threads = np.arange(self._registers.threads)[where]
+        numbers = self._word(i, i.sources[0], threads)
+        warps, first = np.unique(threads // WARP, return_index=True)
+        found = [
+            (warp, Operation(phases.NAMED, (int(threads[at]) // self._threads, int(numbers[at]))))
+            for warp, at in zip(warps.tolist(), first, strict=True)
+        ]
+        return phases.by_warp(found, self._warps)
+
+    def run(self, i: Instruction, where: Where, asked: Asked) -> None:
+        """Do what was asked, but wait."""
+        registers, count = self._registers, len(np.arange(self._registers.threads)[where])
+        first = next((one for of_warp in asked for one in of_warp), None)
+        if i.dest is not None and i.dest.number != ZERO_REGISTER and isinstance(first, Operation):
+            phase = self._mbarriers.phase(first.key) if first.kind == phases.ARRIVE else 0
+            token = np.full(count, phase % 2 * PARITY, np.uint32)
+            registers.write_row(i.dest, where, [np.zeros(count, np.uint32), token])
+        for predicate in i.outs:
+            registers.tell(predicate, where, np.ones(count, bool))
+        for one in (one for of_warp in asked for one in of_warp):
+            if isinstance(one, Copy):
+                if one.key is not None:
+                    self._mbarriers.landed(one.key, one.nbytes, one.ctas)
+            elif one.kind in (phases.INIT, phases.ARRIVE):
+                self._mbarriers.do(one)
+
+    # ---- mbarriers --------------------------------------------------------------------------
+
+    def _operations(
+        self, i: Instruction, threads: Array, places: Array
+    ) -> list[tuple[int, Operation]]:
+        """Return what each warp asks of each barrier that its threads name."""
+        warps = threads // WARP
+        whole = warps.astype(np.int64) << 32 | (np.broadcast_to(places, threads.shape)).astype(
+            np.int64
+        )
+        found = []
+        for one in np.unique(whole).tolist():
+            warp, place = one >> 32, one & 0xFFFFFFFF
+            lanes = threads[whole == one]
+            key = (int(lanes[0]) // self._threads, place & OFFSET)
+            found.append((warp, self._operation(i, lanes, key, bool(place & ~OFFSET))))
+        return found
+
+    def _operation(self, i: Instruction, lanes: Array, key: Key, far: bool) -> Operation:
+        if i.has("CCTL"):
+            return Operation(phases.NOTHING, key)
+        if i.has("EXCH"):
+            (low,) = set(self._word(i, i.sources[-1], lanes).tolist())
+            return Operation(phases.INIT, key, phases.expected(low))
+        if i.has("ARRIVE"):
+            counts, expects = phases.form(i)
+            nbytes = int(self._word(i, i.sources[-1], lanes).sum()) if expects else 0
+            return Operation(phases.ARRIVE, key, len(lanes) if counts else 0, nbytes, far)
+        if i.has("PHASECHK"):
+            (parity,) = set((self._word(i, i.sources[-1], lanes) // PARITY).tolist())
+            ended = self._mbarriers.phase(key)
+            return Operation(phases.WAIT, key, ended + (ended % 2 == parity))
+        raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+
+    # ---- copies -----------------------------------------------------------------------------
+
+    def _copies(self, i: Instruction, threads: Array) -> list[tuple[int, Copy]]:
+        """Return the copy of each warp: uniform registers are those of any of its threads."""
+        warps, first = np.unique(threads // WARP, return_index=True)
+        return [
+            (warp, self._copy(i, threads[[at]]))
+            for warp, at in zip(warps.tolist(), first, strict=True)
+        ]
+
+    def _copy(self, i: Instruction, thread: Array) -> Copy:
+        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
+        if not dimensions or i.has("IM2COL"):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        box, of_map = (one.uniform for one in i.operands if isinstance(one, Address))
+        assert box is not None
+        assert of_map is not None
+        loads = i.sass.opcode == "UTMALDG"
+        words = range(1 + loads, 1 + loads + int(dimensions[:-1]))
+        coordinates = [self._uniform(i, box.number + n, thread) for n in words]
+        signed = [one - (1 << 32) if one >> 31 else one for one in coordinates]
+        ctas, key = 1, None
+        if loads:
+            cta = int(thread[0]) // self._threads
+            key = (cta, self._uniform(i, box.number + 1, thread) & OFFSET)
+        if i.has("MULTICAST"):
+            mask = next(one for one in reversed(i.operands) if isinstance(one, Register))
+            ctas = (self._uniform(i, mask.number, thread) >> 16).bit_count()
+        address = self._uniform(i, of_map.number, thread) | self._uniform(
+            i, of_map.number + 1, thread
+        ) << 32  # fmt: skip
+        return tma.copied(self._map(address), signed, key, ctas, i.sass.text)
+
+    def _map(self, address: int) -> bytes:
+        """Return the bytes of a tensor map, of the parameters or in global memory."""
+        place = address - tma.PARAMETERS
+        if 0 <= place < len(self._parameters):
+            return self._parameters[place : place + MAP_BYTES]
+        places = np.arange(address, address + MAP_BYTES, 4, dtype=np.uint64)
+        words = self._memory.load(places)
+        return b"" if words is None else words.tobytes()
+
+    def _uniform(self, i: Instruction, number: int, thread: Array) -> int:
+        return int(self._word(i, Register(number), thread)[0])
+
+    def _word(self, i: Instruction, operand: Operand, threads: Array) -> Array:
+        assert not isinstance(operand, Predicate)
+        value = self._registers.value(operand, threads)
+        if value is None:
+            raise Unsupported(f"'{i.sass.text}' depends on data that is not computed")
+        found: Array = np.broadcast_to(value, threads.shape)
+        return found

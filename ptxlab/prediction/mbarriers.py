@@ -1,0 +1,137 @@
+"""mbarriers: their phases, and what warps ask of them.
+
+What an instruction of the machine does is read off what ptxas makes of each form of PTX's.
+Source: PTX ISA, "mbarrier".
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import TypeVar
+
+from ptxlab.errors import Unsupported
+from ptxlab.prediction.code import Instruction
+
+T = TypeVar("T")
+
+Key = tuple[int, int]
+"""A CTA, by its number on the SM, and where in its shared memory a barrier is."""
+
+INIT, ARRIVE, WAIT, NAMED, NOTHING = range(5)
+
+OFFSET = 0xFFFFFF
+"""The part of a shared address that is not the number of the CTA in its cluster."""
+
+_MOST = 1 << 20
+"""A barrier is stored as what is left of so many arrivals."""
+
+_FORMS = {"A1T0": (True, False), "": (True, True), "A1TR": (True, True), "A0TR": (False, True)}
+"""Whether an arrival counts one, and whether its register has bytes to expect."""
+
+
+@dataclass(frozen=True, slots=True)
+class Operation:
+    """What a warp asks of a barrier.
+
+    ``count`` are the arrivals that INIT expects and ARRIVE makes, or the phases that must have ended for
+    WAIT. NAMED is a barrier of the CTA by its number. ``nbytes`` are expected. ``far`` says that it comes from another CTA of the cluster.
+    """
+
+    kind: int
+    key: Key
+    count: int = 0
+    nbytes: int = 0
+    far: bool = False
+
+
+@dataclass(slots=True)
+class _State:
+    expected: int
+    pending: int
+    nbytes: int = 0
+    """Bytes that are expected and have not come."""
+    multicast: int = 0
+    ctas: int = 1
+    phase: int = 0
+    latest: float = 0.0
+    ended: float = 0.0
+
+    def step(self) -> bool:
+        """End the phase if all is there that it waits for."""
+        if self.pending or self.nbytes not in (self.multicast, self.multicast * self.ctas):
+            return False
+        self.pending, self.nbytes, self.multicast = self.expected, 0, 0
+        self.phase, self.ended = self.phase + 1, self.latest
+        return True
+
+
+class Mbarriers:
+    """The barriers of the CTAs on an SM.
+
+    Of a cluster only the first CTA is run. What it does to the barriers of others, these do to its own:
+    so what it copies to ``ctas`` CTAs counts once, or once for each of them where each copies a part,
+    whichever is what the barrier expects.
+    """
+
+    def __init__(self) -> None:
+        self._states: dict[Key, _State] = {}
+
+    def do(self, operation: Operation, now: float = 0.0) -> bool:
+        """Do what a warp asks at a time, but wait; say whether it ended a phase."""
+        if operation.kind == INIT:
+            self._states[operation.key] = _State(operation.count, operation.count)
+            return False
+        state = self._state(operation.key)
+        state.pending -= operation.count
+        state.nbytes += operation.nbytes
+        state.latest = max(state.latest, now)
+        if state.pending < 0:
+            raise Unsupported("more threads arrive at an mbarrier than it expects")
+        return state.step()
+
+    def landed(self, key: Key, nbytes: int, ctas: int, now: float = 0.0) -> bool:
+        """Count what was copied, for one or more CTAs; say whether it ended a phase."""
+        state = self._state(key)
+        if ctas > 1:
+            state.multicast, state.ctas = state.multicast + nbytes, ctas
+        else:
+            state.nbytes -= nbytes
+        state.latest = max(state.latest, now)
+        return state.step()
+
+    def phase(self, key: Key) -> int:
+        """Return how many phases have ended."""
+        return self._state(key).phase
+
+    def ended(self, key: Key, phases: int) -> float:
+        """Return when that many phases had ended, no later than the last of them."""
+        state = self._state(key)
+        return state.ended if state.phase == phases else 0.0
+
+    def _state(self, key: Key) -> _State:
+        if key not in self._states:
+            raise Unsupported("an mbarrier is used that nobody initialised")
+        return self._states[key]
+
+
+def form(i: Instruction) -> tuple[bool, bool]:
+    """Return whether an arrival counts one, and whether its register has bytes to expect."""
+    last = "".join(one for one in i.sass.modifiers if one not in ("ARRIVE", "TRANS64", "RED"))
+    if last not in _FORMS:
+        raise Unsupported(f"nobody says what '{i.sass.text}' counts")
+    return _FORMS[last]
+
+
+def expected(low: int) -> int:
+    """Return how many arrivals a barrier expects of which the lower word is stored."""
+    return _MOST - (low >> 1)
+
+
+def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:
+    """Return what each of ``warps`` warps asks."""
+    found: dict[int, list[T]] = defaultdict(list)
+    for warp, operation in operations:
+        found[warp].append(operation)
+    return tuple(tuple(found[warp]) for warp in range(warps))

@@ -1,0 +1,54 @@
+"""Copies of the tensor memory accelerator: which sectors of global memory a box is.
+
+The operands are read off what ptxas makes of ``cp.async.bulk.tensor``: uniform registers in a row hold the
+shared address, for a load its mbarrier, and the coordinates; two more the address of the tensor map.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from ptxlab.errors import Unsupported
+from ptxlab.prediction.mbarriers import Key
+from ptxlab.prediction.requests import SECTOR
+from ptxlab.tensormap.box import box_of
+from ptxlab.tensormap.encoding import MAP_BYTES
+
+OPCODES = ("UTMALDG", "UTMASTG")
+PARAMETERS = 0x7FFE << 32
+"""Where the parameters of a launch are among generic addresses: far from all buffers."""
+
+
+@dataclass(frozen=True, slots=True)
+class Copy:
+    """One copy: the ``sectors`` it takes, and ``nbytes`` for a ``key``, None where it stores.
+
+    It comes to ``ctas`` CTAs of a cluster.
+    """
+
+    key: Key | None
+    nbytes: int
+    sectors: tuple[int, ...]
+    ctas: int = 1
+
+    @property
+    def loads(self) -> bool:
+        return self.key is not None
+
+
+def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text: str) -> Copy:
+    """Return the copy of a box of a tensor map, which is given by its bytes."""
+    if len(data) != MAP_BYTES:
+        raise Unsupported(f"'{text}' has a tensor map that is not known")
+    try:
+        box = box_of(data)
+        rows = box.rows(coordinates)
+    except ValueError as error:
+        raise Unsupported(f"'{text}' has no tensor map that is one: {error}") from None
+    length = rows.stop - rows.start
+    along = np.append(np.arange(0, length, SECTOR), max(length - 1, 0))
+    places = rows.addresses[:, None] + along if length else rows.addresses[:, None]
+    sectors = np.unique(places // SECTOR)
+    return Copy(key, box.nbytes, tuple(sectors.tolist()), ctas)

@@ -1,0 +1,170 @@
+"""mbarriers, copies with tensor maps and products of warpgroups, by pencil and beside the emulator."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from ptxlab.device.loading import load_assembled
+from ptxlab.device.opening import open_device
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction import mbarriers as phases
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.code import decode
+from ptxlab.prediction.launch import Launch, constant_bank
+from ptxlab.prediction.machine import requests, run
+from ptxlab.prediction.mbarriers import Mbarriers, Operation
+from ptxlab.prediction.memory import Region
+from ptxlab.prediction.predict import laid_out, of_launch, predict
+from ptxlab.prediction.tma import Copy
+from ptxlab.toolchain.assembly import Assembly
+
+KEY = (0, 1024)
+PRODUCTS = """\
+.version 8.0
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out)
+{{
+  .reg .f32 d<{sums}>; .reg .b64 a, q; .reg .b32 t;
+  .shared .align 1024 .b8 s[40960];
+  ld.param.u64 q, [out]; mov.u32 t, %tid.x; mad.wide.u32 q, t, 4, q;
+  mov.b64 a, 0x4000004000010040;
+  {zero}
+  wgmma.fence.sync.aligned;
+  {products}
+  wgmma.commit_group.sync.aligned;
+  wgmma.wait_group.sync.aligned 0;
+  {stores}
+  ret;
+}}
+"""
+
+
+def product_cycles(n: int, dtype: str = "bf16", k: int = 16) -> float:
+    """Return how long one of many products of a warpgroup takes, all else subtracted."""
+    names = [f"d{i}" for i in range(n // 2)]
+    scales = "1, 1, 1, 0, 0" if k == 16 else "1, 1, 1"
+    one = (
+        f"wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{dtype}.{dtype}"
+        f" {{{', '.join(names)}}}, a, a, {scales};\n"
+    )
+
+    def of(count: int) -> float:
+        source = PRODUCTS.format(
+            sums=n // 2,
+            zero=" ".join(f"mov.f32 {name}, 0f00000000;" for name in names),
+            products=one * count,
+            stores=" ".join(f"st.global.f32 [q], {name};" for name in names),
+        )
+        return predict(source, "h100", 1, 128, [np.zeros(128, np.float32)]).cycles
+
+    return (of(24) - of(8)) / 16
+
+
+def test_products_are_as_fast_as_the_tensor_cores() -> None:
+    """4096 FLOP a clock: m64nNk16 takes N / 2 cycles, and as many with twice the k of 8 bits."""
+    assert product_cycles(256) == pytest.approx(128, abs=0.1)
+    assert product_cycles(128, "e4m3", 32) == pytest.approx(64, abs=0.1)
+
+
+def test_short_products_wait_for_shared_memory() -> None:
+    """2 KiB of A and 32 N bytes of B at 128 bytes a clock: 16 + N / 4 cycles."""
+    assert product_cycles(32) == pytest.approx(24, abs=0.1)
+
+
+def test_a_phase_ends_when_all_arrived_and_all_bytes_came() -> None:
+    barriers = Mbarriers()
+    barriers.do(Operation(phases.INIT, KEY, 2))
+    assert not barriers.do(Operation(phases.ARRIVE, KEY, 1, 64), 5.0)
+    assert not barriers.landed(KEY, 64, 1, 90.0)
+    assert barriers.do(Operation(phases.ARRIVE, KEY, 1), 7.0)
+    assert barriers.phase(KEY) == 1
+    assert barriers.ended(KEY, 1) == 90.0
+
+
+def test_bytes_that_come_before_they_are_expected_end_no_phase() -> None:
+    barriers = Mbarriers()
+    barriers.do(Operation(phases.INIT, KEY, 1))
+    assert not barriers.landed(KEY, 64, 1)
+    assert barriers.do(Operation(phases.ARRIVE, KEY, 1, 64))
+
+
+@pytest.mark.parametrize("expected", [64, 128])
+def test_what_a_cluster_shares_counts_once_or_for_each(expected: int) -> None:
+    barriers = Mbarriers()
+    barriers.do(Operation(phases.INIT, KEY, 1))
+    barriers.do(Operation(phases.ARRIVE, KEY, 1, expected))
+    assert barriers.landed(KEY, 64, 2)
+
+
+def test_too_many_arrivals_are_refused() -> None:
+    barriers = Mbarriers()
+    barriers.do(Operation(phases.INIT, KEY, 1))
+    with pytest.raises(Unsupported, match="more threads arrive"):
+        barriers.do(Operation(phases.ARRIVE, KEY, 2))
+
+
+def test_warps_that_hand_over_wait_for_each_other() -> None:
+    """A tile takes two hand-overs, there and back, of an arrival and a wait of 29 cycles each, and a load."""
+
+    def of(tiles: int) -> float:
+        data = np.zeros((tiles, 32), np.int32)
+        return predict("ptx/mbarrier.ptx", "h100", 1, 64, [data, data, tiles]).cycles
+
+    each = (of(24) - of(8)) / 16
+    assert 4 * 29 < each < 4 * 29 + find("h100").latency["l2"]
+    assert predict(
+        "ptx/mbarrier.ptx", "h100", 1, 64, [np.zeros((8, 32), np.int32)] * 2 + [8]
+    ).stalls["mbarrier"] > 0.3  # fmt: skip
+
+
+def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
+    """Rows 30 to 39 of a box of 16 are in the tensor: 10 of 128 bytes, and all 16 are counted."""
+    target = TARGETS["sm_90a"]
+    program, cubin = load_assembled("ptx/tma_load_swizzle.ptx", target)
+    with closing(open_device("emulator", arch=target.name)) as device:
+        kernel = device.load(program).kernel(None)
+        a = device.zeros((40, 128), np.uint16)
+        out = device.zeros((16, 64), np.uint16)
+        tensor_map = device.tensor_map(a, (16, 64), swizzle="128B")
+        args = [a, tensor_map, out, out, 32, 30]
+        assembly, config = Assembly(program, cubin), LaunchConfig.of(1, 128)
+        code = decode(cubin, assembly.functions, kernel.name)
+        first = constant_bank(target).parameters
+        parameters = laid_out(kernel.parameters, kernel.packed(args), first)
+        regions = [Region(one.address, one.nbytes) for one in (a, out)]
+        launch = Launch(target, config, parameters, regions)
+        steps = run(code, launch, [0])
+        asked = requests(code, launch, [0], np.arange(steps.count))
+        copies = [
+            one
+            for request in asked.values()
+            if isinstance(request, tuple)
+            for of_warp in request
+            for one in of_warp
+            if isinstance(one, Copy)
+        ]
+        found = of_launch(assembly, kernel, config, args, find("h100"))
+    (copy,) = copies
+    assert copy.nbytes == 16 * 128
+    first_row = (a.address + 2 * (30 * 128 + 32)) // 32
+    assert copy.sectors == tuple(first_row + 8 * row + n for row in range(10) for n in range(4))
+    assert found.cycles > find("h100").latency["l2"] + find("h100").latency["tma"]
+
+
+def test_a_wait_for_a_phase_that_nobody_ends_is_refused() -> None:
+    text = (
+        "\n.version 8.0\n.target sm_90\n.address_size 64\n.visible .entry k()\n{\n"
+        ".shared .align 8 .b64 b; .reg .pred p;\n"
+        "mbarrier.init.shared::cta.b64 [b], 1;\n"
+        "w: mbarrier.try_wait.parity.shared::cta.b64 p, [b], 0;\n@!p bra w;\nret;\n}\n"
+    )
+    with pytest.raises(Unsupported, match="nobody ends") as told:
+        predict(text, "h100", 1, 1)
+    assert told.value.location is not None
+    assert predict(text.replace("[b], 0", "[b], 1"), "h100", 1, 1).cycles > 29
