@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from ptxlab.emulator.native.collective import collective
-from ptxlab.emulator.native.stretch import Arrays, Stretch
+from ptxlab.emulator.native.stretch import Arrays, Stretch, described
 from ptxlab.emulator.native.writer import has_native_form
 from ptxlab.emulator.prepare.liveness import Drop
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
@@ -23,11 +24,11 @@ MOST = 400
 
 
 def steps_of(
-    block: BasicBlock, layout: FrameLayout, place: Hashable, *, hot: bool = True
+    block: BasicBlock, layout: FrameLayout, target: str, *, hot: bool = True
 ) -> Sequence[Step]:
     """Return the steps of a block with its stretches as steps of their own, none if it is not ``hot``.
 
-    ``place`` says which program it is of, and which block of that.
+    They are machine code for a ``target``.
     """
     if not sees_arrays():
         return block.steps
@@ -37,7 +38,7 @@ def steps_of(
     literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals} if hot else {}
     steps: list[Step] = []
     position = 0
-    pieces = list(_cut(staying, layout, hot=hot))
+    pieces = list(_cut(staying, _forms(staying, layout) if hot else [False] * len(staying)))
     whole = all(native for _, native in pieces)
     for run, native in pieces:
         position += len(run)
@@ -50,7 +51,7 @@ def steps_of(
             plain.append(Drop(dying))
         arrays = Arrays(run, plain)
         if native and (whole or len(run) >= LEAST):
-            steps.append(Stretch(run, arrays, dying, after, literals, (place, position)))
+            steps.append(Stretch(run, arrays, dying, after, literals, target))
         else:
             steps.append(arrays)
     return steps + leaving
@@ -61,9 +62,21 @@ def _bytes(value: Any) -> bytes:
     return value.tobytes()
 
 
-def _cut(
-    bounds: Sequence[Bound], layout: FrameLayout, *, hot: bool
-) -> Iterator[tuple[list[Bound], bool]]:
+@lru_cache(maxsize=4096)
+def _known(*instructions: Hashable) -> list[bool]:
+    """Return what is filled in by who asks first: a program that is loaded again has the same."""
+    return []
+
+
+def _forms(bounds: Sequence[Bound], layout: FrameLayout) -> list[bool]:
+    """Say of each instruction of a block whether it has a native form."""
+    known = _known(*map(described, bounds))
+    if len(known) != len(bounds):
+        known[:] = [has_native_form(one, layout.literals, layout.initial) for one in bounds]
+    return known
+
+
+def _cut(bounds: Sequence[Bound], forms: Sequence[bool]) -> Iterator[tuple[list[Bound], bool]]:
     """Cut a block into stretches, each with True, and what lies between them.
 
     A stretch has no load that could see one of its own stores: these come last.
@@ -71,8 +84,7 @@ def _cut(
     run: list[Bound] = []
     stored: set[str] = set()
     native = True
-    for one in bounds:
-        is_native = hot and has_native_form(one, layout.literals, layout.initial)
+    for one, is_native in zip(bounds, forms, strict=True):
         access = one.lowered.access if is_native and one.lowered else None
         sees = access is not None and not access.writes and access.space in stored
         apart = collective([one]) is not None or collective(run[-1:]) is not None

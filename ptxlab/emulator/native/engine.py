@@ -35,7 +35,7 @@ Key = tuple[str, str, str, int]
 
 @dataclass(slots=True)
 class _Process:
-    """What all blocks have taken as arrays, and each: by text, target, function and line.
+    """What all blocks have taken as arrays, and each: by text, target, function and first instruction.
 
     So a program that is loaded again goes on where it was, and is walked through at once from those
     ``heads`` from which that has paid.
@@ -73,9 +73,10 @@ def threshold() -> int:
 
 
 def key_of(block: BasicBlock, function: str, frame: Frame) -> Key:
-    """Return what a block is known by."""
-    wave = frame.wave
-    return wave.module.source.text, wave.target.name, function, block.first_line
+    """Return what a block is known by: several of a line are told apart by the number of their first instruction."""
+    wave, first = frame.wave, block.watched[:1]
+    number = first[0].site.number if first else -1
+    return wave.module.source.text, wave.target.name, function, number
 
 
 def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
@@ -92,4 +93,4 @@ def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
     if not hot or (pays and PROCESS.heat >= hot):
         from ptxlab.emulator.native.cutting import steps_of
 
-        block.native = steps_of(block, frame.layout, key)
+        block.native = steps_of(block, frame.layout, frame.wave.target.name)

@@ -6,7 +6,7 @@ It is for threads of whom no other sees what they write. A register has one shap
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence, Set
+from collections.abc import Callable, Collection, Sequence, Set
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -138,10 +138,10 @@ class Builder:
     outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
 
-    def region(self, head: int) -> Region | None:
-        """Return the region of a loop's first block; None where a register is not always of one kind."""
+    def region(self, blocks: Collection[int]) -> Region | None:
+        """Return the region of some blocks; None where a register is not always of one kind."""
         found = {}
-        for number in around(self.routine, head):
+        for number in blocks:
             block = self.routine.blocks[number]
             parts = _parts(block, self.frame.layout)
             if parts is not None:

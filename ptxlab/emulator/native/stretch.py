@@ -137,10 +137,7 @@ def forms_of(*stretch: Hashable) -> Forms:
 
 
 class Stretch:
-    """Instructions that follow each other in a block, and what they leave behind.
-
-    ``place`` says which they are, in words of the program's text.
-    """
+    """Instructions of a target that follow each other in a block, and what they leave behind."""
 
     def __init__(
         self,
@@ -149,7 +146,7 @@ class Stretch:
         dying: Sequence[int],
         lasting: set[int],
         literals: dict[int, bytes],
-        place: Hashable,
+        target: str,
     ) -> None:
         self.bounds = bounds
         self.lasting = lasting
@@ -164,7 +161,9 @@ class Stretch:
         }
         self.reads, self.writes = set(self.inputs), written & lasting
         constants = tuple((slot, literals[slot]) for slot in given if slot in literals)
-        forms = forms_of(place, tuple(given), frozenset(written), frozenset(lasting), constants)
+        forms = forms_of(
+            target, tuple(map(described, bounds)), tuple(given), frozenset(lasting), constants
+        )
         self.made, self.texts = forms.made, forms.texts
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
@@ -233,6 +232,15 @@ class Stretch:
             except NoNativeForm:
                 self.texts[shape] = None
         return self.texts[shape]
+
+
+def described(one: Bound) -> Hashable:
+    """Return all that an instruction's machine code depends on, but for the target."""
+    lowered = one.lowered
+    if lowered is None:
+        return one.site.instruction
+    sources, destinations = tuple(lowered.sources), tuple(lowered.destinations)
+    return one.site.instruction, one.guard, sources, destinations, lowered.access
 
 
 def _compiled(written: Written, inputs: int, instructions: int) -> Made:

@@ -7,7 +7,7 @@ told, at blocks that are no part of the region, and so often that somebody can l
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Set
+from collections.abc import Collection, Set
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -85,16 +85,18 @@ def _region(group: Converged) -> Region | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
-    region = routine.regions.get((masked, head))
-    if region is None and not any(
-        has_machine_code(routine.blocks[number], group.frame) for number in around(routine, head)
-    ):
-        return None
-    needed = group.stands_at().needed()
-    wide = {slot for slot in needed if len(registers[slot]) > 1}
+    region: Region | None = routine.regions.get((masked, head))
+    blocks: Collection[int]
+    if region is None:
+        blocks = around(routine, head)
+        if not any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
+            return None
+    else:
+        blocks = region.places.keys()
+    wide = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
     if region is None or region.stale or wide & region.kinds.keys() - region.wide:
         known = set() if region is None else region.wide
-        region = Builder(routine, group.frame, masked, wide | known).region(head)
+        region = Builder(routine, group.frame, masked, wide | known).region(blocks)
         if region is not None:
             routine.regions |= {(masked, number): region for number in region.places}
     return region

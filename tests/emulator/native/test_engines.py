@@ -153,3 +153,14 @@ def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
     assert "native" in str(caught.value.hint) or "llvmlite" in str(caught.value.hint)
     monkeypatch.delenv("PTXLAB_ENGINE")
     loaded.launch(1, 32, [0])
+
+
+@needs_llvm
+def test_blocks_of_one_line_are_not_taken_for_each_other(both: Any) -> None:
+    """They read and write the same registers, and more than one is an instruction long."""
+    steps = " ".join(
+        f"{op}.u32 r3, r3, r0; {op}.u32 r3, r3, r1; @p1 bra L{i}; L{i}:"
+        for i, op in enumerate(("add", "sub", "mul.lo", "min", "max"))
+    )
+    body = f"setp.gt.u32 p1, r0, 100000; mov.u32 r3, r2; {steps} st.global.u32 [d1], r3;"
+    both(kernel(body), np.zeros(512, np.uint32), grid=2)
