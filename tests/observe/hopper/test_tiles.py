@@ -168,6 +168,8 @@ def test_a_descriptor_may_begin_inside_a_row(hopper: Device) -> None:
     """As the next k does in the same rows."""
     word = IN_32B + 1
     assert checked(hopper, SWIZZLED, word).verdict == "clean"
+    stored = checked(hopper, SWIZZLED, word, change=ANEW)
+    assert "swizzle" not in [one.rule for one in stored.findings]
 
 
 @pytest.mark.parametrize(
