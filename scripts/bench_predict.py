@@ -14,14 +14,22 @@ import statistics
 import tempfile
 import tomllib
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxlab import PtxlabError
+from ptxlab.device.loading import load_assembled
+from ptxlab.device.opening import open_device
+from ptxlab.device.protocol import Device
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
-from ptxlab.prediction.predict import predict
+from ptxlab.prediction.predict import of_launch, target_of
+from ptxlab.toolchain.assembly import Assembly
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"
@@ -30,6 +38,9 @@ BEGIN, END = "<!-- table: begin -->", "<!-- table: end -->"
 HEAD = ("kernel", "of", "GPU", "size", "clock", "published", "predicted", "time", "bound")
 TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint8}
 """What is as large: the values do not matter."""
+
+PANEL = 64
+"""Elements of a row of the panels that some tensor maps see a matrix as."""
 
 
 def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
@@ -52,30 +63,93 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
     """Compile a kernel for its GPU and predict it, at the size of the row."""
     folder = row["repository"].split("/")[1]
     repository = sources / (f"{folder}@{row['commit']}" if "commit" in row else folder)
-    n, name = row["n"], row["kernel"]
-    types = {
-        "A": row.get("dtype", "f32"),
-        "B": row.get("dtype", "f32"),
-        "C": row.get("result", "f32"),
-    }
-    args: list[Any] = []
-    for word in row["args"].split():
-        if word in types:
-            args.append(np.zeros((n, n), TYPES[types[word]]))
-        elif word.endswith("h"):
-            args.append(np.float16(word[:-1]).tobytes())
-        else:
-            args.append(n if word == "n" else float(word))
+    name, chip = row["kernel"], find(row["gpu"])
     with tempfile.TemporaryDirectory() as folder:
         file, include = _copied(row, repository, Path(folder))
         wrapper = Path(folder) / "wrapper.cu"
         wrapper.write_text(f'{row.get("before", "")}\n#include "{file}"\n')
         options = [f"--instance={name}"] if "<" in name else []
         options += [f"-I{include}"] if include else []
-        return predict(
-            wrapper, row["gpu"], row["grid"], row["block"], args,
-            kernel=name, shared=row.get("shared", 0), options=options, clock=row["clock"],
-        )  # fmt: skip
+        target = target_of(chip)
+        program, cubin = load_assembled(wrapper, target, options)
+        with closing(open_device("emulator", arch=target.name)) as device:
+            chosen = device.load(program).kernel(name if "<" not in name else None)
+            config = LaunchConfig.of(row["grid"], row["block"], row.get("shared", 0))
+            args, assembly = arguments(device, row), Assembly(program, cubin)
+            return of_launch(assembly, chosen, config, args, chip, row["clock"])
+
+
+def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
+    """Return the arguments of a row's kernel, at its size, with matrices on a device."""
+    n = row["n"]
+    types = {"A": "dtype", "B": "dtype", "C": "result"}
+    words, maps = row["args"].split(), row.get("maps", {})
+    used = {*words, *(one["of"] for one in maps.values())}
+    held = {
+        name: device.zeros((n, n), TYPES[row.get(kind, "f32")])
+        for name, kind in types.items()
+        if name in used
+    }
+    for name, told in maps.items():
+        made = tensor_map(device, held[told["of"]], n, told)
+        in_memory = told.get("in_memory")
+        held[name] = device.upload(np.frombuffer(made.data, np.uint8)) if in_memory else made
+    if "tiles" in row:
+        held["tiles"] = device.upload(schedule([n // one for one in row["tiles"]], row["workers"]))
+    return [held[word] if word in held else _number(word, n) for word in words]
+
+
+def tensor_map(device: Device, matrix: Any, n: int, told: dict[str, Any]) -> Any:
+    """Return a map of an n x n matrix: of its rows, or of panels 64 wide, with ``rank`` dimensions."""
+    box, rank = told["box"], told.get("rank", 2)
+    extra = rank - 3
+    view: dict[str, Any] = {}
+    if rank > 2:
+        outer = [1] * extra
+        view = {
+            "shape": (*outer, n // PANEL, n, PANEL),
+            "strides": (*[2 * n * n] * extra, 2 * PANEL, 2 * n, 2),
+        }
+        box = (*outer, box[1] // PANEL, box[0], PANEL)
+    return device.tensor_map(
+        matrix, tuple(box), dtype="bf16", swizzle=told.get("swizzle", "128B"), **view
+    )
+
+
+def schedule(tiles: list[int], workers: int, longest: int = 128) -> npt.NDArray[np.int32]:
+    """Return the tiles of each worker, dealt out along a Hilbert curve: row << 16 | column, and -1 behind them."""
+    rows, columns = tiles
+    side = 1 << (max(tiles) - 1).bit_length()
+    curve = (hilbert(side, step) for step in range(side * side))
+    ordered = [row << 16 | column for row, column in curve if row < rows and column < columns]
+    found = np.full((2 * workers, longest), -1, np.int32)
+    for worker in range(workers):
+        own = ordered[worker::workers]
+        found[worker, : len(own)] = own
+    return found
+
+
+def hilbert(side: int, step: int) -> tuple[int, int]:
+    """Return where a Hilbert curve through a square of ``side`` points is after so many steps."""
+    x = y = 0
+    size = 1
+    while size < side:
+        right = step // 2 & 1
+        up = (step ^ right) & 1
+        if not up:
+            if right:
+                x, y = size - 1 - x, size - 1 - y
+            x, y = y, x
+        x, y = x + size * right, y + size * up
+        step //= 4
+        size *= 2
+    return x, y
+
+
+def _number(word: str, n: int) -> Any:
+    if word.endswith("h"):
+        return np.float16(word[:-1]).tobytes()
+    return n if word == "n" else float(word)
 
 
 def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, Path | None]:

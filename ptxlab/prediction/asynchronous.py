@@ -20,6 +20,7 @@ from ptxlab.prediction.mbarriers import OFFSET, Key, Mbarriers, Operation
 from ptxlab.prediction.memory import GlobalMemory
 from ptxlab.prediction.operands import ZERO_REGISTER, Address, Operand, Predicate, Register
 from ptxlab.prediction.registers import Registers
+from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.values import Array, Where
 from ptxlab.tensormap.encoding import MAP_BYTES
@@ -151,7 +152,11 @@ class Asynchronous:
         address = self._uniform(i, of_map.number, thread) | self._uniform(
             i, of_map.number + 1, thread
         ) << 32  # fmt: skip
-        return tma.copied(self._map(address), signed, key, ctas, i.sass.text)
+        found = tma.copied(self._map(address), signed, key, ctas, i.sass.text)
+        self._memory.require(
+            np.array(found.sectors[:1] + found.sectors[-1:], np.uint64) * np.uint64(SECTOR)
+        )
+        return found
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""

@@ -34,10 +34,11 @@ class ConstantBank:
     generic: int | None = None
     """Where the generic address of the parameters is."""
     cluster: int | None = None
+    """Where it says whether there are clusters, and behind that their sizes."""
 
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
-_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x144)
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140)
 _BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380)
 
 
@@ -70,7 +71,9 @@ class Launch:
         if bank.generic is not None:
             words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
         if bank.cluster is not None:
-            words[bank.cluster] = self.cluster
+            words[bank.cluster] = int(self.config.cluster is not None)
+            for axis, size in enumerate(self.config.cluster or (1, 1, 1), 1):
+                words[bank.cluster + 4 * axis] = size
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
         return known | {(2, offset): word for offset, word in _words(self.literals).items()}

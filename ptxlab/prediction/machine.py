@@ -26,6 +26,9 @@ from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import ALL, Array, Where
 
+_TOGETHER = "UCGABAR_ARV"
+"""Counts once for a warp, whose lanes wait there for each other."""
+
 MOST_STEPS = 3_000_000
 """So many instructions are followed, of all warps that stand together; then something is said to be endless."""
 
@@ -153,6 +156,7 @@ class Machine:
             if front.phases and self._executor.asynchronous.reached(front.phases):
                 front.waits, front.phases = "", ()
                 front.pc += 1
+        self._rejoined()
         ready = [front for front in self._fronts if not front.waits]
         if not ready:
             return self._released()
@@ -165,10 +169,27 @@ class Machine:
             self._fronts.append(here[0])
         return here[0]
 
+    def _is_torn(self, threads: Array) -> bool:
+        """Say whether some lanes of these warps are not among the threads."""
+        whole = np.repeat(np.unique(threads // WARP), WARP) * WARP + np.tile(
+            np.arange(WARP), len(np.unique(threads // WARP))
+        )
+        return int(self._alive[whole].sum()) > len(threads)
+
+    def _rejoined(self) -> None:
+        """Have the parts of warps that stand before the barrier of a cluster go on together."""
+        torn = [front for front in self._fronts if front.waits == _TOGETHER]
+        for pc in {front.pc for front in torn}:
+            here = [front for front in torn if front.pc == pc]
+            together = np.sort(np.concatenate([front.threads for front in here]))
+            if not self._is_torn(together):
+                self._fronts = [front for front in self._fronts if front not in here]
+                self._fronts.append(Front(pc, together))
+
     def _released(self) -> Front:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
         meeting = [front for front in self._fronts if front.waits == "BSYNC"]
-        others = [front for front in self._fronts if not front.phases]
+        others = [front for front in self._fronts if not front.phases and front.waits != _TOGETHER]
         if not others:
             self._at = self._fronts[0].pc
             raise Unsupported("warps wait for a phase of an mbarrier that nobody ends")
@@ -193,9 +214,13 @@ class Machine:
                 self.steps.add(first, end, warps)
                 front.pc = end
                 return
-            self.steps.add(first, end + 1, warps)
-            front.pc = self._at = flow
             instruction = self._code[flow]
+            front.pc = self._at = flow
+            if instruction.sass.opcode == _TOGETHER and self._is_torn(front.threads):
+                self.steps.add(first, end, warps)
+                front.waits = _TOGETHER
+                return
+            self.steps.add(first, end + 1, warps)
             if _FLOW[instruction.sass.opcode](self, front, instruction, where) or others:
                 return
 
@@ -293,6 +318,10 @@ class Machine:
         place = bisect_left(self._asked, step)
         return place < len(self._asked) and self._asked[place] == step
 
+    def _arrive(self, front: Front, i: Instruction, where: Where) -> bool:
+        front.pc += 1
+        return False
+
     def _wait(self, front: Front, i: Instruction, where: Where) -> bool:
         alone = len(front.threads) == np.count_nonzero(self._alive)
         if alone:
@@ -325,5 +354,6 @@ _FLOW = {
     "BSYNC": Machine._wait,
     "BAR": Machine._barrier,
     "SYNCS": Machine._mbarrier,
+    "UCGABAR_ARV": Machine._arrive,
     "UCGABAR_WAIT": Machine._wait,
 }

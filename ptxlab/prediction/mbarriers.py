@@ -91,6 +91,14 @@ class Mbarriers:
             raise Unsupported("more threads arrive at an mbarrier than it expects")
         return state.step()
 
+    def leave(self, key: Key, now: float) -> bool:
+        """Have one be expected no more, now or later; say whether it ended a phase."""
+        state = self._state(key)
+        state.expected -= 1
+        state.pending -= 1
+        state.latest = max(state.latest, now)
+        return state.expected > 0 and state.step()
+
     def landed(self, key: Key, nbytes: int, ctas: int, now: float = 0.0) -> bool:
         """Count what was copied, for one or more CTAs; say whether it ended a phase."""
         state = self._state(key)

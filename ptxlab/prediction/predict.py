@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import closing
 from dataclasses import replace
 from typing import Any
@@ -25,6 +25,8 @@ from ptxlab.prediction.launch import Launch, constant_bank
 from ptxlab.prediction.memory import Region
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.syntax.functions import Parameter
+from ptxlab.tensormap.encoding import MAP_BYTES
+from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.sass import SassInstruction
 
@@ -84,11 +86,9 @@ def of_launch(
     """
     target = kernel.device.target
     used = assembly.cubin.kernels[kernel.name]
-    buffers = [one.buffer if isinstance(one, DeviceTensorMap) else one for one in passed]
-    regions = [
-        Region(one.address, one.nbytes, _held(kernel.device, one))
-        for one in {one.address: one for one in buffers if isinstance(one, Buffer)}.values()
-    ]
+    regions = list(
+        {one.base: one for arg in passed for one in _reached(kernel.device, arg)}.values()
+    )
     code = decode(assembly.cubin, assembly.functions, kernel.name)
     own = literals(assembly.cubin, assembly.functions[kernel.name])
     parameters = laid_out(
@@ -130,6 +130,21 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     ptx = assembly.module.source
     text = ptx.text.splitlines()[sass.line - 1]
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
+
+
+def _reached(device: Device, arg: Any) -> Iterator[Region]:
+    """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
+    buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
+    if not isinstance(buffer, Buffer):
+        return
+    yield Region(buffer.address, buffer.nbytes, _held(device, buffer))
+    if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
+        try:
+            found = decode_map(buffer.numpy().tobytes())
+        except ValueError:
+            return
+        if found.address:
+            yield Region(found.address, found.nbytes)
 
 
 def _held(device: Device, buffer: Buffer) -> Any:

@@ -12,6 +12,7 @@ from collections import OrderedDict, defaultdict
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.mbarriers import ARRIVE, INIT, WAIT, Key, Mbarriers, Operation
@@ -28,6 +29,9 @@ NEVER = float("inf")
 SECTORS = LINE // SECTOR
 SOURCES_READ = 10
 """Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
+
+CLUSTER = -1
+"""Where the barrier of a cluster is among the mbarriers; the other CTAs are there as soon as the first."""
 
 Served = tuple[int, int, tuple[int, ...]]
 """What one warp asks for: passes through shared memory, lines, and the sectors by number."""
@@ -59,6 +63,8 @@ class Warp:
     marks: list[int] = field(default_factory=list)
     """Steps of the trace that are still to be told the time of; when none is left all stop."""
     passed: list[float] = field(default_factory=list)
+    met: int = 0
+    """How often it arrived at the barrier of its cluster."""
     copies: float = 0
     groups: list[float] = field(default_factory=list)
     product: float = 0.0
@@ -107,11 +113,13 @@ class Sm:
         self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
         self._arrived: dict[tuple[int, int], list[Warp]] = defaultdict(list)
         self._counts: dict[tuple[int, int], int] = defaultdict(int)
+        self._mbarriers = Mbarriers()
         self._of_cta: dict[int, int] = defaultdict(int)
         for warp in warps:
             self._of_cta[warp.cta] += 1
+        for cta, count in self._of_cta.items():
+            self._mbarriers.do(Operation(INIT, (cta, CLUSTER), count))
         self._over = False
-        self._mbarriers = Mbarriers()
         self._waiting: dict[Key, list[tuple[int, Warp]]] = defaultdict(list)
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
         self.busy: dict[str, float] = defaultdict(float)
@@ -128,6 +136,10 @@ class Sm:
                 if self._next[part] <= now:
                     self._next[part] = self._cycle(part, now)
             end = now
+        if not self._over and any(self._parts):
+            raise Unsupported(
+                "warps wait for each other in an order that is not in the model of time"
+            )
         return Run(end + 1, self.issued, dict(self.stalls), dict(self.busy))
 
     def _cycle(self, part: int, now: float) -> float:
@@ -255,6 +267,13 @@ class Sm:
             named = [one.key[1] for one in orders if isinstance(one, Operation)]
             number = named[0] if named else t.group[0]
             self._meet(warp, (number, t.group[1]), kind == kinds.BARRIER, now)
+        elif kind == kinds.CLUSTER_ARRIVE:
+            warp.met += 1
+            key = (warp.cta, CLUSTER)
+            if self._mbarriers.do(Operation(ARRIVE, key, 1), now + self._latency["cluster"]):
+                self._ended(key)
+        elif kind == kinds.CLUSTER_WAIT:
+            self._await(warp, Operation(WAIT, (warp.cta, CLUSTER), warp.met), t)
         elif kind == kinds.SYNC:
             self._synchronise(warp, t, orders, now)
 
@@ -311,6 +330,8 @@ class Sm:
         warp.ready = NEVER
         self._parts[part].remove(warp)
         self._of_cta[warp.cta] -= 1
+        if self._mbarriers.leave((warp.cta, CLUSTER), now):
+            self._ended((warp.cta, CLUSTER))
         for key in [key for key in self._arrived if key[0] == warp.cta]:
             if self._counts[key] >= self._of_cta[warp.cta]:
                 self._release(key, now)

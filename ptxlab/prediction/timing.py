@@ -15,11 +15,8 @@ from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
 
-SYNC, TMA, PRODUCT, PRODUCTS = range(8, 12)
-"""An mbarrier's, a copy with a tensor map, a warpgroup's product, and one that waits for some."""
-
-CLUSTER = -1
-"""The barrier of a cluster, of whose CTAs one is run."""
+SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT = range(8, 14)
+"""An mbarrier's, a copy with a tensor map, a warpgroup's product, one that waits for some, a cluster's barrier."""
 
 _ONE_SOURCE = ("MOV", "IABS", "POPC", "FLO", "BREV", "I2F", "F2I", "MUFU", "F2F", "I2FP")
 """Whose only source lies in the second slot."""
@@ -110,11 +107,9 @@ def _kind(i: Instruction, memory: bool, variable: bool) -> tuple[int, tuple[int,
         return PENDING, (int(scoreboard.text.removeprefix("SB")), _number(i.operands[1]))
     if opcode == "WARPGROUP" and i.has("DEPBAR"):
         return PRODUCTS, (0, _number(i.operands[1]))
-    if opcode == "UCGABAR_WAIT":
-        return BARRIER, (CLUSTER, 0)
     simple = {
         "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
-        "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
+        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
     }  # fmt: skip
     if opcode in simple:
         return simple[opcode], (0, 0)

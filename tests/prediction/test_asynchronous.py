@@ -168,3 +168,34 @@ def test_a_wait_for_a_phase_that_nobody_ends_is_refused() -> None:
         predict(text, "h100", 1, 1)
     assert told.value.location is not None
     assert predict(text.replace("[b], 0", "[b], 1"), "h100", 1, 1).cycles > 29
+
+
+CLUSTER = """
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k() .reqnctapercluster 2, 1, 1
+{
+  .shared .align 8 .b64 b; .reg .pred p, first; .reg .b32 lane;
+  mov.u32 lane, %laneid; setp.eq.u32 first, lane, 0;
+  @first mbarrier.init.shared::cta.b64 [b], 1;
+  barrier.cluster.arrive; barrier.cluster.wait;
+  @!first bra end;
+  mbarrier.arrive.shared::cta.b64 _, [b];
+w: mbarrier.try_wait.parity.shared::cta.b64 p, [b], 0;
+  @!p bra w;
+end:
+  barrier.cluster.arrive; barrier.cluster.wait;
+  ret;
+}
+"""
+
+
+def test_lanes_of_a_warp_meet_before_the_barrier_of_their_cluster() -> None:
+    """Two barriers of 180 cycles for the way, and a hand-over by one lane between them."""
+    latency = find("h100").latency
+    found = predict(CLUSTER, "h100", 2, 64).cycles
+    assert 2 * (latency["cluster"] + latency["shared"]) < found < 800
+    without = CLUSTER.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
+    with pytest.raises(Unsupported, match="nobody ends"):
+        predict(without, "h100", 2, 64)
