@@ -18,15 +18,15 @@ from ptxlab.observe.bulk_stores import BulkStores
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.engines import Engines
-from ptxlab.observe.fences import is_relaxed
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.handover import Handovers
 from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.map_use import MapUse
-from ptxlab.observe.mbarrier_bytes import MbarrierBytes
+from ptxlab.observe.phases import MbarrierBytes
 from ptxlab.observe.races import Races
+from ptxlab.observe.releases import is_relaxed
 from ptxlab.observe.tile_layouts import TileLayouts
-from ptxlab.observe.uninitialized import SharedMemory
+from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.wgmma_use import WgmmaUse
 from ptxlab.syntax.tree import Function, Instruction
 

@@ -27,19 +27,18 @@ from ptxlab.observe.asynchronous import (
     is_asynchronous,
 )
 from ptxlab.observe.barrier_use import BarrierUse, is_barrier
-from ptxlab.observe.box_use import BoxUse
 from ptxlab.observe.check_report import CHECKS, CheckReport, Finding, ordered
 from ptxlab.observe.check_scene import CheckScene, entries
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.global_races import GlobalRaces
 from ptxlab.observe.grid_order import CAVEAT, GridOrder
 from ptxlab.observe.history import History
+from ptxlab.observe.map_use import BoxUse
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
 from ptxlab.observe.registers import RegisterStates
-from ptxlab.observe.uninitialized import LocalMemory, SharedMemory
-from ptxlab.observe.unwritten import Reads
+from ptxlab.observe.unwritten import LocalMemory, Reads, SharedMemory
 from ptxlab.syntax.tree import Instruction, PtxModule, SourceText
 from ptxlab.tensormap.tensor_map import TensorMap
 

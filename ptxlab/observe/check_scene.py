@@ -12,8 +12,7 @@ from ptxlab.emulator import Site
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.instrument.sites import sources
 from ptxlab.observe.agents import Agents
-from ptxlab.observe.check_report import Finding
-from ptxlab.observe.check_rules import rules
+from ptxlab.observe.check_report import Finding, rules
 from ptxlab.observe.shadow import Shadow
 from ptxlab.observe.value_flow import RegisterNames
 from ptxlab.syntax.functions import SourceLine

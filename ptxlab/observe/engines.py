@@ -22,7 +22,7 @@ from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.races import Races, is_strong
 from ptxlab.observe.tile_layouts import TileLayouts
-from ptxlab.observe.uninitialized import SharedMemory
+from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.syntax.tree import Integer
 
 

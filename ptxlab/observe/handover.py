@@ -18,12 +18,11 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.fences import Fences, is_relaxed
 from ptxlab.observe.knowledge import HEARD
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.phases import Phases
 from ptxlab.observe.races import Races
-from ptxlab.observe.releases import Releases
+from ptxlab.observe.releases import Fences, Releases, is_relaxed
 
 
 class Handovers:

@@ -1,20 +1,31 @@
-"""The registers of the instructions that a recording has: their names, types and fragments."""
+"""The operands of the instructions that a recording has: registers with their names, types and fragments.
+
+And the factors of a warpgroup's products that lie in shared memory, where the descriptors say.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+import numpy as np
+
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import WARP, WARPGROUP
 from ptxlab.matrix.catalog import named
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
+from ptxlab.matrix.form import Form, SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.ldmatrix import RowMove
+from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.matrix.shared_matrix import addresses
 from ptxlab.numbers.types import TYPES
-from ptxlab.observe.recording import FragmentInfo, RecordedOperands, RegisterInfo
+from ptxlab.observe.recording import Factor, FragmentInfo, RecordedOperands, RegisterInfo
 from ptxlab.observe.value_flow import RegisterNames, slots
-from ptxlab.syntax.tree import Operand
+from ptxlab.syntax.tree import Integer, Operand
 
 RegisterNumbers = tuple[int | None, ...]
 """The numbers of the registers of an operand in a frame, None for what is no register."""
@@ -151,3 +162,35 @@ def _typed(
     for operand, kind in zip(operands, kinds, strict=False):
         if kind in TYPES:
             yield from ((slot, kind) for slot in slots(site, operand))
+
+
+# ---- factors in shared memory -------------------------------------------------------------------
+
+
+def factors(site: Site, frame: Frame, threads: Threads, position: int) -> Iterator[Factor]:
+    """Yield what a ``wgmma`` that ``threads`` begin reads of the shared memory of the CTA at a position."""
+    form = matrix_form(site)
+    if not isinstance(form, MatrixInstruction):
+        return
+    wave, first = frame.wave, position * frame.wave.cta_width
+    mine = threads.index[(threads.index >= first) & (threads.index < first + wave.cta_width)]
+    given = dict(zip((one.name for one in form.signature), site.instruction.operands, strict=True))
+    for name, slot in descriptor_slots(site):
+        operand = form.held(name.upper())
+        if slot is None or not isinstance(operand, SharedOperand):
+            continue
+        words = np.broadcast_to(frame.registers[slot], (threads.width,))
+        major = "mn" if _is_one(given.get(f"imm-trans-{name}")) else "k"
+        for group in np.unique((mine - first) // WARPGROUP).tolist():
+            word = words[first + group * WARPGROUP]
+            yield _factor(operand, major, int(word), group * WARPGROUP // WARP, wave.shared_base)
+
+
+def _is_one(operand: Operand | None) -> bool:
+    return isinstance(operand, Integer) and operand.value == 1
+
+
+def _factor(operand: SharedOperand, major: str, word: int, warp: int, base: int) -> Factor:
+    [units] = addresses(operand, major, np.array([word], np.uint64)) - base
+    swizzle = str(WGMMA_DESCRIPTOR.decode(word)["swizzle"])
+    return Factor(operand, (operand.operand == "A") == (major == "k"), warp, swizzle, units)

@@ -19,8 +19,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene, Wording
 from ptxlab.observe.choices import CHOOSING, taken
-from ptxlab.observe.uninitialized import LocalMemory
-from ptxlab.observe.unwritten import UNREAD, Reads, State
+from ptxlab.observe.unwritten import UNREAD, LocalMemory, Reads, State
 from ptxlab.observe.value_flow import (
     NamedRegister,
     ValueFlow,

@@ -19,7 +19,7 @@ from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import calls
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import Dim3, LaunchConfig
-from ptxlab.observe.recorded_factors import factors
+from ptxlab.observe.recorded_operands import factors
 from ptxlab.observe.recorded_state import RegisterLog, SharedLog
 from ptxlab.observe.recording import Factor, Recording
 from ptxlab.observe.trace import Tracer, follow

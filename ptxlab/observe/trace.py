@@ -21,11 +21,9 @@ from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.instrument.sites import sources
 from ptxlab.launch_config import Dim3, LaunchConfig
 from ptxlab.observe.barrier_use import is_barrier
-from ptxlab.observe.stages import tiles
 from ptxlab.observe.timeline import StepAccess, Timeline, TracedInstruction
-from ptxlab.observe.trace_barriers import BarrierTrace, Waits
-from ptxlab.observe.trace_flights import Flights, queue_of
-from ptxlab.observe.trace_mbarriers import MbarrierTrace
+from ptxlab.observe.trace_barriers import BarrierTrace, MbarrierTrace, Waits
+from ptxlab.observe.trace_flights import Flights, queue_of, tiles
 from ptxlab.observe.trace_scene import TraceScene
 from ptxlab.observe.work import work
 from ptxlab.syntax.printer import instruction_text

@@ -1,4 +1,6 @@
-"""Reads of what nobody has written, and where the values that they gave arrive.
+"""Reads of what nobody has written, shared and local memory among it, and where the values that they gave arrive.
+
+PTX ISA, "State Spaces", gives memory no initial value. What is read is as unwritten as it was there.
 
 A state says of each thread of a wave whether a register is written: 0, or where the value was read
 that it comes from, a number of ``Reads``, or UNREAD: it was only ever moved. None is 0 for all. Where
@@ -14,7 +16,11 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
+from ptxlab.emulator.run.memory import Region
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.observe.check_scene import CheckScene, Wording
+from ptxlab.observe.ordering import Touch
 
 State = Array | None
 
@@ -71,3 +77,72 @@ class Reads:
             self._scene.find(
                 "uninitialized", severity, read.rule, read.count, words, other, read.site, read.unit
             )
+
+
+class SharedMemory:
+    """Which granules of shared memory have been written."""
+
+    def __init__(self, scene: CheckScene, reads: Reads) -> None:
+        self._scene = scene
+        self._reads = reads
+        self._written = scene.shadow.table(np.bool_)
+
+    def write(self, granules: Array) -> None:
+        self._written.data[granules] = True
+
+    def read(self, touch: Touch) -> Array | None:
+        """Return the state of each granule that is read; None if all are written."""
+        written = self._written.data.take(touch.granules)
+        if written.all():
+            return None
+        at = np.flatnonzero(~written)
+
+        def words() -> Wording:
+            thread, granule = int(touch.threads[at[0]]), int(touch.granules[at[0]])
+            where = self._scene.shared(granule)
+            return (
+                f"{self._scene.thread(thread)} reads {where}, which nobody has written",
+                "shared memory holds what was there before: every byte is to be written first",
+            )
+
+        number = self._reads.note("shared", at.size * self._scene.shadow.size, words, "bytes")
+        return np.where(written, 0, np.int32(number))
+
+
+class LocalMemory:
+    """The state of each byte of local memory of each thread, in the function it is in.
+
+    To read one that is not written is a move: compilers copy structs with the holes in them.
+    """
+
+    def __init__(self, scene: CheckScene) -> None:
+        self._states = np.zeros((scene.wave.width, 0), np.int32)
+
+    def write(self, region: Region, first: Array, nbytes: int, states: Array) -> None:
+        """See ``nbytes`` from each of the bytes ``first`` on stored.
+
+        ``states`` is [first, values], of values that are equally large.
+        """
+        self._grow(region)
+        at = first[:, None] + np.arange(nbytes)
+        self._states.reshape(-1)[at] = np.repeat(states, nbytes // states.shape[1], axis=1)
+
+    def read(self, region: Region, first: Array, nbytes: int) -> Array:
+        """Return the states of ``nbytes`` from each of the bytes ``first`` on: [first, nbytes]."""
+        self._grow(region)
+        at = first[:, None] + np.arange(nbytes)
+        found: Array = self._states.reshape(-1)[at]
+        return found
+
+    def enter(self, frame: Frame, threads: Threads) -> None:
+        """Begin an activation of a function: its part of local memory is new."""
+        inside = slice(frame.local_base, frame.local_base + frame.layout.local_bytes)
+        self._states[threads.index, inside] = UNREAD
+
+    def _grow(self, region: Region) -> None:
+        """Follow the local memory of the wave, which grows with the depth of calls."""
+        width = self._states.shape[0]
+        if self._states.size < region.data.size:
+            grown = np.full((width, region.data.size // width), UNREAD, np.int32)
+            grown[:, : self._states.shape[1]] = self._states
+            self._states = grown

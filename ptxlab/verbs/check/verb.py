@@ -67,7 +67,7 @@ class RuleList(argparse.Action):
 
 
 def _checks() -> str:
-    from ptxlab.observe.check_rules import RULES
+    from ptxlab.observe.check_report import RULES
 
     lines = ["checks, and the names of their rules:"]
     for kind, (what, rules) in RULES.items():

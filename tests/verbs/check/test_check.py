@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from ptxlab.main import main
-from ptxlab.observe.check_rules import RULES, rules
+from ptxlab.observe.check_report import RULES, rules
 from ptxlab.observe.check_scene import CheckScene
 from ptxlab.verbs.check import verb
 
