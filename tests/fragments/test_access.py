@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from ptxlab import open_device
-from ptxlab.fragments.access import accesses, cuda, ptx
+from ptxlab.fragments.code import accesses, cuda, ptx
 from ptxlab.matrix.catalog import find
 from ptxlab.matrix.fragment import Place
 

@@ -9,9 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.clients.driver.blocks import MemoryBlock, MemoryKind
 from ptxlab.clients.driver.devices import machine_memory, require_device
-from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.gpu import EmulatedGpu, MemoryBlock, MemoryKind
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch, store
 from ptxlab.errors import PtxlabError

@@ -12,7 +12,7 @@ from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.operand import OperandCheck
 from ptxlab.emulator.prepare.row import CARRY, OperandClass, RowForm, RowKind
 from ptxlab.matrix.form import UNTYPED, Form, SignatureOperand
-from ptxlab.matrix.wmma_move import WmmaMove
+from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Vector
 

@@ -19,8 +19,8 @@ from ptxlab.instrument.places import OPERANDS
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.verbs.dump.shared import READABLE
 from ptxlab.verbs.dump.text import ShownDump, operands
+from ptxlab.verbs.launching.arrays import errors
 from ptxlab.verbs.launching.expression import evaluate
-from ptxlab.verbs.launching.tolerance import errors
 from ptxlab.verbs.launching.values import ArgumentValue, named
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.fragments.access import accessible, cuda, template
+from ptxlab.fragments.code import accessible, cuda, template
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout

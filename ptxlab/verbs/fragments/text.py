@@ -10,7 +10,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.fragments import receipts
-from ptxlab.fragments.access import accesses
+from ptxlab.fragments.code import accesses
 from ptxlab.fragments.numbers import decode
 from ptxlab.fragments.report import FragmentReport, Mismatch, element_bits
 from ptxlab.matrix.form import Form, SharedOperand

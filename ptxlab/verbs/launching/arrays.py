@@ -1,4 +1,4 @@
-"""Arrays of numbers in .npy and .npz files: read with the PTX type of their elements, and written."""
+"""Arrays of numbers in .npy and .npz files, read with the PTX type of their elements, written, and compared."""
 
 from __future__ import annotations
 
@@ -140,3 +140,21 @@ def npz(arrays: Mapping[str, Any]) -> bytes:
         for name, array in arrays.items():
             archive.writestr(zipfile.ZipInfo(f"{name}.npy"), npy(array))
     return content.getvalue()
+
+
+# ---- comparing ----------------------------------------------------------------------------------
+
+
+def errors(value: Array, want: Array, tolerance: tuple[float, float]) -> tuple[Array, Array]:
+    """Return which elements are right, |value - want| <= atol + rtol |want|, and all the errors.
+
+    Equal values, infinities and NaNs included, need no tolerance and have no error.
+    """
+    rtol, atol = tolerance
+    with np.errstate(all="ignore"):
+        got64, want64 = value.astype(np.float64), want.astype(np.float64)
+        error = np.abs(got64 - want64)
+        equal = (value == want) | (np.isnan(got64) & np.isnan(want64))
+        within = np.isfinite(error) & (error <= atol + rtol * np.abs(want64))
+    error[equal] = 0
+    return equal | within, error

@@ -15,10 +15,9 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.cli.readers import suggestion
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, converted, errors
 from ptxlab.verbs.launching.expression import evaluate
 from ptxlab.verbs.launching.launch import Argument
-from ptxlab.verbs.launching.tolerance import errors
 from ptxlab.verbs.launching.values import ArgumentValue, is_array, named, read
 
 SHOWN = 5

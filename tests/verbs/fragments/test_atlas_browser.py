@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from ptxlab.fragments import receipts
-from ptxlab.fragments.access import accesses, cuda, ptx
+from ptxlab.fragments.code import accesses, cuda, ptx
 from ptxlab.layouts.shared_memory import wavefronts
 from ptxlab.matrix.catalog import MULTIPLICATIONS, multiplication
 from ptxlab.matrix.fragment import FragmentLayout, Place
