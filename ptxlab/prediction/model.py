@@ -23,9 +23,10 @@ from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import ATOMICS
 from ptxlab.prediction.requests import Request
-from ptxlab.prediction.sm import PARTITIONS, Run, Served, Sm, Warp
+from ptxlab.prediction.sm import Run, Sm
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.values import Array
+from ptxlab.prediction.warps import PARTITIONS, Served, Warp
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""

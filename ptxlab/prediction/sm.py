@@ -2,74 +2,25 @@
 
 After "Dissecting and Modeling the Architecture of Modern GPU Cores" (arXiv 2503.20481): a sub-partition
 issues one instruction a clock, of the warp it issued last while that may, else of the youngest that
-may; ptxas's stalls and scoreboards say when that is; registers are read through one port a bank;
-memory instructions queue before an address unit, and all four before the pipe they share.
+may; ptxas's stalls and scoreboards say when that is; registers are read through one port a bank.
 """
 
 from __future__ import annotations
 
-from collections import OrderedDict, defaultdict
+from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.mbarriers import ARRIVE, INIT, WAIT, Key, Mbarriers, Operation
-from ptxlab.prediction.requests import LINE, SECTOR
+from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
+from ptxlab.prediction.meetings import Meetings
 from ptxlab.prediction.timing import Timing
 from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
 
-PARTITIONS = 4
-QUEUE = 5
-"""Memory instructions that wait before a sub-partition's address unit: four and a latch; arXiv 2503.20481."""
-ADDRESS_CYCLES = 4
 READ_WINDOW = 3
-NEVER = float("inf")
-SECTORS = LINE // SECTOR
-SOURCES_READ = 10
-"""Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
-
-CLUSTER = -1
-"""Where the barrier of a cluster is among the mbarriers; the other CTAs are there as soon as the first."""
-
-Served = tuple[int, int, tuple[int, ...]]
-"""What one warp asks for: passes through shared memory, lines, and the sectors by number."""
-
-Orders = tuple[Operation | Copy, ...]
-"""What it asks of mbarriers, barriers named by a register, and the tensor memory accelerator."""
-
-
-@dataclass(slots=True, eq=False)
-class Warp:
-    """A warp: ``trace`` are the numbers of the instructions it issues, ``asks`` what each asks for.
-
-    ``orders`` is what is asked of what is asynchronous, by place in the trace.
-    """
-
-    cta: int
-    trace: Sequence[int]
-    asks: Sequence[Served | None]
-    orders: Mapping[int, Orders] = field(default_factory=dict)
-    at: int = 0
-    ready: float = 0
-    fixed: float = 0
-    """When the stall of the instruction before is over."""
-    issued: float = 0
-    waits_for: str = ""
-    blocked: str = ""
-    board: list[float] = field(default_factory=lambda: [0.0] * 6)
-    far: list[bool] = field(default_factory=lambda: [False] * 6)
-    marks: list[int] = field(default_factory=list)
-    """Steps of the trace that are still to be told the time of; when none is left all stop."""
-    passed: list[float] = field(default_factory=list)
-    met: int = 0
-    """How often it arrived at the barrier of its cluster."""
-    copies: float = 0
-    groups: list[float] = field(default_factory=list)
-    product: float = 0.0
-    products: list[float] = field(default_factory=list)
-    """When groups of a warpgroup's products are there."""
 
 
 @dataclass(slots=True)
@@ -96,34 +47,21 @@ class Sm:
         shared: int,
     ) -> None:
         self._chip, self._timings = chip, timings
-        self._parts = [
-            [w for n, w in enumerate(warps) if n % PARTITIONS == p] for p in range(PARTITIONS)
-        ]
+        self._parts: list[list[Warp]] = [[] for _ in range(PARTITIONS)]
+        for number, warp in enumerate(warps):
+            warp.part = number % PARTITIONS
+            self._parts[warp.part].append(warp)
         self._last: list[Warp | None] = [None] * PARTITIONS
         self._next: list[float] = [0.0] * PARTITIONS
         self._pipes: list[dict[str, float]] = [defaultdict(float) for _ in range(PARTITIONS)]
         self._ports = [[0.0, 0.0] for _ in range(PARTITIONS)]
         self._kept: list[dict[tuple[int, int], tuple[int, int]]] = [{} for _ in range(PARTITIONS)]
-        self._unit: list[list[float]] = [[] for _ in range(PARTITIONS)]
-        self._unit_free = [0.0] * PARTITIONS
-        self._latency = chip.latency
-        self._stage_free = 0.0
-        self._beyond_free = 0.0
-        self._l1: OrderedDict[int, float] = OrderedDict()
-        self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
-        self._arrived: dict[tuple[int, int], list[Warp]] = defaultdict(list)
-        self._counts: dict[tuple[int, int], int] = defaultdict(int)
-        self._mbarriers = Mbarriers()
-        self._of_cta: dict[int, int] = defaultdict(int)
-        for warp in warps:
-            self._of_cta[warp.cta] += 1
-        for cta, count in self._of_cta.items():
-            self._mbarriers.do(Operation(INIT, (cta, CLUSTER), count))
         self._over = False
-        self._waiting: dict[Key, list[tuple[int, Warp]]] = defaultdict(list)
         self.stalls: dict[tuple[int, str], float] = defaultdict(float)
         self.busy: dict[str, float] = defaultdict(float)
         self.issued = 0
+        self._lsu = LoadStoreUnit(chip, shared, self.busy)
+        self._meetings = Meetings(chip.latency, warps, self._wake)
 
     def run(self) -> Run:
         """Run all warps to their end."""
@@ -172,14 +110,12 @@ class Sm:
         number = warp.trace[warp.at]
         t = self._timings[number]
         if t.kind == kinds.MEMORY:
-            unit = self._unit[part]
-            while unit and unit[0] <= now:
-                unit.pop(0)
-            if len(unit) >= QUEUE:
+            free = self._lsu.full_until(part, now)
+            if free:
                 warp.blocked = (
                     "lg throttle" if t.latency == self._chip.latency["global"] else "mio throttle"
                 )
-                return unit[0]
+                return free
         pipes = self._pipes[part]
         pipe = ""
         if t.pipes:
@@ -197,7 +133,7 @@ class Sm:
         if pipe:
             pipes[pipe] = now + t.hold
             self.busy[pipe] += t.hold
-        self._issue(part, warp, t, number, now)
+        self._issue(warp, t, number, now)
         return None
 
     def _read(self, part: int, warp: Warp, t: Timing, now: float) -> float:
@@ -224,7 +160,7 @@ class Sm:
                 kept.pop((bank, slot), None)
         return now
 
-    def _issue(self, part: int, warp: Warp, t: Timing, number: int, now: float) -> None:
+    def _issue(self, warp: Warp, t: Timing, number: int, now: float) -> None:
         self._account(warp, number, now)
         self.issued += 1
         warp.issued = now
@@ -236,46 +172,32 @@ class Sm:
             self._over = not warp.marks
         kind = t.kind
         if kind == kinds.MEMORY:
-            self._request(part, warp, t, asks or (0, 0, ()), now)
+            self._lsu.request(warp, t, asks or (0, 0, ()), now)
         elif kind in (kinds.FIXED, kinds.VARIABLE):
-            if t.writes is not None:
-                self._hold(warp, t.writes, now + t.latency, False)
-            if t.frees is not None:
-                self._hold(warp, t.frees, now + SOURCES_READ, False)
+            warp.hold(t.writes, now + t.latency)
+            warp.hold(t.frees, now + SOURCES_READ)
         elif kind == kinds.TMA:
-            for one in orders:
-                if isinstance(one, Copy):
-                    self._copy(warp, t, one, now)
-            if t.writes is not None:
-                self._hold(warp, t.writes, now + SOURCES_READ, False)
-            if t.frees is not None:
-                self._hold(warp, t.frees, now + SOURCES_READ, False)
+            self._copy(warp, t, orders, now)
         elif kind == kinds.PRODUCT:
-            self._multiply(part, warp, t, now)
+            self._multiply(warp, t, now)
         elif kind == kinds.GROUP:
             warp.groups.append(warp.copies)
-            if t.writes is not None:
-                self._hold(warp, t.writes, warp.copies, True)
-        elif kind == kinds.EXIT and warp.at == len(warp.trace):
-            self._leave(part, warp, now)
-            return
+            warp.hold(t.writes, warp.copies, True)
         if warp.at == len(warp.trace):
-            self._leave(part, warp, now)
+            self._leave(warp, now)
             return
         self._prepare(warp, t, now)
         if kind in (kinds.BARRIER, kinds.ARRIVE):
-            named = [one.key[1] for one in orders if isinstance(one, Operation)]
-            number = named[0] if named else t.group[0]
-            self._meet(warp, (number, t.group[1]), kind == kinds.BARRIER, now)
+            self._meetings.meet(warp, t, orders, kind == kinds.BARRIER, now)
         elif kind == kinds.CLUSTER_ARRIVE:
-            warp.met += 1
-            key = (warp.cta, CLUSTER)
-            if self._mbarriers.do(Operation(ARRIVE, key, 1), now + self._latency["cluster"]):
-                self._ended(key)
+            self._meetings.arrive_at_cluster(warp, now)
         elif kind == kinds.CLUSTER_WAIT:
-            self._await(warp, Operation(WAIT, (warp.cta, CLUSTER), warp.met), t)
+            self._meetings.wait_for_cluster(warp, t)
         elif kind == kinds.SYNC:
-            self._synchronise(warp, t, orders, now)
+            self._meetings.synchronise(warp, t, orders, now)
+            if warp.ready != NEVER:
+                warp.hold(t.writes, now + t.latency)
+            warp.hold(t.frees, now + SOURCES_READ)
 
     def _prepare(self, warp: Warp, t: Timing, now: float) -> None:
         """Work out when the warp's next instruction may issue."""
@@ -300,167 +222,37 @@ class Sm:
         warp.ready = ready
         warp.blocked = ""
 
-    def _meet(self, warp: Warp, group: tuple[int, int], waits: bool, now: float) -> None:
-        """Have a warp arrive at a barrier, by number and threads; the last lets all go on."""
-        number, threads = group
-        key = (warp.cta, number)
-        expected = threads // 32 or self._of_cta[warp.cta]
-        self._counts[key] += 1
-        if waits:
-            self._arrived[key].append(warp)
-            warp.fixed = warp.ready
-            warp.ready = NEVER
-            warp.waits_for = "barrier"
-        if self._counts[key] >= expected:
-            self._release(key, now)
-
-    def _release(self, key: tuple[int, int], now: float) -> None:
-        over = now + self._chip.latency["barrier"]
-        for warp in self._arrived.pop(key, []):
-            self._wake(warp, max(over, warp.fixed))
-        self._counts[key] = 0
-
     def _wake(self, warp: Warp, ready: float) -> None:
         warp.ready = ready
-        for part, warps in enumerate(self._parts):
-            if warp in warps:
-                self._next[part] = min(self._next[part], ready)
+        self._next[warp.part] = min(self._next[warp.part], ready)
 
-    def _leave(self, part: int, warp: Warp, now: float) -> None:
+    def _leave(self, warp: Warp, now: float) -> None:
         warp.ready = NEVER
-        self._parts[part].remove(warp)
-        self._of_cta[warp.cta] -= 1
-        if self._mbarriers.leave((warp.cta, CLUSTER), now):
-            self._ended((warp.cta, CLUSTER))
-        for key in [key for key in self._arrived if key[0] == warp.cta]:
-            if self._counts[key] >= self._of_cta[warp.cta]:
-                self._release(key, now)
+        self._parts[warp.part].remove(warp)
+        self._meetings.leave(warp, now)
 
-    # ---- what is asynchronous ---------------------------------------------------------------
+    def _copy(self, warp: Warp, t: Timing, orders: Orders, now: float) -> None:
+        """Have the tensor memory accelerator copy what a warp asks."""
+        for one in orders:
+            if isinstance(one, Copy):
+                there = self._lsu.copy(one, t.hits, now)
+                if one.key is None:
+                    warp.copies = max(warp.copies, there)
+                else:
+                    self._meetings.landed(one, there)
+        warp.hold(t.writes, now + SOURCES_READ)
+        warp.hold(t.frees, now + SOURCES_READ)
 
-    def _multiply(self, part: int, warp: Warp, t: Timing, now: float) -> None:
+    def _multiply(self, warp: Warp, t: Timing, now: float) -> None:
         """Queue a warp's part of a warpgroup's product before the tensor core."""
-        pipes = self._pipes[part]
+        pipes = self._pipes[warp.part]
         begins = max(now, pipes["tensor"])
         pipes["tensor"] = begins + t.hold
         self.busy["tensor"] += t.hold
         warp.product = begins + t.hold + t.latency
         if t.copies:
             warp.products.append(warp.product)
-        if t.frees is not None:
-            self._hold(warp, t.frees, begins, False)
-
-    def _synchronise(self, warp: Warp, t: Timing, orders: Orders, now: float) -> None:
-        """Do what a warp asks of mbarriers; it sleeps until a phase has ended that it waits for."""
-        for one in orders:
-            if not isinstance(one, Operation):
-                continue
-            if one.kind == WAIT:
-                self._await(warp, one, t)
-            elif one.kind in (INIT, ARRIVE):
-                there = now + self._latency["cluster" if one.far else "shared"]
-                if self._mbarriers.do(one, there):
-                    self._ended(one.key)
-        if t.writes is not None and warp.ready != NEVER:
-            self._hold(warp, t.writes, now + t.latency, False)
-        if t.frees is not None:
-            self._hold(warp, t.frees, now + SOURCES_READ, False)
-
-    def _await(self, warp: Warp, one: Operation, t: Timing) -> None:
-        if self._mbarriers.phase(one.key) < one.count:
-            self._waiting[one.key].append((one.count, warp))
-            warp.fixed, warp.ready, warp.waits_for = warp.ready, NEVER, "mbarrier"
-            return
-        ended = self._mbarriers.ended(one.key, one.count) + t.latency
-        if ended > warp.ready:
-            warp.ready, warp.waits_for = ended, "mbarrier"
-
-    def _ended(self, key: Key) -> None:
-        """Let those go on who waited for the phase that has ended."""
-        phase = self._mbarriers.phase(key)
-        over = self._mbarriers.ended(key, phase) + self._latency["shared"]
-        left = []
-        for count, warp in self._waiting.pop(key, []):
-            if count <= phase:
-                self._wake(warp, max(over, warp.fixed))
-            else:
-                left.append((count, warp))
-        if left:
-            self._waiting[key] = left
-
-    def _copy(self, warp: Warp, t: Timing, copy: Copy, now: float) -> None:
-        """Move a box between shared memory and beyond the SM, which several CTAs share if they do."""
-        took = len(copy.sectors) * SECTOR / copy.ctas / self._chip.memory.l2_bytes
-        begins = now + self._latency["tma"]
-        self._beyond_free = max(self._beyond_free, begins) + took
-        self.busy["l2"] += took
-        if copy.key is None:
-            warp.copies = max(warp.copies, self._beyond_free)
-            return
-        far = self._latency["l2" if _hits(copy.sectors, t.hits) else "dram"]
-        there = max(begins + far, self._beyond_free + far - took)
-        if self._mbarriers.landed(copy.key, copy.nbytes, copy.ctas, there):
-            self._ended(copy.key)
-
-    # ---- memory -----------------------------------------------------------------------------
-
-    def _request(self, part: int, warp: Warp, t: Timing, asks: Served, now: float) -> None:
-        """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
-        passes, lines, sectors = asks
-        memory = self._chip.memory
-        unit = max(self._unit_free[part], now)
-        begins = max(self._stage_free, unit)
-        # What is copied past L1 is looked up there, and comes through its passes to shared memory.
-        past = t.copies and not t.cached
-        of_l1 = lines if past else max(lines, len(sectors) * SECTOR / memory.l1_bytes)
-        held = max(passes * memory.wavefront + of_l1, memory.request)
-        self._stage_free = begins + held
-        self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
-        self._unit[part].append(unit)
-        self.busy["lsu"] += held
-        done = begins + held - memory.request + t.latency
-        far = False
-        if sectors:
-            arrival = self._fetch(t, sectors, begins + held)
-            far = arrival > done
-            done = max(done, arrival)
-        if t.copies:
-            warp.copies = max(warp.copies, done)
-        if t.writes is not None:
-            self._hold(warp, t.writes, done, far or bool(sectors))
-        if t.frees is not None:
-            self._hold(warp, t.frees, max(begins, now + SOURCES_READ), bool(sectors))
-
-    def _fetch(self, t: Timing, sectors: Sequence[int], now: float) -> float:
-        """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
-        latest, missed = now, 0
-        l1 = self._l1
-        for sector in sectors:
-            if t.cached and sector in l1:
-                l1.move_to_end(sector)
-                latest = max(latest, l1[sector])
-            else:
-                missed += 1
-        if missed:
-            took = missed * SECTOR / self._chip.memory.l2_bytes
-            self._beyond_free = max(self._beyond_free, now) + took
-            self.busy["l2"] += took
-            if not t.loads:
-                return now
-            far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
-            latest = max(latest, now + far, self._beyond_free + far - took)
-            if t.cached:
-                for sector in sectors:
-                    if sector not in l1:
-                        l1[sector] = latest
-                while len(l1) > self._l1_sectors:
-                    l1.popitem(last=False)
-        return latest
-
-    @staticmethod
-    def _hold(warp: Warp, board: int, until: float, far: bool) -> None:
-        if until > warp.board[board]:
-            warp.board[board], warp.far[board] = until, far
+        warp.hold(t.frees, begins)
 
     # ---- what the warps waited for ----------------------------------------------------------
 
@@ -477,11 +269,3 @@ class Sm:
         first = max(first, warp.ready)
         if now > first:
             stalls[number, warp.blocked or "not selected"] += now - first
-
-
-def _hits(sectors: Sequence[int], part: float) -> bool:
-    """Say whether the L2 cache has all lines of some sectors, of which it has a ``part``, always the same."""
-    if part >= 1:
-        return True
-    spread = ((sector // SECTORS * 0x9E3779B1 & 0xFFFFFFFF) / 2**32 for sector in sectors)
-    return all(one < part for one in spread)

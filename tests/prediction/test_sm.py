@@ -8,8 +8,9 @@ import pytest
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
-from ptxlab.prediction.sm import Sm, Warp
+from ptxlab.prediction.sm import Sm
 from ptxlab.prediction.timing import EXIT, FIXED, Timing
+from ptxlab.prediction.warps import Warp
 
 TURNS = 64
 HEAD = """\

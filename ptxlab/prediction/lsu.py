@@ -1,0 +1,117 @@
+"""The way of an SM's memory instructions, and of what the tensor memory accelerator copies.
+
+Memory instructions queue before the address unit of their sub-partition, and all four before the pipe
+they share (arXiv 2503.20481); what L1 has not, and every copy, comes through the port to what is beyond.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Sequence
+
+from ptxlab.prediction.chip import Chip
+from ptxlab.prediction.requests import LINE, SECTOR
+from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.warps import PARTITIONS, Served, Warp
+
+QUEUE = 5
+"""Memory instructions that wait before a sub-partition's address unit: four and a latch; arXiv 2503.20481."""
+ADDRESS_CYCLES = 4
+SECTORS = LINE // SECTOR
+SOURCES_READ = 10
+"""Cycles until a memory instruction has read its registers; arXiv 2503.20481: 9 to 20."""
+
+
+class LoadStoreUnit:
+    """The queues, the pipe, and the L1 cache, of which ``shared`` bytes are shared memory; all add to ``busy``."""
+
+    def __init__(self, chip: Chip, shared: int, busy: dict[str, float]) -> None:
+        self._memory, self._latency, self._busy = chip.memory, chip.latency, busy
+        self._unit: list[list[float]] = [[] for _ in range(PARTITIONS)]
+        self._unit_free = [0.0] * PARTITIONS
+        self._stage_free = 0.0
+        self._beyond_free = 0.0
+        self._l1: OrderedDict[int, float] = OrderedDict()
+        self._l1_sectors = max(0, chip.memory.l1_kib * 1024 - shared) // SECTOR
+
+    def full_until(self, part: int, now: float) -> float:
+        """Return when the queue of a sub-partition takes another instruction, 0 if it does now."""
+        unit = self._unit[part]
+        while unit and unit[0] <= now:
+            unit.pop(0)
+        return unit[0] if len(unit) >= QUEUE else 0
+
+    def copy(self, copy: Copy, hits: float, now: float) -> float:
+        """Move a box between shared memory and beyond the SM, which several CTAs share if they do.
+
+        Returns when it is there; ``hits`` is the part of its lines that the L2 cache has.
+        """
+        took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.l2_bytes
+        begins = now + self._latency["tma"]
+        self._beyond_free = max(self._beyond_free, begins) + took
+        self._busy["l2"] += took
+        if copy.key is None:
+            return self._beyond_free
+        far = self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
+        return max(begins + far, self._beyond_free + far - took)
+
+    def request(self, warp: Warp, t: Timing, asks: Served, now: float) -> None:
+        """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
+        part = warp.part
+        passes, lines, sectors = asks
+        memory = self._memory
+        unit = max(self._unit_free[part], now)
+        begins = max(self._stage_free, unit)
+        # What is copied past L1 is looked up there, and comes through its passes to shared memory.
+        past = t.copies and not t.cached
+        of_l1 = lines if past else max(lines, len(sectors) * SECTOR / memory.l1_bytes)
+        held = max(passes * memory.wavefront + of_l1, memory.request)
+        self._stage_free = begins + held
+        self._unit_free[part] = max(unit + ADDRESS_CYCLES, begins)
+        self._unit[part].append(unit)
+        self._busy["lsu"] += held
+        done = begins + held - memory.request + t.latency
+        far = False
+        if sectors:
+            arrival = self._fetch(t, sectors, begins + held)
+            far = arrival > done
+            done = max(done, arrival)
+        if t.copies:
+            warp.copies = max(warp.copies, done)
+        warp.hold(t.writes, done, far or bool(sectors))
+        warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
+
+    def _fetch(self, t: Timing, sectors: Sequence[int], now: float) -> float:
+        """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
+        latest, missed = now, 0
+        l1 = self._l1
+        for sector in sectors:
+            if t.cached and sector in l1:
+                l1.move_to_end(sector)
+                latest = max(latest, l1[sector])
+            else:
+                missed += 1
+        if missed:
+            took = missed * SECTOR / self._memory.l2_bytes
+            self._beyond_free = max(self._beyond_free, now) + took
+            self._busy["l2"] += took
+            if not t.loads:
+                return now
+            far = self._latency["l2" if _hits(sectors, t.hits) else "dram"]
+            latest = max(latest, now + far, self._beyond_free + far - took)
+            if t.cached:
+                for sector in sectors:
+                    if sector not in l1:
+                        l1[sector] = latest
+                while len(l1) > self._l1_sectors:
+                    l1.popitem(last=False)
+        return latest
+
+
+def _hits(sectors: Sequence[int], part: float) -> bool:
+    """Say whether the L2 cache has all lines of some sectors, of which it has a ``part``, always the same."""
+    if part >= 1:
+        return True
+    spread = ((sector // SECTORS * 0x9E3779B1 & 0xFFFFFFFF) / 2**32 for sector in sectors)
+    return all(one < part for one in spread)
