@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -149,12 +150,17 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
             for one in of_warp
             if isinstance(one, Copy)
         ]
-        found = of_launch(assembly, kernel, config, args, find("h100"))
+        chip = find("h100")
+        found = of_launch(assembly, kernel, config, args, chip)
+        slow = replace(chip, latency=chip.latency | {"tma": chip.latency["tma"] + 1000})
+        later = of_launch(assembly, kernel, config, args, slow)
     (copy,) = copies
     assert copy.nbytes == 16 * 128
     first_row = (a.address + 2 * (30 * 128 + 32)) // 32
     assert copy.sectors == tuple(first_row + 8 * row + n for row in range(10) for n in range(4))
-    assert found.cycles > find("h100").latency["l2"] + find("h100").latency["tma"]
+    assert found.cycles > chip.latency["l2"] + chip.latency["tma"]
+    assert later.cycles - found.cycles == pytest.approx(1000, abs=2)
+    assert later.stalls["mbarrier"] > found.stalls["mbarrier"]
 
 
 def test_a_wait_for_a_phase_that_nobody_ends_is_refused() -> None:
