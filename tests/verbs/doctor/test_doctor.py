@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from ptxlab import installation
 from ptxlab.device import cuda_driver
 from ptxlab.errors import ToolchainError
 from ptxlab.main import main
@@ -136,3 +137,14 @@ def test_a_missing_package_is_a_line_and_no_traceback(module: str, status: int) 
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True)
     assert (done.returncode, done.stderr) == (status, "")
     assert f"  the emulator          {'no: ' if status else 'yes'}" in done.stdout
+
+
+def test_what_is_not_to_be_had_is_not_prescribed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """On a Mac, say; that it is absent costs what it costs elsewhere."""
+    for here in (True, False):
+        monkeypatch.setattr(installation, "has_nvidia_wheels", lambda here=here: here)
+        found = {one["name"]: one for one in doctor.packages()}
+        for name, cost in doctor.COSTS.items():
+            one = found[name]
+            assert (one["needed"], bool(one["advice"]), one["costs"]) == (here, here, cost)
+        assert found["numpy"]["needed"], "numpy is to be had everywhere"
