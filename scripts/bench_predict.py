@@ -50,7 +50,10 @@ def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
         n = int(size)
         rate = told if "rates" in row else 2 * n**3 / (told / (row["clock"] * 1e6)) / 1e9
         grid = [blocks(one, n) if isinstance(one, str) else one for one in row["grid"]]
-        yield row | {"n": n, "rate": rate, "grid": grid}
+        held_out = row.get("held_out", [])
+        yield row | {
+            "n": n, "rate": rate, "grid": grid, "held_out": held_out is True or n in (held_out or []),
+        }  # fmt: skip
 
 
 def blocks(told: str, n: int) -> int:
