@@ -31,7 +31,7 @@ from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.syntax.parser import parse
 from ptxlab.syntax.printer import to_text
 from ptxlab.syntax.tree import Function, Instruction, PtxModule

@@ -159,6 +159,11 @@ class Form(Pictured, ABC):
         """All operands, in the order PTX writes them."""
 
     @property
+    def optional(self) -> tuple[SignatureOperand, ...]:
+        """What may be written behind those."""
+        return ()
+
+    @property
     def key(self) -> str:
         """The name, and the variant where one name has several: what tells it from all others."""
         return f"{self.name}.{self.variant}" if self.variant else self.name

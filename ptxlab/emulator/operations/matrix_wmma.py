@@ -24,7 +24,7 @@ from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.syntax.tree import Integer, Operand
 
 LINE_ALIGNMENT = 16

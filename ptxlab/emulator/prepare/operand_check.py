@@ -12,7 +12,6 @@ from ptxlab.emulator.prepare.forms import matrix_form
 from ptxlab.emulator.prepare.operand import OperandCheck
 from ptxlab.emulator.prepare.row import CARRY, OperandClass, RowForm, RowKind
 from ptxlab.matrix.form import UNTYPED, Form, SignatureOperand
-from ptxlab.matrix.wmma import WmmaMove
 from ptxlab.numbers.types import TYPES
 from ptxlab.syntax.tree import Address, Integer, Name, Operand, Pair, Vector
 
@@ -124,8 +123,8 @@ def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> O
 def _check_signature(context: Context, form: Form) -> None:
     """Hold operands against those that its table gives a matrix instruction."""
     found, signature = context.instruction.operands, form.signature
-    if isinstance(form, WmmaMove) and len(found) > len(signature):
-        signature = (*signature, form.stride)
+    if len(found) > len(signature):
+        signature += form.optional
     for operand, wanted in zip(context.operands(len(signature)), signature, strict=True):
         check = _of_signature(context, wanted)
         if wanted.role == "result":

@@ -12,7 +12,7 @@ from ptxlab.fragments.trials.wmma import wmma_trial
 from ptxlab.matrix.form import Form
 from ptxlab.matrix.ldmatrix import LdMatrix, MovMatrix, StMatrix
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.wmma import WmmaMove
+from ptxlab.matrix.wmma_move import WmmaMove
 
 __all__ = ["Trial", "filled", "trials", "tried"]
 

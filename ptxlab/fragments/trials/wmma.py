@@ -29,7 +29,8 @@ from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SignatureOperand
 from ptxlab.matrix.fragment import FragmentLayout, Place
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.matrix.wmma import WMMA, WmmaMove, move_name
+from ptxlab.matrix.wmma import WMMA
+from ptxlab.matrix.wmma_move import WmmaMove, move_name
 
 ALIGNMENT = 128
 _UNTOUCHED = 0xA5

@@ -17,7 +17,8 @@ from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX, LdMatrix, MovM
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
-from ptxlab.matrix.wmma import WMMA_MOVES, WmmaMove
+from ptxlab.matrix.wmma import WMMA_MOVES
+from ptxlab.matrix.wmma_move import WmmaMove
 from ptxlab.verbs.fragments.atlas_search import elsewhere, machine_name
 from ptxlab.verbs.fragments.atlas_tables import Tables
 from ptxlab.view.json import members
