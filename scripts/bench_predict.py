@@ -42,6 +42,9 @@ TYPES = {"f32": np.float32, "f16": np.float16, "bf16": np.float16, "u8": np.uint
 PANEL = 64
 """Elements of a row of the panels that some tensor maps see a matrix as."""
 
+CODE = (".cu", ".cuh", ".h")
+"""What is code among a repository's files."""
+
 
 def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
     """Yield a row once for each of its sizes ``n``, with its ``rate`` in GFLOP/s and its grid."""
@@ -163,7 +166,7 @@ def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, 
     if "omit" not in row:
         return file, include
     for source in (file, *(include or folder).iterdir()):
-        if source.is_file():
+        if source.suffix in CODE:
             lines = source.read_text(encoding="utf-8").splitlines()
             left = (one for one in lines if not re.match(row["omit"], one))
             (folder / source.name).write_text("\n".join(left), encoding="utf-8")

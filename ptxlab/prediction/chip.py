@@ -18,7 +18,6 @@ _FOLDER = "chips"
 
 UNKNOWN = {
     87: "nobody says what its L2 cache delivers in a clock",
-    100: "nobody says what its L2 cache delivers in a clock",
 }
 """What keeps a chip from having a file, by compute capability."""
 

@@ -34,12 +34,13 @@ class ConstantBank:
     generic: int | None = None
     """Where the generic address of the parameters is."""
     cluster: int | None = None
-    """Where it says whether there are clusters, and behind that their sizes."""
+    """Where it says whether there are clusters."""
+    cluster_sizes: int | None = None
 
 
 _BEFORE_BLACKWELL = ConstantBank(0x0, 0xC, 0x28, 0x160)
-_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140)
-_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380)
+_HOPPER = ConstantBank(0x0, 0xC, 0x28, 0x210, 0x198, 0x140, 0x144)
+_BLACKWELL = ConstantBank(0x360, 0x370, 0x37C, 0x380, 0x348, 0x36C)
 
 
 def constant_bank(target: Target) -> ConstantBank:
@@ -72,8 +73,9 @@ class Launch:
             words |= {bank.generic: 0, bank.generic + 4: PARAMETERS >> 32}
         if bank.cluster is not None:
             words[bank.cluster] = int(self.config.cluster is not None)
-            for axis, size in enumerate(self.config.cluster or (1, 1, 1), 1):
-                words[bank.cluster + 4 * axis] = size
+        if bank.cluster_sizes is not None:
+            for axis, size in enumerate(self.config.cluster or (1, 1, 1)):
+                words[bank.cluster_sizes + 4 * axis] = size
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
         return known | {(2, offset): word for offset, word in _words(self.literals).items()}

@@ -10,13 +10,18 @@ from ptxlab.prediction import wgmma
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import Instruction, NotFollowed
 from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, Name, Register
-from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
+from ptxlab.prediction.pipes import OPCODES
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
 
 SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT = range(8, 14)
 """An mbarrier's, a copy with a tensor map, a warpgroup's product, one that waits for some, a cluster's barrier."""
+
+_NEEDS = {
+    "UTMALDG": "tma", "UTMASTG": "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
+}  # fmt: skip
+"""The latency that a chip must have for an instruction, which some have not."""
 
 _ONE_SOURCE = ("MOV", "IABS", "POPC", "FLO", "BREV", "I2F", "F2I", "MUFU", "F2F", "I2FP")
 """Whose only source lies in the second slot."""
@@ -76,7 +81,7 @@ def _timing(i: Instruction, chip: Chip) -> Timing:
     row = OPCODES.get(i.sass.opcode)
     if row is None:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
-    if i.sass.opcode in ASYNCHRONOUS and "tma" not in chip.latency:
+    if _NEEDS.get(i.sass.opcode, "l2") not in chip.latency:
         raise Unsupported(f"no timing is known of '{i.sass.text}' on {chip.gpu.name}")
     kind, group = _kind(i, bool(row.memory), bool(row.latency))
     pipes, hold = _pipes(i, row.pipe, chip) if kind != PRODUCT else ((), wgmma.held(i, chip))

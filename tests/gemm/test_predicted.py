@@ -54,7 +54,7 @@ def test_the_clock_counts(capsys: pytest.CaptureFixture[str]) -> None:
     [
         (["--predict"], "say which: --gpu"),
         (["--predict", "--gpu", "rtx309"], "did you mean rtx3090?"),
-        (["--predict", "--gpu", "b200"], "the time of B200 is not predicted: nobody says"),
+        (["--predict", "--gpu", "agxorin"], "the time of AGX Orin is not predicted: nobody says"),
         (["--predict", "--list", "--gpu", "a100"], "--list"),
         (["--predict", "--gpu", "a100", "--format", "svg"], "are not for --predict"),
         (["--predict", "--gpu", "a100", "--arch", "sm_80"], "the code is that of --gpu"),

@@ -154,6 +154,8 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
         found = of_launch(assembly, kernel, config, args, chip)
         slow = replace(chip, latency=chip.latency | {"tma": chip.latency["tma"] + 1000})
         later = of_launch(assembly, kernel, config, args, slow)
+        with pytest.raises(Unsupported, match=r"no timing is known of 'UTMALDG.*on B200"):
+            of_launch(assembly, kernel, config, args, find("b200"))
     (copy,) = copies
     assert copy.nbytes == 16 * 128
     first_row = (a.address + 2 * (30 * 128 + 32)) // 32
@@ -197,12 +199,14 @@ end:
 """
 
 
-def test_the_barrier_of_a_cluster_takes_the_way_there() -> None:
-    """Two barriers of 180 cycles for the way, and a hand-over by one lane between them."""
-    latency = find("h100").latency
-    found = predict(CLUSTER, "h100", 2, 32).cycles
+@pytest.mark.parametrize(("gpu", "target"), [("h100", "sm_90"), ("b200", "sm_100")])
+def test_the_barrier_of_a_cluster_takes_the_way_there(gpu: str, target: str) -> None:
+    """Two barriers with the way to another SM, and a hand-over by one lane between them."""
+    latency = find(gpu).latency
+    program = CLUSTER.replace("sm_90", target).replace("8.0", "8.7")
+    found = predict(program, gpu, 2, 32).cycles
     assert 2 * (latency["cluster"] + latency["shared"]) < found
     assert found < 2 * (latency["cluster"] + latency["shared"]) + 300
-    without = CLUSTER.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
+    without = program.replace("mbarrier.arrive.shared::cta.b64 _, [b];", "")
     with pytest.raises(Unsupported, match="nobody ends"):
-        predict(without, "h100", 2, 32)
+        predict(without, gpu, 2, 32)

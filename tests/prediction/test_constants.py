@@ -43,7 +43,7 @@ def test_tensor_cores_are_no_faster_than_ptxas_feeds_them(name: str) -> None:
     paced = ON_RECORD[target_of(chip).name]["issue"].get("HMMA")
     held = 2 * 16 * 8 * 16 / chip.tensor_flop("f16", "f32")
     assert paced is None or paced <= held
-    if name in ("a100", "h100", "h200"):
+    if name in ("a100", "h100", "h200", "b200"):
         assert paced == int(held)
 
 

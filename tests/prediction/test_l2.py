@@ -30,6 +30,12 @@ more:
 """Each CTA walks through ``in`` in steps of 4 KiB; with SHARED 0 all read the same."""
 
 
+@pytest.mark.parametrize(("name", "whole"), [("a100", 40), ("h100", 50), ("b200", 126)])
+def test_of_two_halves_each_keeps_what_the_other_has(name: str, whole: int) -> None:
+    """What NVIDIA prints of the L2 cache is at full speed for half as many bytes."""
+    assert find(name).memory.l2_mib == whole / 2
+
+
 @pytest.mark.parametrize("lines", [80, 110, 160])
 def test_a_cache_that_replaces_at_random_keeps_that_part(lines: int) -> None:
     """100 places, lines asked for in turn; the first rounds do not count."""
