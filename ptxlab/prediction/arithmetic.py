@@ -160,51 +160,11 @@ def combined(i: Instruction, found: Array, other: Array) -> Array:
     return found & other
 
 
-_OTHER_SIZES = ("U8", "S8", "U16", "S16", "F16", "BF16", "U64", "S64", "F64")
-
-
-def real(i: Instruction, a: Array) -> Array | None:
-    """Convert integers to float, as ``RP`` towards infinity; other sizes are not computed."""
-    if any(map(i.has, _OTHER_SIZES)):
-        return None
-    values = a.view(I32) if _signed(i) else a
-    exact = values.astype(np.float64)
-    found = exact.astype(np.float32)
-    if i.has("RP"):
-        found = np.where(found < exact, np.nextafter(found, np.float32(np.inf)), found)
-    return found.astype(np.float32).view(U32)
-
-
-def whole(i: Instruction, a: Array) -> Array | None:
-    """Convert floats to integers, which end at the type's limits; other sizes are not computed."""
-    if any(map(i.has, _OTHER_SIZES)):
-        return None
-    values = a.view(np.float32).astype(np.float64)
-    rounding: Callable[[Array], Any] = np.rint
-    for name, function in (("TRUNC", np.trunc), ("FLOOR", np.floor), ("CEIL", np.ceil)):
-        if i.has(name):
-            rounding = function
-    limits = (0, 2**32 - 1) if i.has("U32") else (-(2**31), 2**31 - 1)
-    found: Array = np.clip(np.nan_to_num(rounding(values)), *limits)
-    return found.astype(I64).astype(U32)
-
-
-def reciprocal(i: Instruction, a: Array) -> Array | None:
-    """Return 1/a, which the machine has to the last bit but one; divisions mend that themselves."""
-    if not i.has("RCP"):
-        return None
-    with np.errstate(divide="ignore", over="ignore"):
-        found: Array = np.asarray(np.float32(1) / a.view(np.float32), np.float32)
-    words: Array = found.view(U32)
-    return words
-
-
 Function = Callable[..., Any]
 
 INTEGER: dict[str, Function] = {
     "IABS": absolute, "PRMT": permute, "BMSK": mask, "SGXT": sign_extended, "POPC": population,
-    "FLO": first_one, "BREV": reversed_bits, "SHF": funnel, "I2F": real, "I2FP": real, "F2I": whole,
-    "MUFU": reciprocal,
+    "FLO": first_one, "BREV": reversed_bits, "SHF": funnel,
 }  # fmt: skip
 """Those that write one word made of all their sources, by opcode."""
 

@@ -26,6 +26,7 @@ class Executor:
 
     def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
         self._registers = Registers(launch, ctas)
+        self._floats = launch.floats
         self.memory = GlobalMemory(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
         self.asynchronous = Asynchronous(launch, self._registers, self.memory, len(ctas))
@@ -61,7 +62,7 @@ class Executor:
         elif row.memory:
             self._accesses.move(i, active)
         else:
-            executed = executed_as(i)
+            executed = executed_as(i, self._floats)
             if executed is None:
                 self._registers.forget(i, active)
             else:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
+from ptxlab.prediction import floating
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
@@ -156,22 +157,7 @@ def _setp(r: Registers, i: Instruction, where: Where) -> None:
         strict = do.compare(name[:1] + "T" if name in ("LE", "GE") else name, a, b)
         equal = a == b
         found = {"EQ": equal & ins[1], "NE": ~equal | ins[1]}.get(name, strict | equal & ins[1])
-    _compared(r, i, where, found, ins)
-
-
-def _fsetp(r: Registers, i: Instruction, where: Where) -> None:
-    values = [r.real(one, where) for one in i.sources]
-    ins = [r.predicate(one, where) for one in i.ins]
-    if any(value is None for value in (*values, *ins)):
-        r.forget(i, where)
-        return
-    _compared(r, i, where, do.compare(i.sass.modifiers[0], *values), ins)
-
-
-def _compared(r: Registers, i: Instruction, where: Where, found: Any, ins: Sequence[Any]) -> None:
-    other = np.asarray(ins[0] if ins else True)
-    for predicate, value in zip(i.outs, (found, ~found), strict=False):
-        r.tell(predicate, where, do.combined(i, value, other))
+    r.tell_compared(i, where, found, ins)
 
 
 def _select(r: Registers, i: Instruction, where: Where) -> None:
@@ -210,17 +196,6 @@ def _load_constant(r: Registers, i: Instruction, where: Where) -> None:
         return
     words = range(OPCODES[i.sass.opcode].written(i))
     r.write_row(i.dest, where, [r.constant(moved(source, 4 * n), where) for n in words])
-
-
-def _half_constant(r: Registers, i: Instruction, where: Where) -> None:
-    """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
-    zero = [one for one in i.sources if isinstance(one, Register)]
-    reals = [_as_real(one) for one in i.sources if isinstance(one, Immediate)]
-    if len(reals) == 2 and all(one.number == ZERO_REGISTER for one in zero):
-        upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
-        r.write(i, where, U32(upper << 16 | lower))
-    else:
-        r.forget(i, where)
 
 
 def _vote(r: Registers, i: Instruction, where: Where) -> None:
@@ -310,62 +285,6 @@ def _granted(r: Registers, i: Instruction, where: Where) -> None:
         r.tell(predicate, where, np.ones(len(np.arange(r.threads)[where]), bool))
 
 
-def _to_real(r: Registers, i: Instruction, where: Where) -> None:
-    """I2F of words, rounded as it says."""
-    value = r.value(i.sources[0], where)
-    plain = not any(map(i.has, ("F16", "F64", "S64", "U64", "U8", "U16", "S8", "S16", "BF16")))
-    if value is None or not plain:
-        r.forget(i, where)
-        return
-    word = np.asarray(value)
-    exact = (word if i.has("U32") else word.view(np.int32)).astype(np.float64)
-    r.write(i, where, _rounded(i, exact))
-
-
-def _to_integer(r: Registers, i: Instruction, where: Where) -> None:
-    """F2I.U32.TRUNC, as divisions have it; another is not computed."""
-    value = r.real(i.sources[0], where)
-    if value is None or not (i.has("U32") and i.has("TRUNC")):
-        r.forget(i, where)
-        return
-    inside = np.clip(np.nan_to_num(value.astype(np.float64)), 0, 2**32 - 1)
-    r.write(i, where, np.trunc(inside).astype(U32))
-
-
-def _reciprocal(r: Registers, i: Instruction, where: Where) -> None:
-    """MUFU.RCP: the last bit may differ on a GPU, which a division puts right."""
-    value = r.real(i.sources[0], where) if i.has("RCP") else None
-    if value is None:
-        r.forget(i, where)
-        return
-    with np.errstate(divide="ignore"):
-        r.write(i, where, (1 / value.astype(np.float64)).astype(np.float32).view(U32))
-
-
-def _product(r: Registers, i: Instruction, where: Where) -> None:
-    values = [r.real(one, where) for one in i.sources]
-    if any(value is None for value in values) or i.has("SAT"):
-        r.forget(i, where)
-        return
-    a, b = (np.asarray(value).astype(np.float64) for value in values)
-    r.write(i, where, _rounded(i, a * b))
-
-
-def _rounded(i: Instruction, exact: Any) -> Any:
-    """Return words of f32: to the nearest, or as RP, RM or RZ say."""
-    near = np.asarray(exact, np.float64).astype(np.float32)
-    back = near.astype(np.float64)
-    up, down = np.nextafter(near, np.float32(np.inf)), np.nextafter(near, np.float32(-np.inf))
-    low, high = np.where(back > exact, down, near), np.where(back < exact, up, near)
-    if i.has("RP"):
-        near = high
-    elif i.has("RM"):
-        near = low
-    elif i.has("RZ"):
-        near = np.where(exact < 0, high, low)
-    return near.astype(np.float32).view(U32)
-
-
 def _read(r: Registers, i: Instruction, operand: Operand, where: Where) -> Any:
     """Return a source: a word, or 64 bits where the instruction has so many."""
     return r.pair(operand, where, signed=True) if i.takes_pairs else r.value(operand, where)
@@ -373,11 +292,6 @@ def _read(r: Registers, i: Instruction, operand: Operand, where: Where) -> Any:
 
 def _is_negated(operand: Operand) -> bool:
     return isinstance(operand, Register | Constant) and operand.negated
-
-
-def _as_real(immediate: Immediate) -> float:
-    """Return a literal as a number; whole ones are written without a point."""
-    return float(immediate.value) if immediate.real is None else immediate.real
 
 
 EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
@@ -388,18 +302,18 @@ EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
     **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special_register),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _load_constant),
     **dict.fromkeys(("VOTE", "VOTEU"), _vote),
-    **dict.fromkeys(("HFMA2", "HADD2"), _half_constant),
-    **dict.fromkeys(("I2F", "I2FP"), _to_real),
+    **dict.fromkeys(("HFMA2", "HADD2"), floating.half_constant),
+    **dict.fromkeys(("I2F", "I2FP"), floating.from_integer),
     "ELECT": _elect,
-    "FMUL": _product,
-    "F2I": _to_integer,
+    "F2I": floating.to_integer,
+    "FMUL": floating.arithmetic,
+    "FSETP": floating.compare,
     "IMAD": _imad,
     "LEA": _lea,
     "LOP3": _lop3,
-    "MUFU": _reciprocal,
+    "MUFU": floating.approximated,
     "PLOP3": _plop3,
     "ISETP": _setp,
-    "FSETP": _fsetp,
     "SEL": _select,
     "SHFL": _shuffle,
     "USETMAXREG": _granted,
@@ -412,9 +326,18 @@ OF_64_BITS = ("MOV", "IADD", "IADD3", "SEL", "ISETP", "LDC", "ULDC", "LDCU")
 """Those that are also executed of 64 bits."""
 
 
-def executed_as(i: Instruction) -> Callable[[Registers, Instruction, Where], None] | None:
-    """Return what an instruction does, None where that is not computed."""
+FLOATING = {
+    "FADD": floating.arithmetic, "FFMA": floating.arithmetic, "FMNMX": floating.least_or_most,
+    "FSEL": floating.select,
+}  # fmt: skip
+"""Those of floating-point numbers that no integer division is made of: mostly they only become a result."""
+
+
+def executed_as(
+    i: Instruction, floats: bool
+) -> Callable[[Registers, Instruction, Where], None] | None:
+    """Return what an instruction does, None where that is not computed, as ``FLOATING`` without ``floats``."""
     opcode = i.sass.opcode if i.sass.opcode in EXECUTED else i.sass.opcode.removeprefix("U")
     if i.takes_pairs and opcode not in OF_64_BITS:
         return None
-    return EXECUTED.get(opcode)
+    return EXECUTED.get(opcode) or (FLOATING.get(opcode) if floats else None)

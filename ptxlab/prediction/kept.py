@@ -15,7 +15,7 @@ from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.model import Prediction
 from ptxlab.toolchain.cache import cached, source
 
-ROOMS = ("isa", "toolchain", "prediction")
+ROOMS = ("isa", "toolchain", "numbers", "prediction")
 """The rooms whose source says what is predicted."""
 
 
@@ -29,7 +29,7 @@ def kept(
 ) -> Prediction:
     """Return the prediction of a launch of a kernel in a cubin, made by ``make`` if there is none."""
     regions = [part for region in launch.regions for part in (region.base, region.nbytes)]
-    told = (kernel, launch.config, launch.parameters, regions, chip, clock)
+    told = (kernel, launch.config, launch.parameters, regions, launch.floats, chip, clock)
     data = [
         np.ascontiguousarray(one.data).tobytes() for one in launch.regions if one.data is not None
     ]

@@ -53,7 +53,7 @@ def constant_bank(target: Target) -> ConstantBank:
 class Launch:
     """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach.
 
-    ``literals`` are the words of constant bank 2.
+    ``literals`` are the words of constant bank 2. With ``floats``, numbers of floating point are computed too.
     """
 
     target: Target
@@ -61,6 +61,7 @@ class Launch:
     parameters: bytes
     regions: Sequence[Region]
     literals: bytes = b""
+    floats: bool = False
 
     def constants(self) -> dict[tuple[int, int], int]:
         """Return the words of constant memory that are known, by bank and offset."""

@@ -24,6 +24,7 @@ from ptxlab.prediction.needed import Needed
 from ptxlab.prediction.operands import Register
 from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
+from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.values import ALL, Array, Where
 
 _TOGETHER = "UCGABAR_ARV"
@@ -89,14 +90,14 @@ def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Ste
 
     Raises Unsupported, with the instruction, where something decides that is not known.
     """
-    return Machine(code, launch, ctas, Needed(code, addresses=False)).run()
+    return Machine(code, launch, ctas, Needed(code, addresses=False, floats=launch.floats)).run()
 
 
 def requests(
     code: Sequence[Instruction], launch: Launch, ctas: Sequence[int], asked: Array
 ) -> dict[int, Request | Asked]:
     """Run a kernel's CTAs again, and return what the steps ``asked`` about ask memory for."""
-    machine = Machine(code, launch, ctas, Needed(code, addresses=True), asked)
+    machine = Machine(code, launch, ctas, Needed(code, addresses=True, floats=launch.floats), asked)
     machine.run()
     return machine.requests
 
@@ -126,6 +127,7 @@ class Machine:
         self._asked = [] if asked is None else np.unique(asked).tolist()
         self._last = MOST_STEPS if asked is None else max(self._asked, default=-1)
         self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
+        self._passed_by = passed_by(code)
         self._memory = {i.number for i in code if _is_memory(i)}
         self.steps = Steps()
         self.requests: dict[int, Request | Asked] = {}
@@ -138,7 +140,7 @@ class Machine:
     def run(self) -> Steps:
         """Run all threads to their end, or until the last step that is asked about."""
         try:
-            with np.errstate(over="ignore"):
+            with np.errstate(all="ignore"):
                 while self._fronts and self.steps.count <= self._last:
                     self._advance(self._next())
                     if self.steps.count > MOST_STEPS:
@@ -252,6 +254,9 @@ class Machine:
             raise Unsupported(
                 f"'{i.sass.text}' goes where the machine code does not say, which is not modelled"
             )
+        if i.number in self._passed_by:
+            front.pc = i.target if self._passed_by[i.number] else i.number + 1
+            return False
         taken = self._taken(i, where, front.threads)
         if len(taken) == len(front.threads):
             front.pc = i.target

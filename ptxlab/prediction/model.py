@@ -23,6 +23,7 @@ from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import ATOMICS
 from ptxlab.prediction.requests import Request
+from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.sm import Run, Sm
 from ptxlab.prediction.timing import timings
 from ptxlab.prediction.values import Array
@@ -127,7 +128,8 @@ def _not_modelled(code: Sequence[Instruction]) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
     atomics = any(one.sass.opcode in ATOMICS for one in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
-    return ("power and the clock it leaves", "instruction cache", *meeting)
+    slow = ("divisions and roots of numbers at the edges of the format",) if passed_by(code) else ()
+    return ("power and the clock it leaves", "instruction cache", *meeting, *slow)
 
 
 class _Model:

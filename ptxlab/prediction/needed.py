@@ -7,7 +7,7 @@ overwritten sparingly, so that nothing is left out that decides.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from ptxlab.prediction.code import Instruction
 from ptxlab.prediction.instructions import executed_as
@@ -22,6 +22,7 @@ from ptxlab.prediction.operands import (
     Register,
 )
 from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES, accessed_bytes, is_wide
+from ptxlab.prediction.slow_paths import passed_by
 
 FLOW = ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR")
 """Instructions that may move threads elsewhere, or have them wait."""
@@ -44,10 +45,12 @@ _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 class Needed:
     """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
 
-    def __init__(self, code: Sequence[Instruction], *, addresses: bool) -> None:
-        spilled = _only_spills(code)
-        self._facts = [_Facts(i, addresses, spilled) for i in code]
-        self._live = _live(code, self._facts)
+    def __init__(
+        self, code: Sequence[Instruction], *, addresses: bool, floats: bool = False
+    ) -> None:
+        spilled, settled = _only_spills(code), passed_by(code)
+        self._facts = [_Facts(i, addresses, spilled, i.number in settled, floats) for i in code]
+        self._live = _live(_successors(code, settled), self._facts)
         """What is live before each instruction."""
         self._of_stretch: dict[tuple[int, int, bool], list[int]] = {}
 
@@ -74,17 +77,16 @@ class Needed:
 
 def read_by(i: Instruction) -> frozenset[int]:
     """Return the registers that running an instruction reads, and from 512 on the predicates."""
-    reads = _Facts(i, addresses=True, spilled=False).reads
+    reads = _Facts(i, addresses=True, spilled=False, settled=False, floats=True).reads
     return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
 
 
-def _live(code: Sequence[Instruction], facts: Sequence[_Facts]) -> list[int]:
-    following = _successors(code)
-    live = [0] * (len(code) + 1)
+def _live(following: Sequence[Sequence[int]], facts: Sequence[_Facts]) -> list[int]:
+    live = [0] * (len(facts) + 1)
     changed = True
     while changed:
         changed = False
-        for number in range(len(code) - 1, -1, -1):
+        for number in range(len(facts) - 1, -1, -1):
             after = 0
             for one in following[number]:
                 after |= live[one]
@@ -97,7 +99,9 @@ def _live(code: Sequence[Instruction], facts: Sequence[_Facts]) -> list[int]:
 class _Facts:
     """What an instruction reads, may write, and surely overwrites, as sets of bits."""
 
-    def __init__(self, i: Instruction, addresses: bool, spilled: bool) -> None:
+    def __init__(
+        self, i: Instruction, addresses: bool, spilled: bool, settled: bool, floats: bool
+    ) -> None:
         opcode = i.sass.opcode
         row = OPCODES.get(opcode)
         space = {"copy": "shared"}.get(row.memory, row.memory) if row else ""
@@ -106,12 +110,12 @@ class _Facts:
         self.writes = _written(i, 4) | (_ALL_PREDICATES if opcode == "R2P" else 0)
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = _reads(i.guard)
-        self.reads = guard | _reads_of(i) if executed_as(i) else guard
+        self.reads = guard | _reads_of(i) if executed_as(i, floats) else guard
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
         if opcode in ASYNCHRONOUS:
             self.always = guard | _asynchronous(i) | _SPACES["global"]
-        elif opcode in FLOW:
+        elif opcode in FLOW and not settled:
             self.roots = guard | _reads_of(i)
         elif space:
             places = guard | _union(i.ins)
@@ -137,8 +141,8 @@ class _Facts:
         return found & ~_FIXED
 
 
-def _successors(code: Sequence[Instruction]) -> list[tuple[int, ...]]:
-    """Return which instructions may follow each."""
+def _successors(code: Sequence[Instruction], settled: Mapping[int, bool]) -> list[tuple[int, ...]]:
+    """Return which instructions may follow each, of those that are ``settled`` where they go."""
     returns = tuple(i.number + 1 for i in code if i.sass.opcode == "CALL")
     found: list[tuple[int, ...]] = []
     for i in code:
@@ -146,7 +150,8 @@ def _successors(code: Sequence[Instruction]) -> list[tuple[int, ...]]:
         if opcode == "RET":
             found.append((*returns, *onwards))
         elif opcode in ("BRA", "CALL") and i.target is not None:
-            found.append((i.target, *onwards))
+            jumps, stays = (settled.get(i.number, True), not settled.get(i.number, False))
+            found.append((*((i.target,) * jumps), *(onwards * stays)))
         else:
             found.append(onwards)
     return found

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-import struct
 from dataclasses import dataclass
+
+import numpy as np
 
 ZERO_REGISTER = 255
 TRUE_PREDICATE = 7
@@ -39,10 +40,13 @@ class Predicate:
 
 @dataclass(frozen=True, slots=True)
 class Immediate:
-    """A value of 32 bits; ``real`` is what a literal with a point says, which each type writes its own way."""
+    """A value of 32 bits; ``real`` is the number that a literal is to floating-point instructions.
+
+    Where it has a point, ``value`` are the bits of that number.
+    """
 
     value: int
-    real: float | None = None
+    real: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ def read(text: str) -> Operand:
             absolute,
         )
     if _INTEGER.match(text.strip()):
-        return Immediate(int(text.strip(), 0) & 0xFFFFFFFF)
+        whole = int(text.strip(), 0)
+        return Immediate(whole & 0xFFFFFFFF, float(whole))
     if _REAL.match(text.strip()):
         return _real(text.strip())
     if "[" in text:
@@ -138,8 +143,8 @@ def _real(text: str) -> Immediate:
     name = word.lstrip("-")
     value = {"INF": float("inf"), "QNAN": float("nan"), "SNAN": float("nan")}.get(name)
     real = sign * value if value is not None else float(word)
-    (bits,) = struct.unpack("<I", struct.pack("<f", real))
-    return Immediate(bits, real)
+    with np.errstate(over="ignore"):  # of a double
+        return Immediate(int(np.float32(real).view(np.uint32)), real)
 
 
 def _address(inside: str) -> Address:

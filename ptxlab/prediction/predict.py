@@ -86,21 +86,26 @@ def of_launch(
     """
     target = kernel.device.target
     used = assembly.cubin.kernels[kernel.name]
-    regions = list(
-        {one.base: one for arg in passed for one in _reached(kernel.device, arg)}.values()
-    )
     code = decode(assembly.cubin, assembly.functions, kernel.name)
     own = literals(assembly.cubin, assembly.functions[kernel.name])
     parameters = laid_out(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
-    launch = Launch(target, _clustered(kernel, config), parameters, regions, own)
     registers, shared = used.registers, used.shared + config.shared
-    try:
+
+    def predicted(floats: bool) -> Prediction:
+        regions = _regions(kernel.device, passed, floats)
+        launch = Launch(target, _clustered(kernel, config), parameters, regions, own, floats)
         return kept(
             assembly.cubin.image, kernel.name, launch, chip, clock,
             lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
         )  # fmt: skip
+
+    try:
+        try:
+            return predicted(floats=False)
+        except NotFollowed:  # perhaps for want of a number that it takes longer to compute
+            return predicted(floats=True)
     except NotFollowed as error:
         error.location = _place(assembly, error.instruction.sass)
         raise
@@ -132,12 +137,18 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
 
 
-def _reached(device: Device, arg: Any) -> Iterator[Region]:
+def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[Region]:
+    """Return the memory that arguments lead to, each once."""
+    found = (one for arg in passed for one in _reached(device, arg, floats))
+    return list({one.base: one for one in found}.values())
+
+
+def _reached(device: Device, arg: Any, floats: bool) -> Iterator[Region]:
     """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
     buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
     if not isinstance(buffer, Buffer):
         return
-    yield Region(buffer.address, buffer.nbytes, _held(device, buffer))
+    yield Region(buffer.address, buffer.nbytes, _held(buffer, floats))
     if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
         try:
             found = decode_map(buffer.numpy().tobytes())
@@ -147,6 +158,6 @@ def _reached(device: Device, arg: Any) -> Iterator[Region]:
             yield Region(found.address, found.nbytes)
 
 
-def _held(device: Device, buffer: Buffer) -> Any:
-    """Return the bytes of integers, which may be indices; other numbers decide nothing."""
-    return buffer.numpy() if buffer.dtype.kind in "iu" else None
+def _held(buffer: Buffer, floats: bool) -> Any:
+    """Return what a buffer holds if that is integers, which may be indices, or ``floats`` are asked for."""
+    return buffer.numpy() if floats or buffer.dtype.kind in "iu" else None

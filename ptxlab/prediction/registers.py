@@ -91,6 +91,8 @@ class Registers:
 
     def real(self, operand: Operand, where: Where) -> Any:
         """Return an operand as floating-point numbers."""
+        if isinstance(operand, Immediate):
+            return np.float32(operand.real)
         word = self.value(operand, where, bare=True)
         if word is None:
             return None
@@ -119,6 +121,12 @@ class Registers:
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
         """Write a predicate."""
         self.predicates.write(predicate.number, where, value)
+
+    def tell_compared(self, i: Instruction, where: Where, found: Array, ins: Sequence[Any]) -> None:
+        """Write what a comparison found, and its opposite, combined with a predicate that is known."""
+        other = np.asarray(ins[0] if ins else True)
+        for predicate, value in zip(i.outs, (found, ~found), strict=False):
+            self.tell(predicate, where, do.combined(i, value, other))
 
     def forget(self, i: Instruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""

@@ -41,7 +41,9 @@ class Both:
             regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
             config = LaunchConfig.of(grid, block)
             code = decode(self._assembly.cubin, self._assembly.functions, name)
-            launch = Launch(device.target, config, bytes(kernel.packed(passed)), regions)
+            launch = Launch(
+                device.target, config, bytes(kernel.packed(passed)), regions, floats=True
+            )
             machine = Machine(code, launch, range(grid))
             machine.run()
             buffer = passed[out]

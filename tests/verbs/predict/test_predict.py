@@ -5,6 +5,7 @@ import math
 import re
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -86,25 +87,26 @@ HEAD = """\
 .address_size 64
 .visible .entry k(.param .u64 x)
 {{
-  .reg .b64 p, q; .reg .b32 r; .reg .f32 f; .reg .pred u;
+  .reg .b64 p, q; .reg .b32 r; .reg .f32 f; .reg .f64 d; .reg .pred u;
   ld.param.u64 p, [x]; ld.global.f32 f, [p];
 """
 
 HALVED = """\
-extern "C" __global__ void halved(const float *in, int *out) {
-    float x = in[threadIdx.x];
+extern "C" __global__ void halved(const REAL *in, int *out) {
+    REAL x = in[threadIdx.x];
     int turns = 0;
-    while (x > 1.0f) {
-        x *= 0.5f;
+    while (x > 1) {
+        x = x * (REAL)0.5 + (REAL)0.001;
         turns++;
     }
     out[threadIdx.x] = turns;
 }
 """
+"""Which goes on for as long as its data says; of REAL being double nothing is computed."""
 
 REFUSED = {
     "a branch on data": (
-        "fma.rn.f32 f, f, f, f; setp.gt.f32 u, f, 0f00000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
+        "cvt.f64.f32 d, f; setp.gt.f64 u, d, 0d0000000000000000; @u bra done; bar.sync 0; st.global.f32 [p], f;",
         "depends on data that is not computed",
     ),
     "a barrier that counts": (
@@ -135,7 +137,10 @@ def test_what_data_decides_is_refused(name: str) -> None:
 
 
 def test_a_branch_is_told_and_not_what_it_follows() -> None:
-    body = "setp.gt.f32 u, f, 0f00000000;\n@u bra done;\nbar.sync 0; st.global.f32 [p], f;"
+    body = (
+        "cvt.f64.f32 d, f; setp.gt.f64 u, d, 0d0000000000000000;\n@u bra done;\n"
+        "bar.sync 0; st.global.f32 [p], f;"
+    )
     source = HEAD.format(arch="sm_80") + body + "\ndone: ret;\n}\n"
     with pytest.raises(Unsupported, match="depends on data") as caught:
         ptxlab.predict(source, "a100", 1, 32, [np.zeros(64, np.float32)])
@@ -147,13 +152,43 @@ def test_what_is_refused_is_told_with_its_line(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     file = tmp_path / "halved.cu"
-    file.write_text(HALVED)
-    words = ["--block", "32", "--arg", "in=ones(32,f32)", "--arg", "out=zeros(32,s32)"]
+    file.write_text(HALVED.replace("REAL", "double"))
+    words = ["--block", "32", "--arg", "in=ones(32,f64)", "--arg", "out=zeros(32,s32)"]
     assert main(["predict", str(file), "--gpu", "t4", *words]) == 4
     assert (
         f"{file}:{HALVED[: HALVED.index('while')].count(chr(10)) + 1}:1: "
         in capsys.readouterr().err
     )
+
+
+def test_numbers_that_decide_are_computed(tmp_path: Path) -> None:
+    file = tmp_path / "halved.cu"
+    file.write_text(HALVED.replace("REAL", "float"))
+    out = np.zeros(32, np.int32)
+    none, ten, twenty = (
+        ptxlab.predict(file, "a100", 1, 32, [np.full(32, 2.0**n, np.float32), out]).cycles
+        for n in (0, 10, 20)
+    )
+    assert ten - none > 100
+    assert twenty - ten == pytest.approx(ten - none, rel=0.2)
+
+
+DIVIDED = """\
+extern "C" __global__ void divided(const REAL *in, REAL *out) {
+    REAL sum = 0;
+    for (int k = 0; k < 4; k++) sum += in[threadIdx.x + 32 * k];
+    out[threadIdx.x] = sqrt(sum) / (1 + in[threadIdx.x]);
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx5090"])
+@pytest.mark.parametrize("real", [np.float32, np.float64])
+def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Path) -> None:
+    file = tmp_path / "divided.cu"
+    file.write_text(DIVIDED.replace("REAL", "float" if real is np.float32 else "double"))
+    found = ptxlab.predict(file, gpu, 1, 32, [np.ones(160, real), np.zeros(32, real)])
+    assert "divisions and roots of numbers at the edges of the format" in found.not_modelled
 
 
 def test_an_index_from_memory_is_followed() -> None:

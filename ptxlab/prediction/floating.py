@@ -1,0 +1,163 @@
+"""What floating-point instructions of the machine compute, where control flow or an address depends on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from ptxlab.emulator.operations.floating import extremum
+from ptxlab.numbers.floats import by_way_of_double, fma_f32, fma_f32_nearest
+from ptxlab.numbers.formats import F32 as FORMAT
+from ptxlab.numbers.rounding import flush, narrow, saturate, settle
+from ptxlab.prediction import arithmetic as do
+from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.operands import ZERO_REGISTER, Immediate, Register
+from ptxlab.prediction.registers import Registers
+from ptxlab.prediction.values import Array, Where
+
+U32, F32, F64 = np.uint32, np.float32, np.float64
+Compute = Callable[..., Array]
+
+_DIRECTIONS = {"RM": "rm", "RP": "rp", "RZ": "rz"}
+_KNOWN = {*_DIRECTIONS, "RN", "FTZ", "SAT"}
+_WHOLE: dict[str, Callable[[Array], Array]] = {
+    "TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil
+}  # fmt: skip
+_OTHER_SIZES = ("U8", "S8", "U16", "S16", "F16", "BF16", "U64", "S64", "F64")
+_multiplied = by_way_of_double(np.multiply)
+
+
+def _add(mode: str, a: Array, b: Array) -> Array:
+    return fma_f32(a, np.ones_like(a), b, mode) if mode else a + b
+
+
+def _multiply(mode: str, a: Array, b: Array) -> Array:
+    return _multiplied(a, b, mode) if mode else a * b
+
+
+def _multiply_add(mode: str, a: Array, b: Array, c: Array) -> Array:
+    return fma_f32(a, b, c, mode) if mode else fma_f32_nearest(a, b, c)
+
+
+_ARITHMETIC: dict[str, Compute] = {"FADD": _add, "FMUL": _multiply, "FFMA": _multiply_add}
+"""By opcode, with how it is rounded if not to nearest, and its sources."""
+
+_APPROXIMATE: dict[str, Callable[[Array], Array]] = {
+    "RCP": np.reciprocal,
+    "RSQ": lambda x: 1 / np.sqrt(x),
+    "SQRT": np.sqrt,
+    "EX2": np.exp2,
+    "LG2": np.log2,
+    "TANH": np.tanh,
+}
+"""By modifier of MUFU, of float64. The last bits may differ on a GPU; divisions and roots put them right."""
+
+
+def arithmetic(r: Registers, i: Instruction, where: Where) -> None:
+    """FADD, FMUL, FFMA, rounded once."""
+    known = set(i.sass.modifiers) <= _KNOWN
+    values = _reals(r, i, where) if known else None
+    if values is None:
+        r.forget(i, where)
+        return
+    _write(r, i, where, _ARITHMETIC[i.sass.opcode](_direction(i), *values))
+
+
+def approximated(r: Registers, i: Instruction, where: Where) -> None:
+    """MUFU, to which numbers next to zero are zero but for TANH: ptxas scales what may be one."""
+    compute = _APPROXIMATE.get(i.sass.modifiers[0])
+    values = _reals(r, i, where) if compute else None
+    if values is None or compute is None:
+        r.forget(i, where)
+        return
+    scaled = compute is not np.tanh
+    source = flush(values[0]) if scaled else values[0]
+    found = compute(source.astype(F64)).astype(F32)
+    _write(r, i, where, flush(found) if scaled else found)
+
+
+def least_or_most(r: Registers, i: Instruction, where: Where) -> None:
+    """FMNMX: the least where its predicate holds."""
+    values, least = _reals(r, i, where), r.predicate(i.ins[0], where)
+    if values is None or least is None or len(values) != 2:
+        r.forget(i, where)
+        return
+    low, high = (extremum(largest, i.has("NAN"))(*values) for largest in (False, True))
+    _write(r, i, where, np.where(least, low, high))
+
+
+def select(r: Registers, i: Instruction, where: Where) -> None:
+    """FSEL."""
+    values, chosen = _reals(r, i, where), r.predicate(i.ins[0], where)
+    if values is None or chosen is None:
+        r.forget(i, where)
+        return
+    r.write(i, where, np.where(chosen, *values).astype(F32).view(U32))
+
+
+def compare(r: Registers, i: Instruction, where: Where) -> None:
+    """FSETP."""
+    values, ins = _reals(r, i, where), [r.predicate(one, where) for one in i.ins]
+    if values is None or any(value is None for value in ins):
+        r.forget(i, where)
+        return
+    r.tell_compared(i, where, do.compare(i.sass.modifiers[0], *values), ins)
+
+
+def from_integer(r: Registers, i: Instruction, where: Where) -> None:
+    """I2F of words."""
+    word = r.value(i.sources[0], where)
+    if word is None or any(map(i.has, _OTHER_SIZES)):
+        r.forget(i, where)
+        return
+    whole = np.asarray(word) if i.has("U32") else np.asarray(word).view(np.int32)
+    r.write(i, where, narrow(whole.astype(F64), FORMAT, _direction(i) or "rn").view(U32))
+
+
+def to_integer(r: Registers, i: Instruction, where: Where) -> None:
+    """F2I to words, at whose limits it ends; what is no number becomes zero."""
+    values = _reals(r, i, where)
+    if values is None or any(map(i.has, _OTHER_SIZES)):
+        r.forget(i, where)
+        return
+    rounded = next((_WHOLE[one] for one in i.sass.modifiers if one in _WHOLE), np.rint)
+    limits = (0, 2**32 - 1) if i.has("U32") else (-(2**31), 2**31 - 1)
+    whole = np.nan_to_num(rounded(values[0].astype(F64)), nan=0.0)
+    r.write(i, where, np.clip(whole, *limits).astype(np.int64).astype(U32))
+
+
+def half_constant(r: Registers, i: Instruction, where: Where) -> None:
+    """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
+    zero = [one for one in i.sources if isinstance(one, Register)]
+    reals = [one.real for one in i.sources if isinstance(one, Immediate)]
+    if len(reals) == 2 and all(one.number == ZERO_REGISTER for one in zero):
+        upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
+        r.write(i, where, U32(upper << 16 | lower))
+    else:
+        r.forget(i, where)
+
+
+def _direction(i: Instruction) -> str:
+    """Return how an instruction is rounded, "" for to nearest."""
+    return next((_DIRECTIONS[one] for one in i.sass.modifiers if one in _DIRECTIONS), "")
+
+
+def _reals(r: Registers, i: Instruction, where: Where) -> list[Array] | None:
+    """Return the sources as f32, flushed if the instruction says so, None unless all are known."""
+    values = [r.real(one, where) for one in i.sources]
+    if any(value is None for value in values):
+        return None
+    found = np.broadcast_arrays(*map(np.asarray, values))
+    return [flush(one) for one in found] if i.has("FTZ") and found[0].size else list(found)
+
+
+def _write(r: Registers, i: Instruction, where: Where, found: Any) -> None:
+    """Write f32, saturated and flushed as the instruction says, and one NaN for all."""
+    found = np.asarray(found, F32)
+    if i.has("FTZ") and found.size:
+        found = flush(found)
+    if i.has("SAT"):
+        found = saturate(found)
+    r.write(i, where, settle(found).view(U32))

@@ -1,0 +1,53 @@
+"""The compiler's own slow paths, which are taken not to be called.
+
+A division or a root in floating point is a few instructions where its operands are well inside the
+format, and else a function the compiler brings along, called behind a test of the operands. Which of
+them it is says nothing but the data, and of ordinary data it is not the function.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+
+from ptxlab.prediction.code import Instruction
+
+_SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
+"""Names of such functions; those for integers of 64 bits are called whatever the data."""
+
+
+def passed_by(code: Sequence[Instruction]) -> dict[int, bool]:
+    """Return the branches beside a slow path, by number, and whether each is taken to pass it by."""
+    found: dict[int, bool] = {}
+    for i in code:
+        conditional = i.guard is not None or bool(i.outs) or bool(i.ins)
+        if not conditional or i.target is None:
+            continue
+        if i.sass.opcode == "CALL" and _is_slow(i):
+            found[i.number] = False
+        elif i.sass.opcode == "BRA":
+            jumping, staying = _leads_in(code, i.target), _leads_in(code, i.number + 1)
+            if jumping != staying:
+                found[i.number] = staying
+    return found
+
+
+def _leads_in(code: Sequence[Instruction], number: int) -> bool:
+    """Say whether what is run from an instruction on, without a choice, is a slow path."""
+    seen: set[int] = set()
+    while number < len(code) and number not in seen:
+        seen.add(number)
+        i = code[number]
+        if i.sass.opcode == "CALL" and i.guard is None:
+            return _is_slow(i)
+        if i.sass.opcode in ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR"):
+            if i.sass.opcode != "BRA" or i.guard is not None or i.target is None:
+                return False
+            number = i.target
+        else:
+            number += 1
+    return False
+
+
+def _is_slow(i: Instruction) -> bool:
+    return bool(_SLOW_PATH.search(i.sass.target or ""))
