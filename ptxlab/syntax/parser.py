@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 from typing import TypeVar, overload
 
 from ptxlab.errors import did_you_mean, shortened
@@ -45,13 +46,15 @@ _HEADER = (".version", ".target", ".address_size")
 _KNOWN = (*_HEADER, ".entry", ".func", ".file", ".section", ".alias", ".pragma")
 
 
+@lru_cache(maxsize=8)
 @uncollected()
 def parse(text: str, path: str = "<ptx>", *, skim: bool = False) -> PtxModule:
     """Parse a PTX module; ``path`` is the name errors call it by.
 
     ``.version`` 6.0 and later are read. Constant expressions arrive folded; nothing is resolved or
     checked beyond the grammar. To ``skim`` is to read the body of a function when it is first asked
-    for, which then raises what is wrong in it: of a library of kernels few are used.
+    for, which then raises what is wrong in it: of a library of kernels few are used. The trees of the
+    latest texts are kept: nobody can change them.
 
     Raises PtxSyntaxError with the place of the first thing that is not PTX.
     """

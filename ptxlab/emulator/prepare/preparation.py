@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
@@ -57,8 +58,10 @@ from ptxlab.syntax import tree
 from ptxlab.syntax.functions import parameters
 from ptxlab.syntax.names import called
 
+_RECENT: deque[Program] = deque(maxlen=8)
+"""What was prepared last: a program that is loaded again goes on with the machine code that it has."""
 
-@uncollected()
+
 def prepare(module: tree.PtxModule, target: Target, entry: str) -> Program:
     """Prepare the kernel ``entry`` of ``module``, and what it can reach, to run as on ``target``.
 
@@ -66,6 +69,23 @@ def prepare(module: tree.PtxModule, target: Target, entry: str) -> Program:
     them calls an address, also those that the module's variables are initialised with.
     Raises Unsupported or PtxSyntaxError for the first instruction that cannot run, by name and line.
     """
+    for program in _RECENT:
+        if (program.entry, program.target) == (entry, target) and _is(program.module, module):
+            return program
+    program = _prepared(module, target, entry)
+    _RECENT.append(program)
+    return program
+
+
+def _is(old: tree.PtxModule, new: tree.PtxModule) -> bool:
+    """Say whether two modules are one text parsed once: a tree that was rewritten has other items."""
+    sources = old.source, new.source
+    same = old.items is new.items and old == new and sources[0] == sources[1]
+    return same and sources[0].arguments == sources[1].arguments
+
+
+@uncollected()
+def _prepared(module: tree.PtxModule, target: Target, entry: str) -> Program:
     variables = module_variables(module)
     declared = declared_functions(module)
     scope = module_scope(module)

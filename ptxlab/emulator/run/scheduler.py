@@ -153,7 +153,9 @@ class Scheduler:
         """Return the steps of a block, those of machine code if it is hot and nobody watches."""
         if self.wave.watched:
             return block.watched
-        if block.native is None and self.wave.hot != NEVER:
+        if self.wave.hot == NEVER:
+            return block.steps
+        if block.native is None:
             warm(block, group.activation.function.name, group.frame, group.threads.size)
         return block.native or block.steps
 

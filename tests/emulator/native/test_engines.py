@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -11,6 +12,7 @@ from ptxlab import open_device
 from ptxlab.emulator.native import engine
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.native import compiler
+from ptxlab.syntax.parser import parse
 
 needs_llvm = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
 
@@ -138,6 +140,19 @@ def test_a_watched_launch_runs_as_arrays(
     calls.clear()
     device.load(kernel("st.global.u32 [d1], r0;")).kernel("k").launch(1, 32, [buffer])
     assert calls == []
+
+
+def test_a_program_is_known_again_but_not_a_tree_that_was_rewritten() -> None:
+    device: Any = open_device("emulator", arch="sm_90a")
+    buffer, found, programs = device.zeros(32, "u32"), [], []
+    module, other = (parse(kernel(f"st.global.u32 [d1], {word};")) for word in (5, 6))
+    for tree in (module, parse(module.source.text), replace(other, source=module.source)):
+        loaded = device.load(tree).kernel("k")
+        loaded.launch(1, 32, [buffer])
+        programs.append(loaded.program)
+        found.append(buffer.numpy()[0])
+    assert found == [5, 5, 6]
+    assert programs[1] is programs[0]
 
 
 def test_an_engine_that_is_not_there(monkeypatch: pytest.MonkeyPatch) -> None:
