@@ -205,7 +205,8 @@ def launched(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], Array]:
     def run(engine: str) -> Array:
         monkeypatch.setenv("PTXLAB_ENGINE", engine)
         matrix_native.native_product.cache_clear()
-        kernel = (device := open_device("emulator", arch="sm_80")).load(PROGRAM).kernel("k")
+        device = open_device("emulator", arch="sm_80")
+        kernel = device.load(f"{PROGRAM}// {engine}").kernel("k")  # a text for each: none is known
         numbers = np.random.default_rng(3).standard_normal((256, 12)).astype(np.float16)
         with device.upload(numbers) as source, device.zeros((256, 4), "f32") as out:
             kernel.launch(2, 128, [source, out])
