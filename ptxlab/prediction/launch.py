@@ -12,7 +12,7 @@ import numpy as np
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.tma import PARAMETERS
 from ptxlab.prediction.values import Array
 
@@ -59,7 +59,7 @@ class Launch:
     target: Target
     config: LaunchConfig
     parameters: bytes
-    regions: Sequence[Region]
+    regions: Sequence[MemoryRange]
     literals: bytes = b""
     floats: bool = False
 

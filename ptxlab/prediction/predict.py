@@ -22,7 +22,7 @@ from ptxlab.prediction.chip import Chip, find
 from ptxlab.prediction.code import NotFollowed, decode, literals
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch, constant_bank
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.syntax.functions import Parameter
 from ptxlab.tensormap.encoding import MAP_BYTES
@@ -137,25 +137,25 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
 
 
-def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[Region]:
+def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[MemoryRange]:
     """Return the memory that arguments lead to, each once."""
     found = (one for arg in passed for one in _reached(device, arg, floats))
     return list({one.base: one for one in found}.values())
 
 
-def _reached(device: Device, arg: Any, floats: bool) -> Iterator[Region]:
+def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
     """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
     buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
     if not isinstance(buffer, Buffer):
         return
-    yield Region(buffer.address, buffer.nbytes, _held(buffer, floats))
+    yield MemoryRange(buffer.address, buffer.nbytes, _held(buffer, floats))
     if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
         try:
             found = decode_map(buffer.numpy().tobytes())
         except ValueError:
             return
         if found.address:
-            yield Region(found.address, found.nbytes)
+            yield MemoryRange(found.address, found.nbytes)
 
 
 def _held(buffer: Buffer, floats: bool) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.needed import read_by
 from ptxlab.prediction.values import Array, Bank, Where
@@ -147,7 +147,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             read_now.append(row if len(bank._state) > 16 else 512 + row)
         return read(bank, row, where)
 
-    def checked(executor: Executor, i: Instruction, where: Where) -> None:
+    def checked(executor: Executor, i: DecodedInstruction, where: Where) -> None:
         read_now.clear()
         execute(executor, i, where)
         if not read_by(i).issuperset(read_now):
