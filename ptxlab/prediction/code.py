@@ -95,11 +95,6 @@ def decode(
     return decoded
 
 
-def literals(cubin: Cubin, function: SassFunction) -> bytes:
-    """Return constant bank 2, where the compiler keeps numbers of its own."""
-    return _section(cubin, f".nv.constant2.{function.name}")
-
-
 def _section(cubin: Cubin, name: str) -> bytes:
     return next((one.content for one in read_elf(cubin.image).sections if one.name == name), b"")
 

@@ -25,7 +25,10 @@ _KNOWN = {*_DIRECTIONS, "RN", "FTZ", "SAT"}
 _WHOLE: dict[str, Callable[[Array], Array]] = {
     "TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil
 }  # fmt: skip
-_OTHER_SIZES = ("U8", "S8", "U16", "S16", "F16", "BF16", "U64", "S64", "F64")
+_SIZES: dict[str, type[np.integer[Any]]] = {
+    "U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16, "U32": np.uint32
+}  # fmt: skip
+_OTHER_SIZES = ("F16", "BF16", "U64", "S64", "F64")
 _multiplied = by_way_of_double(np.multiply)
 
 
@@ -62,7 +65,7 @@ def arithmetic(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if values is None:
         r.forget(i, where)
         return
-    _write(r, i, where, _ARITHMETIC[i.sass.opcode](_direction(i), *values))
+    _write(r, i, where, _ARITHMETIC[i.sass.opcode.removeprefix("U")](_direction(i), *values))
 
 
 def approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
@@ -107,19 +110,20 @@ def compare(r: Registers, i: DecodedInstruction, where: Where) -> None:
 
 
 def from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """I2F of words."""
+    """I2F of words, or of their lower parts."""
     word = r.value(i.sources[0], where)
     if word is None or any(map(i.has, _OTHER_SIZES)):
         r.forget(i, where)
         return
-    whole = np.asarray(word) if i.has("U32") else np.asarray(word).view(np.int32)
+    size = next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), np.int32)
+    whole = np.asarray(word).view(np.int32).astype(size)
     r.write(i, where, narrow(whole.astype(F64), FORMAT, _direction(i) or "rn").view(U32))
 
 
 def to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """F2I to words, at whose limits it ends; what is no number becomes zero."""
     values = _reals(r, i, where)
-    if values is None or any(map(i.has, _OTHER_SIZES)):
+    if values is None or any(map(i.has, (*_OTHER_SIZES, *_SIZES.keys() - {"U32"}))):
         r.forget(i, where)
         return
     rounded = next((_WHOLE[one] for one in i.sass.modifiers if one in _WHOLE), np.rint)

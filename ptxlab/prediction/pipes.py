@@ -92,7 +92,7 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("tensor"), "HMMA IMMA QMMA OMMA"),
     **_rows(
         Opcode("uniform"),
-        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",
+        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UFSEL UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",
     ),
     **_rows(Opcode("uniform"), "ULDC"),
     **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),
