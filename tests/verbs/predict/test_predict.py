@@ -193,11 +193,12 @@ def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Pat
 
 COUNTED = """\
 __constant__ int turns[2] = {0, 1};
+__constant__ int times = 1;
 __device__ int places[32];
 __device__ unsigned finished;
 extern "C" __global__ void counted(const float *in, float *out) {
     float sum = 0;
-    for (int k = 0; k < turns[1]; k++) sum += in[places[threadIdx.x] + k];
+    for (int k = 0; k < turns[1] * times; k++) sum += in[places[threadIdx.x] + k];
     out[threadIdx.x] = sum;
     if (threadIdx.x == 0) atomicInc(&finished, 5);
 }
@@ -214,10 +215,11 @@ def test_variables_decide(gpu: str, tmp_path: Path, capsys: pytest.CaptureFixtur
         assert main(["predict", str(file), "--gpu", gpu, *words, *more]) == 0
         return float(json.loads(capsys.readouterr().out)["cycles"])
 
-    many = np.array([0, 1000], np.int32)
-    np.save(tmp_path / "many.npy", many)
+    np.save(tmp_path / "many.npy", np.array([0, 50], np.int32))
     np.save(tmp_path / "far.npy", np.full(32, 5000, np.int32))
-    assert cycles("--set", f"turns=@{tmp_path}/many.npy") > 5 * cycles()
+    many = ("--set", f"turns=@{tmp_path}/many.npy")
+    assert cycles(*many) > 2 * cycles()
+    assert cycles(*many, "--set", "times=20") > 5 * cycles(*many)
     assert (
         main(["predict", str(file), "--gpu", gpu, *words, "--set", f"places=@{tmp_path}/far.npy"])
         == 4
