@@ -156,6 +156,11 @@ def moved(code: Code, a: Value, **_: str) -> Value:
     return a
 
 
+def moved_by(distance: int, code: Code, a: Value) -> Value:
+    """Return an address so many bytes on."""
+    return code.op("add", a, number(distance, a.type)) if distance else a
+
+
 def parts(count: int, code: Code, whole: Value) -> list[Value]:
     """Return the parts of a word, the first is the low bits."""
     bits = whole.bits // count

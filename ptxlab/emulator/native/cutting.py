@@ -16,9 +16,6 @@ from ptxlab.emulator.prepare.program import BasicBlock, Bound, Step
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.native.arrays import sees_arrays
 
-LEAST = 2
-"""Instructions that are worth a call, unless they are all that keeps a block from being machine code."""
-
 MOST = 400
 """Instructions of one function: compiling takes longer than in proportion."""
 
@@ -38,9 +35,7 @@ def steps_of(
     literals = {slot: _bytes(layout.initial[slot]) for slot in layout.literals} if hot else {}
     steps: list[Step] = []
     position = 0
-    pieces = list(_cut(staying, _forms(staying, layout) if hot else [False] * len(staying)))
-    whole = all(native for _, native in pieces)
-    for run, native in pieces:
+    for run, native in _cut(staying, _forms(staying, layout) if hot else [False] * len(staying)):
         position += len(run)
         after = lasting[position - 1]
         touched: set[int] = set()
@@ -50,7 +45,7 @@ def steps_of(
         if dying:
             plain.append(Drop(dying))
         arrays = Arrays(run, plain)
-        if native and (whole or len(run) >= LEAST):
+        if native:
             steps.append(Stretch(run, arrays, dying, after, literals, target))
         else:
             steps.append(arrays)

@@ -32,7 +32,7 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Successor:
+class Choice:
     """Where threads go behind a block: ``yes`` if ``slot`` holds in all, ``no`` if in none. -1 is nowhere.
 
     Without a slot all go to ``yes``.
@@ -59,29 +59,32 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class RegionBlock:
+class Place:
     """A block of a region: its parts, for each of these what runs it (None: arrays), and the choice behind."""
 
     block: BasicBlock
     parts: Sequence[Part]
     work: Sequence[Work | None]
-    choice: Successor
+    choice: Choice
 
 
 @dataclass(slots=True, eq=False)
-class CodeRegion:
+class Region:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
-    predicates; ``outputs`` those written, ``carried`` those that must not be written where they are read. It is ``stale`` once there is machine code for more blocks.
+    predicates; ``outputs`` those written, ``carried`` those that must not be written where they are read.
+    ``awaited`` are the parts that become jobs once there is machine code for them, and it is ``stale`` once
+    there is more.
     """
 
-    places: dict[int, RegionBlock]
+    places: dict[int, Place]
     wide: set[int]
     kinds: dict[int, Kind]
     outputs: dict[int, np.dtype[Any]]
     carried: set[int]
     masked: bool
+    awaited: set[Part]
     stale: bool = False
 
     @property
@@ -92,13 +95,23 @@ class CodeRegion:
 
 def around(routine: Routine, head: int) -> list[int]:
     """Return the blocks from which threads come back to a block that they have come from."""
-    onward = [_following(block, number) for number, block in enumerate(routine.blocks)]
+    onward = _onward(routine)
     back: list[list[int]] = [[] for _ in onward]
     for number, targets in enumerate(onward):
         for target in targets:
             if target < len(back):
                 back[target].append(number)
     return sorted(_reached(onward, head) & _reached(back, head))
+
+
+def reached(routine: Routine) -> list[int]:
+    """Return the blocks that threads can come to from the beginning."""
+    onward = _onward(routine)
+    return sorted(number for number in _reached(onward, 0) if number < len(onward))
+
+
+def _onward(routine: Routine) -> list[list[int]]:
+    return [_following(block, number) for number, block in enumerate(routine.blocks)]
 
 
 def has_machine_code(block: BasicBlock, frame: Frame) -> bool:
@@ -137,8 +150,9 @@ class Builder:
     kinds: dict[int, Kind] = field(default_factory=dict)
     outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
+    awaited: set[Part] = field(default_factory=set)
 
-    def region(self, blocks: Collection[int]) -> CodeRegion | None:
+    def region(self, blocks: Collection[int]) -> Region | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
         found = {}
         for number in blocks:
@@ -152,7 +166,7 @@ class Builder:
             self._widen(all_parts)
             work = self._functions(all_parts)
         places = {
-            number: RegionBlock(
+            number: Place(
                 block,
                 parts,
                 [work[part] for part in parts],
@@ -163,7 +177,15 @@ class Builder:
         for place in places.values():
             if not self._agrees(place):
                 return None
-        return CodeRegion(places, self.wide, self.kinds, self.outputs, self.carried, self.masked)
+        return Region(
+            places,
+            self.wide,
+            self.kinds,
+            self.outputs,
+            self.carried,
+            self.masked,
+            self.awaited,
+        )
 
     def _widen(self, parts: Sequence[Part]) -> None:
         """Find the registers that are wide: who makes one wide makes it so for all who read it."""
@@ -203,15 +225,15 @@ class Builder:
     def _collective(self, part: Part) -> Collective | None:
         """Return the job that a part is of its own accord, for all threads."""
         step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
-        if step is None or not step.ready(self.frame.wave):
+        if step is None or not self.frame.layout.literals.isdisjoint(part.reads):
             return None
-        literals = self.frame.layout.literals
-        fits = all(
-            one.convert is None and one.dtype.itemsize == step.word.itemsize
-            for one in step.sources
-            if one.slot not in literals
-        )
-        return step if fits and literals.isdisjoint(part.reads) else None
+        for one in step.sources:
+            if one.convert is not None or one.dtype.itemsize != step.word.itemsize:
+                return None
+        if step.ready(self.frame.wave):
+            return step
+        self.awaited.add(part)
+        return None
 
     def _functions(self, parts: Sequence[Part]) -> dict[Part, Work | None]:
         """Return what runs parts, of fewer if a register is wide for want of it."""
@@ -233,7 +255,7 @@ class Builder:
                 return {}
         return found
 
-    def _agrees(self, place: RegionBlock) -> bool:
+    def _agrees(self, place: Place) -> bool:
         """Note the kinds of a place's registers; say whether they are those noted before."""
         for work in place.work:
             if work is None:
@@ -292,20 +314,20 @@ def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[Part] | None:
     return [one for one in steps if isinstance(one, Stretch | Arrays)]
 
 
-def _choice(block: BasicBlock, frame: Frame) -> Successor:
+def _choice(block: BasicBlock, frame: Frame) -> Choice:
     leave = block.exit
     if isinstance(leave, Jump):
-        return Successor(leave.target)
+        return Choice(leave.target)
     if isinstance(leave, Barrier):
-        return Successor(leave.following if _holds_nobody(leave, frame) else NOWHERE)
+        return Choice(leave.following if _holds_nobody(leave, frame) else NOWHERE)
     if isinstance(leave, Guarded):
         test = leave.predicate
         target = leave.then.target if isinstance(leave.then, Jump) else NOWHERE
         if test.convert is np.logical_not:
-            return Successor(leave.following, target, test.slot)
+            return Choice(leave.following, target, test.slot)
         if test.convert is None:
-            return Successor(target, leave.following, test.slot)
-    return Successor(NOWHERE)
+            return Choice(target, leave.following, test.slot)
+    return Choice(NOWHERE)
 
 
 def _holds_nobody(barrier: Barrier, frame: Frame) -> bool:

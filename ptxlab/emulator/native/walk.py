@@ -1,4 +1,4 @@
-"""Threads that go together walk through a region in one call, from the beginning of a loop on.
+"""Threads that go together walk through a routine in one call, from its beginning or that of a loop on.
 
 A part without machine code is run in between. A walk ends where threads part, where something is to be
 told, at blocks that are no part of the region, and so often that somebody can look at the clock.
@@ -19,14 +19,15 @@ from ptxlab.emulator.native.engine import PROCESS, key_of, warm
 from ptxlab.emulator.native.region import (
     NOWHERE,
     Builder,
-    CodeRegion,
-    RegionBlock,
+    Place,
+    Region,
     Work,
     around,
     has_machine_code,
     kind,
+    reached,
 )
-from ptxlab.emulator.native.stretch import Arrays, Stretch
+from ptxlab.emulator.native.stretch import Stretch
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
@@ -42,14 +43,14 @@ PAYS = 16
 LONGEST = 1 << 16
 """Times until a walk is tried again that did not pay: twice as many each time, up to this."""
 
-BUDGET_OF_THREADS = 1 << 26
-"""Instructions of threads in one walk, some milliseconds: as often somebody looks at the clock."""
+BUDGET_OF_THREADS = 1 << 28
+"""Instructions of threads in one walk, some hundredths of a second: as often somebody looks at the clock."""
 
 _WALKS: WeakKeyDictionary[Frame, dict[tuple[bool, int], Walk]] = WeakKeyDictionary()
 
 
 def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
-    """Have a group that has come back to the beginning of a loop walk on from there, if that pays.
+    """Have a group at the beginning of the kernel or of a loop walk on from there, if that pays.
 
     The group is all that lives, and nothing goes on besides. Return how many instructions each thread has
     executed, and which block is to be left then, None where the group stands at the beginning of one.
@@ -61,9 +62,11 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
         return 0, None
     walk = _walk(group)
     done, left = (0, None) if walk is None else walk.run(group)
-    pays = walk is not None and walk.jobs >= PAYS
+    pays = walk is not None and (walk.jobs >= PAYS or walk.is_tired)
     if pays:
-        PROCESS.heads.add(key)
+        function = group.activation.function
+        entry = key_of(function.blocks[0], function.name, group.frame)
+        PROCESS.heads |= {key, entry}
     head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
     head.turns = WORTH if pays else -head.rest
     return done, left
@@ -81,24 +84,23 @@ def _walk(group: Converged) -> Walk | None:
     return walk if walk.enter(group) else None
 
 
-def _region(group: Converged) -> CodeRegion | None:
+def _region(group: Converged) -> Region | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
-    region: CodeRegion | None = routine.regions.get((masked, head))
-    blocks: Collection[int]
-    if region is None:
-        blocks = around(routine, head)
-        if not any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
-            return None
-    else:
-        blocks = region.places.keys()
+    region: Region | None = routine.regions.get((masked, head))
     wide = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
-    if region is None or region.stale or wide & region.kinds.keys() - region.wide:
-        known = set() if region is None else region.wide
-        region = Builder(routine, group.frame, masked, wide | known).region(blocks)
+    choices: list[Collection[int]] = []
+    if region is None:
+        choices = [reached(routine), around(routine, head)]
+    elif region.stale or wide & region.kinds.keys() - region.wide:
+        choices, wide = [region.places.keys()], wide | region.wide
+    for blocks in choices:
+        if any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
+            region = Builder(routine, group.frame, masked, set(wide)).region(blocks)
         if region is not None:
             routine.regions |= {(masked, number): region for number in region.places}
+            break
     return region
 
 
@@ -112,7 +114,7 @@ def _around(frame: Frame) -> tuple[Any, ...]:
 class Walk:
     """A region and the registers of a frame that go through it."""
 
-    def __init__(self, region: CodeRegion, frame: Frame) -> None:
+    def __init__(self, region: Region, frame: Frame) -> None:
         self.region, self.around = region, _around(frame)
         self.pool = pool(frame.wave.cores)
         width = self.width = frame.wave.width
@@ -123,9 +125,10 @@ class Walk:
         self._table = np.zeros((len(frame.registers), ARRAYS), np.int64)
         self._registers = (ctypes.c_int64 * self._table.size).from_address(self._table.ctypes.data)
         self._blanks = self._table[:, 0].copy()
-        for slot, (size, _) in region.kinds.items():
-            own = self._own.get(slot) or [np.zeros(self._lengths[slot], f"u{size}")] * 2
-            self._held.append(own)
+        never_read = np.zeros(width, np.uint64)
+        self._held.append(never_read)
+        for slot in region.kinds:
+            own = self._own.get(slot, [never_read, never_read])
             self._blanks[slot] = id(own[0])
             self._table[slot, 1:] = [*map(id, own)]
         self._walk = (ctypes.c_int64 * (JOBS + 1))()
@@ -138,6 +141,11 @@ class Walk:
     def jobs(self) -> int:
         """How many the last walk has done."""
         return self._walk[JOBS]
+
+    @property
+    def is_tired(self) -> bool:
+        """Whether the last walk has ended so that somebody can look at the clock."""
+        return bool(self._walk[INSTRUCTIONS] >= self._walk[BUDGET])
 
     # ---- the program ----
 
@@ -174,7 +182,7 @@ class Walk:
         count = len(work.inputs)
         return JOB, at, at + 8 * first, slots.ctypes.data, count, len(slots) - count
 
-    def _end(self, place: RegionBlock) -> tuple[int, ...]:
+    def _end(self, place: Place) -> tuple[int, ...]:
         choice = place.choice
         count, mask = 0, self._one
         if choice.slot != NOWHERE:
@@ -260,7 +268,7 @@ class Walk:
             group.block, part = self._moments[walk[AT]]
             place = self.region.places.get(group.block)
             if place is None:
-                self._tell(frame, self.region.outputs.keys())
+                self._tell(frame, group.stands_at().needed())
                 return None
             if not goes_on:
                 return self._finished(group, place, part)
@@ -275,14 +283,14 @@ class Walk:
                 return self._finished(group, place, part + 1)
             walk[AT] += 1
 
-    def _finished(self, group: Converged, place: RegionBlock, part: int) -> BasicBlock:
+    def _finished(self, group: Converged, place: Place, part: int) -> BasicBlock:
         """Go on to the end of a block without the walk."""
         self._tell(group.frame, self.region.outputs.keys())
         for one in place.parts[part:]:
             one(group.frame, group.threads)
         return place.block
 
-    def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
+    def _may_go(self, group: Converged, place: Place, part: int) -> bool:
         """Say whether nobody has to wait before a part."""
         participants, threads = place.block.participants, group.threads
         if part or participants is None:
@@ -295,7 +303,7 @@ class Walk:
         self._tell(frame, part.reads | part.writes)
         changes = wave.changes
         (part.arrays if isinstance(part, Stretch) else part)(frame, threads)
-        if isinstance(part, Arrays) and (step := collective(part.bounds)) is not None:
+        if part in self.region.awaited and (step := collective(part.bounds)) is not None:
             self.region.stale |= step.ready(wave)
         for slot in part.writes & self._lengths.keys():
             if not self._take(slot, frame.registers[slot]):

@@ -9,13 +9,14 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.memory import state_space
 from ptxlab.emulator.prepare.context import Context
-from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.program import Lowered, Step
 from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
 from ptxlab.emulator.prepare.steps import register_step, write
 from ptxlab.emulator.run.access import WINDOWS
 from ptxlab.emulator.run.memory import RANK_SHIFT, WINDOW_SIZE, GlobalMemory
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.native import forms as native
 
 
 def convert_address(context: Context, form: RowForm) -> Step:
@@ -25,9 +26,11 @@ def convert_address(context: Context, form: RowForm) -> Step:
     base = WINDOWS.get(space.removesuffix("::cluster"), 0)
     if form["T"] == "u32" and base:
         raise UnknownForm("32-bit generic addresses are not modelled")
-    shift = np.array([-base % (1 << 64) if form["to"] else base], np.uint64)
+    added = -base if form["to"] else base
+    shift = np.array([added % (1 << 64)], np.uint64)
     destination = context.destination(target, form["T"])
     source = context.source(value, form["T"])
+    context.lowered = Lowered([source], [destination], partial(native.moved_by, added))
     return register_step(
         lambda address: address + shift if base else address, [destination], [source]
     )

@@ -31,13 +31,14 @@ def _thread(wave: Wave) -> Array:
 
 
 def _split(index: Array, shape: tuple[int, int, int], axis: int) -> Array:
-    return _u32((index, index // shape[0], index // (shape[0] * shape[1]))[axis] % shape[axis])
+    behind = (1, shape[0], shape[0] * shape[1])[axis]
+    return _u32(index // behind % shape[axis])
 
 
 def _tid(wave: Wave, axis: int) -> Array:
     if wave.config.block[axis] == 1:
         return _u32(0)
-    return _split(_thread(wave), wave.config.block, axis)
+    return np.tile(_split(np.arange(wave.cta_width), wave.config.block, axis), wave.ctas)
 
 
 def _ctaid(wave: Wave, axis: int) -> Array:

@@ -100,7 +100,7 @@ class Scheduler:
 
     def _run(self, group: Converged, reached: Callable[[Converged], bool]) -> None:
         """Run ``group`` until it ends, waits, splits, has ``reached`` others, or patience is over."""
-        current: Converged | None = group
+        current: Converged | None = group if self._turns > 1 else self._looped(group)
         while current is not None:
             try:
                 self._check()
@@ -130,7 +130,7 @@ class Scheduler:
                 return
 
     def _looped(self, group: Converged) -> Converged | None:
-        """Return who goes on behind the turns of a loop that ``group`` has made at once, if it has."""
+        """Return who goes on behind what ``group`` has walked through at once, if it has."""
         wave = self.wave
         if wave.hot == NEVER or wave.watched or wave.signals or not self._alone():
             return group
