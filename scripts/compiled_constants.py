@@ -19,8 +19,8 @@ from pathlib import Path
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.code import Instruction, decode
-from ptxlab.prediction.operands import Register
+from ptxlab.prediction.code import DecodedInstruction, decode
+from ptxlab.prediction.operands import SassRegister
 from ptxlab.prediction.predict import target_of
 from ptxlab.toolchain.assembly import Assembly
 
@@ -108,17 +108,17 @@ extern "C" __global__ void HMMA_{how}(float *p, const int *given) {{
 }}"""
 
 
-def latency(code: Sequence[Instruction], opcode: str) -> int | None:
+def latency(code: Sequence[DecodedInstruction], opcode: str) -> int | None:
     """Return the fewest cycles between an instruction and the next of its kind, or guarded one, that needs it."""
     return min((n for n, needs in _between(code, opcode) if needs), default=None)
 
 
-def issue(code: Sequence[Instruction], opcode: str) -> int | None:
+def issue(code: Sequence[DecodedInstruction], opcode: str) -> int | None:
     """Return the fewest cycles between two of a kind that do not need each other."""
     return min((n for n, needs in _between(code, opcode) if not needs), default=None)
 
 
-def _between(code: Sequence[Instruction], opcode: str) -> Iterator[tuple[int, bool]]:
+def _between(code: Sequence[DecodedInstruction], opcode: str) -> Iterator[tuple[int, bool]]:
     """Yield the cycles from each instruction of an opcode to the next such, or guarded by it; whether that needs it."""
     for first in (i for i in code if i.sass.opcode == opcode and i.control.writes is None):
         cycles, outs = first.control.stall, [one.number for one in first.outs]
@@ -130,8 +130,8 @@ def _between(code: Sequence[Instruction], opcode: str) -> Iterator[tuple[int, bo
             cycles += max(later.control.stall, 1)
 
 
-def _reads(later: Instruction, first: Instruction) -> bool:
-    read = {one.number for one in later.sources if isinstance(one, Register)}
+def _reads(later: DecodedInstruction, first: DecodedInstruction) -> bool:
+    read = {one.number for one in later.sources if isinstance(one, SassRegister)}
     return first.dest is not None and first.dest.number in read
 
 

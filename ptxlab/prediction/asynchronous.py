@@ -14,11 +14,11 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tma
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.mbarriers import OFFSET, Key, Mbarriers, Operation
-from ptxlab.prediction.memory import GlobalMemory
-from ptxlab.prediction.operands import ZERO_REGISTER, Address, Operand, Predicate, Register
+from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
+from ptxlab.prediction.memory import GlobalWords
+from ptxlab.prediction.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
@@ -32,34 +32,36 @@ Asked = tuple[tuple[Operation | Copy, ...], ...]
 """What each warp asks."""
 
 
-class Asynchronous:
+class AsynchronousCopies:
     """The mbarriers of some CTAs, and the copies that end their phases."""
 
     def __init__(
-        self, launch: Launch, registers: Registers, memory: GlobalMemory, ctas: int
+        self, launch: Launch, registers: Registers, memory: GlobalWords, ctas: int
     ) -> None:
         self._registers, self._memory = registers, memory
         self._parameters = launch.parameters
         self._threads = launch.threads
         self._warps = launch.warps * ctas
-        self._mbarriers = Mbarriers()
+        self._mbarriers = SmMbarriers()
 
     def reached(self, waits: Sequence[Operation]) -> bool:
         """Say whether the phases have ended that are waited for."""
         return all(self._mbarriers.phase(one.key) >= one.count for one in waits)
 
-    def ask(self, i: Instruction, where: Where, address: Callable[[Address], Array]) -> Asked:
+    def ask(
+        self, i: DecodedInstruction, where: Where, address: Callable[[SassAddress], Array]
+    ) -> Asked:
         """Return what the warps of some threads ask; ``address`` gives that of each thread."""
         threads = np.arange(self._registers.threads)[where]
         if not len(threads):
             return ((),) * self._warps
         found: list[tuple[int, Operation]] | list[tuple[int, Copy]]
         found = self._copies(i, threads) if i.sass.opcode in tma.OPCODES else self._operations(
-            i, threads, next(address(one) for one in i.operands if isinstance(one, Address))
+            i, threads, next(address(one) for one in i.operands if isinstance(one, SassAddress))
         )  # fmt: skip
         return phases.by_warp(found, self._warps)
 
-    def named(self, i: Instruction, where: Where) -> Asked:
+    def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
         threads = np.arange(self._registers.threads)[where]
         numbers = self._word(i, i.sources[0], threads)
@@ -70,7 +72,7 @@ class Asynchronous:
         ]
         return phases.by_warp(found, self._warps)
 
-    def run(self, i: Instruction, where: Where, asked: Asked) -> None:
+    def run(self, i: DecodedInstruction, where: Where, asked: Asked) -> None:
         """Do what was asked, but wait."""
         registers, count = self._registers, len(np.arange(self._registers.threads)[where])
         first = next((one for of_warp in asked for one in of_warp), None)
@@ -90,7 +92,7 @@ class Asynchronous:
     # ---- mbarriers --------------------------------------------------------------------------
 
     def _operations(
-        self, i: Instruction, threads: Array, places: Array
+        self, i: DecodedInstruction, threads: Array, places: Array
     ) -> list[tuple[int, Operation]]:
         """Return what each warp asks of each barrier that its threads name."""
         warps = threads // WARP
@@ -105,7 +107,7 @@ class Asynchronous:
             found.append((warp, self._operation(i, lanes, key, bool(place & ~OFFSET))))
         return found
 
-    def _operation(self, i: Instruction, lanes: Array, key: Key, far: bool) -> Operation:
+    def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, far: bool) -> Operation:
         if i.has("CCTL"):
             return Operation(phases.NOTHING, key)
         if i.has("EXCH"):
@@ -123,7 +125,7 @@ class Asynchronous:
 
     # ---- copies -----------------------------------------------------------------------------
 
-    def _copies(self, i: Instruction, threads: Array) -> list[tuple[int, Copy]]:
+    def _copies(self, i: DecodedInstruction, threads: Array) -> list[tuple[int, Copy]]:
         """Return the copy of each warp: uniform registers are those of any of its threads."""
         warps, first = np.unique(threads // WARP, return_index=True)
         return [
@@ -131,11 +133,11 @@ class Asynchronous:
             for warp, at in zip(warps.tolist(), first, strict=True)
         ]
 
-    def _copy(self, i: Instruction, thread: Array) -> Copy:
+    def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
         dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
         if not dimensions or i.has("IM2COL"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        box, of_map = (one.uniform for one in i.operands if isinstance(one, Address))
+        box, of_map = (one.uniform for one in i.operands if isinstance(one, SassAddress))
         assert box is not None
         assert of_map is not None
         loads = i.sass.opcode == "UTMALDG"
@@ -147,7 +149,7 @@ class Asynchronous:
             cta = int(thread[0]) // self._threads
             key = (cta, self._uniform(i, box.number + 1, thread) & OFFSET)
         if i.has("MULTICAST"):
-            mask = next(one for one in reversed(i.operands) if isinstance(one, Register))
+            mask = next(one for one in reversed(i.operands) if isinstance(one, SassRegister))
             ctas = (self._uniform(i, mask.number, thread) >> 16).bit_count()
         address = self._uniform(i, of_map.number, thread) | self._uniform(
             i, of_map.number + 1, thread
@@ -167,10 +169,10 @@ class Asynchronous:
         words = self._memory.load(places)
         return b"" if words is None else words.tobytes()
 
-    def _uniform(self, i: Instruction, number: int, thread: Array) -> int:
-        return int(self._word(i, Register(number), thread)[0])
+    def _uniform(self, i: DecodedInstruction, number: int, thread: Array) -> int:
+        return int(self._word(i, SassRegister(number), thread)[0])
 
-    def _word(self, i: Instruction, operand: Operand, threads: Array) -> Array:
+    def _word(self, i: DecodedInstruction, operand: Operand, threads: Array) -> Array:
         assert not isinstance(operand, Predicate)
         value = self._registers.value(operand, threads)
         if value is None:

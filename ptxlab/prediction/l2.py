@@ -17,7 +17,7 @@ import numpy as np
 
 from ptxlab.prediction import machine
 from ptxlab.prediction.asynchronous import Asked
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import OPCODES, REDUCTIONS
 from ptxlab.prediction.requests import SECTOR, Request
@@ -52,7 +52,7 @@ def kept(footprint: float, size: float) -> float:
 
 
 def reuse(
-    code: Sequence[Instruction],
+    code: Sequence[DecodedInstruction],
     launch: Launch,
     issued: Array,
     numbers: Array,
@@ -96,7 +96,7 @@ def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
     return first, second
 
 
-def _loads(i: Instruction) -> bool:
+def _loads(i: DecodedInstruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
     stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS)
     return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
@@ -117,7 +117,7 @@ class _Touched:
 
     def __init__(
         self,
-        code: Sequence[Instruction],
+        code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
         asked: Mapping[int, int],

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.requests import LINE, SECTOR
-from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import PARTITIONS, Served, Warp
 
@@ -56,7 +56,7 @@ class LoadStoreUnit:
         far = self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
         return max(begins + far, self._beyond_free + far - took)
 
-    def request(self, warp: Warp, t: Timing, asks: Served, now: float) -> None:
+    def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
         part = warp.part
         passes, lines, sectors = asks
@@ -82,7 +82,7 @@ class LoadStoreUnit:
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
 
-    def _fetch(self, t: Timing, sectors: Sequence[int], now: float) -> float:
+    def _fetch(self, t: InstructionTiming, sectors: Sequence[int], now: float) -> float:
         """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
         latest, missed = now, 0
         l1 = self._l1

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.operands import Operand
 
 _WIDE = {"64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
@@ -38,7 +38,7 @@ class Opcode:
     latency: str = ""
     words: int = 1
 
-    def written(self, i: Instruction) -> int:
+    def written(self, i: DecodedInstruction) -> int:
         """Return how many registers it writes."""
         if self.pipe == "tensor":
             return 2 if i.has("F16") or i.sass.modifiers[0].startswith("88") else 4
@@ -57,18 +57,18 @@ class Opcode:
         return self.words
 
 
-def matrices(i: Instruction) -> int:
+def matrices(i: DecodedInstruction) -> int:
     """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
     last = i.sass.modifiers[-1]
     return int(last) if last in ("2", "4") else 1
 
 
-def accessed_bytes(i: Instruction) -> int:
+def accessed_bytes(i: DecodedInstruction) -> int:
     """Return how many bytes a thread accesses in memory."""
     return next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), 4)
 
 
-def is_wide(i: Instruction, place: Operand) -> bool:
+def is_wide(i: DecodedInstruction, place: Operand) -> bool:
     """Say whether an address of an instruction has 64 bits."""
     space = OPCODES[i.sass.opcode].memory
     return space == "global" or (space == "copy" and place is i.operands[1])
@@ -92,7 +92,7 @@ OPCODES: dict[str, Opcode] = {
     **_rows(Opcode("tensor"), "HMMA IMMA QMMA OMMA"),
     **_rows(
         Opcode("uniform"),
-        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",
+        "UIADD3 UIMAD ULEA ULOP3 USHF USEL UISETP UVIMNMX UFSETP UFADD UFMUL UFFMA UFSEL UI2F UI2FP UF2I UPRMT UMOV UPLOP3 UFLO UPOPC UBREV UBMSK USGXT",
     ),
     **_rows(Opcode("uniform"), "ULDC"),
     **_rows(Opcode("lsu", latency="constant"), "LDC LDCU"),

@@ -9,25 +9,28 @@ from typing import Any
 
 import numpy as np
 
+from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.loading import Loadable, load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.device.shapes import clusters
 from ptxlab.device.tensor_maps import DeviceTensorMap
+from ptxlab.device.variable import ModuleVariable
 from ptxlab.errors import Location
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
 from ptxlab.prediction.chip import Chip, find
-from ptxlab.prediction.code import NotFollowed, decode, literals
+from ptxlab.prediction.code import NotFollowed, decode
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch, constant_bank
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.syntax.functions import Parameter
 from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
 from ptxlab.toolchain.sass import SassInstruction
 
 
@@ -87,15 +90,15 @@ def of_launch(
     target = kernel.device.target
     used = assembly.cubin.kernels[kernel.name]
     code = decode(assembly.cubin, assembly.functions, kernel.name)
-    own = literals(assembly.cubin, assembly.functions[kernel.name])
+    banks, variables = _variables(assembly, kernel)
     parameters = laid_out(
         kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
     )
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
-        regions = _regions(kernel.device, passed, floats)
-        launch = Launch(target, _clustered(kernel, config), parameters, regions, own, floats)
+        regions = _regions(kernel.device, [*passed, *variables], floats)
+        launch = Launch(target, _clustered(kernel, config), parameters, regions, banks, floats)
         return kept(
             assembly.cubin.image, kernel.name, launch, chip, clock,
             lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
@@ -109,6 +112,22 @@ def of_launch(
     except NotFollowed as error:
         error.location = _place(assembly, error.instruction.sass)
         raise
+
+
+def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:
+    """Return constant memory with what variables hold, and the variables it has the addresses of."""
+    assert isinstance(kernel, EmulatorKernel)
+    found = constant_memory(assembly.cubin.image, kernel.name)
+    banks = {bank: bytearray(content) for bank, content in found.banks.items()}
+    for name, place in found.variables.items():
+        held = kernel.module.variable(name).numpy().tobytes()
+        banks[VARIABLES][place : place + len(held)] = held
+    reached: dict[str, ModuleVariable] = {}
+    for place, (name, offset) in found.addresses.items():
+        if name in kernel.module.variables:
+            reached[name] = variable = kernel.module.variable(name)
+            banks[ADDRESSES][place : place + 8] = (variable.address + offset).to_bytes(8, "little")
+    return {bank: bytes(content) for bank, content in banks.items()}, list(reached.values())
 
 
 def laid_out(parameters: Sequence[Parameter], packed: bytes, first: int) -> bytes:
@@ -137,25 +156,25 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
 
 
-def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[Region]:
+def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[MemoryRange]:
     """Return the memory that arguments lead to, each once."""
     found = (one for arg in passed for one in _reached(device, arg, floats))
     return list({one.base: one for one in found}.values())
 
 
-def _reached(device: Device, arg: Any, floats: bool) -> Iterator[Region]:
+def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
     """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
     buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
     if not isinstance(buffer, Buffer):
         return
-    yield Region(buffer.address, buffer.nbytes, _held(buffer, floats))
+    yield MemoryRange(buffer.address, buffer.nbytes, _held(buffer, floats))
     if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
         try:
             found = decode_map(buffer.numpy().tobytes())
         except ValueError:
             return
         if found.address:
-            yield Region(found.address, found.nbytes)
+            yield MemoryRange(found.address, found.nbytes)
 
 
 def _held(buffer: Buffer, floats: bool) -> Any:

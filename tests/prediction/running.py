@@ -17,7 +17,7 @@ from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import Machine
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.toolchain.assembly import Assembly
 
 Words = npt.NDArray[np.uint32]
@@ -38,7 +38,7 @@ class Both:
             kernel = device.load(self._source).kernel(name)
             passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
             buffers = [one for one in passed if isinstance(one, Buffer)]
-            regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
+            regions = [MemoryRange(one.address, one.nbytes, one.numpy()) for one in buffers]
             config = LaunchConfig.of(grid, block)
             code = decode(self._assembly.cubin, self._assembly.functions, name)
             launch = Launch(

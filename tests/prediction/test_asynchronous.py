@@ -18,8 +18,8 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch, constant_bank
 from ptxlab.prediction.machine import requests, run
-from ptxlab.prediction.mbarriers import Mbarriers, Operation
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.mbarriers import Operation, SmMbarriers
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.predict import laid_out, of_launch, predict
 from ptxlab.prediction.tma import Copy
 from ptxlab.toolchain.assembly import Assembly
@@ -79,7 +79,7 @@ def test_short_products_wait_for_shared_memory() -> None:
 
 
 def test_a_phase_ends_when_all_arrived_and_all_bytes_came() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 2))
     assert not barriers.do(Operation(phases.ARRIVE, KEY, 1, 64), 5.0)
     assert not barriers.landed(KEY, 64, 1, 90.0)
@@ -89,7 +89,7 @@ def test_a_phase_ends_when_all_arrived_and_all_bytes_came() -> None:
 
 
 def test_bytes_that_come_before_they_are_expected_end_no_phase() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     assert not barriers.landed(KEY, 64, 1)
     assert barriers.do(Operation(phases.ARRIVE, KEY, 1, 64))
@@ -97,14 +97,14 @@ def test_bytes_that_come_before_they_are_expected_end_no_phase() -> None:
 
 @pytest.mark.parametrize("expected", [64, 128])
 def test_what_a_cluster_shares_counts_once_or_for_each(expected: int) -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     barriers.do(Operation(phases.ARRIVE, KEY, 1, expected))
     assert barriers.landed(KEY, 64, 2)
 
 
 def test_too_many_arrivals_are_refused() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     with pytest.raises(Unsupported, match="more threads arrive"):
         barriers.do(Operation(phases.ARRIVE, KEY, 2))
@@ -138,7 +138,7 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
         code = decode(cubin, assembly.functions, kernel.name)
         first = constant_bank(target).parameters
         parameters = laid_out(kernel.parameters, kernel.packed(args), first)
-        regions = [Region(one.address, one.nbytes) for one in (a, out)]
+        regions = [MemoryRange(one.address, one.nbytes) for one in (a, out)]
         launch = Launch(target, config, parameters, regions)
         steps = run(code, launch, [0])
         asked = requests(code, launch, [0], np.arange(steps.count))

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.needed import read_by
 from ptxlab.prediction.values import Array, Bank, Where
@@ -80,6 +80,10 @@ PROGRAMS = {
     " selp.u32 t3, 17, 4, u; selp.u32 t4, 100, 1000, v; add.u32 c, t3, t4;",
     "halves": "mov.b32 {{h0, h1}}, a; mul.wide.u16 t3, h0, h1; add.s16 h2, h0, h1; cvt.s32.s16 t4, h2;"
     " xor.b32 c, t3, t4;",
+    "divisions of halves": "mov.b32 {{h0, h1}}, a; or.b16 h1, h1, 1; div.u16 h2, h0, h1; rem.s16 h3, h0, h1;"
+    " mov.b32 c, {{h2, h3}}; cvt.rn.f32.u16 x, h0; cvt.rn.f32.s16 y, h1; xor.b32 c, c, x; xor.b32 c, c, y;"
+    " and.b32 t3, b, 0xff; cvt.rn.f32.u32 z, t3; cvt.s32.s8 t4, b; cvt.rn.f32.s32 x, t4; xor.b32 c, c, z;"
+    " xor.b32 c, c, x;",
     "a loop of one's own length": "and.b32 t3, a, 15; mov.u32 c, b;\n"
     "turn: setp.eq.u32 u, t3, 0; @u bra done; mad.lo.u32 c, c, 3, t3; sub.u32 t3, t3, 1; bra turn; done:",
     "branches apart": "and.b32 t3, a, 1; setp.eq.u32 u, t3, 0; @u bra even; mul.lo.u32 c, b, 3; bra join;\n"
@@ -147,7 +151,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             read_now.append(row if len(bank._state) > 16 else 512 + row)
         return read(bank, row, where)
 
-    def checked(executor: Executor, i: Instruction, where: Where) -> None:
+    def checked(executor: Executor, i: DecodedInstruction, where: Where) -> None:
         read_now.clear()
         execute(executor, i, where)
         if not read_by(i).issuperset(read_now):

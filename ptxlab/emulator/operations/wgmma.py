@@ -39,7 +39,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.tensor_core.vectors import Function
+from ptxlab.native.tensor_core.vectors import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
@@ -331,7 +331,7 @@ def native_product(
 ) -> NativeProduct | None:
     """Return what all instructions of a form share, None where nothing is compiled."""
 
-    def write() -> Function | None:
+    def write() -> ModuleFunction | None:
         from ptxlab.native.tensor_core import wgmma
 
         return wgmma.function(form, target, majors)

@@ -191,6 +191,42 @@ def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Pat
     assert "divisions and roots of numbers at the edges of the format" in found.not_modelled
 
 
+COUNTED = """\
+__constant__ int turns[2] = {0, 1};
+__constant__ int times = 1;
+__device__ int places[32];
+__device__ unsigned finished;
+extern "C" __global__ void counted(const float *in, float *out) {
+    float sum = 0;
+    for (int k = 0; k < turns[1] * times; k++) sum += in[places[threadIdx.x] + k];
+    out[threadIdx.x] = sum;
+    if (threadIdx.x == 0) atomicInc(&finished, 5);
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx5090"])
+def test_variables_decide(gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "counted.cu"
+    file.write_text(COUNTED)
+    words = ["--block", "32", "--arg", "in=ones(4096,f32)", "--arg", "out=zeros(32,f32)", "--json"]
+
+    def cycles(*more: str) -> float:
+        assert main(["predict", str(file), "--gpu", gpu, *words, *more]) == 0
+        return float(json.loads(capsys.readouterr().out)["cycles"])
+
+    np.save(tmp_path / "many.npy", np.array([0, 50], np.int32))
+    np.save(tmp_path / "far.npy", np.full(32, 5000, np.int32))
+    many = ("--set", f"turns=@{tmp_path}/many.npy")
+    assert cycles(*many) > 2 * cycles()
+    assert cycles(*many, "--set", "times=20") > 5 * cycles(*many)
+    assert (
+        main(["predict", str(file), "--gpu", gpu, *words, "--set", f"places=@{tmp_path}/far.npy"])
+        == 4
+    )
+    assert "which is in no buffer" in capsys.readouterr().err
+
+
 def test_an_index_from_memory_is_followed() -> None:
     body = "ld.global.u32 r, [p]; mad.wide.u32 q, r, 4, p; ld.global.f32 f, [q]; st.global.f32 [p], f; done: ret;\n}\n"
     source = HEAD.format(arch="sm_80") + body
