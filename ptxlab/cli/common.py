@@ -66,7 +66,6 @@ def add_common(
 
 
 def add_short(parser: argparse._ActionsContainer, form: str) -> None:
-    """Add an option for one of the formats."""
     how = {"dest": "format", "action": "store_const", "const": form}
     add(parser, f"--{form}  same as --format {form}", **{form: how})
 

@@ -152,7 +152,6 @@ def story(
 
 
 def held(facts: KernelFacts, bounds: Bounds) -> str:
-    """Say what allows no more."""
     op = facts.opcode
     if bounds.by == ARITHMETIC:
         alone = bounds.limits[ARITHMETIC] / bounds.peak

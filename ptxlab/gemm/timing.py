@@ -54,7 +54,6 @@ class Timing:
 
     @classmethod
     def of(cls, seconds: Sequence[float], launches: int) -> Timing:
-        """Return the timing of batches of ``launches`` that took so many ``seconds``."""
         p20, median, p80 = np.percentile(seconds, (20, 50, 80)) / launches
         return cls(float(median), float(p20), float(p80), len(seconds), launches)
 

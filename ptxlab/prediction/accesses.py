@@ -41,12 +41,10 @@ class Accesses:
         self._seen: dict[tuple[int, int, bytes, bytes], tuple[int, Request]] = {}
 
     def move(self, i: DecodedInstruction, where: Where) -> None:
-        """Move what is known."""
         space, addresses = self._place(i, where)
         self._move(i, where, space, addresses, accessed_bytes(i))
 
     def request(self, i: DecodedInstruction, where: Where) -> Request:
-        """Return what is asked for."""
         if isinstance(where, np.ndarray) and not len(where):
             return Request(np.zeros(self._registers.threads // WARP, np.int64))
         space, addresses = self._place(i, where)

@@ -45,7 +45,6 @@ class AsynchronousCopies:
         self._mbarriers = SmMbarriers()
 
     def reached(self, waits: Sequence[Operation]) -> bool:
-        """Say whether the phases have ended that are waited for."""
         return all(self._mbarriers.phase(one.key) >= one.count for one in waits)
 
     def ask(

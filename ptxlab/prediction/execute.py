@@ -45,7 +45,6 @@ class Executor:
         return found
 
     def execute(self, i: DecodedInstruction, where: Where) -> None:
-        """Run one instruction."""
         row = OPCODES.get(i.sass.opcode)
         if row is None:
             raise Unsupported(

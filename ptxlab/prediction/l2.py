@@ -103,7 +103,6 @@ def _loads(i: DecodedInstruction) -> bool:
 
 
 def _sectors(request: Request | Asked) -> Iterable[tuple[int, ...]]:
-    """Return the sectors of all warps."""
     if isinstance(request, Request):
         return request.sectors
     return (one.sectors for of_warp in request for one in of_warp if isinstance(one, Copy))
@@ -142,7 +141,6 @@ class _Touched:
                 sets[step > limit].update(sectors.tolist())
 
     def bytes(self, region: int, turns: int) -> int:
-        """Return what is loaded of a region in so many turns."""
         first, second = self.by_region[region]
         return SECTOR * (len(first) + len(second - first) * (turns - 1))
 

@@ -85,7 +85,6 @@ class Launch:
 
     @property
     def cluster(self) -> int:
-        """The CTAs of a cluster."""
         return prod(self.config.cluster or (1,))
 
     @property

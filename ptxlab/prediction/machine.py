@@ -78,7 +78,6 @@ class IssueOrder:
 
     @property
     def numbers(self) -> Array:
-        """The instruction of each step."""
         lengths = self.lengths
         begun = np.cumsum(lengths) - lengths
         found: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
@@ -319,7 +318,6 @@ class Machine:
         return True
 
     def _among(self, step: int) -> bool:
-        """Say whether a step is asked about."""
         place = bisect_left(self._asked, step)
         return place < len(self._asked) and self._asked[place] == step
 

@@ -138,7 +138,6 @@ def expected(low: int) -> int:
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:
-    """Return what each of ``warps`` warps asks."""
     found: dict[int, list[T]] = defaultdict(list)
     for warp, operation in operations:
         found[warp].append(operation)

@@ -71,13 +71,11 @@ class Meetings:
                     self._ended(one.key)
 
     def landed(self, copy: Copy, there: float) -> None:
-        """Count a copy at the mbarrier that waits for it."""
         assert copy.key is not None
         if self._mbarriers.landed(copy.key, copy.nbytes, copy.ctas, there):
             self._ended(copy.key)
 
     def leave(self, warp: Warp, now: float) -> None:
-        """Have nobody wait for a warp that is gone."""
         self._of_cta[warp.cta] -= 1
         if self._mbarriers.leave((warp.cta, CLUSTER), now):
             self._ended((warp.cta, CLUSTER))

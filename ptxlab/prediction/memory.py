@@ -78,7 +78,6 @@ class GlobalWords:
             words.store(places, None if values is None else values[here])
 
     def require(self, addresses: Array) -> None:
-        """Refuse addresses that are in no region."""
         for _ in self._by_region(addresses):
             pass
 

@@ -39,7 +39,6 @@ class Opcode:
     words: int = 1
 
     def written(self, i: DecodedInstruction) -> int:
-        """Return how many registers it writes."""
         if self.pipe == "tensor":
             return 2 if i.has("F16") or i.sass.modifiers[0].startswith("88") else 4
         opcode = i.sass.opcode

@@ -79,7 +79,6 @@ class Registers:
         return U64(0) - found if negated else found
 
     def constant(self, constant: SassConstant, where: Where) -> Any:
-        """Return a word of constant memory."""
         offset = constant.offset
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
             register = self.words.read(constant.register.number, where)
@@ -90,7 +89,6 @@ class Registers:
         return None if word is None else U32(word)
 
     def real(self, operand: Operand, where: Where) -> Any:
-        """Return an operand as floating-point numbers."""
         if isinstance(operand, Immediate):
             return np.float32(operand.real)
         word = self.value(operand, where, bare=True)
@@ -119,7 +117,6 @@ class Registers:
                 self.words.write(first.number + n, where, value)
 
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
-        """Write a predicate."""
         self.predicates.write(predicate.number, where, value)
 
     def tell_compared(

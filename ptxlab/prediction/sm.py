@@ -64,7 +64,6 @@ class Sm:
         self._meetings = Meetings(chip.latency, warps, self._wake)
 
     def run(self) -> Run:
-        """Run all warps to their end."""
         end = 0.0
         while not self._over:
             now = min(self._next)

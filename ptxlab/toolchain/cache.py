@@ -96,7 +96,6 @@ def packed(*parts: bytes) -> bytes:
 
 
 def unpacked(stored: bytes) -> list[bytes]:
-    """Return what ``packed`` was given."""
     parts, at = [], 0
     while at < len(stored):
         (length,) = struct.unpack_from("<Q", stored, at)

@@ -84,7 +84,6 @@ def _content(image: bytes, head: tuple[int, ...]) -> bytes:
 
 
 def text_at(table: bytes, offset: int) -> str:
-    """Return the text that a table of names has at an offset."""
     return table[offset : table.index(b"\0", offset)].decode(errors="replace")
 
 

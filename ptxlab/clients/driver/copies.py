@@ -30,7 +30,6 @@ def bytes_at(gpu: EmulatedGpu, address: int, nbytes: int) -> Octets:
 
 
 def put(gpu: EmulatedGpu, address: int, data: Array) -> None:
-    """Write an array to an address."""
     if address < HOST_END:
         bytes_at(gpu, address, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
         return

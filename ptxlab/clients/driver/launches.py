@@ -44,7 +44,6 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
 def run(
     gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig, parameters: bytes
 ) -> None:
-    """Run a kernel to its end."""
     if config.shared > function.most_shared:
         raise Refused(
             DriverResult.INVALID_VALUE,

@@ -46,7 +46,6 @@ class Loaded:
         return link_ptx(tree.source.text, arch=self.gpu.target.name, path=self.module.path).kernels
 
     def function(self, name: str) -> int:
-        """Return the handle of a kernel."""
         if name not in self.module.kernels:
             raise Refused(DriverResult.NOT_FOUND)
         if name not in self.functions:
@@ -73,7 +72,6 @@ class DriverFunction:
 
     @cached_property
     def declaration(self) -> Function:
-        """The kernel as PTX declares it."""
         tree = self.loaded.module.tree
         assert tree is not None
         return next(entry for entry in tree.entries if entry.name == self.name)

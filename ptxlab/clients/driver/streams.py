@@ -130,7 +130,6 @@ _NO_TIMING = 2  # CU_EVENT_DISABLE_TIMING
 @answers("cuEventElapsedTime", "out:f32 u64 u64", since=2000)
 @answers("cuEventElapsedTime_v2", "out:f32 u64 u64", since=12080)
 def elapsed(gpu: EmulatedGpu, begin: int, end: int) -> float:
-    """Return milliseconds of emulation."""
     first, last = gpu.held(begin, DriverEvent), gpu.held(end, DriverEvent)
     if (first.flags | last.flags) & _NO_TIMING or first.seconds is None or last.seconds is None:
         raise Refused(DriverResult.INVALID_HANDLE)

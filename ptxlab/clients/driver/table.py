@@ -78,8 +78,6 @@ ROWS: dict[str, AnsweredFunction] = {}
 def answers(
     name: str, types: str = "", *, since: int = 0, needs: str = "context"
 ) -> Callable[[_Function], _Function]:
-    """Put a function into the table."""
-
     def put(function: _Function) -> _Function:
         ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs)
         return function

@@ -291,7 +291,6 @@ class Walk:
         return place.block
 
     def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
-        """Say whether nobody has to wait before a part."""
         participants, threads = place.block.participants, group.threads
         if part or participants is None:
             return True

@@ -61,7 +61,6 @@ class NativeProduct:
         jobs.pool(wave.cores).run(self.job(wave, count, words))
 
     def job(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
-        """Return the job of so many products."""
         piece = jobs.pool(wave.cores).piece(count, self._least)
         header = (jobs.address(self.function), piece, 0, 0, count)
         return struct.pack(f"{len(header) + len(words)}q", *header, *words)

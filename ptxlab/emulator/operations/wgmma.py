@@ -153,7 +153,6 @@ class _Registers:
         return self.groups.matrix(self.factor.layout, self.factor.sources)
 
     def registers(self) -> list[Array]:
-        """Return the registers of all threads of the wave."""
         return [self.groups.register(source) for source in self.factor.sources]
 
 
@@ -362,7 +361,6 @@ def fence(context: Context, asked: RowForm) -> Step:
 
 
 def commit_group(context: Context, asked: RowForm) -> Step:
-    """Close the group of products."""
     context.participants = TOGETHER
     return lambda frame, threads: frame.wave.products.commit(threads)
 

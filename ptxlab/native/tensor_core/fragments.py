@@ -70,7 +70,6 @@ def lines(layout: FragmentLayout) -> tuple[Line, ...]:
 
 
 def gather(registers: Sequence[VectorValue], line: Line) -> VectorValue:
-    """Return the words of a line."""
     first, *others = sorted({register for register, _ in line.places})
     lanes = registers[first].lanes
     picks = [lane + lanes * (register != first) for register, lane in line.places]
@@ -81,7 +80,6 @@ def gather(registers: Sequence[VectorValue], line: Line) -> VectorValue:
 
 
 def scatter(words: Sequence[tuple[Line, VectorValue]], register: int, lanes: int) -> VectorValue:
-    """Return a register from the words of all lines."""
     parts = []
     for line, value in words:
         picks = {lane: i for i, (held, lane) in enumerate(line.places) if held == register}

@@ -122,7 +122,6 @@ class Matrices:
     def _column(
         self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int
     ) -> VectorValue:
-        """Return the address of the sums of a column of a fragment."""
         place = block * self.n + order(layout.cols).index(inner)
         size = self._word * self.steps.rows
         return self._sums.at(place, size).at(first, size)

@@ -26,7 +26,6 @@ class VectorValue:
 
     @property
     def type(self) -> str:
-        """The type as LLVM writes it."""
         return _type(self.kind, self.lanes)
 
     def __add__(self, other: VectorValue | float) -> VectorValue:
@@ -84,7 +83,6 @@ class VectorValue:
         return VectorValue(self.code, kind, lanes, self.code.write(text))
 
     def splat(self, lanes: int) -> VectorValue:
-        """Return a vector of one number."""
         vector = _type(self.kind, lanes)
         one = self.code.write(f"insertelement {vector} poison, {self.type} {self.name}, i64 0")
         return VectorValue(self.code, self.kind, lanes, one).shuffle([0] * lanes)
@@ -108,16 +106,13 @@ class VectorValue:
         return self._made(f"getelementptr i8, ptr {self.name}, {offset}", "ptr")
 
     def load(self, kind: str, lanes: int = 0, *, align: int) -> VectorValue:
-        """Return what lies at this address."""
         text = f"load {_type(kind, lanes)}, ptr {self.name}, align {align}"
         return VectorValue(self.code, kind, lanes, self.code.write(text))
 
     def store(self, value: VectorValue, *, align: int) -> None:
-        """Write a value to this address."""
         self.code.line(f"store {value.type} {value.name}, ptr {self.name}, align {align}")
 
     def like(self, number: float) -> VectorValue:
-        """Return a constant of this type."""
         return VectorValue(self.code, self.kind, self.lanes, self._like(number))
 
     def _both(self, operation: str, other: VectorValue | float) -> VectorValue:
@@ -149,7 +144,6 @@ class ModuleFunction:
 
     @property
     def text(self) -> str:
-        """The module."""
         return "\n".join(self.used.values())
 
 
@@ -182,7 +176,6 @@ class FunctionBuilder:
         self._block = "entry"
 
     def parameter(self, name: str, kind: str) -> VectorValue:
-        """Return the next parameter of the function."""
         self.parameters.append(f"{kind} %{name}")
         return VectorValue(self, kind, 0, f"%{name}")
 
@@ -204,7 +197,6 @@ class FunctionBuilder:
         self._lines.append(f"  {text}")
 
     def write(self, text: str) -> str:
-        """Write an instruction and return the name of its result."""
         name = self._new("v")
         self.line(f"{name} = {text}")
         return name
@@ -216,7 +208,6 @@ class FunctionBuilder:
         return VectorValue(self, "ptr", 0, name)
 
     def vector(self, numbers: Sequence[VectorValue]) -> VectorValue:
-        """Return a vector of numbers of one type."""
         kind, lanes, name = numbers[0].kind, len(numbers), "poison"
         for i, one in enumerate(numbers):
             text = f"insertelement {_type(kind, lanes)} {name}, {one.type} {one.name}, i64 {i}"
@@ -236,13 +227,11 @@ class FunctionBuilder:
         )
 
     def run(self, function: ModuleFunction, *given: VectorValue) -> None:
-        """Call another function of the module."""
         self._used.update(function.used)
         operands = ", ".join(f"{each.type} {each.name}" for each in given)
         self.line(f"call void @{function.name}({operands})")
 
     def variable(self, first: VectorValue) -> LoopVariable:
-        """Return memory for a value that changes."""
         variable = LoopVariable(self.buffer(first.lanes * 8), first.kind, first.lanes)
         variable.value = first
         return variable
