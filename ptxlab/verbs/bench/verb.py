@@ -15,12 +15,12 @@ from ptxlab.cli.common import (
     open_device,
     open_workers,
     terminal_width,
-    write_whole,
 )
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor

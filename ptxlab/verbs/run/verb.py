@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import emit, open_device, write_whole
+from ptxlab.cli.common import emit, open_device
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_run
 
 if TYPE_CHECKING:
