@@ -19,6 +19,7 @@ from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
 from ptxlab.prediction.memory import GlobalWords
 from ptxlab.prediction.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
+from ptxlab.prediction.pipes import BULK, is_bulk_store
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
@@ -133,31 +134,56 @@ class AsynchronousCopies:
         ]
 
     def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
-        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
-        if not dimensions or i.has("IM2COL"):
-            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        box, of_map = (one.uniform for one in i.operands if isinstance(one, SassAddress))
-        assert box is not None
-        assert of_map is not None
-        loads = i.sass.opcode == "UTMALDG"
-        words = range(1 + loads, 1 + loads + int(dimensions[:-1]))
-        coordinates = [self._uniform(i, box.number + n, thread) for n in words]
-        signed = [one - (1 << 32) if one >> 31 else one for one in coordinates]
-        ctas, key = 1, None
-        if loads:
+        place, other = (one.uniform for one in i.operands if isinstance(one, SassAddress))
+        assert place is not None
+        assert other is not None
+        stores = i.sass.opcode == "UTMASTG" or is_bulk_store(i)
+        key = None
+        if not stores:
             cta = int(thread[0]) // self._threads
-            key = (cta, self._uniform(i, box.number + 1, thread) & OFFSET)
-        if i.has("MULTICAST"):
-            mask = next(one for one in reversed(i.operands) if isinstance(one, SassRegister))
-            ctas = (self._uniform(i, mask.number, thread) >> 16).bit_count()
-        address = self._uniform(i, of_map.number, thread) | self._uniform(
-            i, of_map.number + 1, thread
-        ) << 32  # fmt: skip
-        found = tma.copied(self._map(address), signed, key, ctas, i.sass.text)
+            key = (cta, self._uniform(i, place.number + 1, thread) & OFFSET)
+        if i.sass.opcode == BULK:
+            found = self._row(i, place if stores else other, key, thread)
+        else:
+            signed = self._coordinates(i, place.number + (1 if stores else 2), thread)
+            data = self._map(self._address(i, other, thread))
+            found = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
         self._memory.require(
             np.array(found.sectors[:1] + found.sectors[-1:], np.uint64) * np.uint64(SECTOR)
         )
         return found
+
+    def _row(
+        self, i: DecodedInstruction, where: SassRegister, key: Key | None, thread: Array
+    ) -> Copy:
+        """Return the copy of bytes in a row from, or to, a global address."""
+        if not (i.has("S") and i.has("G")):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        units = self._last(i, thread) & 0xFFFF
+        return tma.in_a_row(self._address(i, where, thread), units, key, self._ctas(i, thread))
+
+    def _ctas(self, i: DecodedInstruction, thread: Array) -> int:
+        """Return to how many CTAs of a cluster a copy comes."""
+        return (self._last(i, thread) >> 16).bit_count() if i.has("MULTICAST") else 1
+
+    def _last(self, i: DecodedInstruction, thread: Array) -> int:
+        """Return the word that says for whom a copy is, and of bytes in a row how many."""
+        last = next(one for one in reversed(i.operands) if isinstance(one, SassRegister))
+        return self._uniform(i, last.number, thread)
+
+    def _coordinates(self, i: DecodedInstruction, first: int, thread: Array) -> list[int]:
+        """Return where a box begins, by the uniform registers from the ``first`` on."""
+        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
+        if not dimensions or i.has("IM2COL"):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        words = range(first, first + int(dimensions[:-1]))
+        coordinates = (self._uniform(i, one, thread) for one in words)
+        return [one - (1 << 32) if one >> 31 else one for one in coordinates]
+
+    def _address(self, i: DecodedInstruction, pair: SassRegister, thread: Array) -> int:
+        """Return the address that two uniform registers hold."""
+        low, high = (self._uniform(i, pair.number + n, thread) for n in (0, 1))
+        return low | high << 32
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""

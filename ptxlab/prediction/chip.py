@@ -53,7 +53,8 @@ class Chip:
         """Return the chip at a clock in MHz: DRAM does not wait for it."""
         near, far = self.latency["l2"], self.latency["dram"]
         dram = round(near + (far - near) * clock / self.memory.clock)
-        return replace(self, latency=self.latency | {"dram": dram})
+        gpu = replace(self.gpu, clock=clock)
+        return replace(self, gpu=gpu, latency=self.latency | {"dram": dram})
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""

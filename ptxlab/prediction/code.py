@@ -20,7 +20,7 @@ _LEADING = ("PLOP3", "UPLOP3", "R2P")
 _ONE_OUT = ("VOTE", "VOTEU")
 """Which write one predicate and read those behind it."""
 
-_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG")
+_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG", "UBLKCP", "NANOSLEEP")
 """Whose first register is read."""
 
 _PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL", "ELECT")

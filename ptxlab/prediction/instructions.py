@@ -7,9 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction import floating
+from ptxlab.prediction import floating, lanes
 from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
@@ -22,7 +21,7 @@ from ptxlab.prediction.operands import (
     SassName,
     SassRegister,
 )
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import OPCODES, WIDE_SPECIAL
 from ptxlab.prediction.registers import Registers, moved
 from ptxlab.prediction.values import Where
 
@@ -182,7 +181,7 @@ def _minmax(r: Registers, i: DecodedInstruction, where: Where) -> None:
 def _special_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
     name = i.sources[0].text if isinstance(i.sources[0], SassName) else ""
     value = r.special(name, where)
-    words = 2 if i.sass.opcode == "CS2R" and not i.has("32") else 1
+    words = 2 if i.sass.opcode in WIDE_SPECIAL and not i.has("32") else 1
     if value is None:
         r.forget(i, where)
     else:
@@ -196,47 +195,6 @@ def _load_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
         return
     words = range(OPCODES[i.sass.opcode].written(i))
     r.write_row(i.dest, where, [r.constant(moved(source, 4 * n), where) for n in words])
-
-
-def _vote(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """Count what holds for the lanes of a warp."""
-    value = r.predicate((i.ins or (Predicate(TRUE_PREDICATE),))[-1], where)
-    if value is None:
-        r.forget(i, where)
-        return
-    held, here = np.zeros((2, r.threads), bool)
-    held[where], here[where] = value, True
-    by_warp, present = held.reshape(-1, WARP), here.reshape(-1, WARP)
-    lanes = U64(1) << np.arange(WARP, dtype=U64)
-    ballot = np.repeat((by_warp * lanes).sum(axis=1).astype(U32), WARP)[where]
-    r.write(i, where, ballot)
-    every = (by_warp | ~present).all(axis=1) if i.has("ALL") else by_warp.any(axis=1)
-    for predicate in i.outs:
-        r.tell(predicate, where, np.repeat(every, WARP)[where])
-
-
-def _shuffle(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """Take the word of another lane; a lane that is not there is answered with one's own."""
-    a, lane, clamp = (r.value(one, where) for one in i.sources)
-    if a is None or lane is None or clamp is None:
-        r.forget(i, where)
-        return
-    mine = np.arange(WARP)
-    every = [np.zeros(r.threads, np.int64) for _ in range(3)]
-    for whole, part in zip(every, (a, lane, clamp), strict=True):
-        whole[where] = part
-    words, by, limits = (whole.reshape(-1, WARP) for whole in every)
-    segment = limits >> 8 & 31
-    top = mine & segment | limits & 31 & ~segment
-    if i.has("IDX"):
-        source = mine & segment | by & 31 & ~segment
-    else:
-        source = {"UP": mine - by, "DOWN": mine + by, "BFLY": mine ^ by}[i.sass.modifiers[0]]
-    inside = source >= top if i.has("UP") else source <= top
-    taken = np.take_along_axis(words, np.where(inside, source, mine) % WARP, axis=1)
-    r.write(i, where, taken.reshape(-1)[where].astype(U32))
-    for predicate in i.outs:
-        r.tell(predicate, where, inside.reshape(-1)[where])
 
 
 def _to_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
@@ -268,17 +226,6 @@ def _from_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
             r.predicates.write(number, where, value)
 
 
-def _elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """Choose the lowest of the lanes that are there."""
-    here = np.zeros(r.threads, bool)
-    here[where] = True
-    lowest = np.repeat(here.reshape(-1, WARP).argmax(axis=1), WARP)
-    chosen = (lowest == np.arange(r.threads) % WARP)[where]
-    r.write(i, where, lowest[where].astype(U32))
-    for predicate in i.outs[:1]:
-        r.tell(predicate, where, chosen)
-
-
 def _granted(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """USETMAXREG: registers that are asked for are there."""
     for predicate in i.outs:
@@ -299,12 +246,13 @@ EXECUTED: dict[str, Callable[[Registers, DecodedInstruction, Where], None]] = {
     **dict.fromkeys(("MOV", "R2UR"), _move),
     **dict.fromkeys(("IADD3", "IADD", "VIADD", "VIADD3"), _iadd3),
     **dict.fromkeys(("IMNMX", "VIMNMX", "VIADDMNMX"), _minmax),
-    **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special_register),
+    **dict.fromkeys(("S2R", "S2UR", *WIDE_SPECIAL), _special_register),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _load_constant),
-    **dict.fromkeys(("VOTE", "VOTEU"), _vote),
+    **dict.fromkeys(("VOTE", "VOTEU"), lanes.vote),
+    **dict.fromkeys(("REDUX", "CREDUX"), lanes.reduce),
     **dict.fromkeys(("HFMA2", "HADD2"), floating.half_constant),
     **dict.fromkeys(("I2F", "I2FP"), floating.from_integer),
-    "ELECT": _elect,
+    "ELECT": lanes.elect,
     "F2I": floating.to_integer,
     "FMUL": floating.arithmetic,
     "FSETP": floating.compare,
@@ -315,7 +263,7 @@ EXECUTED: dict[str, Callable[[Registers, DecodedInstruction, Where], None]] = {
     "PLOP3": _plop3,
     "ISETP": _setp,
     "SEL": _select,
-    "SHFL": _shuffle,
+    "SHFL": lanes.shuffle,
     "USETMAXREG": _granted,
     "P2R": _to_register,
     "R2P": _from_register,

@@ -19,7 +19,7 @@ from ptxlab.prediction import machine
 from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.pipes import OPCODES, REDUCTIONS
+from ptxlab.prediction.pipes import OPCODES, REDUCTIONS, is_bulk_store
 from ptxlab.prediction.requests import SECTOR, Request
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.trace import Loop
@@ -98,7 +98,7 @@ def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
 
 def _loads(i: DecodedInstruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
-    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS)
+    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS) or is_bulk_store(i)
     return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
 
 

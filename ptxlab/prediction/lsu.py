@@ -45,7 +45,7 @@ class LoadStoreUnit:
     def copy(self, copy: Copy, hits: float, now: float) -> float:
         """Move a box between shared memory and beyond the SM, which several CTAs share if they do.
 
-        Returns when it is there; ``hits`` is the part of its lines that the L2 cache has.
+        Returns when all of it is there; ``hits`` is the part of its lines that the L2 cache has.
         """
         took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.l2_bytes
         begins = now + self._latency["tma"]
@@ -53,8 +53,7 @@ class LoadStoreUnit:
         self._busy["l2"] += took
         if copy.key is None:
             return self._beyond_free
-        far = self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
-        return max(begins + far, self._beyond_free + far - took)
+        return self._beyond_free + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
 
     def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""

@@ -94,9 +94,7 @@ class Meetings:
             self._waiting[one.key].append((one.count, warp))
             warp.sleep("mbarrier")
             return
-        ended = self._mbarriers.ended(one.key, one.count) + t.latency
-        if ended > warp.ready:
-            warp.ready, warp.waits_for = ended, "mbarrier"
+        warp.pause("mbarrier", self._mbarriers.ended(one.key, one.count) + t.latency)
 
     def _ended(self, key: Key) -> None:
         """Let those go on who waited for the phase that has ended."""

@@ -192,6 +192,8 @@ class Sm:
             self._meetings.arrive_at_cluster(warp, now)
         elif kind == kinds.CLUSTER_WAIT:
             self._meetings.wait_for_cluster(warp, t)
+        elif kind == kinds.SLEEP:
+            warp.pause("sleeping", now + t.latency)
         elif kind == kinds.SYNC:
             self._meetings.synchronise(warp, t, orders, now)
             if warp.ready != NEVER:

@@ -10,16 +10,16 @@ from ptxlab.prediction import wgmma
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import DecodedInstruction, NotFollowed
 from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, SassName, SassRegister
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import BULK, OPCODES
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
 
-SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT = range(8, 14)
-"""An mbarrier's, a copy with a tensor map, a warpgroup's product, one that waits for some, a cluster's barrier."""
+SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP = range(8, 15)
+"""An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause."""
 
 _NEEDS = {
-    "UTMALDG": "tma", "UTMASTG": "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
+    "UTMALDG": "tma", "UTMASTG": "tma", BULK: "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
 }  # fmt: skip
 """The latency that a chip must have for an instruction, which some have not."""
 
@@ -93,6 +93,8 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     latency = chip.latency.get(row.latency or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
         2 if i.has("128") and row.memory else 0
     )
+    if kind == SLEEP:
+        latency = _slept(i, chip)
     c = i.control
     return InstructionTiming(
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
@@ -117,11 +119,20 @@ def _kind(i: DecodedInstruction, memory: bool, variable: bool) -> tuple[int, tup
         return PRODUCTS, (0, _number(i.operands[1]))
     simple = {
         "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
-        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
+        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, BULK: TMA,
+        "NANOSLEEP": SLEEP, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
     }  # fmt: skip
     if opcode in simple:
         return simple[opcode], (0, 0)
     return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)
+
+
+def _slept(i: DecodedInstruction, chip: Chip) -> int:
+    """Return the cycles of a pause: as long as is asked for, of up to twice that; PTX ISA, nanosleep."""
+    (asked,) = i.operands
+    if not isinstance(asked, Immediate):
+        raise Unsupported(f"for how long '{i.sass.text}' pauses is not in the machine code")
+    return asked.value * chip.gpu.clock // 1000
 
 
 def _number(operand: object) -> int:

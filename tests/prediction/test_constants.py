@@ -31,6 +31,10 @@ def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> N
     assert issue["HFMA2"] == chip.holds["fma2"]
     for opcode in ("LOP3", "SHF", "PRMT"):
         assert issue[opcode] == chip.holds["alu"]
+    if "REDUX" in issue:
+        assert issue["REDUX"] == chip.holds["adu"]
+    if chip.gpu.capability < 120:  # where ptxas leaves it to the hardware
+        assert issue["MUFU"] == chip.holds["xu"]
     if "DFMA" in issue:
         assert issue["DFMA"] == chip.holds["fp64"]
         assert ON_RECORD[target_of(chip).name]["latency"]["DFMA"] == chip.latency["fp64"]

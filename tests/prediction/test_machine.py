@@ -16,6 +16,7 @@ ARCHS = (
     pytest.param("sm_86", marks=pytest.mark.thorough),
     pytest.param("sm_89", marks=pytest.mark.thorough),
     "sm_90a",
+    "sm_100a",
     "sm_120a",
     pytest.param("sm_75", marks=pytest.mark.thorough),
 )
@@ -104,6 +105,13 @@ PROGRAMS = {
     "other: call (c), mixed, (a, b); join: add.u32 c, c, 1;",
     "some threads end": "setp.gt.u32 u, t0, d; mov.u32 c, 1; @u bra gone; add.u32 c, a, b; gone:",
 }  # fmt: skip
+SINCE_80 = {
+    "sums of a warp": "redux.sync.add.s32 t3, a, -1; redux.sync.min.s32 t4, a, -1; redux.sync.max.u32 t5, b, -1;"
+    " redux.sync.and.b32 t6, a, -1; redux.sync.or.b32 t7, b, -1; redux.sync.xor.b32 t8, a, -1; xor.b32 c, t3, t4;"
+    " xor.b32 c, c, t5; xor.b32 c, c, t6; xor.b32 c, c, t7; xor.b32 c, c, t8; add.u32 c, c, t2;",
+    "sums of some lanes": "mov.u32 c, 0; and.b32 t3, t2, 3; setp.ne.u32 u, t3, 2; @u bra over;"
+    " redux.sync.min.u32 c, b, 0x44444444; redux.sync.max.s32 t4, a, 0x44444444; xor.b32 c, c, t4; over:",
+}  # fmt: skip
 
 
 FLOATS = {
@@ -165,7 +173,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_results_are_those_of_the_emulator(arch: str, untold: set[str]) -> None:
     """All programs are kernels of one module, which costs the assembler least."""
-    programs = PROGRAMS | FLOATS | ORDINARY
+    programs = PROGRAMS | FLOATS | ORDINARY | ({} if arch == "sm_75" else SINCE_80)
     kernels = {f"k{n}": name for n, name in enumerate(programs)}
     parts = [(BEGIN + programs[what] + "\n" + TAIL).format(name=k) for k, what in kernels.items()]
     source = HEAD.format(arch=arch) + "".join(parts)

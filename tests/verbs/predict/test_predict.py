@@ -63,6 +63,17 @@ def test_an_unknown_gpu_lists_those_there_are(
     assert all(name in told for name in names())
 
 
+@pytest.mark.parametrize(
+    ("target", "able"),
+    [("sm_90a", "GPUs that run it: h200, h100"), ("sm_103a", "no GPU here runs it")],
+)
+def test_a_program_for_another_target_is_told_who_runs_it(target: str, able: str) -> None:
+    program = f".version 8.8\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+    with pytest.raises(Unsupported, match=f"{target} does not run on sm_80") as told:
+        ptxlab.predict(program, "a100", 1, 32)
+    assert told.value.hint == able
+
+
 def test_every_gpu_of_a_chip_is_found() -> None:
     found = {"t4", "a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "h200", "b200", "rtx5090"}
     assert found <= set(names())
