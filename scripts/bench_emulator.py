@@ -155,21 +155,32 @@ def cpu() -> str:
 def with_table(readme: str, data: dict[str, Any]) -> str:
     """Return the text of the page with the table of ``data`` between its marks."""
     rows = [
-        f"| {row['name']}, {row['size']}^3 | {shown(row['best'])} | {row['peak'] >> 20} MiB "
-        f"| {row['multiply_adds_per_second'] / 1e6:.0f} M/s |"
+        f"| {row['name']}, {row['size']}^3 | {shown(row['best'])} | {on_one_core(row)} "
+        f"| {row['peak'] >> 20} MiB | {row['multiply_adds_per_second'] / 1e6:.0f} M/s |"
         for row in data["workloads"]
     ]
     rows += [
-        f"| {row['name']} ({row['package']} {row['version']}) | | "
+        f"| {row['name']} ({row['package']} {row['version']}) | | | "
         f"| {rate(row['multiply_adds'] / min(row['seconds']))}, {beside(row['ratio'])} |"
         for row in data["peers"]
     ]
     machine = data["machine"]
     title = f"{machine['cpu']}, Python {machine['python']}, numpy {machine['numpy']}"
-    table = [f"| {title} | time | memory | multiply-adds |", "|---|---|---|---|", *rows]
+    cores = f"time on {machine['cores']} cores"
+    table = [
+        f"| {title} | {cores} | on one | memory | multiply-adds |",
+        "|---|---|---|---|---|",
+        *rows,
+    ]
     before, _, rest = readme.partition(MARKS[0])
     after = rest.partition(MARKS[1])[2]
     return "".join([before, MARKS[0], *(f"{line}\n" for line in table), MARKS[1], after])
+
+
+def on_one_core(row: dict[str, Any]) -> str:
+    """Write the time on one core, and how many times that of all cores it is."""
+    one = row["best_on_one_core"]
+    return f"{shown(one)}, x {one / row['best']:.2f}"
 
 
 def rate(a_second: float) -> str:

@@ -69,9 +69,9 @@ class Pool:
             self._begin()
 
     def piece(self, total: int, least: int, whole: int = 1) -> int:
-        """Return how many items a piece has: not below ``least``, and a multiple of ``whole``."""
-        size = max(least, -(-total // (PIECES * self.cores)))
-        size = -(-size // whole) * whole
+        """Return how many items a piece has: all alike, not below ``least``, and a multiple of ``whole``."""
+        many = max(1, min(PIECES * self.cores, total // max(1, least)))
+        size = -(-total // (many * whole)) * whole
         return total if self.cores == 1 or size >= total else size
 
     def run(self, job: bytes) -> bool:

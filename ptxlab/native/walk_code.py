@@ -19,7 +19,7 @@ ARRAYS = 3
 
 JOB, END, STAND = range(3)
 """Kinds. A job: where it is, where in it arrays are named, a list of registers, how many of these it reads, how
-many it writes. The end of a block: its instructions, the register that decides or -1, its elements, where it says
+many it writes, where a word is that is 0 as long as others are to do it, or 0. The end of a block: its instructions, the register that decides or -1, its elements, where it says
 which of them count, the operation if all hold, that if none does; -1 is nowhere. To stand: nothing."""
 
 AT, INSTRUCTIONS, BUDGET, JOBS = range(4)
@@ -55,13 +55,21 @@ next:
   switch i64 %kind, label %stand [i64 #JOB, label %job
                                   i64 #END, label %end]
 job:
+  %gated = icmp ne i64 %f, 0
+  br i1 %gated, label %gate, label %pass
+gate:
+  %gate.p = inttoptr i64 %f to ptr
+  %open = load i64, ptr %gate.p
+  %closed = icmp eq i64 %open, 0
+  br i1 %closed, label %stand, label %pass
+pass:
   %job.p = inttoptr i64 %a to ptr
   %named.p = inttoptr i64 %b to ptr
   %list.p = inttoptr i64 %c to ptr
   %all = add i64 %d, %e
   br label %name
 name:
-  %i = phi i64 [0, %job], [%i1, %named]
+  %i = phi i64 [0, %pass], [%i1, %named]
   %over = icmp uge i64 %i, %all
   br i1 %over, label %run, label %one
 one:

@@ -48,6 +48,7 @@ class BulkStores:
         return begun
 
     def waited(self, stores: Iterable[_Store], threads: Array) -> None:
+        """See ``threads`` wait for what they had stored."""
         for store in stores:
             left = ~np.isin(store.threads, threads)
             store.first, store.threads = store.first[left], store.threads[left]
@@ -56,6 +57,7 @@ class BulkStores:
     def touch(
         self, memory: Allocation, threads: Array, first: Array, nbytes: int, *, writes: bool
     ) -> None:
+        """See threads access global memory."""
         for store in self._stores:
             if store.memory is not memory:
                 continue

@@ -16,7 +16,7 @@ URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
 
 
 @dataclass(frozen=True, slots=True)
-class SassRegister:
+class Register:
     """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``.
 
     ``wide`` is it and the next, ``part`` some bytes of it.
@@ -50,35 +50,35 @@ class Immediate:
 
 
 @dataclass(frozen=True, slots=True)
-class SassConstant:
+class Constant:
     """A word of a constant ``bank`` at ``offset``, and behind it where a ``register`` says."""
 
     bank: int
     offset: int
-    register: SassRegister | None = None
+    register: Register | None = None
     negated: bool = False
     inverted: bool = False
     absolute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class SassAddress:
+class Address:
     """``[base * scale + uniform + offset]``."""
 
-    base: SassRegister | None
+    base: Register | None
     scale: int
-    uniform: SassRegister | None
+    uniform: Register | None
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class SassName:
+class Name:
     """Anything else: a special register, a label, a scoreboard."""
 
     text: str
 
 
-Operand = SassRegister | Predicate | Immediate | SassConstant | SassAddress | SassName
+Operand = Register | Predicate | Immediate | Constant | Address | Name
 
 _REGISTER = re.compile(r"(?P<bank>U?)R(?P<number>\d+|Z)(?P<marks>(?:\.\w+)*)$")
 _PREDICATE = re.compile(r"(?P<bank>U?)P(?P<number>\d|T)$")
@@ -98,17 +98,17 @@ def read(text: str) -> Operand:
     if found := _REGISTER.match(bare):
         marks = set(found["marks"].split(".")[1:])
         part = bool(marks - _WHOLE) and not any(map(_SCALE.match, map(".{}".format, marks)))
-        return SassRegister(_number(found), negated, inverted, absolute, "64" in marks, part)
+        return Register(_number(found), negated, inverted, absolute, "64" in marks, part)
     if found := _PREDICATE.match(bare):
         first = UNIFORM_PREDICATE if found["bank"] else 0
         number = TRUE_PREDICATE if found["number"] == "T" else int(found["number"])
         return Predicate(first + number, inverted)
     if found := _CONSTANT.match(bare):
         register = found["register"] and _REGISTER.match(found["register"])
-        return SassConstant(
+        return Constant(
             int(found["bank"], 16),
             int(found["offset"] or "0", 16),
-            SassRegister(_number(register)) if register else None,
+            Register(_number(register)) if register else None,
             negated,
             inverted,
             absolute,
@@ -120,7 +120,7 @@ def read(text: str) -> Operand:
         return _real(text.strip())
     if "[" in text:
         return _address(text[text.rindex("[") + 1 : text.rindex("]")])
-    return SassName(text.strip())
+    return Name(text.strip())
 
 
 def _prefixes(text: str) -> tuple[str, bool, bool, bool]:
@@ -147,18 +147,18 @@ def _real(text: str) -> Immediate:
         return Immediate(int(np.float32(real).view(np.uint32)), real)
 
 
-def _address(inside: str) -> SassAddress:
+def _address(inside: str) -> Address:
     base, uniform, scale, offset = None, None, 1, 0
     for part in re.findall(r"[^+]+", inside):
         if _INTEGER.match(part):
             offset += int(part, 0)
         elif found := _REGISTER.match(part):
             register = read(part)
-            assert isinstance(register, SassRegister)
+            assert isinstance(register, Register)
             if found["bank"]:
                 uniform = register
             else:
                 base = register
                 scaled = _SCALE.search(part)
                 scale = int(scaled[1]) if scaled else 1
-    return SassAddress(base, scale, uniform, offset)
+    return Address(base, scale, uniform, offset)

@@ -48,6 +48,7 @@ class ElementType:
 
     @property
     def scalar(self) -> ScalarType:
+        """The type of the numbers in memory."""
         return TYPES["f32" if self.is_tf32 else self.name.removesuffix(".ftz")]
 
 

@@ -21,6 +21,7 @@ class Template(NamedTuple):
 
 
 def templates(texts: Iterable[str]) -> Iterator[Template]:
+    """Yield the kernel templates of sources."""
     for text in texts:
         if "__global__" in text:
             yield from _templates(text, declarations(text), ())

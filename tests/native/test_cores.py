@@ -169,7 +169,7 @@ def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:
     one, two = cores.pool(1), cores.pool(2)
     assert one.piece(10_000, 1) == 10_000
     assert two.piece(16_000, 1, 32) == 2016
-    assert two.piece(16_000, 3000, 1024) == 3072
+    assert two.piece(16_000, 3000, 1024) == 4096
     assert two.piece(16_000, 16_000) == 16_000
 
 

@@ -6,9 +6,9 @@ Source: CUDA Driver API, "Execution Control".
 from __future__ import annotations
 
 import ctypes
-from typing import Any
+from collections.abc import Sequence
 
-from ptxlab.clients.driver.gpu import DriverStream, EmulatedGpu
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
@@ -44,6 +44,7 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
 def run(
     gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig, parameters: bytes
 ) -> None:
+    """Run a kernel to its end."""
     if config.shared > function.most_shared:
         raise Refused(
             DriverResult.INVALID_VALUE,
@@ -53,18 +54,35 @@ def run(
     gpu.seconds += gpu.session.launch(function.kernel, config, parameters).seconds
 
 
-@answers("cuLaunchKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64 u64")
-def launch(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
-    *sizes, shared, _, pointers, extra = given
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared)
-    run(gpu, function, config, packed(function, pointers, extra))
+@answers("cuLaunchKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64 u64")
+def launch(gpu: EmulatedGpu, handle: int, *given: int) -> None:
+    *sizes, shared, stream, pointers, extra = given
+    _launch(gpu, handle, sizes, shared, stream, pointers, extra)
 
 
-@answers("cuLaunchCooperativeKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64")
-def launch_cooperative(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
-    *sizes, shared, _, pointers = given
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cooperative=True)
-    run(gpu, function, config, packed(function, pointers, 0))
+@answers("cuLaunchCooperativeKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64")
+def launch_cooperative(gpu: EmulatedGpu, handle: int, *given: int) -> None:
+    *sizes, shared, stream, pointers = given
+    _launch(gpu, handle, sizes, shared, stream, pointers, 0, cooperative=True)
+
+
+def _launch(
+    gpu: EmulatedGpu,
+    handle: int,
+    sizes: Sequence[int],
+    shared: int,
+    stream: int,
+    pointers: int,
+    extra: int,
+    *,
+    cluster: Sequence[int] | None = None,
+    cooperative: bool = False,
+) -> None:
+    function = gpu.held(handle, DriverFunction)
+    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
+    parameters = packed(function, pointers, extra)
+    gpu.stream(stream)
+    run(gpu, function, config, parameters)
 
 
 _ATTRIBUTE_BYTES = 72
@@ -73,12 +91,11 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 """Attributes of a launch that results do not depend on, where a launch ends before the next begins."""
 
 
-@answers("cuLaunchKernelEx", "u64 function u64 u64")
+@answers("cuLaunchKernelEx", "u64 u64 u64 u64")
 def launch_with_attributes(
-    gpu: EmulatedGpu, place: int, function: DriverFunction, pointers: int, extra: int
+    gpu: EmulatedGpu, config: int, handle: int, pointers: int, extra: int
 ) -> None:
-    *sizes, shared, stream, attributes, count = fetch(place, "<7I4xQQI")
-    gpu.stream(stream)
+    *sizes, shared, stream, attributes, count = fetch(config, "<7I4xQQI")
     cluster, cooperative = None, False
     for number in range(count):
         which, *values = fetch(attributes + number * _ATTRIBUTE_BYTES, "<i4x3I")
@@ -90,10 +107,13 @@ def launch_with_attributes(
             raise Refused(
                 DriverResult.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled"
             )
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
-    run(gpu, function, config, packed(function, pointers, extra))
+    _launch(
+        gpu, handle, sizes, shared, stream, pointers, extra,
+        cluster=cluster, cooperative=cooperative,
+    )  # fmt: skip
 
 
-@answers("cuLaunchHostFunc", "stream u64 u64")
-def call_host(gpu: EmulatedGpu, stream: DriverStream, function: int, data: int) -> None:
+@answers("cuLaunchHostFunc", "u64 u64 u64")
+def call_host(gpu: EmulatedGpu, stream: int, function: int, data: int) -> None:
+    gpu.stream(stream)
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)

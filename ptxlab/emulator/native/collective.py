@@ -35,6 +35,14 @@ class Collective(ABC):
     def ready(self, wave: Wave) -> bool:
         """Say whether there is machine code for a wave."""
 
+    def takes(self, source: Source) -> bool:
+        """Say whether the job can read a source."""
+        return source.convert is None and source.dtype.itemsize == self.word.itemsize
+
+    def gate(self, wave: Wave) -> int:
+        """Return the address of a word that is 0 while the job is to be done by arrays; 0 for none."""
+        return 0
+
     @abstractmethod
     def job(self, wave: Wave) -> tuple[bytes, int]:
         """Return the job without its registers, and the word from which on sources and slots are named."""

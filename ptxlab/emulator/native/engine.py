@@ -24,7 +24,7 @@ STEP, THREAD = 3000, 1
 HOT = 200_000_000
 """Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
 
-COMPILING, FUNCTION = 2_000_000, 5
+COMPILING, FUNCTION = 1_000_000, 6
 """Nanoseconds that an instruction takes to be compiled, and of how many instructions a function is worth."""
 
 NEVER = -1

@@ -32,7 +32,7 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Successor:
+class Choice:
     """Where threads go behind a block: ``yes`` if ``slot`` holds in all, ``no`` if in none. -1 is nowhere.
 
     Without a slot all go to ``yes``.
@@ -49,27 +49,29 @@ class Work:
 
     ``inputs`` are read, ``outputs`` (register, dtype, one a thread or one for all) written: those that
     ``can_fail`` elsewhere than where they were. A job for the threads of a mask, None for all, comes with
-    the word from which on registers are named, and with what must stay as long as it.
+    the word from which on registers are named, and with what must stay as long as it. There may be a
+    ``gate``: see ``Collective``.
     """
 
     inputs: Sequence[int]
     outputs: Sequence[tuple[int, np.dtype[Any], bool]]
     can_fail: bool
     job: Callable[[Wave, Array | None], tuple[bytes, int, Any]]
+    gate: Callable[[Wave], int] = lambda wave: 0
 
 
 @dataclass(frozen=True, slots=True)
-class RegionBlock:
+class Place:
     """A block of a region: its parts, for each of these what runs it (None: arrays), and the choice behind."""
 
     block: BasicBlock
     parts: Sequence[Part]
     work: Sequence[Work | None]
-    choice: Successor
+    choice: Choice
 
 
 @dataclass(slots=True, eq=False)
-class CodeRegion:
+class Region:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
@@ -78,7 +80,7 @@ class CodeRegion:
     there is more.
     """
 
-    places: dict[int, RegionBlock]
+    places: dict[int, Place]
     wide: set[int]
     kinds: dict[int, Kind]
     outputs: dict[int, np.dtype[Any]]
@@ -152,7 +154,7 @@ class Builder:
     carried: set[int] = field(default_factory=set)
     awaited: set[Part] = field(default_factory=set)
 
-    def region(self, blocks: Collection[int]) -> CodeRegion | None:
+    def region(self, blocks: Collection[int]) -> Region | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
         found = {}
         for number in blocks:
@@ -166,7 +168,7 @@ class Builder:
             self._widen(all_parts)
             work = self._functions(all_parts)
         places = {
-            number: RegionBlock(
+            number: Place(
                 block,
                 parts,
                 [work[part] for part in parts],
@@ -177,7 +179,7 @@ class Builder:
         for place in places.values():
             if not self._agrees(place):
                 return None
-        return CodeRegion(
+        return Region(
             places,
             self.wide,
             self.kinds,
@@ -227,9 +229,8 @@ class Builder:
         step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
         if step is None or not self.frame.layout.literals.isdisjoint(part.reads):
             return None
-        for one in step.sources:
-            if one.convert is not None or one.dtype.itemsize != step.word.itemsize:
-                return None
+        if not all(map(step.takes, step.sources)):
+            return None
         if step.ready(self.frame.wave):
             return step
         self.awaited.add(part)
@@ -255,7 +256,7 @@ class Builder:
                 return {}
         return found
 
-    def _agrees(self, place: RegionBlock) -> bool:
+    def _agrees(self, place: Place) -> bool:
         """Note the kinds of a place's registers; say whether they are those noted before."""
         for work in place.work:
             if work is None:
@@ -289,7 +290,7 @@ def _alone(step: Collective) -> Work:
         return *step.job(wave), step
 
     slots = [(slot, step.word, True) for slot in step.slots]
-    return Work([one.slot for one in step.sources], slots, step.can_fail, job)
+    return Work([one.slot for one in step.sources], slots, step.can_fail, job, step.gate)
 
 
 def kind(value: Array) -> Kind:
@@ -314,20 +315,20 @@ def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[Part] | None:
     return [one for one in steps if isinstance(one, Stretch | Arrays)]
 
 
-def _choice(block: BasicBlock, frame: Frame) -> Successor:
+def _choice(block: BasicBlock, frame: Frame) -> Choice:
     leave = block.exit
     if isinstance(leave, Jump):
-        return Successor(leave.target)
+        return Choice(leave.target)
     if isinstance(leave, Barrier):
-        return Successor(leave.following if _holds_nobody(leave, frame) else NOWHERE)
+        return Choice(leave.following if _holds_nobody(leave, frame) else NOWHERE)
     if isinstance(leave, Guarded):
         test = leave.predicate
         target = leave.then.target if isinstance(leave.then, Jump) else NOWHERE
         if test.convert is np.logical_not:
-            return Successor(leave.following, target, test.slot)
+            return Choice(leave.following, target, test.slot)
         if test.convert is None:
-            return Successor(target, leave.following, test.slot)
-    return Successor(NOWHERE)
+            return Choice(target, leave.following, test.slot)
+    return Choice(NOWHERE)
 
 
 def _holds_nobody(barrier: Barrier, frame: Frame) -> bool:

@@ -35,7 +35,7 @@ MOST_SHAPES = 6
 MOST_FAULTS = 3
 """How often a function may meet addresses that it does not know before it is given up."""
 
-WORTH = 20_000
+WORTH = 8_000
 """Instructions of threads that a core does at a time at least, in some microseconds."""
 
 

@@ -82,7 +82,9 @@ class Landing(Protocol):
     def land(self, chosen: Array | None) -> None:
         """Write it, or that of the threads at the positions ``chosen``."""
 
-    def moved(self) -> list[Moved]: ...
+    def moved(self) -> list[Moved]:
+        """Return all that is read and written."""
+        ...
 
 
 class Grouped(Landing, Protocol):
@@ -244,6 +246,7 @@ def prefetch(context: Context, form: RowForm) -> Step:
 
 
 def commit_group(context: Context, form: RowForm) -> Step:
+    """Close the group of bulk copies."""
     return lambda frame, threads: frame.wave.bulk_copies.commit(threads)
 
 

@@ -8,6 +8,7 @@ from functools import partial
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.emulator.operations.copy_native import committed, natively, waited
 from ptxlab.emulator.operations.memory import HINT, NEEDS, PREFETCHES
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
@@ -62,7 +63,7 @@ def copy(context: Context, form: RowForm) -> Step:
 
         frame.wave.copies.start(threads, land)
 
-    return run
+    return natively(run, read, write) if given is None else run
 
 
 def _given(context: Context, operand: Operand) -> Source:
@@ -131,17 +132,20 @@ def _pieces(read: Access, given: Array, frame: Frame, threads: Threads) -> list[
 
 
 def commit_group(context: Context, form: RowForm) -> Step:
-    return lambda frame, threads: frame.wave.copies.commit(threads)
+    """Close the group of copies."""
+    return committed(lambda frame, threads: frame.wave.copies.commit(threads))
 
 
 def wait_all(context: Context, form: RowForm) -> Step:
-    return lambda frame, threads: frame.wave.copies.wait_all(threads)
+    """Wait for all copies."""
+    return waited(lambda frame, threads: frame.wave.copies.wait_all(threads), -1)
 
 
 def wait_group(context: Context, form: RowForm) -> Step:
     """Wait for all groups of copies but the latest ones."""
     [allowed] = context.operands(1)
-    return lambda frame, threads: frame.wave.copies.wait(threads, allowed.value)
+    most = allowed.value
+    return waited(lambda frame, threads: frame.wave.copies.wait(threads, most), most)
 
 
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):

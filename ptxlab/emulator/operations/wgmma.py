@@ -39,7 +39,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.tensor_core.vectors import ModuleFunction
+from ptxlab.native.tensor_core.vectors import Function
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
@@ -153,6 +153,7 @@ class _Registers:
         return self.groups.matrix(self.factor.layout, self.factor.sources)
 
     def registers(self) -> list[Array]:
+        """Return the registers of all threads of the wave."""
         return [self.groups.register(source) for source in self.factor.sources]
 
 
@@ -330,7 +331,7 @@ def native_product(
 ) -> NativeProduct | None:
     """Return what all instructions of a form share, None where nothing is compiled."""
 
-    def write() -> ModuleFunction | None:
+    def write() -> Function | None:
         from ptxlab.native.tensor_core import wgmma
 
         return wgmma.function(form, target, majors)
@@ -361,6 +362,7 @@ def fence(context: Context, asked: RowForm) -> Step:
 
 
 def commit_group(context: Context, asked: RowForm) -> Step:
+    """Close the group of products."""
     context.participants = TOGETHER
     return lambda frame, threads: frame.wave.products.commit(threads)
 

@@ -35,6 +35,7 @@ Order = Literal["", "type", "space"]
 
 
 def leads(opcode: str, name: str) -> bool:
+    """Say whether a modifier is part of the opcode."""
     return name in _WORDS.get(opcode, ())
 
 

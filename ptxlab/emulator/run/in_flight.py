@@ -10,8 +10,9 @@ Source: PTX ISA, "Asynchronous operations", "cp.async.wait_group", "cp.async.bul
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 import numpy as np
 
@@ -68,21 +69,60 @@ class AsyncWork:
     writes: frozenset[int] = frozenset()
 
 
+class Outside(Protocol):
+    """Who begins work of a kind, commits it and waits for it instead of ``Groups``, for all threads at once."""
+
+    def open(self) -> None:
+        """Go on from what there is."""
+
+    def gather(self) -> None:
+        """Hand over what there is."""
+
+
 class Groups:
     """The work of one kind in a wave that has not landed, oldest first, and each thread's count of groups.
 
-    ``turn`` counts the work begun. If somebody watches, ``tell`` hears of work that lands.
+    If somebody watches, ``tell`` hears of work that lands.
     """
 
     tell: Tell | None = None
+    outside: Outside | None = None
 
     def __init__(self, width: int, schedule: Schedule, team: int = 1) -> None:
         self._schedule = schedule
         self._team = team
         self._groups: Array = np.zeros(1, np.int64)
         self._pending: list[AsyncWork] = []
-        self.turn = 0
+        self._turn = 0
         self._width = width
+
+    @property
+    def turn(self) -> int:
+        """How much work was begun."""
+        self._gather()
+        return self._turn
+
+    @property
+    def alike(self) -> int | None:
+        """How many groups each thread has committed if all is late and has landed; None where they differ."""
+        if self._pending or len(self._groups) > 1 or self._schedule.text != "late":
+            return None
+        return int(self._groups[0])
+
+    def go_on(self, groups: int, begun: int, under_way: Sequence[tuple[Land, int]]) -> None:
+        """Take over from outside: so many groups of each thread, and of the work begun what has not landed.
+
+        That is of all threads, oldest first, each with its group.
+        """
+        everyone, landed = Threads(self._width), begun - len(under_way)
+        self._groups = np.full(1, groups)
+        for turn, (land, group) in enumerate(under_way, self._turn + landed + 1):
+            self._pending.append(AsyncWork(everyone, land, None, np.full(1, group), turn))
+        self._turn += begun
+
+    def _gather(self) -> None:
+        if self.outside is not None:
+            self.outside.gather()
 
     def start(
         self,
@@ -92,18 +132,20 @@ class Groups:
         writes: frozenset[int] = frozenset(),
     ) -> None:
         """Record work that no group holds yet."""
-        self.turn += 1
+        self._gather()
+        self._turn += 1
         if self._schedule.due and not self._pending:
             if read is not None:
                 read(None)
             land(None)
             if self.tell is not None:
-                self.tell(self.turn, threads)
+                self.tell(self._turn, threads)
         else:
-            self._pending.append(AsyncWork(threads, land, read, np.full(1, -1), self.turn, writes))
+            self._pending.append(AsyncWork(threads, land, read, np.full(1, -1), self._turn, writes))
 
     def commit(self, threads: Threads) -> None:
         """Put the threads' work that is in no group yet into a new one."""
+        self._gather()
         everyone = threads.full or threads.everyone
         for work in self._pending:
             chosen = work.group < 0
@@ -115,6 +157,7 @@ class Groups:
 
     def wait(self, threads: Threads, allowed: int, *, read_only: bool = False) -> None:
         """Land all but the last ``allowed`` groups of each of the threads, or only have their sources read."""
+        self._gather()
         newest = self._groups - allowed
         self._finish(
             threads,
@@ -124,6 +167,7 @@ class Groups:
 
     def wait_all(self, threads: Threads, until: int | None = None) -> None:
         """Land all work of the threads, committed or not, begun before the turn ``until``."""
+        self._gather()
         self._finish(
             threads,
             lambda work: np.full_like(work.group, until is None or work.turn <= until, bool),
@@ -200,6 +244,7 @@ class Signals:
         return bool(self._pending)
 
     def start(self, land: Callable[[], None]) -> None:
+        """Record work."""
         self.turn += 1
         self._pending.append((self.turn, land))
         self.land_due()
@@ -210,6 +255,7 @@ class Signals:
             self.land_next()
 
     def land_next(self) -> None:
+        """Land one piece of work."""
         turn, land = self._pending.pop(self._schedule.choose(len(self._pending)))
         land()
         if self.tell is not None:

@@ -66,6 +66,7 @@ class Threads:
 
     @property
     def size(self) -> int:
+        """How many threads there are."""
         if self._size is None:
             if self.everyone:
                 self._size = self.width
@@ -147,6 +148,7 @@ class Threads:
 
 
 def union(first: Threads, second: Threads) -> Threads:
+    """Return the threads of two disjoint sets."""
     mask = first.mask | second.mask
     if mask.all():
         return Threads(first.width)

@@ -66,6 +66,7 @@ class ShownTile:
     swizzle: str
 
     def read(self, memory: SharedSnapshot) -> Array:
+        """Return its elements as values of their type."""
         size = self.kind.bits // 8
         start = self.spot.address(memory, self.rows * self.cols * size)
         byte = start + np.arange(self.rows * self.cols * size)

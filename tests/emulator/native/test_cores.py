@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab import open_device
 from ptxlab.emulator.native import stretch
-from ptxlab.emulator.operations import matrix_move_native, matrix_native
+from ptxlab.emulator.operations import copy_native, matrix_move_native, matrix_native
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler, cores
 from ptxlab.workers import VARIABLE
@@ -33,7 +33,20 @@ LOOPS = """
         ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {r5, r6}, [r11]; add.u32 r4, r4, r5;
         st.global.u32 [d1], r4; add.u32 r13, r13, 1; setp.lt.u32 p1, r13, 12; @p1 bra INNER;
     bar.sync 0; add.u32 r10, r10, 1; setp.lt.u32 p1, r10, 4; @p1 bra OUTER;"""
-LINES = RACES | FAULTS | {"loops": LOOPS} | {"local memory": LOCAL, "atomics": ATOMICS}
+COPIES = """
+    mov.u32 r10, 0; and.b32 r11, r0, 7; shl.b32 r11, r11, 4; mov.u32 r12, s; add.u32 r11, r11, r12;
+    and.b32 r13, r0, 31; mul.wide.u32 d2, r13, 16; add.u64 d2, d2, d0;
+    AGAIN: xor.b32 r3, r0, r10; st.global.u32 [d1], r3; bar.sync 0; cp.async.cg.shared.global [r11], [d2], 16;
+        cp.async.commit_group; cp.async.ca.shared.global [r11+8], [d1], 4; cp.async.commit_group;
+        mad.lo.u32 r3, r3, 5, r10; st.global.u32 [d1], r3; cp.async.wait_group 1; ld.shared.u32 r4, [r11+4];
+        cp.async.wait_all; ld.shared.u32 r5, [r11+8]; add.u32 r4, r4, r5; st.global.u32 [d1], r4; bar.sync 0;
+        add.u32 r10, r10, 1; setp.lt.u32 p1, r10, 40; @p1 bra AGAIN;"""
+LINES = (
+    RACES
+    | FAULTS
+    | {"loops": LOOPS, "copies": COPIES}
+    | {"local memory": LOCAL, "atomics": ATOMICS}
+)
 
 Run = Callable[[str, int, int], tuple[bytes, str]]
 
@@ -44,6 +57,7 @@ def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
     monkeypatch.setattr(cores, "idle", lambda: 2)
     monkeypatch.setattr(stretch, "WORTH", 1)
+    monkeypatch.setattr(copy_native, "WORTH", 1)
     monkeypatch.setattr(matrix_native, "WORTH", 1)
     monkeypatch.setattr(matrix_move_native, "WORTH", 1)
     monkeypatch.setattr(cores, "PIECES", 8)
