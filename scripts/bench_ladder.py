@@ -22,7 +22,7 @@ from ptxlab.workers import executor, usual
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "predict.md"
 MARKS = ("<!-- ladder: begin -->\n", "<!-- ladder: end -->\n")
 SIZE = 4096
-GPUS = ("a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "rtx5090")
+GPUS = ("a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "b200", "rtx5090")
 TYPES = (("f32", "f32"), ("bf16", "f32"))
 
 

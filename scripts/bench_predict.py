@@ -25,6 +25,7 @@ from ptxlab import PtxlabError
 from ptxlab.device.loading import load_assembled
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
+from ptxlab.gemm.published import three_digits
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
@@ -180,7 +181,7 @@ def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float
     clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
     return (
         row["name"], row["repository"], found.gpu, str(row["n"]), clock,
-        f"{row['rate'] / 1e3:.3g} TFLOP/s", f"{rate / 1e3:.3g} TFLOP/s", f"{error:+.1%}",
+        *(f"{three_digits(one / 1e3)} TFLOP/s" for one in (row["rate"], rate)), f"{error:+.1%}",
         f"{found.bound_by} {found.used[found.bound_by]:.0%}",
     ), error  # fmt: skip
 

@@ -52,11 +52,16 @@ class Figure:
     @property
     def rate(self) -> str:
         """The speed in TFLOP/s as text."""
-        return " to ".join(f"{one:.3g}" for one in (self.tflops, self.up_to) if one)
+        return " to ".join(three_digits(one) for one in (self.tflops, self.up_to) if one)
 
     def __str__(self) -> str:
         of_peak = "" if self.of_peak is None else f", {100 * self.of_peak:.1f} % of its peak"
         return f"{self.where}: {self.rate} TFLOP/s{of_peak}"
+
+
+def three_digits(number: float) -> str:
+    """Return a number with three digits at least, and none behind the point from 1000 on."""
+    return f"{number:.3g}" if number < 1000 else f"{number:.0f}"
 
 
 def published(
@@ -148,6 +153,9 @@ FIGURES: tuple[Figure, ...] = (
     *_ladder("RTX 4070 Ti SUPER", "gau-nernst/learn-cuda", _LEARN_SIMT, _F32),
     *_ladder(
         "A100 SXM", "gau-nernst/learn-cuda", {"tensor_core": ("v6b", 220.66), CUBLAS: ("", 244.4)}, _BF16
+    ),
+    *_ladder(
+        "B200", "gau-nernst/learn-cuda", {"tensor_core": ("v0", 409.06), CUBLAS: ("", 1358.69)}, _BF16
     ),
     *_ladder(
         "RTX 5090", "gau-nernst/learn-cuda, 400 W", {"tensor_core": ("v6b", 177.4), CUBLAS: ("", 177.05)},
