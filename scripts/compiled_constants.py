@@ -19,8 +19,8 @@ from pathlib import Path
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.code import Instruction, decode
-from ptxlab.prediction.operands import Register
+from ptxlab.prediction.code import DecodedInstruction, decode
+from ptxlab.prediction.operands import SassRegister
 from ptxlab.prediction.predict import target_of
 from ptxlab.toolchain.assembly import Assembly
 
@@ -36,12 +36,18 @@ LENGTH = 12
 
 @dataclass(frozen=True, slots=True)
 class Operation:
-    """PTX that changes ``%0``, of C++ type ``ctype`` and constraint ``letter``, with ``%1`` and ``%2``."""
+    """PTX that changes ``%0``, of C++ type ``ctype`` and constraint ``letter``, with ``%1`` and ``%2``.
+
+    The ``first`` capability has it. ``paced`` is what waits for a scoreboard and still is told no faster
+    than its pipe takes it.
+    """
 
     opcode: str
     ctype: str
     letter: str
     ptx: str
+    first: int = 75
+    paced: bool = False
 
 
 OPERATIONS = (
@@ -54,7 +60,8 @@ OPERATIONS = (
     Operation("PRMT", "int", "r", "prmt.b32 %0, %0, %1, %2;"),
     Operation("HFMA2", "int", "r", "fma.rn.f16x2 %0, %0, %1, %2;"),
     Operation("DFMA", "double", "d", "fma.rn.f64 %0, %0, %1, %2;"),
-    Operation("MUFU", "float", "f", "ex2.approx.ftz.f32 %0, %0;"),
+    Operation("MUFU", "float", "f", "ex2.approx.ftz.f32 %0, %0;", paced=True),
+    Operation("REDUX", "int", "r", "redux.sync.add.s32 %0, %0, -1;", first=80, paced=True),
     Operation("ISETP", "int", "r", "{.reg .pred p; setp.lt.s32 p, %0, %1; @p mul.lo.s32 %0, %0, %2;}"),
 )  # fmt: skip
 
@@ -64,8 +71,12 @@ PRODUCTS = {75: ("m16n8k8", 2, 1), 80: ("m16n8k16", 4, 2)}
 
 def source(target: Target) -> str:
     """Return CUDA C with two kernels an operation: ``FFMA_chain``, ``FFMA_beside``."""
-    kernels = [_kernel(one, how) for one in OPERATIONS for how in (CHAIN, BESIDE)]
+    kernels = [_kernel(one, how) for one in _operations(target) for how in (CHAIN, BESIDE)]
     return "\n".join([*kernels, *(_product(target, how) for how in (CHAIN, BESIDE))])
+
+
+def _operations(target: Target) -> list[Operation]:
+    return [one for one in OPERATIONS if one.first <= target.capability]
 
 
 def _kernel(one: Operation, how: str) -> str:
@@ -108,19 +119,26 @@ extern "C" __global__ void HMMA_{how}(float *p, const int *given) {{
 }}"""
 
 
-def latency(code: Sequence[Instruction], opcode: str) -> int | None:
+def latency(code: Sequence[DecodedInstruction], opcode: str) -> int | None:
     """Return the fewest cycles between an instruction and the next of its kind, or guarded one, that needs it."""
     return min((n for n, needs in _between(code, opcode) if needs), default=None)
 
 
-def issue(code: Sequence[Instruction], opcode: str) -> int | None:
+def issue(code: Sequence[DecodedInstruction], opcode: str, paced: bool = False) -> int | None:
     """Return the fewest cycles between two of a kind that do not need each other."""
-    return min((n for n, needs in _between(code, opcode) if not needs), default=None)
+    return min((n for n, needs in _between(code, opcode, paced) if not needs), default=None)
 
 
-def _between(code: Sequence[Instruction], opcode: str) -> Iterator[tuple[int, bool]]:
-    """Yield the cycles from each instruction of an opcode to the next such, or guarded by it; whether that needs it."""
-    for first in (i for i in code if i.sass.opcode == opcode and i.control.writes is None):
+def _between(
+    code: Sequence[DecodedInstruction], opcode: str, paced: bool = False
+) -> Iterator[tuple[int, bool]]:
+    """Yield the cycles from each instruction of an opcode to the next such, or guarded by it; whether that needs it.
+
+    What waits for a scoreboard counts only if ``paced``.
+    """
+    for first in (
+        i for i in code if i.sass.opcode == opcode and (paced or i.control.writes is None)
+    ):
         cycles, outs = first.control.stall, [one.number for one in first.outs]
         for later in code[first.number + 1 :]:
             guarded = later.guard is not None and later.guard.number in outs
@@ -130,8 +148,8 @@ def _between(code: Sequence[Instruction], opcode: str) -> Iterator[tuple[int, bo
             cycles += max(later.control.stall, 1)
 
 
-def _reads(later: Instruction, first: Instruction) -> bool:
-    read = {one.number for one in later.sources if isinstance(one, Register)}
+def _reads(later: DecodedInstruction, first: DecodedInstruction) -> bool:
+    read = {one.number for one in later.sources if isinstance(one, SassRegister)}
     return first.dest is not None and first.dest.number in read
 
 
@@ -142,12 +160,17 @@ def constants(target: Target) -> dict[str, dict[str, int]]:
         file.write_text(source(target), encoding="utf-8")
         assembly = Assembly(*load_assembled(file, target))
     found: dict[str, dict[str, int]] = {"latency": {}, "issue": {}}
-    for opcode in (*(one.opcode for one in OPERATIONS), "HMMA"):
-        for kind, how, measure in (("latency", CHAIN, latency), ("issue", BESIDE, issue)):
-            code = decode(assembly.cubin, assembly.functions, f"{opcode}_{how}")
-            cycles = measure(code, opcode)
+    for one in (*_operations(target), Operation("HMMA", "float", "f", "")):
+        chain, beside = (
+            decode(assembly.cubin, assembly.functions, f"{one.opcode}_{how}")
+            for how in (CHAIN, BESIDE)
+        )
+        for kind, cycles in (
+            ("latency", latency(chain, one.opcode)),
+            ("issue", issue(beside, one.opcode, one.paced)),
+        ):
             if cycles is not None:
-                found[kind][opcode] = cycles
+                found[kind][one.opcode] = cycles
     return found
 
 

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from ptxlab.cli import readers
 from ptxlab.cli.options import How, add
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -66,7 +67,6 @@ def add_common(
 
 
 def add_short(parser: argparse._ActionsContainer, form: str) -> None:
-    """Add an option for one of the formats."""
     how = {"dest": "format", "action": "store_const", "const": form}
     add(parser, f"--{form}  same as --format {form}", **{form: how})
 
@@ -139,26 +139,6 @@ def emit(args: argparse.Namespace, text: Text, data: Data, **others: Text) -> No
         sys.stdout.write(body)
     else:
         write_whole(args.output, body.encode(errors="backslashreplace"))
-
-
-def write_whole(path: str, content: bytes) -> None:
-    """Write ``content`` to ``path`` in one step: under another name first, then renamed.
-
-    A device or pipe (``/dev/null``) is written to as it is, never replaced.
-    """
-    real = os.path.realpath(path)
-    in_place = os.path.exists(real) and not os.path.isfile(real)
-    draft = real if in_place else f"{real}.{os.getpid()}.part"
-    try:
-        with open(draft, "wb") as file:
-            file.write(content)
-        if not in_place:
-            os.replace(draft, real)
-    except OSError as error:
-        raise PtxlabError(f"cannot write {path}: {error.strerror}") from error
-    finally:
-        if not in_place and os.path.exists(draft):
-            os.unlink(draft)
 
 
 def terminal_width(args: argparse.Namespace) -> int | None:

@@ -134,7 +134,6 @@ def suggestion(word: str, known: Iterable[str]) -> str:
 
 
 def device(text: str) -> str:
-    """Check the spelling of ``--device``."""
     kinds = ("auto", "cuda", "emulator")
     if text in kinds or re.fullmatch(r"cuda:[0-9]+", text):
         return text
@@ -156,7 +155,6 @@ def family(text: str) -> str:
 
 
 def workers(text: str) -> str:
-    """Check the spelling of ``--workers``."""
     if re.fullmatch(r"[1-9][0-9]{0,3}|[a-z]+://\S+", text):
         return text
     raise ValueError(f"{text!r} is neither a number of processes nor an address, tcp://HOST:PORT")

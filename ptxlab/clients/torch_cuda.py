@@ -175,7 +175,6 @@ class Generator(torch._C.Generator, metaclass=_Generators):  # type: ignore[misc
 
     @property
     def device(self) -> torch.device:
-        """The device that the program asked for."""
         return self._asked
 
 
@@ -206,13 +205,11 @@ class Stream:
         """Wait for nothing."""
 
     def record_event(self, event: Event | None = None) -> Event:
-        """Note the time."""
         event = event or Event()
         event.record()
         return event
 
     def query(self) -> bool:
-        """Say that all is done."""
         return True
 
 
@@ -223,11 +220,9 @@ class Event:
         self._time = time.perf_counter()
 
     def record(self, stream: Stream | None = None) -> None:
-        """Note the time."""
         self._time = time.perf_counter()
 
     def elapsed_time(self, end: Event) -> float:
-        """Return the milliseconds of emulation from here to ``end``."""
         return (end._time - self._time) * 1e3
 
     def wait(self, stream: Stream | None = None) -> None:
@@ -237,7 +232,6 @@ class Event:
         """Wait for nothing."""
 
     def query(self) -> bool:
-        """Say that all is done."""
         return True
 
 
@@ -255,7 +249,6 @@ class _Device:
 
 
 def _cuda(target: Target) -> dict[str, Any]:
-    """Return what ``torch.cuda`` is to have."""
     capability = divmod(target.capability, 10)
     name = f"ptxlab emulator, {target.name}"
     stream = Stream()

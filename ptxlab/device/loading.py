@@ -149,6 +149,18 @@ def is_text(source: Loadable) -> TypeGuard[str]:
     return isinstance(source, str) and (".version" in source or "\n" in source)
 
 
+class OtherTarget(Unsupported):
+    """PTX for a target, ``needed``, that a device is not."""
+
+    def __init__(self, needed: str, target: Target, location: Location) -> None:
+        super().__init__(
+            f".target {needed} does not run on {target.name}",
+            location=location,
+            hint=f"the emulator can be one: --device emulator --arch {needed}",
+        )
+        self.needed = needed
+
+
 def locate(source: str | os.PathLike[str]) -> Path:
     """Return the file that a path means, on its own or among those that come with ptxlab."""
     path = Path(source)
@@ -243,11 +255,7 @@ def _refuse_other_targets(module: PtxModule, target: Target) -> None:
     """Refuse PTX whose ``.target`` or ``.address_size`` the device cannot run."""
     for needed in module.targets:
         if needed.startswith("sm_") and not target.runs(needed):
-            raise Unsupported(
-                f".target {needed} does not run on {target.name}",
-                location=_place(module, ".target", needed),
-                hint=f"the emulator can be one: --device emulator --arch {needed}",
-            )
+            raise OtherTarget(needed, target, _place(module, ".target", needed))
     if module.address_size == 32 and target.runs("sm_90"):
         raise Unsupported(
             f"addresses of 32 bits are not for {target.name}",

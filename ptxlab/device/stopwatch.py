@@ -9,7 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_driver import DriverError
@@ -21,6 +24,23 @@ Work = Callable[[], None]
 
 FLUSH = 4
 """What is written to flush the L2 cache, in sizes of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """Seconds of one launch: the median, 20th and 80th percentile of ``samples`` batches of ``launches``."""
+
+    median: float
+    p20: float
+    p80: float
+    samples: int
+    launches: int
+
+    @classmethod
+    def of(cls, seconds: Sequence[float], launches: int) -> Timing:
+        """Return the timing of batches of ``launches`` that took so many ``seconds``."""
+        p20, median, p80 = np.percentile(seconds, (20, 50, 80)) / launches
+        return cls(float(median), float(p20), float(p80), len(seconds), launches)
 
 
 class Batch(Closing):

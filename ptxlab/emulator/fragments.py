@@ -51,7 +51,6 @@ class FragmentCache:
     def remember(
         self, layout: FragmentLayout, values: list[Array], threads: Hashable, matrix: Array
     ) -> None:
-        """Keep ``matrix`` as what the arrays ``values`` of ``threads`` stand for."""
         key = _key(layout, values, threads)
         if key not in self._known:
             self._known[key] = (values, matrix)

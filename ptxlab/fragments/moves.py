@@ -150,7 +150,6 @@ class Permuted:
 
     @property
     def formula(self) -> str:
-        """Return the column as a formula of ``k``."""
         bits = (len(self.columns) - 1).bit_length()
         k, column = IndexVariable("k", bits), IndexVariable("column", bits)
         found = derive((k,), (column,), lambda at: {"column": self.columns[at["k"]]})

@@ -68,7 +68,6 @@ class Body:
 
     @property
     def results(self) -> tuple[TypedRegister, ...]:
-        """The registers of the record that is written."""
         return tuple(register for step in self.steps for register in step.results)
 
     def kernel(self, name: str) -> str:

@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.memory import Closing
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Stopwatch, Work
+from ptxlab.device.stopwatch import Stopwatch, Timing, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline, PlannedProblem
@@ -22,11 +22,10 @@ from ptxlab.gemm.machine import MeasuredMachine
 from ptxlab.gemm.predicted import PredictedRung, predict_ladder
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
-from ptxlab.gemm.side_by_side import RungJob
-from ptxlab.gemm.survey import Absent
+from ptxlab.gemm.side_by_side import Absent, RungJob
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
-from ptxlab.gemm.timing import Procedure, Timing, burst, cold, sustained, warmed
+from ptxlab.gemm.timing import Procedure, burst, cold, sustained, warmed
 from ptxlab.gemm.verification import Verdict, Verification, checked
 from ptxlab.isa.gpus import GPUS
 from ptxlab.prediction.chip import Chip

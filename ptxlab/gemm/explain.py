@@ -11,15 +11,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass, replace
 
 from ptxlab.device.protocol import Device
-from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import ALGORITHMS, Algorithm
 from ptxlab.gemm.bounds import ARITHMETIC, ISSUE, SHARED, Bounds, bounds, l1_bytes
 from ptxlab.gemm.facts import KernelFacts, facts_of
 from ptxlab.gemm.ladder import Baseline
 from ptxlab.gemm.measures import MeasuredChange, brief, changes, percent
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.side_by_side import RungJob, each
-from ptxlab.gemm.survey import Absent, lacking
+from ptxlab.gemm.side_by_side import Absent, RungJob, each
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.isa.gpus import ISSUED, Gpu
 
@@ -94,17 +92,11 @@ def explain(
     With an ``executor`` they are counted side by side. Raises PtxlabError where ``gpu`` has no tensor cores for a problem's types, and what ``facts``
     raises.
     """
-    counted: list[KernelFacts] = []
-    absent: list[Absent] = []
     jobs = [RungJob(rung, problem, dict(sizes)) for rung, problem in problems]
-    for job, found in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
-        if not isinstance(found, PtxlabError):
-            counted.append(found)
-        elif lacking(found):
-            absent.append(Absent.of(job.rung, job.problem, found))
-        else:
-            raise found
-    return replace(tell(counted, gpu), absent=tuple(absent))
+    found = list(each(device, facts_of, jobs, executor))
+    counted = [one for one in found if not isinstance(one, Absent)]
+    absent = tuple(one for one in found if isinstance(one, Absent))
+    return replace(tell(counted, gpu), absent=absent)
 
 
 def tell(counted: Sequence[KernelFacts], gpu: Gpu) -> LadderExplanation:
@@ -152,7 +144,6 @@ def story(
 
 
 def held(facts: KernelFacts, bounds: Bounds) -> str:
-    """Say what allows no more."""
     op = facts.opcode
     if bounds.by == ARITHMETIC:
         alone = bounds.limits[ARITHMETIC] / bounds.peak

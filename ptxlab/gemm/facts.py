@@ -207,7 +207,6 @@ def facts(device: Device, problem: Problem, rung: Rung, sizes: Sizes = AS_IT_IS)
 
 
 def facts_of(device: Device, job: RungJob) -> KernelFacts:
-    """Return the ``facts`` of one job among several."""
     return facts(device, job.problem, job.rung, job.sizes)
 
 

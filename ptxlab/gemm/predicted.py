@@ -17,8 +17,7 @@ from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.problem import DeviceOperands, Problem, memory_type
 from ptxlab.gemm.published import CUBLAS, Figure, published
 from ptxlab.gemm.run import cutting
-from ptxlab.gemm.side_by_side import RungJob
-from ptxlab.gemm.survey import lacking
+from ptxlab.gemm.side_by_side import RungJob, lacking
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Executor
 from contextlib import closing
@@ -11,8 +12,8 @@ from typing import TypeVar
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
-from ptxlab.errors import PtxlabError
-from ptxlab.gemm.algorithms import Algorithm
+from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
+from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import Baseline
 from ptxlab.gemm.problem import Problem
 from ptxlab.workers import results
@@ -29,20 +30,50 @@ class RungJob:
     sizes: dict[str, int] = field(default_factory=dict)
 
 
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """A rung that could not be run, and why."""
+
+    algorithm: str
+    dtype: str
+    acc: str
+    reason: str
+
+    @classmethod
+    def of(cls, rung: Rung, problem: Problem, error: PtxlabError) -> Absent:
+        return cls(rung.name, problem.dtype, problem.acc, lacking(error) or error.message)
+
+
+def lacking(error: PtxlabError) -> str:
+    """Return what a kernel needs that its target lacks, in the words of who says so; else ""."""
+    if isinstance(error, Unsupported):
+        return error.message
+    found = re.search(r"Feature .* requires \.target .*", error.message)
+    return found[0] if found and isinstance(error, ToolchainError) else ""
+
+
 def each(
     device: Device,
     work: Callable[[Device, RungJob], Result],
     jobs: Sequence[RungJob],
     executor: Executor | None = None,
-) -> Iterator[Result | PtxlabError]:
-    """Do the jobs, and yield the result of each, or the error that it is refused with, in their order.
+    *,
+    excused: Callable[[PtxlabError], object] = lacking,
+) -> Iterator[Result | Absent]:
+    """Do the jobs, and yield the result of each in their order, or why there is none where that is ``excused``.
 
-    With an ``executor`` they are done on emulators like ``device``, which must be one; ``work`` is then
+    Raises other errors that a job is refused with. With an ``executor`` they are done on emulators like ``device``, which must be one; ``work`` is then
     a function of a module.
     """
     there = partial(_elsewhere, work, device.target.name)
     here = partial(_attempt, work, device)
-    return results(executor, there if executor else here, jobs)
+    for job, found in zip(jobs, results(executor, there if executor else here, jobs), strict=True):
+        if not isinstance(found, PtxlabError):
+            yield found
+        elif excused(found):
+            yield Absent.of(job.rung, job.problem, found)
+        else:
+            raise found
 
 
 def _elsewhere(

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass, replace
@@ -11,35 +10,12 @@ import numpy as np
 
 from ptxlab.arrays import Array, Doubles
 from ptxlab.device.protocol import Device
-from ptxlab.errors import DeviceUnavailable, PtxlabError, ToolchainError, Unsupported
-from ptxlab.gemm.algorithms import Rung
+from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.gemm.ladder import LADDER
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.run import Computed, GemmResult, compute, judge
-from ptxlab.gemm.side_by_side import RungJob, each
+from ptxlab.gemm.side_by_side import Absent, RungJob, each, lacking
 from ptxlab.gemm.verification import Verification
-
-
-@dataclass(frozen=True, slots=True)
-class Absent:
-    """A rung that could not be run, and why."""
-
-    algorithm: str
-    dtype: str
-    acc: str
-    reason: str
-
-    @classmethod
-    def of(cls, rung: Rung, problem: Problem, error: PtxlabError) -> Absent:
-        return cls(rung.name, problem.dtype, problem.acc, lacking(error) or error.message)
-
-
-def lacking(error: PtxlabError) -> str:
-    """Return what a kernel needs that its target lacks, in the words of who says so; else ""."""
-    if isinstance(error, Unsupported):
-        return error.message
-    found = re.search(r"Feature .* requires \.target .*", error.message)
-    return found[0] if found and isinstance(error, ToolchainError) else ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,11 +74,10 @@ def survey(
         typed = replace(problem, dtype=dtype, acc=acc)
         verification, extent = Verification(typed, typed.inputs()), _Extent()
         jobs = [RungJob(rung, typed) for rung in LADDER.values() if rung.takes(typed)]
-        for job, computed in zip(jobs, each(device, _computed, jobs, executor), strict=True):
-            if isinstance(computed, PtxlabError):
-                if not (isinstance(computed, DeviceUnavailable) or lacking(computed)):
-                    raise computed
-                absent.append(Absent.of(job.rung, typed, computed))
+        computing = each(device, _computed, jobs, executor, excused=_is_elsewhere)
+        for job, computed in zip(jobs, computing, strict=True):
+            if isinstance(computed, Absent):
+                absent.append(computed)
                 continue
             results.append(judge(device, verification, job.rung, computed))
             extent.add(results[-1], computed.d)
@@ -120,6 +95,10 @@ def survey(
 
 def _computed(device: Device, job: RungJob) -> Computed:
     return compute(device, job.problem, job.problem.inputs(), job.rung)
+
+
+def _is_elsewhere(error: PtxlabError) -> bool:
+    return isinstance(error, DeviceUnavailable) or bool(lacking(error))
 
 
 class _Extent:

@@ -13,13 +13,13 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from pathlib import Path
 from typing import Any
 
 from ptxlab import resources
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 from ptxlab.gemm.algorithms import Algorithm
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, Tile
@@ -61,20 +61,13 @@ def keep(
     device: Device, algorithm: Algorithm, problem: Problem, tile: Sizes, tflops: float
 ) -> None:
     """Note that ``tile`` is the best one on this GPU. Raises PtxlabError if it cannot be written."""
-    file = path()
     gpus = _read().get("gpus", {})
     gpus.setdefault(device.name, {})[_key(algorithm, problem)] = {
         "tile": dict(tile),
         "tflops": tflops,
         "source": _digest(algorithm),
     }
-    draft = file.with_suffix(f".{os.getpid()}")
-    try:
-        file.parent.mkdir(parents=True, exist_ok=True)
-        draft.write_text(json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1), encoding="utf-8")
-        draft.replace(file)
-    except OSError as error:
-        raise PtxlabError(f"cannot write {file}: {error.strerror}") from None
+    write_whole(path(), json.dumps({"schema": SCHEMA, "gpus": gpus}, indent=1).encode())
 
 
 def _read() -> dict[str, Any]:

@@ -14,15 +14,15 @@ from itertools import combinations, product
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
-from ptxlab.device.stopwatch import Stopwatch, Work
+from ptxlab.device.stopwatch import Stopwatch, Timing, Work
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.facts import KernelFacts, facts_of
 from ptxlab.gemm.problem import Problem, uploaded
 from ptxlab.gemm.run import queue
-from ptxlab.gemm.side_by_side import RungJob, each
+from ptxlab.gemm.side_by_side import Absent, RungJob, each
 from ptxlab.gemm.tile import Sizes, Tile
-from ptxlab.gemm.timing import Procedure, Timing, sustained, warmed
+from ptxlab.gemm.timing import Procedure, sustained, warmed
 from ptxlab.gemm.verification import Verification, checked
 from ptxlab.workers import Progress
 
@@ -108,9 +108,10 @@ def compare_counted(
         RungJob(algorithm, problem, macros) for macros in candidates(algorithm, own, together=1)
     ]
     found = []
-    for job, counted in zip(jobs, each(device, facts_of, jobs, executor), strict=True):
-        if isinstance(counted, PtxlabError):
-            found.append(_refused(job.sizes, counted))
+    counting = each(device, facts_of, jobs, executor, excused=lambda _: True)
+    for job, counted in zip(jobs, counting, strict=True):
+        if isinstance(counted, Absent):
+            found.append(_refused(job.sizes, counted.reason))
         else:
             found.append(Candidate(job.sizes, _why_not(counted), facts=counted))
         progress(len(found), len(jobs))
@@ -149,7 +150,7 @@ def compare_timed(
             except PtxlabError as error:
                 if device.lost:
                     raise
-                found.append(_refused(macros, error))
+                found.append(_refused(macros, error.message))
         progress(len(several), len(several))
         arms = [warmed(stopwatch, work, procedure) for work in right]
         timings = iter(sustained(stopwatch, arms, procedure)[0] if arms else ())
@@ -173,8 +174,8 @@ def _others(name: str, size: int) -> list[int]:
     return [size // 2, 2 * size]
 
 
-def _refused(macros: dict[str, int], error: PtxlabError) -> Candidate:
-    return Candidate(macros, error.message.splitlines()[0])
+def _refused(macros: dict[str, int], reason: str) -> Candidate:
+    return Candidate(macros, reason.splitlines()[0])
 
 
 def _why_not(counted: KernelFacts) -> str:

@@ -16,10 +16,8 @@ from contextlib import ExitStack
 from dataclasses import dataclass
 from itertools import cycle
 
-import numpy as np
-
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Stopwatch, Work
+from ptxlab.device.stopwatch import Stopwatch, Timing, Work
 
 MOST = 1024
 """Launches of a batch at most."""
@@ -40,23 +38,6 @@ class Procedure:
     seconds: float = 3.0
     batch: float = 0.010
     cold: int = 0
-
-
-@dataclass(frozen=True, slots=True)
-class Timing:
-    """Seconds of one launch: the median, 20th and 80th percentile of ``samples`` batches of ``launches``."""
-
-    median: float
-    p20: float
-    p80: float
-    samples: int
-    launches: int
-
-    @classmethod
-    def of(cls, seconds: Sequence[float], launches: int) -> Timing:
-        """Return the timing of batches of ``launches`` that took so many ``seconds``."""
-        p20, median, p80 = np.percentile(seconds, (20, 50, 80)) / launches
-        return cls(float(median), float(p20), float(p80), len(seconds), launches)
 
 
 @dataclass(frozen=True, slots=True)

@@ -107,7 +107,6 @@ def dump_nth(module: PtxModule, kernel: str, probes: Sequence[Probe], nth: int) 
 def _typed(
     module: PtxModule, kernel: str, probes: Sequence[Probe]
 ) -> Iterator[tuple[Probe, Typed]]:
-    """Yield every probe with its registers and their types."""
     function = definition(module, kernel)
     sites = {site.instruction.position: site for site in instructions(function)}
     for probe in probes:
@@ -163,7 +162,6 @@ def store(slot: int, value: str, guard: Guard | None = None) -> Instruction:
 
 
 def stores(registers: Typed, first: int, guard: Guard | None = None) -> Iterator[Instruction]:
-    """Yield what stores ``registers`` into the slots from ``first`` on."""
     for slot, (register, type_name) in enumerate(registers, first):
         yield from word_of(register, type_name, LONGS[0])
         yield store(slot, LONGS[0], guard)

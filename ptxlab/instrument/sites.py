@@ -70,7 +70,6 @@ class Scoped(NamedTuple):
         return [register for part in parts for register in self.registers(part)]
 
     def results(self) -> list[str]:
-        """Return the registers that the instruction writes."""
         instruction = self.instruction
         first = instruction.operands[0] if instruction.operands else None
         returns = isinstance(first, Group) or "red" in instruction.modifiers

@@ -113,7 +113,6 @@ def _held(
 
 
 def _places(layout: FragmentLayout, row: int, col: int, matrix: int) -> tuple[Place, ...]:
-    """Return the places of an element of that one of the matrices."""
     found = layout.registers(row, col)
     return tuple(place for place in found if layout.matrix(place.lane) == matrix)
 

@@ -52,7 +52,6 @@ def vector(type: str) -> str:
 
 
 def number(value: int, type: str) -> Value:
-    """Return an integer constant."""
     if type == "i1":
         return Value("true" if value else "false", type, literal=True)
     bits = WIDTHS[type]
@@ -144,13 +143,11 @@ class Code:
         return replace(found, settled=yes.settled)
 
     def convert(self, opcode: str, value: Value, type: str) -> Value:
-        """Return a value converted by one of LLVM's conversions."""
         return self.make(type, f"{opcode} {{0}} to {{result}}", value)
 
     # ---- the same value in another way ----
 
     def spread(self, value: Value) -> Value:
-        """Return a value once for each thread."""
         if value.wide:
             return value
         if value.literal:

@@ -18,7 +18,6 @@ PASSES = "O2 vectorized"
 
 @cache
 def available() -> bool:
-    """Say whether there is an LLVM to compile with."""
     return find_spec("llvmlite") is not None
 
 
@@ -75,7 +74,6 @@ def _host() -> _Host:
 
 
 def _compiled(text: str, host: _Host) -> bytes:
-    """Return the object file of a module."""
     import llvmlite.binding as llvm
 
     module = llvm.parse_assembly(text)

@@ -169,7 +169,6 @@ def parts(count: int, code: Code, whole: Value) -> list[Value]:
 
 
 def joined(code: Code, *given: Value) -> Value | None:
-    """Return the word that is made of parts."""
     bits = sum(part.bits for part in given)
     if bits > 64:
         return None
@@ -307,7 +306,6 @@ _UNSIGNED = {"lo": "ult", "ls": "ule", "hi": "ugt", "hs": "uge"}
 
 
 def compared(code: Code, a: Value, b: Value, cmp: str, T: str, ftz: str = "") -> Value | None:
-    """Return whether a comparison of PTX holds."""
     if T in ("f32", "f64"):
         if ftz:
             a, b = flushed(code, a), flushed(code, b)

@@ -174,7 +174,6 @@ def _unpacked(
 
 
 def _decode(words: Sequence[int] | Array, form: Format) -> list[tuple[Number, int]]:
-    """Return the value and the exponent of each word."""
     with np.errstate(invalid="ignore"):
         values, exponents = form.decode(np.asarray(words, form.word))
     return [

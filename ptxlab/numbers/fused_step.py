@@ -65,7 +65,6 @@ class FusedStep:
 
     @classmethod
     def of(cls, a: Format, b: Format, result: Format, rules: DotProduct) -> FusedStep:
-        """Apply the rules of a chip to formats."""
         products = rules.chunk * 16 // a.word_bits
         if result is F16:
             return cls(a, b, F16, F16, rules.fraction_bits, products, rules.zero_exponent_f16)

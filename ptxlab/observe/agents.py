@@ -49,7 +49,6 @@ class Agents:
         return self._at(clusters, known[inside])
 
     def column(self, agents: Array) -> Array:
-        """Return the columns of agents in their clusters."""
         width = self._wave.width
         columns = agents % self.threads
         engines = agents >= width

@@ -106,7 +106,6 @@ class Asynchronous:
                 self._leaving.note(ctas, threads)
 
     def arrive(self, site: Site, threads: Threads, words: Array) -> None:
-        """See threads act on mbarriers."""
         # Who sees the phase complete has seen a relaxed arrival, which is told of nowhere else.
         self.reach(threads.index, words * OBJECT_BYTES, noted=not is_relaxed(site.instruction))
         self.handovers.arrive(site, threads, words)
@@ -114,7 +113,6 @@ class Asynchronous:
             self._bytes.expect(site, words)
 
     def complete(self, words: Array) -> None:
-        """See phases of mbarriers complete."""
         self._bytes.complete(words)
         self.handovers.complete(words)
 
@@ -143,5 +141,4 @@ class Asynchronous:
             self.handovers.copies_arrive(threads, words)
 
     def ended(self, over: Array) -> None:
-        """See CTAs end."""
         self._leaving.end(over, self.handovers.known_in)

@@ -48,7 +48,6 @@ class BulkStores:
         return begun
 
     def waited(self, stores: Iterable[_Store], threads: Array) -> None:
-        """See ``threads`` wait for what they had stored."""
         for store in stores:
             left = ~np.isin(store.threads, threads)
             store.first, store.threads = store.first[left], store.threads[left]
@@ -57,7 +56,6 @@ class BulkStores:
     def touch(
         self, memory: Allocation, threads: Array, first: Array, nbytes: int, *, writes: bool
     ) -> None:
-        """See threads access global memory."""
         for store in self._stores:
             if store.memory is not memory:
                 continue

@@ -115,7 +115,6 @@ class CheckScene:
         return self.thread(thread).partition(" of ")[2]
 
     def agent(self, number: int) -> str:
-        """Name a thread or an engine."""
         engine = self.engine(number)
         return self.thread(number) if engine is None else _ENGINES[engine[0]]
 

@@ -139,7 +139,6 @@ class Clocks:
             self._known.learn(threads[others], rows[:, which[others]])
 
     def hear(self, threads: Array, agents: Array, time: int) -> None:
-        """Let each of ``threads`` know of an agent up to a time."""
         self._fit()
         columns = self.agents.column(agents)
         warps, others = self.by_warps(threads, columns)

@@ -41,7 +41,6 @@ class GridOrder:
         self._waited = np.zeros(scene.wave.ctas, bool)
 
     def control(self, instruction: Instruction, threads: Threads) -> None:
-        """See threads execute griddepcontrol."""
         if "wait" in instruction.modifiers:
             self._waited[self._scene.wave.cta_of[threads.index]] = True
 

@@ -46,7 +46,6 @@ class Handovers:
     # ---- mbarriers ----
 
     def arrive(self, site: Site, threads: Threads, words: Array) -> None:
-        """See each of ``threads`` act on an mbarrier."""
         what, *_ = site.instruction.modifiers
         makes = what in ("init", "inval")
         self.any |= makes
@@ -151,7 +150,6 @@ class Handovers:
         self._races.see(Touch(kind, place, np.repeat(threads, count), granules))
 
     def _of(self, words: Array) -> Array:
-        """Return the numbers of objects."""
         new = np.unique(words[self._numbers[words] < 0])
         if new.size:
             self._numbers[new] = np.arange(self._count, self._count + new.size)

@@ -17,7 +17,6 @@ class TimeRows:
         self.data: Array = np.zeros((layers, rows, 0), np.int32)
 
     def fit(self, columns: int) -> None:
-        """Have at least as many columns."""
         layers, rows, now = self.data.shape
         if now < columns:
             grown = np.zeros((layers, rows, -(-columns // 64) * 64), np.int32)
@@ -60,7 +59,6 @@ class WaveKnowledge:
         self._columns = 0
 
     def fit(self, columns: int) -> None:
-        """Have columns for as many agents."""
         self._columns = columns
         for table in (self.floor, self._warps, self._apart):
             if table is not None:
@@ -115,7 +113,6 @@ class WaveKnowledge:
         return known
 
     def of_ctas(self, ctas: Array) -> Array:
-        """Return what all in each of ``ctas`` know together."""
         known: Array = self.floor.data[:, ctas]
         differ = np.flatnonzero(self._differ[ctas])
         if differ.size:
@@ -139,14 +136,12 @@ class WaveKnowledge:
         self._differ[self._cta_of_warp[warps]] = True
 
     def hear(self, who: Array, columns: Array, times: Array | int, layer: int = HEARD) -> None:
-        """Let rows hear of one column each up to a time."""
         known = self.apart.data
         known[layer, who, columns] = np.maximum(known[layer, who, columns], times)
         self.alone[self._warp_of[who]] = True
         self._differ[self._cta_of[who]] = True
 
     def hear_in_warps(self, warps: Array, columns: Array, times: Array | int) -> None:
-        """Let all threads of warps hear of a column of each."""
         known = self.warps.data
         known[HEARD, warps, columns] = np.maximum(known[HEARD, warps, columns], times)
         self._differ[self._cta_of_warp[np.ravel(warps)]] = True

@@ -80,7 +80,6 @@ class MapUse:
         self._released, self._acquired = (np.zeros(ctas, np.int64) for _ in range(2))
 
     def fence(self, instruction: Instruction, threads: Threads) -> None:
-        """See ``threads`` execute a fence."""
         if _PROXY in instruction.modifiers:
             acquires = "acquire" in instruction.modifiers
             self._memory.order(self._acquired if acquires else self._released, threads.mask)

@@ -29,7 +29,6 @@ class Phases:
         self._threads.fit(scene.wave.cta_width)
 
     def more(self, count: int) -> None:
-        """Have as many objects more."""
         self._ended = np.append(self._ended, np.zeros(count, np.int64))
         self._threads.more(count)
 

@@ -153,7 +153,6 @@ class SharedLog:
         self._addresses: list[Array] = []
 
     def look(self) -> None:
-        """Note the words that have changed."""
         became = self._now ^ self._seen
         changed = np.flatnonzero(became)
         if not changed.size:

@@ -27,7 +27,6 @@ class Releases:
         self._coming, self._told = TimeRows(clocks.layers, count), TimeRows(clocks.layers, count)
 
     def more(self, count: int) -> None:
-        """Have as many objects more."""
         for rows in (self._coming, self._told):
             rows.more(count)
 
@@ -54,7 +53,6 @@ class Releases:
             self._clocks.learn_all(ctas, self.told(self._of_ctas(threads, objects)))
 
     def _of_ctas(self, threads: Threads, objects: Array) -> Array:
-        """Return the one object of each CTA."""
         first = np.unique(self._clocks.cta_of[threads.index], return_index=True)[1]
         found: Array = objects[first]
         return found

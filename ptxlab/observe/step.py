@@ -132,7 +132,6 @@ class StepRecorder(Tracer):
                 self._factors[len(self._flights.found) - 1] = found
 
     def recording(self, kernel: str, fault: str | None) -> Recording:
-        """Return what came out."""
         known, scene = self._registers.known, self._scene
         inlined = calls(scene.wave.module, scene.wave.functions)
         return Recording(

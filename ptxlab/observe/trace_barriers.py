@@ -25,7 +25,6 @@ class Waits:
         self._stood = dict.fromkeys(range(len(self._stands)), 0)
 
     def begin_step(self, warps: Warps) -> None:
-        """Have warps execute the step at hand."""
         for warp in warps:
             self._stood[warp], self._stands[warp] = self._stands[warp], self._scene.now
 
@@ -94,7 +93,6 @@ class BarrierTrace:
             self._waits.add(dict.fromkeys(warps, step + 1), scene.now, step)
 
     def clusters_met(self, arrived: Array) -> None:
-        """See barriers of clusters complete."""
         if self._scene.warps(arrived):
             self._met = self._scene.now
             self._open.pop((None, "cluster")).complete = self._met
@@ -119,7 +117,6 @@ class MbarrierTrace:
         return bool(here)
 
     def complete(self, words: Array) -> None:
-        """See phases complete."""
         if self.touch(words):
             self._completed.update(dict.fromkeys(words.tolist(), self._scene.now))
             self.look()

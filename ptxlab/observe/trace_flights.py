@@ -65,7 +65,6 @@ class Flights:
                 self._filled[first // GRANULE] = len(self.found) - 1
 
     def begun(self, threads: Threads, moved: list[Moved]) -> None:
-        """See all that what begins moves."""
         for one in moved:
             mine = self._scene.follows(threads.index[one.owner])
             self.move(one.memory, one.first[mine], one.size, writes=one.writes)
@@ -107,7 +106,6 @@ class Flights:
                 self.found[number].read.append(self._scene.step)
 
     def _feed(self, product: Flight) -> None:
-        """Have a product read its factors."""
         for span in product.reads:
             start = (self._scene.first + span.cta) * self._scene.wave.shared_pitch
             self.access(np.arange(start + span.start, start + span.end, GRANULE), writes=False)
@@ -153,7 +151,6 @@ def tiles(flights: Sequence[Flight], name: Callable[[SharedSpan], str]) -> tuple
 
 
 def _waited_for(flight: Flight) -> tuple[object, ...]:
-    """Return what copies have in common that are waited for together."""
     return (flight.queue, bool(flight.writes), flight.group, *flight.mbarriers)
 
 

@@ -44,7 +44,6 @@ class TraceScene:
         return len(self.executed) - 1
 
     def add(self, instruction: int, warps: Warps) -> None:
-        """Begin a step."""
         self.executed.append(instruction)
         self.who.append(self.together.setdefault(warps, len(self.together)))
 
@@ -54,12 +53,10 @@ class TraceScene:
         return tuple(np.flatnonzero(mine).tolist())
 
     def warp_of(self, threads: Threads) -> Array:
-        """Return the warp of each thread."""
         numbers: Array = (threads.index - self.inside.start) // WARP
         return numbers
 
     def follows(self, index: Array) -> Array:
-        """Say which of the wave's threads are followed."""
         mine: Array = (index >= self.inside.start) & (index < self.inside.stop)
         return mine
 

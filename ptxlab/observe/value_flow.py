@@ -97,7 +97,6 @@ class RegisterNames:
         self._known: dict[int, tuple[Scope, dict[int, str]]] = {}
 
     def seen_from(self, scope: Scope) -> Mapping[int, str]:
-        """Return the names of the registers that ``scope`` sees."""
         return ChainMap(*map(self._own, scope.outward()))
 
     def _own(self, scope: Scope) -> dict[int, str]:

@@ -69,7 +69,6 @@ class WgmmaUse:
         self._clashes: dict[tuple[Site, Site], tuple[int, ...]] = {}
 
     def see(self, site: Site, frame: Frame, threads: Threads) -> None:
-        """See an instruction about to be executed."""
         if not self._names:
             return
         modifiers = site.instruction.modifiers

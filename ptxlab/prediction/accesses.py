@@ -9,11 +9,11 @@ import numpy as np
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import NOWHERE, STACK, Launch
 from ptxlab.prediction.mbarriers import OFFSET
-from ptxlab.prediction.memory import GlobalMemory, Words
-from ptxlab.prediction.operands import URZ, ZERO_REGISTER, Address, Register
+from ptxlab.prediction.memory import GlobalWords, Words
+from ptxlab.prediction.operands import URZ, ZERO_REGISTER, SassAddress, SassRegister
 from ptxlab.prediction.pipes import ATOMICS, OPCODES, accessed_bytes, is_wide, matrices
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
@@ -28,7 +28,7 @@ class Accesses:
     """The memories of some CTAs, and what was asked of them."""
 
     def __init__(
-        self, launch: Launch, registers: Registers, memory: GlobalMemory, ctas: int
+        self, launch: Launch, registers: Registers, memory: GlobalWords, ctas: int
     ) -> None:
         self._registers = registers
         self._global = memory
@@ -40,13 +40,11 @@ class Accesses:
         self._local = Words(None, registers.threads * (STACK // 4))
         self._seen: dict[tuple[int, int, bytes, bytes], tuple[int, Request]] = {}
 
-    def move(self, i: Instruction, where: Where) -> None:
-        """Move what is known."""
+    def move(self, i: DecodedInstruction, where: Where) -> None:
         space, addresses = self._place(i, where)
         self._move(i, where, space, addresses, accessed_bytes(i))
 
-    def request(self, i: Instruction, where: Where) -> Request:
-        """Return what is asked for."""
+    def request(self, i: DecodedInstruction, where: Where) -> Request:
         if isinstance(where, np.ndarray) and not len(where):
             return Request(np.zeros(self._registers.threads // WARP, np.int64))
         space, addresses = self._place(i, where)
@@ -57,7 +55,7 @@ class Accesses:
     # ---- values -----------------------------------------------------------------------------
 
     def _move(
-        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
         opcode = i.sass.opcode
         if opcode in ("LDSM", "LDGSTS", *ATOMICS) or nbytes < 4:
@@ -70,12 +68,12 @@ class Accesses:
             return
         for n, place in enumerate(places):
             data = i.sources[-1]
-            assert isinstance(data, Register)
+            assert isinstance(data, SassRegister)
             number = data.number if data.number in (ZERO_REGISTER, URZ) else data.number + n
             memory.store(place, self._registers.words.read(number, where))
 
     def _forget(
-        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
         self._registers.forget(i, where)
         if i.sass.opcode not in ("LDSM", "LDS", "LDG", "LD"):
@@ -86,7 +84,7 @@ class Accesses:
 
     def _words(
         self, where: Where, space: str, addresses: Array, count: int
-    ) -> tuple[GlobalMemory | Words, list[Array]]:
+    ) -> tuple[GlobalWords | Words, list[Array]]:
         """Return the memory of a space, and where in it the ``count`` words of each thread are."""
         if space == "global":
             return self._global, [addresses + U64(4 * n) for n in range(count)]
@@ -104,7 +102,7 @@ class Accesses:
 
     # ---- addresses --------------------------------------------------------------------------
 
-    def _place(self, i: Instruction, where: Where) -> tuple[str, list[Array]]:
+    def _place(self, i: DecodedInstruction, where: Where) -> tuple[str, list[Array]]:
         """Return the space that is accessed, and where; generic addresses may be of shared memory."""
         space, addresses = OPCODES[i.sass.opcode].memory, self._addresses(i, where)
         if space == "shared":
@@ -118,11 +116,11 @@ class Accesses:
             raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
         return space, addresses
 
-    def _addresses(self, i: Instruction, where: Where) -> list[Array]:
-        places = [one for one in i.operands if isinstance(one, Address)]
+    def _addresses(self, i: DecodedInstruction, where: Where) -> list[Array]:
+        places = [one for one in i.operands if isinstance(one, SassAddress)]
         return [self.address(i, one, where) for one in places]
 
-    def address(self, i: Instruction, place: Address, where: Where) -> Array:
+    def address(self, i: DecodedInstruction, place: SassAddress, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
         wide = is_wide(i, place)
         count = len(np.arange(self._registers.threads)[where])
@@ -149,7 +147,7 @@ class Accesses:
     # ---- costs ------------------------------------------------------------------------------
 
     def _request(
-        self, i: Instruction, where: Where, space: str, addresses: list[Array], nbytes: int
+        self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> Request:
         tables = [self._table(one, where) for one in addresses]
         asked = self._asked(i, where)
@@ -165,7 +163,7 @@ class Accesses:
         return request.moved((base - first) // LINE)
 
     def _counted(
-        self, i: Instruction, space: str, tables: list[Array], asked: Array, nbytes: int
+        self, i: DecodedInstruction, space: str, tables: list[Array], asked: Array, nbytes: int
     ) -> Request:
         if space == "shared":
             if i.sass.opcode == "LDSM":
@@ -190,7 +188,7 @@ class Accesses:
         whole[where] = addresses
         return whole.reshape(-1, WARP)
 
-    def _asked(self, i: Instruction, where: Where) -> Array:
+    def _asked(self, i: DecodedInstruction, where: Where) -> Array:
         """Say which threads ask; those whose predicate fails are given zeros without asking."""
         holds: Any = True
         for predicate in i.ins:

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.values import Array
 
 U32, U64, I32, I64 = np.uint32, np.uint64, np.int32, np.int64
@@ -36,17 +36,17 @@ def high(value: Array) -> Array:
     return (value >> HALF).astype(U32)
 
 
-def _signed(i: Instruction) -> bool:
+def _signed(i: DecodedInstruction) -> bool:
     return not i.has("U32")
 
 
-def imad_hi(i: Instruction, a: Array, b: Array, c: Array) -> Array:
+def imad_hi(i: DecodedInstruction, a: Array, b: Array, c: Array) -> Array:
     """Take the upper half of the product and a pair of words."""
     signed = _signed(i)
     return high(wide(a, signed=signed) * wide(b, signed=signed) + c)
 
 
-def imad_wide(i: Instruction, a: Array, b: Array, c: Array) -> Array:
+def imad_wide(i: DecodedInstruction, a: Array, b: Array, c: Array) -> Array:
     signed = _signed(i)
     return wide(a, signed=signed) * wide(b, signed=signed) + c
 
@@ -68,7 +68,7 @@ def lea_hi(a: Array, b: Array, c: Array, shift: int) -> Array:
     return high(joined(a, c) << U64(shift)) + b
 
 
-def funnel(i: Instruction, lower: Array, count: Array, upper: Array) -> Array:
+def funnel(i: DecodedInstruction, lower: Array, count: Array, upper: Array) -> Array:
     """Shift a pair of words, or its upper half where the lower is no part of it."""
     most = U32(63 if i.has("U64") or i.has("S64") else 32)
     by = np.minimum(count, most).astype(U64)
@@ -84,18 +84,18 @@ def funnel(i: Instruction, lower: Array, count: Array, upper: Array) -> Array:
     return high(moved) if i.has("HI") else low(moved)
 
 
-def minmax(i: Instruction, a: Array, b: Array, least: Array) -> Array:
+def minmax(i: DecodedInstruction, a: Array, b: Array, least: Array) -> Array:
     if _signed(i):
         a, b = a.view(I32), b.view(I32)
     found: Array = np.where(least, np.minimum(a, b), np.maximum(a, b))
     return found.view(U32)
 
 
-def absolute(i: Instruction, a: Array) -> Array:
+def absolute(i: DecodedInstruction, a: Array) -> Array:
     return np.abs(a.view(I32).astype(I64)).astype(U32)
 
 
-def permute(i: Instruction, a: Array, selector: Array, b: Array) -> Array:
+def permute(i: DecodedInstruction, a: Array, selector: Array, b: Array) -> Array:
     """Take any four bytes of two words; the fourth bit of a choice spreads the byte's sign."""
     pair = joined(a, b)
     found: Array = np.zeros_like(a | b | selector)
@@ -107,12 +107,12 @@ def permute(i: Instruction, a: Array, selector: Array, b: Array) -> Array:
     return found
 
 
-def mask(i: Instruction, first: Array, count: Array) -> Array:
+def mask(i: DecodedInstruction, first: Array, count: Array) -> Array:
     ones = (U64(1) << np.minimum(count, U32(32)).astype(U64)) - U64(1)
     return low(ones << np.minimum(first, U32(32)).astype(U64))
 
 
-def sign_extended(i: Instruction, a: Array, bits: Array) -> Array:
+def sign_extended(i: DecodedInstruction, a: Array, bits: Array) -> Array:
     rest = (U32(32) - np.minimum(bits, U32(32))).astype(U64)
     moved = low(a.astype(U64) << rest)
     if i.has("U32"):
@@ -120,11 +120,11 @@ def sign_extended(i: Instruction, a: Array, bits: Array) -> Array:
     return (moved.view(I32).astype(I64) >> rest.view(I64)).astype(I32).view(U32)
 
 
-def population(i: Instruction, a: Array) -> Array:
+def population(i: DecodedInstruction, a: Array) -> Array:
     return np.bitwise_count(a).astype(U32)
 
 
-def first_one(i: Instruction, a: Array) -> Array:
+def first_one(i: DecodedInstruction, a: Array) -> Array:
     """Find the highest bit that is set, or that differs from the sign; no bit is found as all ones."""
     value = np.where(a.view(I32) < 0, ~a, a) if _signed(i) else a
     position = np.frexp(value.astype(np.float64))[1] - 1
@@ -133,7 +133,7 @@ def first_one(i: Instruction, a: Array) -> Array:
     return np.where(value == 0, U32(0xFFFFFFFF), position.astype(I64).astype(U32))
 
 
-def reversed_bits(i: Instruction, a: Array) -> Array:
+def reversed_bits(i: DecodedInstruction, a: Array) -> Array:
     found = np.zeros_like(a)
     for bit in range(32):
         found |= (a >> U32(bit) & U32(1)) << U32(31 - bit)
@@ -152,7 +152,7 @@ def compare(name: str, a: Array, b: Array) -> Array:
     return found | nan if unordered else found & ~np.asarray(nan)
 
 
-def combined(i: Instruction, found: Array, other: Array) -> Array:
+def combined(i: DecodedInstruction, found: Array, other: Array) -> Array:
     if i.has("OR"):
         return found | other
     if i.has("XOR"):

@@ -14,11 +14,12 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tma
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.mbarriers import OFFSET, Key, Mbarriers, Operation
-from ptxlab.prediction.memory import GlobalMemory
-from ptxlab.prediction.operands import ZERO_REGISTER, Address, Operand, Predicate, Register
+from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
+from ptxlab.prediction.memory import GlobalWords
+from ptxlab.prediction.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
+from ptxlab.prediction.pipes import BULK, is_bulk_store
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
@@ -32,34 +33,35 @@ Asked = tuple[tuple[Operation | Copy, ...], ...]
 """What each warp asks."""
 
 
-class Asynchronous:
+class AsynchronousCopies:
     """The mbarriers of some CTAs, and the copies that end their phases."""
 
     def __init__(
-        self, launch: Launch, registers: Registers, memory: GlobalMemory, ctas: int
+        self, launch: Launch, registers: Registers, memory: GlobalWords, ctas: int
     ) -> None:
         self._registers, self._memory = registers, memory
         self._parameters = launch.parameters
         self._threads = launch.threads
         self._warps = launch.warps * ctas
-        self._mbarriers = Mbarriers()
+        self._mbarriers = SmMbarriers()
 
     def reached(self, waits: Sequence[Operation]) -> bool:
-        """Say whether the phases have ended that are waited for."""
         return all(self._mbarriers.phase(one.key) >= one.count for one in waits)
 
-    def ask(self, i: Instruction, where: Where, address: Callable[[Address], Array]) -> Asked:
+    def ask(
+        self, i: DecodedInstruction, where: Where, address: Callable[[SassAddress], Array]
+    ) -> Asked:
         """Return what the warps of some threads ask; ``address`` gives that of each thread."""
         threads = np.arange(self._registers.threads)[where]
         if not len(threads):
             return ((),) * self._warps
         found: list[tuple[int, Operation]] | list[tuple[int, Copy]]
         found = self._copies(i, threads) if i.sass.opcode in tma.OPCODES else self._operations(
-            i, threads, next(address(one) for one in i.operands if isinstance(one, Address))
+            i, threads, next(address(one) for one in i.operands if isinstance(one, SassAddress))
         )  # fmt: skip
         return phases.by_warp(found, self._warps)
 
-    def named(self, i: Instruction, where: Where) -> Asked:
+    def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
         threads = np.arange(self._registers.threads)[where]
         numbers = self._word(i, i.sources[0], threads)
@@ -70,7 +72,7 @@ class Asynchronous:
         ]
         return phases.by_warp(found, self._warps)
 
-    def run(self, i: Instruction, where: Where, asked: Asked) -> None:
+    def run(self, i: DecodedInstruction, where: Where, asked: Asked) -> None:
         """Do what was asked, but wait."""
         registers, count = self._registers, len(np.arange(self._registers.threads)[where])
         first = next((one for of_warp in asked for one in of_warp), None)
@@ -90,7 +92,7 @@ class Asynchronous:
     # ---- mbarriers --------------------------------------------------------------------------
 
     def _operations(
-        self, i: Instruction, threads: Array, places: Array
+        self, i: DecodedInstruction, threads: Array, places: Array
     ) -> list[tuple[int, Operation]]:
         """Return what each warp asks of each barrier that its threads name."""
         warps = threads // WARP
@@ -105,7 +107,7 @@ class Asynchronous:
             found.append((warp, self._operation(i, lanes, key, bool(place & ~OFFSET))))
         return found
 
-    def _operation(self, i: Instruction, lanes: Array, key: Key, far: bool) -> Operation:
+    def _operation(self, i: DecodedInstruction, lanes: Array, key: Key, far: bool) -> Operation:
         if i.has("CCTL"):
             return Operation(phases.NOTHING, key)
         if i.has("EXCH"):
@@ -123,7 +125,7 @@ class Asynchronous:
 
     # ---- copies -----------------------------------------------------------------------------
 
-    def _copies(self, i: Instruction, threads: Array) -> list[tuple[int, Copy]]:
+    def _copies(self, i: DecodedInstruction, threads: Array) -> list[tuple[int, Copy]]:
         """Return the copy of each warp: uniform registers are those of any of its threads."""
         warps, first = np.unique(threads // WARP, return_index=True)
         return [
@@ -131,32 +133,57 @@ class Asynchronous:
             for warp, at in zip(warps.tolist(), first, strict=True)
         ]
 
-    def _copy(self, i: Instruction, thread: Array) -> Copy:
-        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
-        if not dimensions or i.has("IM2COL"):
-            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
-        box, of_map = (one.uniform for one in i.operands if isinstance(one, Address))
-        assert box is not None
-        assert of_map is not None
-        loads = i.sass.opcode == "UTMALDG"
-        words = range(1 + loads, 1 + loads + int(dimensions[:-1]))
-        coordinates = [self._uniform(i, box.number + n, thread) for n in words]
-        signed = [one - (1 << 32) if one >> 31 else one for one in coordinates]
-        ctas, key = 1, None
-        if loads:
+    def _copy(self, i: DecodedInstruction, thread: Array) -> Copy:
+        place, other = (one.uniform for one in i.operands if isinstance(one, SassAddress))
+        assert place is not None
+        assert other is not None
+        stores = i.sass.opcode == "UTMASTG" or is_bulk_store(i)
+        key = None
+        if not stores:
             cta = int(thread[0]) // self._threads
-            key = (cta, self._uniform(i, box.number + 1, thread) & OFFSET)
-        if i.has("MULTICAST"):
-            mask = next(one for one in reversed(i.operands) if isinstance(one, Register))
-            ctas = (self._uniform(i, mask.number, thread) >> 16).bit_count()
-        address = self._uniform(i, of_map.number, thread) | self._uniform(
-            i, of_map.number + 1, thread
-        ) << 32  # fmt: skip
-        found = tma.copied(self._map(address), signed, key, ctas, i.sass.text)
+            key = (cta, self._uniform(i, place.number + 1, thread) & OFFSET)
+        if i.sass.opcode == BULK:
+            found = self._row(i, place if stores else other, key, thread)
+        else:
+            signed = self._coordinates(i, place.number + (1 if stores else 2), thread)
+            data = self._map(self._address(i, other, thread))
+            found = tma.copied(data, signed, key, self._ctas(i, thread), i.sass.text)
         self._memory.require(
             np.array(found.sectors[:1] + found.sectors[-1:], np.uint64) * np.uint64(SECTOR)
         )
         return found
+
+    def _row(
+        self, i: DecodedInstruction, where: SassRegister, key: Key | None, thread: Array
+    ) -> Copy:
+        """Return the copy of bytes in a row from, or to, a global address."""
+        if not (i.has("S") and i.has("G")):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        units = self._last(i, thread) & 0xFFFF
+        return tma.in_a_row(self._address(i, where, thread), units, key, self._ctas(i, thread))
+
+    def _ctas(self, i: DecodedInstruction, thread: Array) -> int:
+        """Return to how many CTAs of a cluster a copy comes."""
+        return (self._last(i, thread) >> 16).bit_count() if i.has("MULTICAST") else 1
+
+    def _last(self, i: DecodedInstruction, thread: Array) -> int:
+        """Return the word that says for whom a copy is, and of bytes in a row how many."""
+        last = next(one for one in reversed(i.operands) if isinstance(one, SassRegister))
+        return self._uniform(i, last.number, thread)
+
+    def _coordinates(self, i: DecodedInstruction, first: int, thread: Array) -> list[int]:
+        """Return where a box begins, by the uniform registers from the ``first`` on."""
+        dimensions = next((one for one in i.sass.modifiers if one[:-1].isdigit()), "")
+        if not dimensions or i.has("IM2COL"):
+            raise Unsupported(f"'{i.sass.text}' is not in the model of time")
+        words = range(first, first + int(dimensions[:-1]))
+        coordinates = (self._uniform(i, one, thread) for one in words)
+        return [one - (1 << 32) if one >> 31 else one for one in coordinates]
+
+    def _address(self, i: DecodedInstruction, pair: SassRegister, thread: Array) -> int:
+        """Return the address that two uniform registers hold."""
+        low, high = (self._uniform(i, pair.number + n, thread) for n in (0, 1))
+        return low | high << 32
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""
@@ -167,10 +194,10 @@ class Asynchronous:
         words = self._memory.load(places)
         return b"" if words is None else words.tobytes()
 
-    def _uniform(self, i: Instruction, number: int, thread: Array) -> int:
-        return int(self._word(i, Register(number), thread)[0])
+    def _uniform(self, i: DecodedInstruction, number: int, thread: Array) -> int:
+        return int(self._word(i, SassRegister(number), thread)[0])
 
-    def _word(self, i: Instruction, operand: Operand, threads: Array) -> Array:
+    def _word(self, i: DecodedInstruction, operand: Operand, threads: Array) -> Array:
         assert not isinstance(operand, Predicate)
         value = self._registers.value(operand, threads)
         if value is None:

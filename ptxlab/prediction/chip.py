@@ -23,7 +23,7 @@ UNKNOWN = {
 
 
 @dataclass(frozen=True, slots=True)
-class Memory:
+class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
     of shared memory, one ``l1_bytes`` of one line of L1; ``l2_bytes`` come from beyond the SM.
 
@@ -47,13 +47,14 @@ class Chip:
     gpu: Gpu
     holds: dict[str, int]
     latency: dict[str, int]
-    memory: Memory
+    memory: MemorySystem
 
     def at(self, clock: int) -> Chip:
         """Return the chip at a clock in MHz: DRAM does not wait for it."""
         near, far = self.latency["l2"], self.latency["dram"]
         dram = round(near + (far - near) * clock / self.memory.clock)
-        return replace(self, latency=self.latency | {"dram": dram})
+        gpu = replace(self.gpu, clock=clock)
+        return replace(self, gpu=gpu, latency=self.latency | {"dram": dram})
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""
@@ -118,7 +119,7 @@ def chip_of(gpu: Gpu) -> Chip:
             f"the time of {gpu.name} is not predicted: {UNKNOWN[gpu.capability]}",
             hint=f"that of {', '.join(names())} is",
         )
-    memory = Memory(**constants["memory"] | constants.get(spelled(gpu.name), {}))
+    memory = MemorySystem(**constants["memory"] | constants.get(spelled(gpu.name), {}))
     return Chip(gpu, constants["holds"], constants["latency"], memory)
 
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.operands import Immediate, Operand, Predicate, Register, read
+from ptxlab.prediction.operands import Immediate, Operand, Predicate, SassRegister, read
 from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
@@ -20,7 +20,7 @@ _LEADING = ("PLOP3", "UPLOP3", "R2P")
 _ONE_OUT = ("VOTE", "VOTEU")
 """Which write one predicate and read those behind it."""
 
-_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG")
+_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG", "UBLKCP", "NANOSLEEP")
 """Whose first register is read."""
 
 _PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL", "ELECT")
@@ -31,7 +31,7 @@ _RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
 
 
 @dataclass(frozen=True, slots=True)
-class Instruction:
+class DecodedInstruction:
     """One instruction, ``number`` among those of the kernel and what it calls.
 
     ``dest`` is the register it writes, ``outs`` are the predicates it writes, ``sources`` what it
@@ -43,7 +43,7 @@ class Instruction:
     control: Control
     guard: Predicate | None
     operands: tuple[Operand, ...]
-    dest: Register | None
+    dest: SassRegister | None
     outs: tuple[Predicate, ...]
     sources: tuple[Operand, ...]
     ins: tuple[Predicate, ...]
@@ -62,7 +62,7 @@ class Instruction:
 class NotFollowed(Unsupported):
     """What keeps a kernel from being predicted, with the ``instruction`` that does."""
 
-    def __init__(self, error: Unsupported, instruction: Instruction) -> None:
+    def __init__(self, error: Unsupported, instruction: DecodedInstruction) -> None:
         super().__init__(error.message, location=error.location, hint=error.hint)
         self.instruction = instruction
 
@@ -78,9 +78,11 @@ def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunct
     return found
 
 
-def decode(cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str) -> list[Instruction]:
+def decode(
+    cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str
+) -> list[DecodedInstruction]:
     """Decode a kernel of a cubin and what it calls, one behind the other from address 0 on."""
-    decoded: list[Instruction] = []
+    decoded: list[DecodedInstruction] = []
     bases: dict[str, int] = {}
     chosen = called(functions, kernel)
     for function in chosen:
@@ -93,23 +95,18 @@ def decode(cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str) -> 
     return decoded
 
 
-def literals(cubin: Cubin, function: SassFunction) -> bytes:
-    """Return constant bank 2, where the compiler keeps numbers of its own."""
-    return _section(cubin, f".nv.constant2.{function.name}")
-
-
 def _section(cubin: Cubin, name: str) -> bytes:
     return next((one.content for one in read_elf(cubin.image).sections if one.name == name), b"")
 
 
 def _instruction(
     number: int, sass: SassInstruction, code: bytes, places: Mapping[str, int]
-) -> Instruction:
+) -> DecodedInstruction:
     """Decode an instruction; ``places`` are the numbers of labels and functions that it may name."""
     operands = tuple(_operand(text, places) for text in sass.operands)
     guard = read(sass.guard[1:]) if sass.guard else None
     dest, outs, sources, ins = _roles(sass.opcode, operands)
-    return Instruction(
+    return DecodedInstruction(
         number,
         sass,
         control(code[sass.address : sass.address + INSTRUCTION_BYTES]),
@@ -135,21 +132,21 @@ def _operand(text: str, places: Mapping[str, int]) -> Operand:
 
 def _roles(
     opcode: str, operands: Sequence[Operand]
-) -> tuple[Register | None, tuple[Predicate, ...], tuple[Operand, ...], tuple[Predicate, ...]]:
+) -> tuple[SassRegister | None, tuple[Predicate, ...], tuple[Operand, ...], tuple[Predicate, ...]]:
     """Tell what is written from what is read: results stand first, and predicates read stand last."""
     rest = list(operands)
     first = _predicates(rest[:1]) if opcode in _PREDICATE_FIRST else []
     rest = rest[len(first) :]
     if opcode in _NOTHING_OUT:
         return None, (), tuple(rest), ()
-    dest = rest.pop(0) if rest and isinstance(rest[0], Register) else None
+    dest = rest.pop(0) if rest and isinstance(rest[0], SassRegister) else None
     if opcode in _LEADING:
         return None, tuple(one for one in rest[:2] if isinstance(one, Predicate)), tuple(rest), ()
     after = [] if first else _predicates(rest)[: 1 if opcode in _ONE_OUT else None]
     outs = (*first, *after)
     rest = rest[len(after) :]
     ins = tuple(reversed(list(_predicates(rest[::-1]))))
-    assert dest is None or isinstance(dest, Register)
+    assert dest is None or isinstance(dest, SassRegister)
     return dest, outs, tuple(rest[: len(rest) - len(ins)]), ins
 
 

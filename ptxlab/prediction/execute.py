@@ -8,12 +8,12 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.accesses import Accesses
-from ptxlab.prediction.asynchronous import Asked, Asynchronous
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.asynchronous import Asked, AsynchronousCopies
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.memory import GlobalMemory
-from ptxlab.prediction.operands import Address
+from ptxlab.prediction.memory import GlobalWords
+from ptxlab.prediction.operands import SassAddress
 from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import Request
@@ -27,11 +27,11 @@ class Executor:
     def __init__(self, launch: Launch, ctas: Sequence[int]) -> None:
         self._registers = Registers(launch, ctas)
         self._floats = launch.floats
-        self.memory = GlobalMemory(launch.regions)
+        self.memory = GlobalWords(launch.regions)
         self._accesses = Accesses(launch, self._registers, self.memory, len(ctas))
-        self.asynchronous = Asynchronous(launch, self._registers, self.memory, len(ctas))
+        self.asynchronous = AsynchronousCopies(launch, self._registers, self.memory, len(ctas))
 
-    def holds(self, i: Instruction, where: Where) -> Array | bool | None:
+    def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
         found: Array | bool = True
         for predicate in (i.guard, *i.ins, *(i.outs if i.sass.opcode == "BRA" else ())):
@@ -44,8 +44,7 @@ class Executor:
             return True
         return found
 
-    def execute(self, i: Instruction, where: Where) -> None:
-        """Run one instruction."""
+    def execute(self, i: DecodedInstruction, where: Where) -> None:
         row = OPCODES.get(i.sass.opcode)
         if row is None:
             raise Unsupported(
@@ -68,7 +67,7 @@ class Executor:
             else:
                 executed(self._registers, i, active)
 
-    def address(self, i: Instruction, where: Array) -> Array:
+    def address(self, i: DecodedInstruction, where: Array) -> Array:
         """Return the number of the instruction that each thread returns to."""
         place = self._registers.value(i.sources[0], where)
         if place is None:
@@ -76,40 +75,40 @@ class Executor:
         numbers: Array = np.broadcast_to(place, where.shape) // INSTRUCTION_BYTES
         return numbers
 
-    def request(self, i: Instruction, where: Where) -> Request | Asked:
+    def request(self, i: DecodedInstruction, where: Where) -> Request | Asked:
         """Return what an instruction asks memory for, or of mbarriers."""
         active = self._asking(i, where)
         if i.sass.opcode in ASYNCHRONOUS:
             return self.asked(i, active)
         return self._accesses.request(i, active)
 
-    def asked(self, i: Instruction, active: Where) -> Asked:
+    def asked(self, i: DecodedInstruction, active: Where) -> Asked:
         """Return what an instruction asks of mbarriers, or of the tensor memory accelerator."""
 
-        def address(place: Address) -> Array:
+        def address(place: SassAddress) -> Array:
             return self._accesses.address(i, place, active)
 
         return self.asynchronous.ask(i, active, address)
 
-    def named(self, i: Instruction, where: Where) -> Asked:
+    def named(self, i: DecodedInstruction, where: Where) -> Asked:
         """Return which barrier of the CTA each warp means by a register."""
         return self.asynchronous.named(i, where)
 
-    def waits(self, i: Instruction, where: Where) -> Asked:
+    def waits(self, i: DecodedInstruction, where: Where) -> Asked:
         """Do what an instruction asks of mbarriers, and return it; what it waits for is told to have ended."""
         active = self._asking(i, where)
         asked = self.asked(i, active)
         self.asynchronous.run(i, active, asked)
         return asked
 
-    def _asking(self, i: Instruction, where: Where) -> Where:
+    def _asking(self, i: DecodedInstruction, where: Where) -> Where:
         """Return the threads for which an instruction of memory runs."""
         active = self._active(i, where)
         if active is None:
             raise Unsupported(f"whether '{i.sass.text}' runs depends on data that is not computed")
         return active
 
-    def _active(self, i: Instruction, where: Where) -> Where | None:
+    def _active(self, i: DecodedInstruction, where: Where) -> Where | None:
         """Return the threads for which an instruction's guard holds, None where it is not known."""
         if i.guard is None:
             return where

@@ -12,8 +12,8 @@ from ptxlab.numbers.floats import by_way_of_double, fma_f32, fma_f32_nearest
 from ptxlab.numbers.formats import F32 as FORMAT
 from ptxlab.numbers.rounding import flush, narrow, saturate, settle
 from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import Instruction
-from ptxlab.prediction.operands import ZERO_REGISTER, Immediate, Register
+from ptxlab.prediction.code import DecodedInstruction
+from ptxlab.prediction.operands import ZERO_REGISTER, Immediate, SassRegister
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.values import Array, Where
 
@@ -25,7 +25,10 @@ _KNOWN = {*_DIRECTIONS, "RN", "FTZ", "SAT"}
 _WHOLE: dict[str, Callable[[Array], Array]] = {
     "TRUNC": np.trunc, "FLOOR": np.floor, "CEIL": np.ceil
 }  # fmt: skip
-_OTHER_SIZES = ("U8", "S8", "U16", "S16", "F16", "BF16", "U64", "S64", "F64")
+_SIZES: dict[str, type[np.integer[Any]]] = {
+    "U8": np.uint8, "S8": np.int8, "U16": np.uint16, "S16": np.int16, "U32": np.uint32
+}  # fmt: skip
+_OTHER_SIZES = ("F16", "BF16", "U64", "S64", "F64")
 _multiplied = by_way_of_double(np.multiply)
 
 
@@ -55,17 +58,17 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
 """By modifier of MUFU, of float64. The last bits may differ on a GPU; divisions and roots put them right."""
 
 
-def arithmetic(r: Registers, i: Instruction, where: Where) -> None:
+def arithmetic(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FADD, FMUL, FFMA, rounded once."""
     known = set(i.sass.modifiers) <= _KNOWN
     values = _reals(r, i, where) if known else None
     if values is None:
         r.forget(i, where)
         return
-    _write(r, i, where, _ARITHMETIC[i.sass.opcode](_direction(i), *values))
+    _write(r, i, where, _ARITHMETIC[i.sass.opcode.removeprefix("U")](_direction(i), *values))
 
 
-def approximated(r: Registers, i: Instruction, where: Where) -> None:
+def approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """MUFU, to which numbers next to zero are zero but for TANH: ptxas scales what may be one."""
     compute = _APPROXIMATE.get(i.sass.modifiers[0])
     values = _reals(r, i, where) if compute else None
@@ -78,7 +81,7 @@ def approximated(r: Registers, i: Instruction, where: Where) -> None:
     _write(r, i, where, flush(found) if scaled else found)
 
 
-def least_or_most(r: Registers, i: Instruction, where: Where) -> None:
+def least_or_most(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FMNMX: the least where its predicate holds."""
     values, least = _reals(r, i, where), r.predicate(i.ins[0], where)
     if values is None or least is None or len(values) != 2:
@@ -88,7 +91,7 @@ def least_or_most(r: Registers, i: Instruction, where: Where) -> None:
     _write(r, i, where, np.where(least, low, high))
 
 
-def select(r: Registers, i: Instruction, where: Where) -> None:
+def select(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FSEL."""
     values, chosen = _reals(r, i, where), r.predicate(i.ins[0], where)
     if values is None or chosen is None:
@@ -97,7 +100,7 @@ def select(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, np.where(chosen, *values).astype(F32).view(U32))
 
 
-def compare(r: Registers, i: Instruction, where: Where) -> None:
+def compare(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FSETP."""
     values, ins = _reals(r, i, where), [r.predicate(one, where) for one in i.ins]
     if values is None or any(value is None for value in ins):
@@ -106,20 +109,21 @@ def compare(r: Registers, i: Instruction, where: Where) -> None:
     r.tell_compared(i, where, do.compare(i.sass.modifiers[0], *values), ins)
 
 
-def from_integer(r: Registers, i: Instruction, where: Where) -> None:
-    """I2F of words."""
+def from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
+    """I2F of words, or of their lower parts."""
     word = r.value(i.sources[0], where)
     if word is None or any(map(i.has, _OTHER_SIZES)):
         r.forget(i, where)
         return
-    whole = np.asarray(word) if i.has("U32") else np.asarray(word).view(np.int32)
+    size = next((_SIZES[one] for one in i.sass.modifiers if one in _SIZES), np.int32)
+    whole = np.asarray(word).view(np.int32).astype(size)
     r.write(i, where, narrow(whole.astype(F64), FORMAT, _direction(i) or "rn").view(U32))
 
 
-def to_integer(r: Registers, i: Instruction, where: Where) -> None:
+def to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """F2I to words, at whose limits it ends; what is no number becomes zero."""
     values = _reals(r, i, where)
-    if values is None or any(map(i.has, _OTHER_SIZES)):
+    if values is None or any(map(i.has, (*_OTHER_SIZES, *_SIZES.keys() - {"U32"}))):
         r.forget(i, where)
         return
     rounded = next((_WHOLE[one] for one in i.sass.modifiers if one in _WHOLE), np.rint)
@@ -128,9 +132,9 @@ def to_integer(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, np.clip(whole, *limits).astype(np.int64).astype(U32))
 
 
-def half_constant(r: Registers, i: Instruction, where: Where) -> None:
+def half_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
-    zero = [one for one in i.sources if isinstance(one, Register)]
+    zero = [one for one in i.sources if isinstance(one, SassRegister)]
     reals = [one.real for one in i.sources if isinstance(one, Immediate)]
     if len(reals) == 2 and all(one.number == ZERO_REGISTER for one in zero):
         upper, lower = (int(np.float16(one).view(np.uint16)) for one in reals)
@@ -139,12 +143,12 @@ def half_constant(r: Registers, i: Instruction, where: Where) -> None:
         r.forget(i, where)
 
 
-def _direction(i: Instruction) -> str:
+def _direction(i: DecodedInstruction) -> str:
     """Return how an instruction is rounded, "" for to nearest."""
     return next((_DIRECTIONS[one] for one in i.sass.modifiers if one in _DIRECTIONS), "")
 
 
-def _reals(r: Registers, i: Instruction, where: Where) -> list[Array] | None:
+def _reals(r: Registers, i: DecodedInstruction, where: Where) -> list[Array] | None:
     """Return the sources as f32, flushed if the instruction says so, None unless all are known."""
     values = [r.real(one, where) for one in i.sources]
     if any(value is None for value in values):
@@ -153,7 +157,7 @@ def _reals(r: Registers, i: Instruction, where: Where) -> list[Array] | None:
     return [flush(one) for one in found] if i.has("FTZ") and found[0].size else list(found)
 
 
-def _write(r: Registers, i: Instruction, where: Where, found: Any) -> None:
+def _write(r: Registers, i: DecodedInstruction, where: Where, found: Any) -> None:
     """Write f32, saturated and flushed as the instruction says, and one NaN for all."""
     found = np.asarray(found, F32)
     if i.has("FTZ") and found.size:

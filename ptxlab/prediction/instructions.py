@@ -7,40 +7,39 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.isa.targets import WARP
 from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction import floating
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction import floating, lanes
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
     URZ,
     ZERO_REGISTER,
-    Constant,
     Immediate,
-    Name,
     Operand,
     Predicate,
-    Register,
+    SassConstant,
+    SassName,
+    SassRegister,
 )
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.pipes import OPCODES, WIDE_SPECIAL
 from ptxlab.prediction.registers import Registers, moved
 from ptxlab.prediction.values import Where
 
 U32, U64 = np.uint32, np.uint64
 
 
-def _function(r: Registers, i: Instruction, where: Where) -> None:
+def _function(r: Registers, i: DecodedInstruction, where: Where) -> None:
     values = [r.value(one, where) for one in i.sources]
     known = all(value is not None for value in values)
     function = do.INTEGER[i.sass.opcode.removeprefix("U")]
     r.write(i, where, function(i, *map(np.asarray, values)) if known else None)
 
 
-def _move(r: Registers, i: Instruction, where: Where) -> None:
+def _move(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, _read(r, i, i.sources[0], where), words=2 if i.has("64") else 1)
 
 
-def _imad(r: Registers, i: Instruction, where: Where) -> None:
+def _imad(r: Registers, i: DecodedInstruction, where: Where) -> None:
     a, b, c = i.sources[:3]
     if i.has("WIDE") or i.has("HI"):
         signed = not i.has("U32")
@@ -61,7 +60,7 @@ def _imad(r: Registers, i: Instruction, where: Where) -> None:
             r.tell(predicate, where, over)
         return
     # A product with zero is zero, whatever the other factor: that is how values are moved.
-    moved = Register(ZERO_REGISTER) in (a, b) or Register(URZ) in (a, b)
+    moved = SassRegister(ZERO_REGISTER) in (a, b) or SassRegister(URZ) in (a, b)
     values: list[Any] = [U32(0), U32(0)] if moved else [r.value(a, where), r.value(b, where)]
     values += [r.value(c, where), *(r.predicate(one, where) for one in i.ins)]
     if any(value is None for value in values):
@@ -73,7 +72,7 @@ def _imad(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, found)
 
 
-def _iadd3(r: Registers, i: Instruction, where: Where) -> None:
+def _iadd3(r: Registers, i: DecodedInstruction, where: Where) -> None:
     if i.has("64"):
         pairs = [r.pair(one, where, signed=True) for one in i.sources]
         known = all(pair is not None for pair in pairs)
@@ -91,7 +90,7 @@ def _iadd3(r: Registers, i: Instruction, where: Where) -> None:
         r.tell(predicate, where, do.high(total) >= least)
 
 
-def _lea(r: Registers, i: Instruction, where: Where) -> None:
+def _lea(r: Registers, i: DecodedInstruction, where: Where) -> None:
     *sources, last = i.sources
     shift = last.value if isinstance(last, Immediate) else 0
     values = [r.value(one, where) for one in sources]
@@ -112,7 +111,7 @@ def _lea(r: Registers, i: Instruction, where: Where) -> None:
         r.tell(predicate, where, do.high(total) >= 1)
 
 
-def _lop3(r: Registers, i: Instruction, where: Where) -> None:
+def _lop3(r: Registers, i: DecodedInstruction, where: Where) -> None:
     a, b, c, table = i.sources[:4]
     assert isinstance(table, Immediate)
     parts = [r.value(one, where) for one in (a, b, c)]
@@ -127,7 +126,7 @@ def _lop3(r: Registers, i: Instruction, where: Where) -> None:
         r.tell(predicate, where, (found != 0) | other if other is not None else None)
 
 
-def _plop3(r: Registers, i: Instruction, where: Where) -> None:
+def _plop3(r: Registers, i: DecodedInstruction, where: Where) -> None:
     first, second, *inputs = i.sources
     values = [r.predicate(p, where) for p in inputs[:3] if isinstance(p, Predicate)]
     for predicate, table in zip((first, second), inputs[3:], strict=False):
@@ -141,7 +140,7 @@ def _plop3(r: Registers, i: Instruction, where: Where) -> None:
             )
 
 
-def _setp(r: Registers, i: Instruction, where: Where) -> None:
+def _setp(r: Registers, i: DecodedInstruction, where: Where) -> None:
     values = [_read(r, i, one, where) for one in i.sources]
     ins = [r.predicate(one, where) for one in i.ins]
     if any(value is None for value in (*values, *ins)):
@@ -160,7 +159,7 @@ def _setp(r: Registers, i: Instruction, where: Where) -> None:
     r.tell_compared(i, where, found, ins)
 
 
-def _select(r: Registers, i: Instruction, where: Where) -> None:
+def _select(r: Registers, i: DecodedInstruction, where: Where) -> None:
     a, b = (_read(r, i, one, where) for one in i.sources[:2])
     chosen = r.predicate(i.ins[0], where)
     known = a is not None and b is not None and chosen is not None
@@ -168,7 +167,7 @@ def _select(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, found, words=2 if i.has("64") else 1)
 
 
-def _minmax(r: Registers, i: Instruction, where: Where) -> None:
+def _minmax(r: Registers, i: DecodedInstruction, where: Where) -> None:
     *parts, a, b = (r.value(one, where) for one in i.sources)
     least = r.predicate(i.ins[0], where)
     if any(part is None for part in (*parts, a, b, least)):
@@ -179,67 +178,26 @@ def _minmax(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, do.minmax(i, np.asarray(a), np.asarray(b), np.asarray(least)))
 
 
-def _special_register(r: Registers, i: Instruction, where: Where) -> None:
-    name = i.sources[0].text if isinstance(i.sources[0], Name) else ""
+def _special_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
+    name = i.sources[0].text if isinstance(i.sources[0], SassName) else ""
     value = r.special(name, where)
-    words = 2 if i.sass.opcode == "CS2R" and not i.has("32") else 1
+    words = 2 if i.sass.opcode in WIDE_SPECIAL and not i.has("32") else 1
     if value is None:
         r.forget(i, where)
     else:
         r.write(i, where, value.astype(U64) if words == 2 else value, words=words)
 
 
-def _load_constant(r: Registers, i: Instruction, where: Where) -> None:
+def _load_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
     source = i.sources[0]
-    if i.dest is None or not isinstance(source, Constant):
+    if i.dest is None or not isinstance(source, SassConstant):
         r.forget(i, where)
         return
     words = range(OPCODES[i.sass.opcode].written(i))
     r.write_row(i.dest, where, [r.constant(moved(source, 4 * n), where) for n in words])
 
 
-def _vote(r: Registers, i: Instruction, where: Where) -> None:
-    """Count what holds for the lanes of a warp."""
-    value = r.predicate((i.ins or (Predicate(TRUE_PREDICATE),))[-1], where)
-    if value is None:
-        r.forget(i, where)
-        return
-    held, here = np.zeros((2, r.threads), bool)
-    held[where], here[where] = value, True
-    by_warp, present = held.reshape(-1, WARP), here.reshape(-1, WARP)
-    lanes = U64(1) << np.arange(WARP, dtype=U64)
-    ballot = np.repeat((by_warp * lanes).sum(axis=1).astype(U32), WARP)[where]
-    r.write(i, where, ballot)
-    every = (by_warp | ~present).all(axis=1) if i.has("ALL") else by_warp.any(axis=1)
-    for predicate in i.outs:
-        r.tell(predicate, where, np.repeat(every, WARP)[where])
-
-
-def _shuffle(r: Registers, i: Instruction, where: Where) -> None:
-    """Take the word of another lane; a lane that is not there is answered with one's own."""
-    a, lane, clamp = (r.value(one, where) for one in i.sources)
-    if a is None or lane is None or clamp is None:
-        r.forget(i, where)
-        return
-    mine = np.arange(WARP)
-    every = [np.zeros(r.threads, np.int64) for _ in range(3)]
-    for whole, part in zip(every, (a, lane, clamp), strict=True):
-        whole[where] = part
-    words, by, limits = (whole.reshape(-1, WARP) for whole in every)
-    segment = limits >> 8 & 31
-    top = mine & segment | limits & 31 & ~segment
-    if i.has("IDX"):
-        source = mine & segment | by & 31 & ~segment
-    else:
-        source = {"UP": mine - by, "DOWN": mine + by, "BFLY": mine ^ by}[i.sass.modifiers[0]]
-    inside = source >= top if i.has("UP") else source <= top
-    taken = np.take_along_axis(words, np.where(inside, source, mine) % WARP, axis=1)
-    r.write(i, where, taken.reshape(-1)[where].astype(U32))
-    for predicate in i.outs:
-        r.tell(predicate, where, inside.reshape(-1)[where])
-
-
-def _to_register(r: Registers, i: Instruction, where: Where) -> None:
+def _to_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """P2R: the predicates as bits, those in the mask."""
     wanted = i.sources[-1]
     values = [r.predicates.read(number, where) for number in range(TRUE_PREDICATE)]
@@ -257,7 +215,7 @@ def _to_register(r: Registers, i: Instruction, where: Where) -> None:
     r.write(i, where, found)
 
 
-def _from_register(r: Registers, i: Instruction, where: Where) -> None:
+def _from_register(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """R2P: bits to predicates."""
     word = r.value(i.sources[1], where)
     wanted = i.sources[-1]
@@ -268,43 +226,33 @@ def _from_register(r: Registers, i: Instruction, where: Where) -> None:
             r.predicates.write(number, where, value)
 
 
-def _elect(r: Registers, i: Instruction, where: Where) -> None:
-    """Choose the lowest of the lanes that are there."""
-    here = np.zeros(r.threads, bool)
-    here[where] = True
-    lowest = np.repeat(here.reshape(-1, WARP).argmax(axis=1), WARP)
-    chosen = (lowest == np.arange(r.threads) % WARP)[where]
-    r.write(i, where, lowest[where].astype(U32))
-    for predicate in i.outs[:1]:
-        r.tell(predicate, where, chosen)
-
-
-def _granted(r: Registers, i: Instruction, where: Where) -> None:
+def _granted(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """USETMAXREG: registers that are asked for are there."""
     for predicate in i.outs:
         r.tell(predicate, where, np.ones(len(np.arange(r.threads)[where]), bool))
 
 
-def _read(r: Registers, i: Instruction, operand: Operand, where: Where) -> Any:
+def _read(r: Registers, i: DecodedInstruction, operand: Operand, where: Where) -> Any:
     """Return a source: a word, or 64 bits where the instruction has so many."""
     return r.pair(operand, where, signed=True) if i.takes_pairs else r.value(operand, where)
 
 
 def _is_negated(operand: Operand) -> bool:
-    return isinstance(operand, Register | Constant) and operand.negated
+    return isinstance(operand, SassRegister | SassConstant) and operand.negated
 
 
-EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
+EXECUTED: dict[str, Callable[[Registers, DecodedInstruction, Where], None]] = {
     **dict.fromkeys(do.INTEGER, _function),
     **dict.fromkeys(("MOV", "R2UR"), _move),
     **dict.fromkeys(("IADD3", "IADD", "VIADD", "VIADD3"), _iadd3),
     **dict.fromkeys(("IMNMX", "VIMNMX", "VIADDMNMX"), _minmax),
-    **dict.fromkeys(("S2R", "S2UR", "CS2R"), _special_register),
+    **dict.fromkeys(("S2R", "S2UR", *WIDE_SPECIAL), _special_register),
     **dict.fromkeys(("LDC", "ULDC", "LDCU"), _load_constant),
-    **dict.fromkeys(("VOTE", "VOTEU"), _vote),
+    **dict.fromkeys(("VOTE", "VOTEU"), lanes.vote),
+    **dict.fromkeys(("REDUX", "CREDUX"), lanes.reduce),
     **dict.fromkeys(("HFMA2", "HADD2"), floating.half_constant),
     **dict.fromkeys(("I2F", "I2FP"), floating.from_integer),
-    "ELECT": _elect,
+    "ELECT": lanes.elect,
     "F2I": floating.to_integer,
     "FMUL": floating.arithmetic,
     "FSETP": floating.compare,
@@ -315,7 +263,7 @@ EXECUTED: dict[str, Callable[[Registers, Instruction, Where], None]] = {
     "PLOP3": _plop3,
     "ISETP": _setp,
     "SEL": _select,
-    "SHFL": _shuffle,
+    "SHFL": lanes.shuffle,
     "USETMAXREG": _granted,
     "P2R": _to_register,
     "R2P": _from_register,
@@ -334,8 +282,8 @@ FLOATING = {
 
 
 def executed_as(
-    i: Instruction, floats: bool
-) -> Callable[[Registers, Instruction, Where], None] | None:
+    i: DecodedInstruction, floats: bool
+) -> Callable[[Registers, DecodedInstruction, Where], None] | None:
     """Return what an instruction does, None where that is not computed, as ``FLOATING`` without ``floats``."""
     opcode = i.sass.opcode if i.sass.opcode in EXECUTED else i.sass.opcode.removeprefix("U")
     if i.takes_pairs and opcode not in OF_64_BITS:

@@ -29,7 +29,16 @@ def kept(
 ) -> Prediction:
     """Return the prediction of a launch of a kernel in a cubin, made by ``make`` if there is none."""
     regions = [part for region in launch.regions for part in (region.base, region.nbytes)]
-    told = (kernel, launch.config, launch.parameters, regions, launch.floats, chip, clock)
+    told = (
+        kernel,
+        launch.config,
+        launch.parameters,
+        regions,
+        launch.banks,
+        launch.floats,
+        chip,
+        clock,
+    )
     data = [
         np.ascontiguousarray(one.data).tobytes() for one in launch.regions if one.data is not None
     ]

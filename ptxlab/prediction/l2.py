@@ -17,9 +17,9 @@ import numpy as np
 
 from ptxlab.prediction import machine
 from ptxlab.prediction.asynchronous import Asked
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.pipes import OPCODES, REDUCTIONS
+from ptxlab.prediction.pipes import OPCODES, REDUCTIONS, is_bulk_store
 from ptxlab.prediction.requests import SECTOR, Request
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.trace import Loop
@@ -52,7 +52,7 @@ def kept(footprint: float, size: float) -> float:
 
 
 def reuse(
-    code: Sequence[Instruction],
+    code: Sequence[DecodedInstruction],
     launch: Launch,
     issued: Array,
     numbers: Array,
@@ -96,14 +96,13 @@ def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
     return first, second
 
 
-def _loads(i: Instruction) -> bool:
+def _loads(i: DecodedInstruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
-    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS)
+    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS) or is_bulk_store(i)
     return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
 
 
 def _sectors(request: Request | Asked) -> Iterable[tuple[int, ...]]:
-    """Return the sectors of all warps."""
     if isinstance(request, Request):
         return request.sectors
     return (one.sectors for of_warp in request for one in of_warp if isinstance(one, Copy))
@@ -117,7 +116,7 @@ class _Touched:
 
     def __init__(
         self,
-        code: Sequence[Instruction],
+        code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
         asked: Mapping[int, int],
@@ -142,7 +141,6 @@ class _Touched:
                 sets[step > limit].update(sectors.tolist())
 
     def bytes(self, region: int, turns: int) -> int:
-        """Return what is loaded of a region in so many turns."""
         first, second = self.by_region[region]
         return SECTOR * (len(first) + len(second - first) * (turns - 1))
 

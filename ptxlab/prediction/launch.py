@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy as np
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.tma import PARAMETERS
 from ptxlab.prediction.values import Array
 
@@ -53,14 +53,14 @@ def constant_bank(target: Target) -> ConstantBank:
 class Launch:
     """A kernel's ``parameters`` as bytes, how it is launched, and the memory it may reach.
 
-    ``literals`` are the words of constant bank 2. With ``floats``, numbers of floating point are computed too.
+    ``banks`` are those of constant memory but 0. With ``floats``, numbers of floating point are computed too.
     """
 
     target: Target
     config: LaunchConfig
     parameters: bytes
-    regions: Sequence[Region]
-    literals: bytes = b""
+    regions: Sequence[MemoryRange]
+    banks: Mapping[int, bytes] = field(default_factory=dict)
     floats: bool = False
 
     def constants(self) -> dict[tuple[int, int], int]:
@@ -79,11 +79,12 @@ class Launch:
                 words[bank.cluster_sizes + 4 * axis] = size
         words |= _words(self.parameters, bank.parameters)
         known = {(0, offset): word for offset, word in words.items()}
-        return known | {(2, offset): word for offset, word in _words(self.literals).items()}
+        for number, data in self.banks.items():
+            known |= {(number, offset): word for offset, word in _words(data).items()}
+        return known
 
     @property
     def cluster(self) -> int:
-        """The CTAs of a cluster."""
         return prod(self.config.cluster or (1,))
 
     @property

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.requests import LINE, SECTOR
-from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import PARTITIONS, Served, Warp
 
@@ -45,7 +45,7 @@ class LoadStoreUnit:
     def copy(self, copy: Copy, hits: float, now: float) -> float:
         """Move a box between shared memory and beyond the SM, which several CTAs share if they do.
 
-        Returns when it is there; ``hits`` is the part of its lines that the L2 cache has.
+        Returns when all of it is there; ``hits`` is the part of its lines that the L2 cache has.
         """
         took = len(copy.sectors) * SECTOR / copy.ctas / self._memory.l2_bytes
         begins = now + self._latency["tma"]
@@ -53,10 +53,9 @@ class LoadStoreUnit:
         self._busy["l2"] += took
         if copy.key is None:
             return self._beyond_free
-        far = self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
-        return max(begins + far, self._beyond_free + far - took)
+        return self._beyond_free + self._latency["l2" if _hits(copy.sectors, hits) else "dram"]
 
-    def request(self, warp: Warp, t: Timing, asks: Served, now: float) -> None:
+    def request(self, warp: Warp, t: InstructionTiming, asks: Served, now: float) -> None:
         """Take a request through the address unit, the shared pipe, and where it leaves the SM."""
         part = warp.part
         passes, lines, sectors = asks
@@ -82,7 +81,7 @@ class LoadStoreUnit:
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
 
-    def _fetch(self, t: Timing, sectors: Sequence[int], now: float) -> float:
+    def _fetch(self, t: InstructionTiming, sectors: Sequence[int], now: float) -> float:
         """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
         latest, missed = now, 0
         l1 = self._l1

@@ -15,13 +15,13 @@ import numpy as np
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
 from ptxlab.prediction.asynchronous import Asked
-from ptxlab.prediction.code import Instruction, NotFollowed
+from ptxlab.prediction.code import DecodedInstruction, NotFollowed
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.mbarriers import WAIT, Operation
-from ptxlab.prediction.memory import GlobalMemory
+from ptxlab.prediction.memory import GlobalWords
 from ptxlab.prediction.needed import Needed
-from ptxlab.prediction.operands import Register
+from ptxlab.prediction.operands import SassRegister
 from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.slow_paths import passed_by
@@ -54,7 +54,7 @@ class Front:
 
 
 @dataclass(slots=True)
-class Steps:
+class IssueOrder:
     """What was issued, in order: stretches of instructions from ``first`` to before ``end``, for which warps.
 
     ``warps`` is None where it is all of them. A step is one instruction of a stretch.
@@ -78,14 +78,13 @@ class Steps:
 
     @property
     def numbers(self) -> Array:
-        """The instruction of each step."""
         lengths = self.lengths
         begun = np.cumsum(lengths) - lengths
         found: Array = np.repeat(np.array(self.first) - begun, lengths) + np.arange(self.count)
         return found
 
 
-def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Steps:
+def run(code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int]) -> IssueOrder:
     """Run a kernel's CTAs by number, all on one SM, and return what was issued.
 
     Raises Unsupported, with the instruction, where something decides that is not known.
@@ -94,7 +93,7 @@ def run(code: Sequence[Instruction], launch: Launch, ctas: Sequence[int]) -> Ste
 
 
 def requests(
-    code: Sequence[Instruction], launch: Launch, ctas: Sequence[int], asked: Array
+    code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int], asked: Array
 ) -> dict[int, Request | Asked]:
     """Run a kernel's CTAs again, and return what the steps ``asked`` about ask memory for."""
     machine = Machine(code, launch, ctas, Needed(code, addresses=True, floats=launch.floats), asked)
@@ -110,7 +109,7 @@ class Machine:
 
     def __init__(
         self,
-        code: Sequence[Instruction],
+        code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
         needed: Needed | None = None,
@@ -129,15 +128,15 @@ class Machine:
         self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
         self._passed_by = passed_by(code)
         self._memory = {i.number for i in code if _is_memory(i)}
-        self.steps = Steps()
+        self.steps = IssueOrder()
         self.requests: dict[int, Request | Asked] = {}
 
     @property
-    def memory(self) -> GlobalMemory:
+    def memory(self) -> GlobalWords:
         """Global memory, as far as what is in it is known."""
         return self._executor.memory
 
-    def run(self) -> Steps:
+    def run(self) -> IssueOrder:
         """Run all threads to their end, or until the last step that is asked about."""
         try:
             with np.errstate(all="ignore"):
@@ -246,7 +245,7 @@ class Machine:
 
     # Each returns whether the front has changed so that another may be next.
 
-    def _branch(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _branch(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         if i.has("DIV"):  # whole warps stand here together, as far as there are more lanes to them
             front.pc += 1
             return False
@@ -268,7 +267,7 @@ class Machine:
         self._fronts += [Front(i.target, taken), front.without(taken)]
         return True
 
-    def _return(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _return(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         """Go to where a register says, thread by thread."""
         taken = self._taken(i, where, front.threads)
         back = self._executor.address(i, taken)
@@ -281,7 +280,7 @@ class Machine:
             self._fronts.append(Front(place, taken[back == place]))
         return True
 
-    def _exit(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _exit(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         taken = self._taken(i, where, front.threads)
         self._alive[taken] = False
         if not len(taken):
@@ -292,18 +291,18 @@ class Machine:
             self._fronts.append(front.without(taken))
         return True
 
-    def _barrier(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _barrier(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         if i.has("RED"):
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         step = self.steps.count - 1
-        if self._among(step) and isinstance(i.sources[0], Register):
+        if self._among(step) and isinstance(i.sources[0], SassRegister):
             self.requests[step] = self._executor.named(i, where)
         if i.has("ARV"):
             front.pc += 1
             return False
         return self._wait(front, i, where)
 
-    def _mbarrier(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _mbarrier(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         """Go on if the phases have ended that are asked for, or wait until they have."""
         step = self.steps.count - 1
         asked = self._executor.waits(i, where)
@@ -319,15 +318,14 @@ class Machine:
         return True
 
     def _among(self, step: int) -> bool:
-        """Say whether a step is asked about."""
         place = bisect_left(self._asked, step)
         return place < len(self._asked) and self._asked[place] == step
 
-    def _arrive(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _arrive(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         front.pc += 1
         return False
 
-    def _wait(self, front: Front, i: Instruction, where: Where) -> bool:
+    def _wait(self, front: Front, i: DecodedInstruction, where: Where) -> bool:
         alone = len(front.threads) == np.count_nonzero(self._alive)
         if alone:
             front.pc += 1
@@ -335,7 +333,7 @@ class Machine:
         front.waits = i.sass.opcode
         return True
 
-    def _taken(self, i: Instruction, where: Where, threads: Array) -> Array:
+    def _taken(self, i: DecodedInstruction, where: Where, threads: Array) -> Array:
         """Return the threads for which a branch's guard and its own predicates hold."""
         holds = self._executor.holds(i, where)
         if holds is None:
@@ -346,7 +344,7 @@ class Machine:
         return threads if holds is True else threads[holds]
 
 
-def _is_memory(i: Instruction) -> bool:
+def _is_memory(i: DecodedInstruction) -> bool:
     row = OPCODES.get(i.sass.opcode)
     return row is not None and bool(row.memory)
 

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 
 T = TypeVar("T")
 
@@ -67,7 +67,7 @@ class _State:
         return True
 
 
-class Mbarriers:
+class SmMbarriers:
     """The barriers of the CTAs on an SM.
 
     Of a cluster only the first CTA is run. What it does to the barriers of others, these do to its own:
@@ -124,7 +124,7 @@ class Mbarriers:
         return self._states[key]
 
 
-def form(i: Instruction) -> tuple[bool, bool]:
+def form(i: DecodedInstruction) -> tuple[bool, bool]:
     """Return whether an arrival counts one, and whether its register has bytes to expect."""
     last = "".join(one for one in i.sass.modifiers if one not in ("ARRIVE", "TRANS64", "RED"))
     if last not in _FORMS:
@@ -138,7 +138,6 @@ def expected(low: int) -> int:
 
 
 def by_warp(operations: Iterable[tuple[int, T]], warps: int) -> tuple[tuple[T, ...], ...]:
-    """Return what each of ``warps`` warps asks."""
     found: dict[int, list[T]] = defaultdict(list)
     for warp, operation in operations:
         found[warp].append(operation)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 
-from ptxlab.prediction.mbarriers import ARRIVE, INIT, WAIT, Key, Mbarriers, Operation
-from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.mbarriers import ARRIVE, INIT, WAIT, Key, Operation, SmMbarriers
+from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import Orders, Warp
 
@@ -26,7 +26,7 @@ class Meetings:
         self._latency, self._wake = latency, wake
         self._arrived: dict[Key, list[Warp]] = defaultdict(list)
         self._counts: dict[Key, int] = defaultdict(int)
-        self._mbarriers = Mbarriers()
+        self._mbarriers = SmMbarriers()
         self._of_cta: dict[int, int] = defaultdict(int)
         for warp in warps:
             self._of_cta[warp.cta] += 1
@@ -34,7 +34,9 @@ class Meetings:
             self._mbarriers.do(Operation(INIT, (cta, CLUSTER), count))
         self._waiting: dict[Key, list[tuple[int, Warp]]] = defaultdict(list)
 
-    def meet(self, warp: Warp, t: Timing, orders: Orders, waits: bool, now: float) -> None:
+    def meet(
+        self, warp: Warp, t: InstructionTiming, orders: Orders, waits: bool, now: float
+    ) -> None:
         """Have a warp arrive at a barrier of its CTA; the last lets all go on."""
         named = [one.key[1] for one in orders if isinstance(one, Operation)]
         number, threads = named[0] if named else t.group[0], t.group[1]
@@ -53,10 +55,10 @@ class Meetings:
         if self._mbarriers.do(Operation(ARRIVE, key, 1), now + self._latency["cluster"]):
             self._ended(key)
 
-    def wait_for_cluster(self, warp: Warp, t: Timing) -> None:
+    def wait_for_cluster(self, warp: Warp, t: InstructionTiming) -> None:
         self._await(warp, Operation(WAIT, (warp.cta, CLUSTER), warp.met), t)
 
-    def synchronise(self, warp: Warp, t: Timing, orders: Orders, now: float) -> None:
+    def synchronise(self, warp: Warp, t: InstructionTiming, orders: Orders, now: float) -> None:
         """Do what a warp asks of mbarriers; it sleeps until a phase has ended that it waits for."""
         for one in orders:
             if not isinstance(one, Operation):
@@ -69,13 +71,11 @@ class Meetings:
                     self._ended(one.key)
 
     def landed(self, copy: Copy, there: float) -> None:
-        """Count a copy at the mbarrier that waits for it."""
         assert copy.key is not None
         if self._mbarriers.landed(copy.key, copy.nbytes, copy.ctas, there):
             self._ended(copy.key)
 
     def leave(self, warp: Warp, now: float) -> None:
-        """Have nobody wait for a warp that is gone."""
         self._of_cta[warp.cta] -= 1
         if self._mbarriers.leave((warp.cta, CLUSTER), now):
             self._ended((warp.cta, CLUSTER))
@@ -89,14 +89,12 @@ class Meetings:
             self._wake(warp, max(over, warp.fixed))
         self._counts[key] = 0
 
-    def _await(self, warp: Warp, one: Operation, t: Timing) -> None:
+    def _await(self, warp: Warp, one: Operation, t: InstructionTiming) -> None:
         if self._mbarriers.phase(one.key) < one.count:
             self._waiting[one.key].append((one.count, warp))
             warp.sleep("mbarrier")
             return
-        ended = self._mbarriers.ended(one.key, one.count) + t.latency
-        if ended > warp.ready:
-            warp.ready, warp.waits_for = ended, "mbarrier"
+        warp.pause("mbarrier", self._mbarriers.ended(one.key, one.count) + t.latency)
 
     def _ended(self, key: Key) -> None:
         """Let those go on who waited for the phase that has ended."""

@@ -12,7 +12,7 @@ from ptxlab.prediction.values import Array
 
 
 @dataclass(frozen=True, slots=True)
-class Region:
+class MemoryRange:
     """``nbytes`` of global memory at ``base``; ``data`` are its bytes, None where nobody knows them."""
 
     base: int
@@ -53,10 +53,10 @@ class Words:
         self._known[places] = values is not None
 
 
-class GlobalMemory:
+class GlobalWords:
     """The ``regions`` of global memory that a kernel may reach."""
 
-    def __init__(self, regions: Sequence[Region]) -> None:
+    def __init__(self, regions: Sequence[MemoryRange]) -> None:
         self._regions = sorted(regions, key=lambda region: region.base)
         self._bases = np.array([region.base for region in self._regions], np.uint64)
         self._ends = np.array([one.base + one.nbytes for one in self._regions], np.uint64)
@@ -78,7 +78,6 @@ class GlobalMemory:
             words.store(places, None if values is None else values[here])
 
     def require(self, addresses: Array) -> None:
-        """Refuse addresses that are in no region."""
         for _ in self._by_region(addresses):
             pass
 
@@ -97,7 +96,7 @@ class GlobalMemory:
             yield self._words[region], places.astype(np.int64), here
 
 
-def _words(region: Region) -> Array | None:
+def _words(region: MemoryRange) -> Array | None:
     if region.data is None:
         return None
     data = np.ascontiguousarray(region.data).reshape(-1).view(np.uint8)

@@ -18,7 +18,7 @@ from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.prediction import machine, trace
 from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import ATOMICS
@@ -82,7 +82,7 @@ class Prediction:
 
 
 def modelled(
-    code: Sequence[Instruction],
+    code: Sequence[DecodedInstruction],
     launch: Launch,
     chip: Chip,
     *,
@@ -124,7 +124,7 @@ def modelled(
     )  # fmt: skip
 
 
-def _not_modelled(code: Sequence[Instruction]) -> tuple[str, ...]:
+def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
     atomics = any(one.sass.opcode in ATOMICS for one in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
@@ -134,7 +134,7 @@ def _not_modelled(code: Sequence[Instruction]) -> tuple[str, ...]:
 
 class _Model:
     def __init__(
-        self, code: Sequence[Instruction], launch: Launch, chip: Chip, shared: int
+        self, code: Sequence[DecodedInstruction], launch: Launch, chip: Chip, shared: int
     ) -> None:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
         self.reuse = Reuse()

@@ -9,17 +9,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
     URZ,
     ZERO_REGISTER,
-    Address,
-    Constant,
     Operand,
     Predicate,
-    Register,
+    SassAddress,
+    SassConstant,
+    SassRegister,
 )
 from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES, accessed_bytes, is_wide
 from ptxlab.prediction.slow_paths import passed_by
@@ -46,7 +46,7 @@ class Needed:
     """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
 
     def __init__(
-        self, code: Sequence[Instruction], *, addresses: bool, floats: bool = False
+        self, code: Sequence[DecodedInstruction], *, addresses: bool, floats: bool = False
     ) -> None:
         spilled, settled = _only_spills(code), passed_by(code)
         self._facts = [_Facts(i, addresses, spilled, i.number in settled, floats) for i in code]
@@ -75,7 +75,7 @@ class Needed:
         return found[::-1]
 
 
-def read_by(i: Instruction) -> frozenset[int]:
+def read_by(i: DecodedInstruction) -> frozenset[int]:
     """Return the registers that running an instruction reads, and from 512 on the predicates."""
     reads = _Facts(i, addresses=True, spilled=False, settled=False, floats=True).reads
     return frozenset(bit for bit in range(reads.bit_length()) if reads >> bit & 1)
@@ -100,7 +100,7 @@ class _Facts:
     """What an instruction reads, may write, and surely overwrites, as sets of bits."""
 
     def __init__(
-        self, i: Instruction, addresses: bool, spilled: bool, settled: bool, floats: bool
+        self, i: DecodedInstruction, addresses: bool, spilled: bool, settled: bool, floats: bool
     ) -> None:
         opcode = i.sass.opcode
         row = OPCODES.get(opcode)
@@ -120,7 +120,7 @@ class _Facts:
         elif space:
             places = guard | _union(i.ins)
             for one in i.operands:
-                if isinstance(one, Address):
+                if isinstance(one, SassAddress):
                     places |= _address(one, is_wide(i, one))
             self.roots = places if addresses else 0
             self.reads = places
@@ -141,7 +141,9 @@ class _Facts:
         return found & ~_FIXED
 
 
-def _successors(code: Sequence[Instruction], settled: Mapping[int, bool]) -> list[tuple[int, ...]]:
+def _successors(
+    code: Sequence[DecodedInstruction], settled: Mapping[int, bool]
+) -> list[tuple[int, ...]]:
     """Return which instructions may follow each, of those that are ``settled`` where they go."""
     returns = tuple(i.number + 1 for i in code if i.sass.opcode == "CALL")
     found: list[tuple[int, ...]] = []
@@ -157,7 +159,7 @@ def _successors(code: Sequence[Instruction], settled: Mapping[int, bool]) -> lis
     return found
 
 
-def _only_spills(code: Sequence[Instruction]) -> bool:
+def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
     """Say whether local memory is the compiler's alone, for registers that it spilled.
 
     Then every access is at a constant distance from a stack pointer that is set once, and words are as
@@ -175,20 +177,20 @@ def _only_spills(code: Sequence[Instruction]) -> bool:
     )
 
 
-def _on_stack(i: Instruction) -> bool:
-    (place,) = (one for one in i.operands if isinstance(one, Address))
+def _on_stack(i: DecodedInstruction) -> bool:
+    (place,) = (one for one in i.operands if isinstance(one, SassAddress))
     base = place.base
     whole = accessed_bytes(i) % 4 == 0 and place.offset % 4 == 0
     return whole and place.uniform is None and base is not None and base.number == _STACK_POINTER
 
 
-def _words_of_stack(i: Instruction) -> int:
-    (place,) = (one for one in i.operands if isinstance(one, Address))
+def _words_of_stack(i: DecodedInstruction) -> int:
+    (place,) = (one for one in i.operands if isinstance(one, SassAddress))
     words = (1 << accessed_bytes(i) // 4) - 1
     return words << _SPILLED + place.offset // 4
 
 
-def _written(i: Instruction, most: int) -> int:
+def _written(i: DecodedInstruction, most: int) -> int:
     """Return what an instruction writes, of registers ``most`` at most."""
     found = 0
     row = OPCODES.get(i.sass.opcode)
@@ -199,7 +201,7 @@ def _written(i: Instruction, most: int) -> int:
     return found & ~_FIXED
 
 
-def _reads_of(i: Instruction) -> int:
+def _reads_of(i: DecodedInstruction) -> int:
     """Return what the operands of an instruction say, without its guard."""
     found = _ALL_PREDICATES if i.sass.opcode == "P2R" else 0
     if i.sass.opcode in FLOW:
@@ -212,20 +214,20 @@ def _reads_of(i: Instruction) -> int:
     return found | _union(i.ins)
 
 
-def _asynchronous(i: Instruction) -> int:
+def _asynchronous(i: DecodedInstruction) -> int:
     """Return what an mbarrier, or a copy and its tensor map, is told by: uniform registers in a row."""
     found = _union(i.ins)
     for one in i.operands:
-        if isinstance(one, Address):
+        if isinstance(one, SassAddress):
             found |= _reads(one.base) | _reads(one.uniform, _BOX)
-        elif isinstance(one, Register):
+        elif isinstance(one, SassRegister):
             found |= _reads(one, 2)
     return found
 
 
-def _stored(i: Instruction) -> int:
+def _stored(i: DecodedInstruction) -> int:
     """Return the data that a store reads: behind the address."""
-    data = [one for one in i.sources if isinstance(one, Register)]
+    data = [one for one in i.sources if isinstance(one, SassRegister)]
     return _union(data, accessed_bytes(i) // 4 or 1)
 
 
@@ -237,15 +239,15 @@ def _union(operands: Iterable[Operand], words: int = 1) -> int:
 
 
 def _reads(operand: Operand | None, words: int = 1) -> int:
-    if isinstance(operand, Register):
+    if isinstance(operand, SassRegister):
         return ((1 << words) - 1) << operand.number & ~_FIXED
     if isinstance(operand, Predicate):
         return 1 << _PREDICATES + operand.number
-    if isinstance(operand, Constant):
+    if isinstance(operand, SassConstant):
         return _reads(operand.register)
     return 0
 
 
-def _address(place: Address, wide: bool) -> int:
+def _address(place: SassAddress, wide: bool) -> int:
     words = 2 if wide else 1
     return _reads(place.base, words) | _reads(place.uniform, words)

@@ -16,7 +16,7 @@ URZ, UPT = UNIFORM + ZERO_REGISTER, UNIFORM_PREDICATE + TRUE_PREDICATE
 
 
 @dataclass(frozen=True, slots=True)
-class Register:
+class SassRegister:
     """A register by ``number``; what is done to it first: ``-``, ``~``, ``|R5|``.
 
     ``wide`` is it and the next, ``part`` some bytes of it.
@@ -50,35 +50,35 @@ class Immediate:
 
 
 @dataclass(frozen=True, slots=True)
-class Constant:
+class SassConstant:
     """A word of a constant ``bank`` at ``offset``, and behind it where a ``register`` says."""
 
     bank: int
     offset: int
-    register: Register | None = None
+    register: SassRegister | None = None
     negated: bool = False
     inverted: bool = False
     absolute: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Address:
+class SassAddress:
     """``[base * scale + uniform + offset]``."""
 
-    base: Register | None
+    base: SassRegister | None
     scale: int
-    uniform: Register | None
+    uniform: SassRegister | None
     offset: int
 
 
 @dataclass(frozen=True, slots=True)
-class Name:
+class SassName:
     """Anything else: a special register, a label, a scoreboard."""
 
     text: str
 
 
-Operand = Register | Predicate | Immediate | Constant | Address | Name
+Operand = SassRegister | Predicate | Immediate | SassConstant | SassAddress | SassName
 
 _REGISTER = re.compile(r"(?P<bank>U?)R(?P<number>\d+|Z)(?P<marks>(?:\.\w+)*)$")
 _PREDICATE = re.compile(r"(?P<bank>U?)P(?P<number>\d|T)$")
@@ -98,17 +98,17 @@ def read(text: str) -> Operand:
     if found := _REGISTER.match(bare):
         marks = set(found["marks"].split(".")[1:])
         part = bool(marks - _WHOLE) and not any(map(_SCALE.match, map(".{}".format, marks)))
-        return Register(_number(found), negated, inverted, absolute, "64" in marks, part)
+        return SassRegister(_number(found), negated, inverted, absolute, "64" in marks, part)
     if found := _PREDICATE.match(bare):
         first = UNIFORM_PREDICATE if found["bank"] else 0
         number = TRUE_PREDICATE if found["number"] == "T" else int(found["number"])
         return Predicate(first + number, inverted)
     if found := _CONSTANT.match(bare):
         register = found["register"] and _REGISTER.match(found["register"])
-        return Constant(
+        return SassConstant(
             int(found["bank"], 16),
             int(found["offset"] or "0", 16),
-            Register(_number(register)) if register else None,
+            SassRegister(_number(register)) if register else None,
             negated,
             inverted,
             absolute,
@@ -120,7 +120,7 @@ def read(text: str) -> Operand:
         return _real(text.strip())
     if "[" in text:
         return _address(text[text.rindex("[") + 1 : text.rindex("]")])
-    return Name(text.strip())
+    return SassName(text.strip())
 
 
 def _prefixes(text: str) -> tuple[str, bool, bool, bool]:
@@ -147,18 +147,18 @@ def _real(text: str) -> Immediate:
         return Immediate(int(np.float32(real).view(np.uint32)), real)
 
 
-def _address(inside: str) -> Address:
+def _address(inside: str) -> SassAddress:
     base, uniform, scale, offset = None, None, 1, 0
     for part in re.findall(r"[^+]+", inside):
         if _INTEGER.match(part):
             offset += int(part, 0)
         elif found := _REGISTER.match(part):
             register = read(part)
-            assert isinstance(register, Register)
+            assert isinstance(register, SassRegister)
             if found["bank"]:
                 uniform = register
             else:
                 base = register
                 scaled = _SCALE.search(part)
                 scale = int(scaled[1]) if scaled else 1
-    return Address(base, scale, uniform, offset)
+    return SassAddress(base, scale, uniform, offset)

@@ -9,25 +9,30 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.device.loading import Loadable, load_assembled
+from ptxlab.device.emulator import EmulatorKernel
+from ptxlab.device.loading import Loadable, OtherTarget, load_assembled
 from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.device.shapes import clusters
 from ptxlab.device.tensor_maps import DeviceTensorMap
+from ptxlab.device.variable import ModuleVariable
 from ptxlab.errors import Location
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
-from ptxlab.prediction.chip import Chip, find
-from ptxlab.prediction.code import NotFollowed, decode, literals
+from ptxlab.prediction.chip import Chip, find, names
+from ptxlab.prediction.code import DecodedInstruction, NotFollowed, decode
 from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch, constant_bank
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.model import Prediction, modelled
 from ptxlab.syntax.functions import Parameter
+from ptxlab.syntax.tree import PtxModule
 from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import decode as decode_map
 from ptxlab.toolchain.assembly import Assembly
+from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
+from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.sass import SassInstruction
 
 
@@ -53,9 +58,8 @@ def predict(
     instructions whose time is not known.
     """
     chip = find(gpu)
-    target = target_of(chip)
-    program, cubin = load_assembled(source, target, options)
-    with closing(open_device("emulator", arch=target.name)) as device:
+    program, cubin = load_for(chip, source, options)
+    with closing(open_device("emulator", arch=target_of(chip).name)) as device:
         chosen = device.load(program).kernel(kernel)
         passed = [
             device.upload(one) if isinstance(one, np.ndarray) and one.ndim else one for one in args
@@ -72,6 +76,16 @@ def target_of(chip: Chip) -> Target:
     )
 
 
+def load_for(chip: Chip, source: Loadable, options: Sequence[str] = ()) -> tuple[PtxModule, Cubin]:
+    """Compile a program for a chip. Raises OtherTarget, with the GPUs that run it, for one of another."""
+    try:
+        return load_assembled(source, target_of(chip), options)
+    except OtherTarget as error:
+        able = [name for name in names() if target_of(find(name)).runs(error.needed)]
+        error.hint = f"GPUs that run it: {', '.join(able)}" if able else "no GPU here runs it"
+        raise
+
+
 def of_launch(
     assembly: Assembly,
     kernel: Kernel,
@@ -84,18 +98,11 @@ def of_launch(
 
     Raises Unsupported, with the line, where something decides that is not computed, or is not modelled.
     """
-    target = kernel.device.target
     used = assembly.cubin.kernels[kernel.name]
-    code = decode(assembly.cubin, assembly.functions, kernel.name)
-    own = literals(assembly.cubin, assembly.functions[kernel.name])
-    parameters = laid_out(
-        kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
-    )
     registers, shared = used.registers, used.shared + config.shared
 
     def predicted(floats: bool) -> Prediction:
-        regions = _regions(kernel.device, passed, floats)
-        launch = Launch(target, _clustered(kernel, config), parameters, regions, own, floats)
+        code, launch = as_machine_code(assembly, kernel, config, passed, floats)
         return kept(
             assembly.cubin.image, kernel.name, launch, chip, clock,
             lambda: modelled(code, launch, chip, registers=registers, shared=shared, clock=clock),
@@ -111,7 +118,44 @@ def of_launch(
         raise
 
 
-def laid_out(parameters: Sequence[Parameter], packed: bytes, first: int) -> bytes:
+def _variables(assembly: Assembly, kernel: Kernel) -> tuple[dict[int, bytes], list[ModuleVariable]]:
+    """Return constant memory with what variables hold, and the variables it has the addresses of."""
+    assert isinstance(kernel, EmulatorKernel)
+    found = constant_memory(assembly.cubin.image, kernel.name)
+    banks = {bank: bytearray(content) for bank, content in found.banks.items()}
+    for name, place in found.variables.items():
+        held = kernel.module.variable(name).numpy().tobytes()
+        banks[VARIABLES][place : place + len(held)] = held
+    reached: dict[str, ModuleVariable] = {}
+    for place, (name, offset) in found.addresses.items():
+        if name in kernel.module.variables:
+            reached[name] = variable = kernel.module.variable(name)
+            banks[ADDRESSES][place : place + 8] = (variable.address + offset).to_bytes(8, "little")
+    return {bank: bytes(content) for bank, content in banks.items()}, list(reached.values())
+
+
+def as_machine_code(
+    assembly: Assembly,
+    kernel: Kernel,
+    config: LaunchConfig,
+    passed: Sequence[Any],
+    floats: bool = False,
+) -> tuple[list[DecodedInstruction], Launch]:
+    """Return the machine code of a kernel loaded on the emulator, and one launch of it with its arguments.
+
+    ``floats`` says whether numbers of f32 are computed.
+    """
+    target = kernel.device.target
+    code = decode(assembly.cubin, assembly.functions, kernel.name)
+    banks, variables = _variables(assembly, kernel)
+    parameters = _laid_out(
+        kernel.parameters, kernel.packed(passed), constant_bank(target).parameters
+    )
+    regions = _regions(kernel.device, [*passed, *variables], floats)
+    return code, Launch(target, _clustered(kernel, config), parameters, regions, banks, floats)
+
+
+def _laid_out(parameters: Sequence[Parameter], packed: bytes, first: int) -> bytes:
     """Return what constant memory holds from offset ``first`` on: parameters, aligned where they are there."""
     held = bytearray()
     for one in parameters:
@@ -137,25 +181,25 @@ def _place(assembly: Assembly, sass: SassInstruction) -> Location | None:
     return Location(ptx.path, sass.line, len(text) - len(text.lstrip()) + 1, text)
 
 
-def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[Region]:
+def _regions(device: Device, passed: Sequence[Any], floats: bool) -> list[MemoryRange]:
     """Return the memory that arguments lead to, each once."""
     found = (one for arg in passed for one in _reached(device, arg, floats))
     return list({one.base: one for one in found}.values())
 
 
-def _reached(device: Device, arg: Any, floats: bool) -> Iterator[Region]:
+def _reached(device: Device, arg: Any, floats: bool) -> Iterator[MemoryRange]:
     """Yield the memory that an argument leads to: a buffer, or what a tensor map, also one in memory, is of."""
     buffer = arg.buffer if isinstance(arg, DeviceTensorMap) else arg
     if not isinstance(buffer, Buffer):
         return
-    yield Region(buffer.address, buffer.nbytes, _held(buffer, floats))
+    yield MemoryRange(buffer.address, buffer.nbytes, _held(buffer, floats))
     if buffer.nbytes == MAP_BYTES and buffer.dtype == np.uint8:
         try:
             found = decode_map(buffer.numpy().tobytes())
         except ValueError:
             return
         if found.address:
-            yield Region(found.address, found.nbytes)
+            yield MemoryRange(found.address, found.nbytes)
 
 
 def _held(buffer: Buffer, floats: bool) -> Any:

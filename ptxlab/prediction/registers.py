@@ -8,18 +8,18 @@ from typing import Any
 import numpy as np
 
 from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.operands import (
     TRUE_PREDICATE,
     UPT,
     URZ,
     ZERO_REGISTER,
-    Constant,
     Immediate,
     Operand,
     Predicate,
-    Register,
+    SassConstant,
+    SassRegister,
 )
 from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.values import Array, Bank, Where
@@ -50,13 +50,13 @@ class Registers:
     def value(self, operand: Operand, where: Where, *, bare: bool = False) -> Any:
         """Return an operand as words, ``bare`` without the sign in front of it; None if it is not known."""
         found: Any
-        if isinstance(operand, Register):
+        if isinstance(operand, SassRegister):
             if operand.part:
                 return None
             found = self.words.read(operand.number, where)
         elif isinstance(operand, Immediate):
             return U32(operand.value)
-        elif isinstance(operand, Constant):
+        elif isinstance(operand, SassConstant):
             found = self.constant(operand, where)
         else:
             return None
@@ -75,11 +75,10 @@ class Registers:
         if lower is None or upper is None:
             return None
         found = do.joined(lower, upper)
-        negated = isinstance(operand, Register | Constant) and operand.negated
+        negated = isinstance(operand, SassRegister | SassConstant) and operand.negated
         return U64(0) - found if negated else found
 
-    def constant(self, constant: Constant, where: Where) -> Any:
-        """Return a word of constant memory."""
+    def constant(self, constant: SassConstant, where: Where) -> Any:
         offset = constant.offset
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
             register = self.words.read(constant.register.number, where)
@@ -90,19 +89,18 @@ class Registers:
         return None if word is None else U32(word)
 
     def real(self, operand: Operand, where: Where) -> Any:
-        """Return an operand as floating-point numbers."""
         if isinstance(operand, Immediate):
             return np.float32(operand.real)
         word = self.value(operand, where, bare=True)
         if word is None:
             return None
         value = np.asarray(word).view(np.float32)
-        if not isinstance(operand, Register | Constant):
+        if not isinstance(operand, SassRegister | SassConstant):
             return value
         value = np.abs(value) if operand.absolute else value
         return -value if operand.negated else value
 
-    def write(self, i: Instruction, where: Where, value: Any, *, words: int = 1) -> None:
+    def write(self, i: DecodedInstruction, where: Where, value: Any, *, words: int = 1) -> None:
         """Write ``words`` registers: a word, or the halves of 64 bits."""
         if i.dest is None:
             return
@@ -112,23 +110,24 @@ class Registers:
         else:
             self.words.write(i.dest.number, where, value)
 
-    def write_row(self, first: Register, where: Where, values: Iterable[Any]) -> None:
+    def write_row(self, first: SassRegister, where: Where, values: Iterable[Any]) -> None:
         """Write registers that follow each other; what follows the zero register is none of them."""
         if first.number not in (ZERO_REGISTER, URZ):
             for n, value in enumerate(values):
                 self.words.write(first.number + n, where, value)
 
     def tell(self, predicate: Predicate, where: Where, value: Any) -> None:
-        """Write a predicate."""
         self.predicates.write(predicate.number, where, value)
 
-    def tell_compared(self, i: Instruction, where: Where, found: Array, ins: Sequence[Any]) -> None:
+    def tell_compared(
+        self, i: DecodedInstruction, where: Where, found: Array, ins: Sequence[Any]
+    ) -> None:
         """Write what a comparison found, and its opposite, combined with a predicate that is known."""
         other = np.asarray(ins[0] if ins else True)
         for predicate, value in zip(i.outs, (found, ~found), strict=False):
             self.tell(predicate, where, do.combined(i, value, other))
 
-    def forget(self, i: Instruction, where: Where) -> None:
+    def forget(self, i: DecodedInstruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""
         if i.dest is not None:
             self.write_row(i.dest, where, [None] * OPCODES[i.sass.opcode].written(i))
@@ -138,11 +137,11 @@ class Registers:
 
 def _next(operand: Operand) -> Operand:
     """Return the upper word of an operand of 64 bits."""
-    if isinstance(operand, Register):
+    if isinstance(operand, SassRegister):
         zero = operand.number in (ZERO_REGISTER, URZ)
-        return operand if zero else Register(operand.number + 1)
-    return moved(operand, 4) if isinstance(operand, Constant) else operand
+        return operand if zero else SassRegister(operand.number + 1)
+    return moved(operand, 4) if isinstance(operand, SassConstant) else operand
 
 
-def moved(constant: Constant, by: int) -> Constant:
-    return Constant(constant.bank, constant.offset + by, constant.register)
+def moved(constant: SassConstant, by: int) -> SassConstant:
+    return SassConstant(constant.bank, constant.offset + by, constant.register)

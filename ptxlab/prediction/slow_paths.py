@@ -10,13 +10,13 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 
 _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
 """Names of such functions; those for integers of 64 bits are called whatever the data."""
 
 
-def passed_by(code: Sequence[Instruction]) -> dict[int, bool]:
+def passed_by(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
     """Return the branches beside a slow path, by number, and whether each is taken to pass it by."""
     found: dict[int, bool] = {}
     for i in code:
@@ -32,7 +32,7 @@ def passed_by(code: Sequence[Instruction]) -> dict[int, bool]:
     return found
 
 
-def _leads_in(code: Sequence[Instruction], number: int) -> bool:
+def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:
     """Say whether what is run from an instruction on, without a choice, is a slow path."""
     seen: set[int] = set()
     while number < len(code) and number not in seen:
@@ -49,5 +49,5 @@ def _leads_in(code: Sequence[Instruction], number: int) -> bool:
     return False
 
 
-def _is_slow(i: Instruction) -> bool:
+def _is_slow(i: DecodedInstruction) -> bool:
     return bool(_SLOW_PATH.search(i.sass.target or ""))

@@ -16,7 +16,7 @@ from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
 from ptxlab.prediction.meetings import Meetings
-from ptxlab.prediction.timing import Timing
+from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
 
@@ -42,7 +42,7 @@ class Sm:
     def __init__(
         self,
         chip: Chip,
-        timings: Mapping[int, Timing],
+        timings: Mapping[int, InstructionTiming],
         warps: Sequence[Warp],
         shared: int,
     ) -> None:
@@ -64,7 +64,6 @@ class Sm:
         self._meetings = Meetings(chip.latency, warps, self._wake)
 
     def run(self) -> Run:
-        """Run all warps to their end."""
         end = 0.0
         while not self._over:
             now = min(self._next)
@@ -136,7 +135,7 @@ class Sm:
         self._issue(warp, t, number, now)
         return None
 
-    def _read(self, part: int, warp: Warp, t: Timing, now: float) -> float:
+    def _read(self, part: int, warp: Warp, t: InstructionTiming, now: float) -> float:
         """Reserve the ports for an instruction's registers, or return when that will be possible."""
         kept, ports = self._kept[part], self._ports[part]
         counts = [0, 0]
@@ -160,7 +159,7 @@ class Sm:
                 kept.pop((bank, slot), None)
         return now
 
-    def _issue(self, warp: Warp, t: Timing, number: int, now: float) -> None:
+    def _issue(self, warp: Warp, t: InstructionTiming, number: int, now: float) -> None:
         self._account(warp, number, now)
         self.issued += 1
         warp.issued = now
@@ -193,13 +192,15 @@ class Sm:
             self._meetings.arrive_at_cluster(warp, now)
         elif kind == kinds.CLUSTER_WAIT:
             self._meetings.wait_for_cluster(warp, t)
+        elif kind == kinds.SLEEP:
+            warp.pause("sleeping", now + t.latency)
         elif kind == kinds.SYNC:
             self._meetings.synchronise(warp, t, orders, now)
             if warp.ready != NEVER:
                 warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
 
-    def _prepare(self, warp: Warp, t: Timing, now: float) -> None:
+    def _prepare(self, warp: Warp, t: InstructionTiming, now: float) -> None:
         """Work out when the warp's next instruction may issue."""
         ready = now + max(t.stall, 1)
         warp.fixed = ready
@@ -231,7 +232,7 @@ class Sm:
         self._parts[warp.part].remove(warp)
         self._meetings.leave(warp, now)
 
-    def _copy(self, warp: Warp, t: Timing, orders: Orders, now: float) -> None:
+    def _copy(self, warp: Warp, t: InstructionTiming, orders: Orders, now: float) -> None:
         """Have the tensor memory accelerator copy what a warp asks."""
         for one in orders:
             if isinstance(one, Copy):
@@ -243,7 +244,7 @@ class Sm:
         warp.hold(t.writes, now + SOURCES_READ)
         warp.hold(t.frees, now + SOURCES_READ)
 
-    def _multiply(self, warp: Warp, t: Timing, now: float) -> None:
+    def _multiply(self, warp: Warp, t: InstructionTiming, now: float) -> None:
         """Queue a warp's part of a warpgroup's product before the tensor core."""
         pipes = self._pipes[warp.part]
         begins = max(now, pipes["tensor"])

@@ -8,18 +8,18 @@ from dataclasses import dataclass, replace
 from ptxlab.errors import Unsupported
 from ptxlab.prediction import wgmma
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import Instruction, NotFollowed
-from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, Name, Register
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.code import DecodedInstruction, NotFollowed
+from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, SassName, SassRegister
+from ptxlab.prediction.pipes import BULK, OPCODES
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
 
-SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT = range(8, 14)
-"""An mbarrier's, a copy with a tensor map, a warpgroup's product, one that waits for some, a cluster's barrier."""
+SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP = range(8, 15)
+"""An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause."""
 
 _NEEDS = {
-    "UTMALDG": "tma", "UTMASTG": "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
+    "UTMALDG": "tma", "UTMASTG": "tma", BULK: "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
 }  # fmt: skip
 """The latency that a chip must have for an instruction, which some have not."""
 
@@ -38,7 +38,7 @@ _BITS = {
 
 
 @dataclass(frozen=True, slots=True)
-class Timing:
+class InstructionTiming:
     """One instruction: ``pipes`` it may take, each held for ``hold`` cycles.
 
     ``latency`` is until its scoreboard is released, of a request when it is served at once. ``reads``
@@ -64,20 +64,23 @@ class Timing:
 
 
 def timings(
-    code: Sequence[Instruction], executed: Iterable[int], chip: Chip, hits: Mapping[int, float]
-) -> dict[int, Timing]:
+    code: Sequence[DecodedInstruction],
+    executed: Iterable[int],
+    chip: Chip,
+    hits: Mapping[int, float],
+) -> dict[int, InstructionTiming]:
     """Return the timing of the instructions that are executed, by number; ``hits`` are less than 1."""
     return {n: replace(_told(code[n], chip), hits=hits.get(n, 1.0)) for n in executed}
 
 
-def _told(i: Instruction, chip: Chip) -> Timing:
+def _told(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     try:
         return _timing(i, chip)
     except Unsupported as error:
         raise NotFollowed(error, i) from None
 
 
-def _timing(i: Instruction, chip: Chip) -> Timing:
+def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     row = OPCODES.get(i.sass.opcode)
     if row is None:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
@@ -90,42 +93,53 @@ def _timing(i: Instruction, chip: Chip) -> Timing:
     latency = chip.latency.get(row.latency or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
         2 if i.has("128") and row.memory else 0
     )
+    if kind == SLEEP:
+        latency = _slept(i, chip)
     c = i.control
-    return Timing(
+    return InstructionTiming(
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
         _reads(i) if kind == FIXED else (),
         loads,
         loads and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))) and "ATOM" not in opcode,
-        opcode == "LDGSTS" or (kind == PRODUCT and any(one == Name("gsb0") for one in i.operands)),
+        opcode == "LDGSTS" or (kind == PRODUCT and any(one == SassName("gsb0") for one in i.operands)),
         group,
     )  # fmt: skip
 
 
-def _kind(i: Instruction, memory: bool, variable: bool) -> tuple[int, tuple[int, int]]:
+def _kind(i: DecodedInstruction, memory: bool, variable: bool) -> tuple[int, tuple[int, int]]:
     opcode = i.sass.opcode
     if opcode == "BAR":
         number, threads = (*(_number(one) for one in i.sources), 0, 0)[:2]
         return (ARRIVE if i.has("ARV") else BARRIER), (number, threads)
     if opcode == "DEPBAR":
         scoreboard = i.operands[0]
-        assert isinstance(scoreboard, Name)
+        assert isinstance(scoreboard, SassName)
         return PENDING, (int(scoreboard.text.removeprefix("SB")), _number(i.operands[1]))
     if opcode == "WARPGROUP" and i.has("DEPBAR"):
         return PRODUCTS, (0, _number(i.operands[1]))
     simple = {
         "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
-        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
+        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, BULK: TMA,
+        "NANOSLEEP": SLEEP, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
     }  # fmt: skip
     if opcode in simple:
         return simple[opcode], (0, 0)
     return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)
 
 
+def _slept(i: DecodedInstruction, chip: Chip) -> int:
+    """Return the cycles of a pause: as long as is asked for, of up to twice that; PTX ISA, nanosleep."""
+    (asked,) = i.operands
+    if not isinstance(asked, Immediate):
+        raise Unsupported(f"for how long '{i.sass.text}' pauses is not in the machine code")
+    return asked.value * chip.gpu.clock // 1000
+
+
 def _number(operand: object) -> int:
     return operand.value if isinstance(operand, Immediate) else 0
 
 
-def _pipes(i: Instruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], float]:
+def _pipes(i: DecodedInstruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], float]:
     """Return which pipes an instruction may take, and for how long."""
     holds = chip.holds
     if pipe == "tensor":
@@ -138,13 +152,13 @@ def _pipes(i: Instruction, pipe: str, chip: Chip) -> tuple[tuple[str, ...], floa
     return ((pipe,), holds[pipe]) if pipe in holds else ((), 0)
 
 
-def _tensor(i: Instruction, chip: Chip) -> float:
+def _tensor(i: DecodedInstruction, chip: Chip) -> float:
     """Return how long a product holds the tensor core."""
     (m, n, k), dtype, acc = _product(i)
     return 2 * m * n * k / chip.tensor_flop(dtype, acc)
 
 
-def _product(i: Instruction) -> tuple[tuple[int, int, int], str, str]:
+def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
     """Return the shape of a product, and the types of its factors and of its sums, as rates are told of them."""
     shape, *types = (one for one in i.sass.modifiers if one != "SF")
     opcode, scaled = i.sass.opcode, i.has("SF")
@@ -160,13 +174,13 @@ def _product(i: Instruction) -> tuple[tuple[int, int, int], str, str]:
     return _SHAPES[shape], dtype, sums
 
 
-def _reads(i: Instruction) -> tuple[tuple[int, int, int, bool], ...]:
+def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     found = []
     first = 1 if i.sass.opcode in _ONE_SOURCE else 0
     wide = OPCODES[i.sass.opcode].pipe == "tensor"
     for slot, source in enumerate(i.sources[:3], first):
-        if not isinstance(source, Register) or source.number >= UNIFORM:
+        if not isinstance(source, SassRegister) or source.number >= UNIFORM:
             continue
         if source.number == ZERO_REGISTER:
             continue
@@ -176,7 +190,7 @@ def _reads(i: Instruction) -> tuple[tuple[int, int, int, bool], ...]:
     return tuple(found)
 
 
-def _registers_of(i: Instruction, slot: int) -> int:
+def _registers_of(i: DecodedInstruction, slot: int) -> int:
     """Return how many registers a product of tensor cores reads in a slot."""
     (m, n, k), dtype, acc = _product(i)
     bits = _BITS[dtype]

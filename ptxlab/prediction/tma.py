@@ -1,7 +1,8 @@
-"""Copies of the tensor memory accelerator: which sectors of global memory a box is.
+"""Copies of the tensor memory accelerator: which sectors of global memory a box, or bytes in a row, are.
 
 The operands are read off what ptxas makes of ``cp.async.bulk.tensor``: uniform registers in a row hold the
-shared address, for a load its mbarrier, and the coordinates; two more the address of the tensor map.
+shared address, for a load its mbarrier, and the coordinates; two more the address of the tensor map. Of
+``cp.async.bulk`` these two hold the global address, and one more the bytes by ``UNIT``.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.mbarriers import Key
+from ptxlab.prediction.pipes import BULK
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.tensormap.box import box_of
 from ptxlab.tensormap.encoding import MAP_BYTES
 
-OPCODES = ("UTMALDG", "UTMASTG")
+OPCODES = ("UTMALDG", "UTMASTG", BULK)
+UNIT = 16
+"""Bytes of a unit of what a bulk copy is told to copy, in the lower half of a word; the upper has CTAs."""
 PARAMETERS = 0x7FFE << 32
 """Where the parameters of a launch are among generic addresses: far from all buffers."""
 
@@ -52,3 +56,10 @@ def copied(data: bytes, coordinates: list[int], key: Key | None, ctas: int, text
     places = rows.addresses[:, None] + along if length else rows.addresses[:, None]
     sectors = np.unique(places // SECTOR)
     return Copy(key, box.nbytes, tuple(sectors.tolist()), ctas)
+
+
+def in_a_row(address: int, units: int, key: Key | None, ctas: int) -> Copy:
+    """Return the copy of so many units of 16 bytes of global memory."""
+    nbytes = UNIT * units
+    end = -(-(address + nbytes) // SECTOR)
+    return Copy(key, nbytes, tuple(range(address // SECTOR, end)), ctas)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.prediction.machine import Steps
+from ptxlab.prediction.machine import IssueOrder
 from ptxlab.prediction.values import Array
 
 FEW_TURNS = 4
@@ -47,7 +47,7 @@ class Loop:
         return sum(map(len, self.runs))
 
 
-def of_warps(steps: Steps, warps: int) -> list[Array]:
+def of_warps(steps: IssueOrder, warps: int) -> list[Array]:
     """Return the steps of each warp, by number; warps that issue the same share one array."""
     issued = np.ones((len(steps.first), warps), bool)
     for row, some in enumerate(steps.warps):

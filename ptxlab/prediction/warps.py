@@ -57,6 +57,11 @@ class Warp:
         if board is not None and until > self.board[board]:
             self.board[board], self.far[board] = until, far
 
+    def pause(self, why: str, until: float) -> None:
+        """Have it issue nothing before some time."""
+        if until > self.ready:
+            self.ready, self.waits_for = until, why
+
     def sleep(self, why: str) -> None:
         """Have it wait for nobody knows how long; what it would have waited for anyway goes on."""
         self.fixed, self.ready, self.waits_for = self.ready, NEVER, why

@@ -11,8 +11,8 @@ import re
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import Instruction
-from ptxlab.prediction.operands import Address
+from ptxlab.prediction.code import DecodedInstruction
+from ptxlab.prediction.operands import SassAddress
 
 OPCODES = ("HGMMA", "QGMMA", "IGMMA")
 _SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
@@ -24,7 +24,7 @@ _NAMES = {"BF16": "bf16", "TF32": "tf32"}
 _BITS = {"f16": 16, "bf16": 16, "tf32": 32, "e4m3": 8, "s8": 8}
 
 
-def held(i: Instruction, chip: Chip) -> float:
+def held(i: DecodedInstruction, chip: Chip) -> float:
     """Return how many cycles a product holds the tensor core of each sub-partition."""
     m, n, k = shape(i)
     dtype, acc = _types(i)
@@ -37,11 +37,11 @@ def held(i: Instruction, chip: Chip) -> float:
     if rate is None or i.has("SP"):
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
     first = next(iter(i.sources), None)
-    rows = n + (m if isinstance(first, Address) else 0)
+    rows = n + (m if isinstance(first, SassAddress) else 0)
     return max(2 * m * n * k / rate, rows * k * _BITS[dtype] / 8 / _SHARED_BYTES)
 
 
-def shape(i: Instruction) -> tuple[int, int, int]:
+def shape(i: DecodedInstruction) -> tuple[int, int, int]:
     """Return m, n and k of a product."""
     found = _SHAPE.match(i.sass.modifiers[0])
     if found is None:
@@ -50,13 +50,13 @@ def shape(i: Instruction) -> tuple[int, int, int]:
     return m, n, k
 
 
-def sums(i: Instruction) -> int:
+def sums(i: DecodedInstruction) -> int:
     """Return how many registers of a thread it writes."""
     _, n, _ = shape(i)
     return n // 4 if i.sass.modifiers[1] == "F16" else n // 2
 
 
-def _types(i: Instruction) -> tuple[str, str]:
+def _types(i: DecodedInstruction) -> tuple[str, str]:
     opcode, modifiers = i.sass.opcode, i.sass.modifiers
     dtype = next((_NAMES[one] for one in modifiers if one in _NAMES), _TYPES[opcode])
     acc = "s32" if opcode == "IGMMA" else "f16" if modifiers[1] == "F16" else "f32"

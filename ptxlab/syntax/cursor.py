@@ -39,7 +39,6 @@ class Cursor:
         return taken
 
     def peek(self) -> Token:
-        """Return the token after the current one."""
         return self._tokens[min(self._index + 1, len(self._tokens) - 1)]
 
     def accept(self, text: str) -> bool:

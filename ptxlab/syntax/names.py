@@ -128,7 +128,6 @@ def matching(names: Iterable[str], wanted: str) -> list[str]:
 
 
 def _unqualified(text: str) -> str:
-    """Return a name without its namespaces."""
     plain, bracket, arguments = text.partition("<")
     return plain.split("::")[-1] + bracket + arguments
 

@@ -235,7 +235,6 @@ def _each(name: str, values: tuple[int, ...]) -> dict[str, int]:
 
 
 def _with(word: int, fields: _Fields, values: Mapping[str, int]) -> int:
-    """Return ``word`` with other ``values`` in some of its ``fields``."""
     for name, value in values.items():
         word = fields[name].put(word, value)
     return word

@@ -48,7 +48,6 @@ class ElementType:
 
     @property
     def scalar(self) -> ScalarType:
-        """The type of the numbers in memory."""
         return TYPES["f32" if self.is_tf32 else self.name.removesuffix(".ftz")]
 
 

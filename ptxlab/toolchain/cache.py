@@ -13,9 +13,11 @@ import functools
 import hashlib
 import os
 import struct
-import tempfile
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
+
+from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 
 _FORMAT = "ptxlab-cache-2"
 _DIGEST = hashlib.sha256().digest_size
@@ -96,7 +98,6 @@ def packed(*parts: bytes) -> bytes:
 
 
 def unpacked(stored: bytes) -> list[bytes]:
-    """Return what ``packed`` was given."""
     parts, at = [], 0
     while at < len(stored):
         (length,) = struct.unpack_from("<Q", stored, at)
@@ -126,17 +127,8 @@ def _read(entry: Path) -> bytes | None:
 
 
 def _write(entry: Path, payload: bytes) -> None:
-    temporary = None
-    try:
-        entry.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=entry.parent, prefix=".new-")
-        with os.fdopen(handle, "wb") as file:
-            file.write(hashlib.sha256(payload).digest() + payload)
-        os.replace(temporary, entry)
-    except OSError:
-        if temporary is not None:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
+    with contextlib.suppress(PtxlabError):
+        write_whole(entry, hashlib.sha256(payload).digest() + payload)
 
 
 def _entries() -> Iterator[tuple[float, int, str]]:

@@ -19,6 +19,7 @@ EXECUTABLE = 2
 
 _HEADER = struct.Struct("<16xHHIQQQIHHHHHH")
 _SECTION = struct.Struct("<IIQQQQIIQQ")
+_SYMBOL = struct.Struct("<IBBHQQ")
 _NOBITS = 8  # a section that takes no room in the file
 
 
@@ -39,6 +40,17 @@ class Elf:
     type: int
     machine: int
     sections: tuple[ElfSection, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class ElfSymbol:
+    """A name for what lies ``value`` bytes into a ``section``, "" for none; ``other`` is the machine's own."""
+
+    name: str
+    section: str
+    value: int
+    size: int
+    other: int
 
 
 def read_elf(image: bytes) -> Elf:
@@ -72,5 +84,13 @@ def _content(image: bytes, head: tuple[int, ...]) -> bytes:
 
 
 def text_at(table: bytes, offset: int) -> str:
-    """Return the text that a table of names has at an offset."""
     return table[offset : table.index(b"\0", offset)].decode(errors="replace")
+
+
+def symbols(elf: Elf) -> Iterator[ElfSymbol]:
+    """Yield the symbols of a file, in the order of their numbers."""
+    contents = {section.name: section.content for section in elf.sections}
+    texts = contents.get(".strtab", b"")
+    for name, _, other, number, value, size in _SYMBOL.iter_unpack(contents.get(".symtab", b"")):
+        section = elf.sections[number].name if number < len(elf.sections) else ""
+        yield ElfSymbol(text_at(texts, name), section, value, size, other)

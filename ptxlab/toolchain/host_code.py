@@ -108,14 +108,25 @@ class DevicePart:
 
     def headers(self) -> dict[str, str]:
         """Return the headers that NVRTC is to be given, by the name they are included by."""
-        changed = {path for path, _ in self._taken} - {self.path}
         found = {
-            path: f'#line 1 "{_shown(path, self.path)}"\n{self._left(path)}' for path in changed
+            path: f'#line 1 "{_shown(path, self.path)}"\n{self._left(path)}'
+            for path in self._changed() - {self.path}
         }
         if self.hosted:
             found[PRELUDE_NAME] = STANDARD * self.bridged + PRELUDE
             found |= dict.fromkeys(self.host_headers, "")
         return found
+
+    def _changed(self) -> set[str]:
+        """Return the files that something is taken out of, and those that include them."""
+        changed = {path for path, _ in self._taken}
+        grown = -1
+        while grown != len(changed):
+            grown = len(changed)
+            changed |= {
+                one for one, meant in self.includes.items() if changed & set(meant.values())
+            }
+        return changed
 
     def options(self) -> list[str]:
         return [f"--pre-include={PRELUDE_NAME}"] if self.hosted else []
@@ -208,7 +219,7 @@ class DevicePart:
             if one.start >= at:  # or it went with the class that it is a member of
                 pieces += [text[at : one.start], _without(text, one, how)]
                 at = one.end
-        changed = {where for where, _ in self._taken}
+        changed = self._changed()
         meant = self.includes.get(path, {})
         named = {name: file for name, file in meant.items() if file in changed or path != self.path}
 

@@ -14,10 +14,9 @@ from ptxlab.errors import ToolchainError
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import target_named
 from ptxlab.toolchain.cubin import Used
-from ptxlab.toolchain.elf import CUDA, EXECUTABLE, Elf, ElfSection, read_elf, text_at
+from ptxlab.toolchain.elf import CUDA, EXECUTABLE, Elf, ElfSection, read_elf, symbols
 
 _INFO = ".nv.info"
-_SYMBOL = struct.Struct("<IBBHQQ")
 _ENTRY = 0x10  # STO_CUDA_ENTRY in st_other
 
 _REGISTERS, _FRAME, _MOST_THREADS, _THREADS, _BARRIERS = 0x2F, 0x11, 0x05, 0x10, 0x4C
@@ -46,16 +45,17 @@ def entries(image: bytes, arch: str) -> list[CubinEntry]:
 
 def _entries(elf: Elf, arch: str) -> Iterator[CubinEntry]:
     sections = {section.name: section for section in elf.sections}
-    symbols = list(_symbols(sections))
+    known = list(symbols(elf))
     of_all = list(_attributes(sections[_INFO])) if _INFO in sections else []
-    for name, other in symbols:
-        if not other & _ENTRY:
+    for symbol in known:
+        name = symbol.name
+        if not symbol.other & _ENTRY:
             continue
         own = dict(_attributes(sections[f"{_INFO}.{name}"]))
         numbers = {
             attribute: value[1]
             for attribute, value in of_all
-            if attribute in (_REGISTERS, _FRAME) and symbols[value[0]][0] == name
+            if attribute in (_REGISTERS, _FRAME) and known[value[0]].name == name
         }
         in_flags = sections[f".text.{name}"].flags >> _BARRIERS_IN_FLAGS & 0x7F
         used = Used(
@@ -76,12 +76,6 @@ def _shared(elf: Elf, section: ElfSection | None, arch: str) -> int:
     known = [one for one in MULTIPROCESSORS if one <= target_named(arch).capability]
     first = MULTIPROCESSORS[max(known)].shared_base if known else 0
     return section.size - first * (elf.type == EXECUTABLE)
-
-
-def _symbols(sections: dict[str, ElfSection]) -> Iterator[tuple[str, int]]:
-    names = sections[".strtab"].content
-    for name, _, other, *_ in _SYMBOL.iter_unpack(sections[".symtab"].content):
-        yield text_at(names, name), other
 
 
 def _attributes(section: ElfSection) -> Iterator[tuple[int, tuple[int, ...]]]:

@@ -150,7 +150,6 @@ def _library() -> Any:
 
 
 def _paths_in(options: Sequence[str]) -> list[str]:
-    """Return the include paths that NVRTC options name."""
     forms = ("--include-path=", "-I")
     return [
         option.removeprefix(form) for option in options for form in forms if option.startswith(form)

@@ -22,7 +22,7 @@ _FLAGS = re.compile(
 _SECTION = re.compile(r"\s*\.section\s+\.text\.(?P<name>[^,\s]+)")
 _KERNEL = re.compile(r'\s*\.other\s+(?P<name>\S+),@"STO_CUDA_ENTRY')
 _LINE = re.compile(r'\s*//## File "[^"]*", line (?P<line>\d+)')
-_LABEL = re.compile(r"(?P<label>\.L\w+):")
+_LABEL = re.compile(r"(?P<label>\.L\w+|\$[\w$]+):")
 _INSTRUCTION = re.compile(
     r"\s*/\*(?P<address>[0-9a-f]+)\*/\s+(?:(?P<guard>@!?\w+)\s+)?(?P<name>[A-Z][\w.]*)\s*(?P<rest>[^;]*);"
 )

@@ -21,7 +21,6 @@ class Template(NamedTuple):
 
 
 def templates(texts: Iterable[str]) -> Iterator[Template]:
-    """Yield the kernel templates of sources."""
     for text in texts:
         if "__global__" in text:
             yield from _templates(text, declarations(text), ())

@@ -7,7 +7,7 @@ from typing import Any
 
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.survey import Absent
+from ptxlab.gemm.side_by_side import Absent
 from ptxlab.gemm.verification import Verdict
 from ptxlab.view.json import members
 

@@ -8,9 +8,10 @@ from typing import NoReturn
 
 import pytest
 
-from ptxlab.cli.common import add_common, emit, wants_colour, write_whole
+from ptxlab.cli.common import add_common, emit, wants_colour
 from ptxlab.cli.parser import Parser
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 
 
 def parse(*arguments: str, formats: tuple[str, ...] = ()) -> argparse.Namespace:

@@ -20,14 +20,14 @@ import pytest
 from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Stopwatch
+from ptxlab.device.stopwatch import Stopwatch, Timing
 from ptxlab.errors import LaunchError, PtxlabError
 from ptxlab.gemm import LADDER, Problem
 from ptxlab.gemm.bench import Bench, BenchResult, Speed, bench
 from ptxlab.gemm.ladder import SHAPES, Choice, PlannedProblem, plan, shapes
 from ptxlab.gemm.machine import machine_of, read_runs, with_run
 from ptxlab.gemm.predicted import PredictedRung
-from ptxlab.gemm.timing import Procedure, Timing
+from ptxlab.gemm.timing import Procedure
 from ptxlab.gemm.verification import ROWS, Verification, drawn
 from ptxlab.isa.gpus import GPUS
 from ptxlab.isa.targets import TARGETS

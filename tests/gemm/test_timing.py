@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from ptxlab.device.sensors import Reading
-from ptxlab.gemm.timing import MOST, Arm, Procedure, Timing, burst, cold, mean, sustained, warmed
+from ptxlab.device.stopwatch import Timing
+from ptxlab.gemm.timing import MOST, Arm, Procedure, burst, cold, mean, sustained, warmed
 from tests.gemm.stopwatch import Simulated
 
 

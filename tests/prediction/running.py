@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from contextlib import closing
+from dataclasses import dataclass, field
+from math import prod
 from typing import Any
 
 import numpy as np
@@ -14,10 +17,12 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.code import decode
+from ptxlab.prediction.code import DecodedInstruction, decode
 from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.machine import Machine
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.machine import Machine, requests, run
+from ptxlab.prediction.memory import MemoryRange
+from ptxlab.prediction.requests import Request
+from ptxlab.prediction.tma import Copy
 from ptxlab.toolchain.assembly import Assembly
 
 Words = npt.NDArray[np.uint32]
@@ -38,7 +43,7 @@ class Both:
             kernel = device.load(self._source).kernel(name)
             passed = [device.upload(one) if isinstance(one, np.ndarray) else one for one in args]
             buffers = [one for one in passed if isinstance(one, Buffer)]
-            regions = [Region(one.address, one.nbytes, one.numpy()) for one in buffers]
+            regions = [MemoryRange(one.address, one.nbytes, one.numpy()) for one in buffers]
             config = LaunchConfig.of(grid, block)
             code = decode(self._assembly.cubin, self._assembly.functions, name)
             launch = Launch(
@@ -51,3 +56,35 @@ class Both:
             computed = machine.memory.load(np.arange(buffer.address, end, 4, dtype=np.uint64))
             kernel.run(config, passed)
             return buffer.numpy().view(np.uint32).reshape(-1), computed
+
+
+@dataclass
+class Issued:
+    """What all warps of a launch issue, by opcode, and what they ask memory for."""
+
+    warps: Counter[str] = field(default_factory=Counter)
+    passes: Counter[str] = field(default_factory=Counter)
+    """Through shared memory."""
+    sectors: int = 0
+    requests: int = 0
+    copies: list[Copy] = field(default_factory=list)
+
+
+def issued(code: Sequence[DecodedInstruction], launch: Launch) -> Issued:
+    """Follow all CTAs of a launch."""
+    found, every = Issued(), range(prod(launch.config.grid))
+    steps = run(code, launch, every)
+    for first, end, warps in zip(steps.first, steps.end, steps.warps, strict=True):
+        for one in code[first:end]:
+            found.warps[one.sass.opcode] += (
+                launch.warps * len(every) if warps is None else len(warps)
+            )
+    numbers = steps.numbers
+    for step, asked in requests(code, launch, every, np.arange(steps.count)).items():
+        if not isinstance(asked, Request):
+            found.copies += [one for of_warp in asked for one in of_warp if isinstance(one, Copy)]
+            continue
+        found.passes[code[numbers[step]].sass.opcode] += int(asked.passes.sum())
+        found.sectors += sum(map(len, asked.sectors))
+        found.requests += sum(map(bool, asked.sectors))
+    return found

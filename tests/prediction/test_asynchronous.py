@@ -15,14 +15,10 @@ from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.code import decode
-from ptxlab.prediction.launch import Launch, constant_bank
-from ptxlab.prediction.machine import requests, run
-from ptxlab.prediction.mbarriers import Mbarriers, Operation
-from ptxlab.prediction.memory import Region
-from ptxlab.prediction.predict import laid_out, of_launch, predict
-from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.mbarriers import Operation, SmMbarriers
+from ptxlab.prediction.predict import as_machine_code, of_launch, predict
 from ptxlab.toolchain.assembly import Assembly
+from tests.prediction.running import issued
 
 KEY = (0, 1024)
 PRODUCTS = """\
@@ -79,7 +75,7 @@ def test_short_products_wait_for_shared_memory() -> None:
 
 
 def test_a_phase_ends_when_all_arrived_and_all_bytes_came() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 2))
     assert not barriers.do(Operation(phases.ARRIVE, KEY, 1, 64), 5.0)
     assert not barriers.landed(KEY, 64, 1, 90.0)
@@ -89,7 +85,7 @@ def test_a_phase_ends_when_all_arrived_and_all_bytes_came() -> None:
 
 
 def test_bytes_that_come_before_they_are_expected_end_no_phase() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     assert not barriers.landed(KEY, 64, 1)
     assert barriers.do(Operation(phases.ARRIVE, KEY, 1, 64))
@@ -97,14 +93,14 @@ def test_bytes_that_come_before_they_are_expected_end_no_phase() -> None:
 
 @pytest.mark.parametrize("expected", [64, 128])
 def test_what_a_cluster_shares_counts_once_or_for_each(expected: int) -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     barriers.do(Operation(phases.ARRIVE, KEY, 1, expected))
     assert barriers.landed(KEY, 64, 2)
 
 
 def test_too_many_arrivals_are_refused() -> None:
-    barriers = Mbarriers()
+    barriers = SmMbarriers()
     barriers.do(Operation(phases.INIT, KEY, 1))
     with pytest.raises(Unsupported, match="more threads arrive"):
         barriers.do(Operation(phases.ARRIVE, KEY, 2))
@@ -124,9 +120,10 @@ def test_warps_that_hand_over_wait_for_each_other() -> None:
     ).stalls["mbarrier"] > 0.3  # fmt: skip
 
 
-def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
+@pytest.mark.parametrize(("gpu", "arch"), [("h100", "sm_90a"), ("rtx5090", "sm_120a")])
+def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box(gpu: str, arch: str) -> None:
     """Rows 30 to 39 of a box of 16 are in the tensor: 10 of 128 bytes, and all 16 are counted."""
-    target = TARGETS["sm_90a"]
+    target = TARGETS[arch]
     program, cubin = load_assembled("ptx/tma_load_swizzle.ptx", target)
     with closing(open_device("emulator", arch=target.name)) as device:
         kernel = device.load(program).kernel(None)
@@ -135,22 +132,8 @@ def test_a_copy_with_a_tensor_map_is_the_bytes_of_its_box() -> None:
         tensor_map = device.tensor_map(a, (16, 64), swizzle="128B")
         args = [a, tensor_map, out, out, 32, 30]
         assembly, config = Assembly(program, cubin), LaunchConfig.of(1, 128)
-        code = decode(cubin, assembly.functions, kernel.name)
-        first = constant_bank(target).parameters
-        parameters = laid_out(kernel.parameters, kernel.packed(args), first)
-        regions = [Region(one.address, one.nbytes) for one in (a, out)]
-        launch = Launch(target, config, parameters, regions)
-        steps = run(code, launch, [0])
-        asked = requests(code, launch, [0], np.arange(steps.count))
-        copies = [
-            one
-            for request in asked.values()
-            if isinstance(request, tuple)
-            for of_warp in request
-            for one in of_warp
-            if isinstance(one, Copy)
-        ]
-        chip = find("h100")
+        copies = issued(*as_machine_code(assembly, kernel, config, args)).copies
+        chip = find(gpu)
         found = of_launch(assembly, kernel, config, args, chip)
         slow = replace(chip, latency=chip.latency | {"tma": chip.latency["tma"] + 1000})
         later = of_launch(assembly, kernel, config, args, slow)

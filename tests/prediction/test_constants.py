@@ -12,7 +12,7 @@ import pytest
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.code import Instruction, decode
+from ptxlab.prediction.code import DecodedInstruction, decode
 from ptxlab.prediction.predict import target_of
 from ptxlab.toolchain.assembly import Assembly
 from scripts import compiled_constants as compiled
@@ -31,6 +31,10 @@ def test_a_chip_takes_instructions_as_often_as_ptxas_issues_them(name: str) -> N
     assert issue["HFMA2"] == chip.holds["fma2"]
     for opcode in ("LOP3", "SHF", "PRMT"):
         assert issue[opcode] == chip.holds["alu"]
+    if "REDUX" in issue:
+        assert issue["REDUX"] == chip.holds["adu"]
+    if chip.gpu.capability < 120:  # where ptxas leaves it to the hardware
+        assert issue["MUFU"] == chip.holds["xu"]
     if "DFMA" in issue:
         assert issue["DFMA"] == chip.holds["fp64"]
         assert ON_RECORD[target_of(chip).name]["latency"]["DFMA"] == chip.latency["fp64"]
@@ -64,7 +68,7 @@ extern "C" __global__ void chain(float *p, float a) {
 
 
 @pytest.fixture
-def fmas(tmp_path: Path) -> list[Instruction]:
+def fmas(tmp_path: Path) -> list[DecodedInstruction]:
     """Return three FFMA: the second needs the first, the third neither, each with a stall of its own."""
     file = tmp_path / "chain.cu"
     file.write_text(CHAIN)
@@ -79,7 +83,7 @@ def fmas(tmp_path: Path) -> list[Instruction]:
     ]
 
 
-def test_stalls_are_told_by_who_needs_whom(fmas: list[Instruction]) -> None:
+def test_stalls_are_told_by_who_needs_whom(fmas: list[DecodedInstruction]) -> None:
     assert compiled.latency(fmas, "FFMA") == 7
     assert compiled.issue(fmas, "FFMA") == 3
     assert compiled.latency([*fmas[:2], replace(fmas[1], number=2)], "FFMA") == 3, "the least"

@@ -10,14 +10,14 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction.code import Instruction, decode
+from ptxlab.prediction.code import DecodedInstruction, decode
 from ptxlab.toolchain.assembly import Assembly
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 FILE = "ptx/gemm_m16n8k16_bf16_f32.ptx"
 
 
-def code(arch: str) -> list[Instruction]:
+def code(arch: str) -> list[DecodedInstruction]:
     assembly = Assembly(*load_assembled(resources.path(FILE), TARGETS[arch]))
     function = next(one for one in assembly.functions.values() if one.kernel)
     return decode(assembly.cubin, assembly.functions, function.name)[: len(function.instructions)]
@@ -46,7 +46,7 @@ def test_what_loads_write_is_waited_for(arch: str) -> None:
     assert waited
 
 
-def registers(i: Instruction, operands: tuple[str, ...]) -> Iterator[str]:
+def registers(i: DecodedInstruction, operands: tuple[str, ...]) -> Iterator[str]:
     for operand in operands:
         yield from re.findall(r"\bR\d+\b", operand)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.prediction.code import Instruction
+from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.needed import read_by
 from ptxlab.prediction.values import Array, Bank, Where
@@ -16,6 +16,7 @@ ARCHS = (
     pytest.param("sm_86", marks=pytest.mark.thorough),
     pytest.param("sm_89", marks=pytest.mark.thorough),
     "sm_90a",
+    "sm_100a",
     "sm_120a",
     pytest.param("sm_75", marks=pytest.mark.thorough),
 )
@@ -80,6 +81,10 @@ PROGRAMS = {
     " selp.u32 t3, 17, 4, u; selp.u32 t4, 100, 1000, v; add.u32 c, t3, t4;",
     "halves": "mov.b32 {{h0, h1}}, a; mul.wide.u16 t3, h0, h1; add.s16 h2, h0, h1; cvt.s32.s16 t4, h2;"
     " xor.b32 c, t3, t4;",
+    "divisions of halves": "mov.b32 {{h0, h1}}, a; or.b16 h1, h1, 1; div.u16 h2, h0, h1; rem.s16 h3, h0, h1;"
+    " mov.b32 c, {{h2, h3}}; cvt.rn.f32.u16 x, h0; cvt.rn.f32.s16 y, h1; xor.b32 c, c, x; xor.b32 c, c, y;"
+    " and.b32 t3, b, 0xff; cvt.rn.f32.u32 z, t3; cvt.s32.s8 t4, b; cvt.rn.f32.s32 x, t4; xor.b32 c, c, z;"
+    " xor.b32 c, c, x;",
     "a loop of one's own length": "and.b32 t3, a, 15; mov.u32 c, b;\n"
     "turn: setp.eq.u32 u, t3, 0; @u bra done; mad.lo.u32 c, c, 3, t3; sub.u32 t3, t3, 1; bra turn; done:",
     "branches apart": "and.b32 t3, a, 1; setp.eq.u32 u, t3, 0; @u bra even; mul.lo.u32 c, b, 3; bra join;\n"
@@ -99,6 +104,13 @@ PROGRAMS = {
     "functions called apart": "setp.lt.s32 u, a, b; @u bra other; call (c), twice, (b); bra join;\n"
     "other: call (c), mixed, (a, b); join: add.u32 c, c, 1;",
     "some threads end": "setp.gt.u32 u, t0, d; mov.u32 c, 1; @u bra gone; add.u32 c, a, b; gone:",
+}  # fmt: skip
+SINCE_80 = {
+    "sums of a warp": "redux.sync.add.s32 t3, a, -1; redux.sync.min.s32 t4, a, -1; redux.sync.max.u32 t5, b, -1;"
+    " redux.sync.and.b32 t6, a, -1; redux.sync.or.b32 t7, b, -1; redux.sync.xor.b32 t8, a, -1; xor.b32 c, t3, t4;"
+    " xor.b32 c, c, t5; xor.b32 c, c, t6; xor.b32 c, c, t7; xor.b32 c, c, t8; add.u32 c, c, t2;",
+    "sums of some lanes": "mov.u32 c, 0; and.b32 t3, t2, 3; setp.ne.u32 u, t3, 2; @u bra over;"
+    " redux.sync.min.u32 c, b, 0x44444444; redux.sync.max.s32 t4, a, 0x44444444; xor.b32 c, c, t4; over:",
 }  # fmt: skip
 
 
@@ -147,7 +159,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
             read_now.append(row if len(bank._state) > 16 else 512 + row)
         return read(bank, row, where)
 
-    def checked(executor: Executor, i: Instruction, where: Where) -> None:
+    def checked(executor: Executor, i: DecodedInstruction, where: Where) -> None:
         read_now.clear()
         execute(executor, i, where)
         if not read_by(i).issuperset(read_now):
@@ -161,7 +173,7 @@ def untold(monkeypatch: pytest.MonkeyPatch) -> set[str]:
 @pytest.mark.parametrize("arch", ARCHS)
 def test_results_are_those_of_the_emulator(arch: str, untold: set[str]) -> None:
     """All programs are kernels of one module, which costs the assembler least."""
-    programs = PROGRAMS | FLOATS | ORDINARY
+    programs = PROGRAMS | FLOATS | ORDINARY | ({} if arch == "sm_75" else SINCE_80)
     kernels = {f"k{n}": name for n, name in enumerate(programs)}
     parts = [(BEGIN + programs[what] + "\n" + TAIL).format(name=k) for k, what in kernels.items()]
     source = HEAD.format(arch=arch) + "".join(parts)

@@ -13,10 +13,10 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.code import Instruction, decode
+from ptxlab.prediction.code import DecodedInstruction, decode
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import Machine
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.needed import Needed
 from ptxlab.toolchain.assembly import Assembly
 
@@ -75,7 +75,7 @@ def program(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
 
 @pytest.fixture(scope="module")
-def kernel(program: Path) -> tuple[list[Instruction], Launch]:
+def kernel(program: Path) -> tuple[list[DecodedInstruction], Launch]:
     target = TARGETS["sm_86"]
     assembly = Assembly(*load_assembled(program, target))
     with closing(open_device("emulator", arch=target.name)) as device:
@@ -84,7 +84,7 @@ def kernel(program: Path) -> tuple[list[Instruction], Launch]:
         arrays = (np.zeros(8192, np.float32), rows, np.zeros(256, np.float32))
         passed = [*map(device.upload, arrays), 64]
         regions = [
-            Region(one.address, one.nbytes, one.numpy() if one.dtype.kind == "i" else None)
+            MemoryRange(one.address, one.nbytes, one.numpy() if one.dtype.kind == "i" else None)
             for one in passed
             if isinstance(one, Buffer)
         ]
@@ -93,7 +93,7 @@ def kernel(program: Path) -> tuple[list[Instruction], Launch]:
     return decode(assembly.cubin, assembly.functions, "scaled"), launch
 
 
-def test_what_is_left_out_changes_nothing(kernel: tuple[list[Instruction], Launch]) -> None:
+def test_what_is_left_out_changes_nothing(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     code, launch = kernel
     every = np.arange(100_000)
     whole = Machine(code, launch, (0, 2), asked=every)
@@ -109,7 +109,7 @@ def test_what_is_left_out_changes_nothing(kernel: tuple[list[Instruction], Launc
 
 
 def test_few_steps_asked_about_are_answered_as_all(
-    kernel: tuple[list[Instruction], Launch],
+    kernel: tuple[list[DecodedInstruction], Launch],
 ) -> None:
     code, launch = kernel
     whole = Machine(code, launch, (0, 2), asked=np.arange(100_000))
@@ -124,7 +124,7 @@ def test_few_steps_asked_about_are_answered_as_all(
 
 @pytest.mark.parametrize("program", [SPILLED], ids=["spilled"], indirect=True)
 def test_what_was_spilled_and_decides_nothing_is_left_out(
-    kernel: tuple[list[Instruction], Launch],
+    kernel: tuple[list[DecodedInstruction], Launch],
 ) -> None:
     """Where control flow alone is asked for, sums and addresses are not even stored."""
     code, _ = kernel
@@ -134,7 +134,7 @@ def test_what_was_spilled_and_decides_nothing_is_left_out(
     assert len(stores & needed) < len(stores) / 2
 
 
-def test_less_is_run(kernel: tuple[list[Instruction], Launch]) -> None:
+def test_less_is_run(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     code, _ = kernel
     loop = next(i for i in code if i.sass.opcode in ("FFMA", "FADD"))
     needed = Needed(code, addresses=True).of(loop.number, loop.number + 1, True)

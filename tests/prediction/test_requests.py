@@ -18,7 +18,7 @@ from ptxlab.observe.profile import count
 from ptxlab.prediction.code import decode
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import requests, run
-from ptxlab.prediction.memory import Region
+from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.requests import Request, of_shared
 from ptxlab.toolchain.assembly import Assembly
 
@@ -52,7 +52,7 @@ def issued(
     """Return a kernel, and what the machine code of all its CTAs asks for."""
     chosen = device.load(source).kernel()
     buffers = [one for one in passed if isinstance(one, Buffer)]
-    regions = [Region(one.address, one.nbytes) for one in buffers]
+    regions = [MemoryRange(one.address, one.nbytes) for one in buffers]
     assembly = Assembly(*load_assembled(source, device.target))
     code = decode(assembly.cubin, assembly.functions, chosen.name)
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)

@@ -9,7 +9,7 @@ from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import predict
 from ptxlab.prediction.sm import Sm
-from ptxlab.prediction.timing import EXIT, FIXED, Timing
+from ptxlab.prediction.timing import EXIT, FIXED, InstructionTiming
 from ptxlab.prediction.warps import Warp
 
 TURNS = 64
@@ -85,8 +85,8 @@ def test_a_scoreboard_holds_whatever_writes_it() -> None:
 
     def instruction(
         kind: int, latency: int = 0, writes: int | None = None, waits: tuple[int, ...] = ()
-    ) -> Timing:
-        return Timing(kind, (), 0, latency, 1, waits, writes, None, ())
+    ) -> InstructionTiming:
+        return InstructionTiming(kind, (), 0, latency, 1, waits, writes, None, ())
 
     timings = {
         0: instruction(FIXED, latency=14, writes=5),

@@ -136,6 +136,13 @@ def test_a_header_of_another_folder_has_its_host_code_left_out(folder: Path) -> 
     assert ptx(source, folder / "src") == ptx(ALONE, folder)
 
 
+def test_a_header_that_another_includes_has_its_host_code_left_out(folder: Path) -> None:
+    (folder / "first.h").write_text('#pragma once\n#include "host.h"\n')
+    guarded = MIXED.replace('#include "host.h"', '#include "first.h"\n#include "host.h"')
+    (folder / "host.h").write_text("#pragma once\n" + HEADER)
+    assert ptx(guarded, folder) == ptx(ALONE, folder)
+
+
 def test_a_mistake_in_a_header_keeps_its_place(folder: Path) -> None:
     (folder / "host.h").write_text(HEADER.replace("a + 1", "b + 1"))
     with pytest.raises(ToolchainError, match='"b" is undefined') as caught:

@@ -5,7 +5,6 @@ Source: CUDA Driver API, "Primary Context Management" and "Context Management".
 
 from __future__ import annotations
 
-from ptxlab.clients.driver.devices import require_device
 from ptxlab.clients.driver.gpu import DriverContext, EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers
@@ -17,61 +16,50 @@ _LIMITS = {0: 1024, 1: 1 << 20, 2: HEAP_BYTES, 5: 64}
 _HEAP = 2
 
 
-@answers("cuDevicePrimaryCtxRetain", "out:u64 i32", needs="init")
-def retain(gpu: EmulatedGpu, device: int) -> int:
-    require_device(device)
+@answers("cuDevicePrimaryCtxRetain", "out:u64 device", needs="init")
+def retain(gpu: EmulatedGpu) -> int:
     gpu.primary.users += 1
     if not gpu.primary.handle:
         gpu.primary.handle = gpu.handle(gpu.primary)
     return gpu.primary.handle
 
 
-@answers("cuDevicePrimaryCtxRelease_v2", "i32", needs="init")
-def release(gpu: EmulatedGpu, device: int) -> None:
-    require_device(device)
+@answers("cuDevicePrimaryCtxRelease_v2", "device", needs="init")
+def release(gpu: EmulatedGpu) -> None:
     if not gpu.primary.users:
         raise Refused(DriverResult.INVALID_CONTEXT)
     gpu.primary.users -= 1
 
 
-@answers("cuDevicePrimaryCtxReset_v2", "i32", needs="init")
-def reset(gpu: EmulatedGpu, device: int) -> None:
-    require_device(device)
+@answers("cuDevicePrimaryCtxReset_v2", "device", needs="init")
+def reset(gpu: EmulatedGpu) -> None:
+    """What is there stays."""
 
 
-@answers("cuDevicePrimaryCtxSetFlags_v2", "i32 u32", needs="init")
-def set_primary_flags(gpu: EmulatedGpu, device: int, flags: int) -> None:
-    require_device(device)
+@answers("cuDevicePrimaryCtxSetFlags_v2", "device u32", needs="init")
+def set_primary_flags(gpu: EmulatedGpu, flags: int) -> None:
     gpu.primary.flags = flags
 
 
-@answers("cuDevicePrimaryCtxGetState", "i32 out:u32 out:i32", needs="init")
-def primary_state(gpu: EmulatedGpu, device: int) -> tuple[int, int]:
-    require_device(device)
+@answers("cuDevicePrimaryCtxGetState", "device out:u32 out:i32", needs="init")
+def primary_state(gpu: EmulatedGpu) -> tuple[int, int]:
     return gpu.primary.flags, int(gpu.primary.users > 0)
 
 
-@answers("cuCtxCreate_v2", "out:u64 u32 i32", since=3020, needs="init")
-def create(gpu: EmulatedGpu, flags: int, device: int) -> int:
-    require_device(device)
+@answers("cuCtxCreate_v2", "out:u64 u32 device", since=3020, needs="init")
+def create(gpu: EmulatedGpu, flags: int) -> int:
     context = DriverContext(flags=flags)
     context.handle = gpu.handle(context)
     gpu.contexts.append(context)
     return context.handle
 
 
-@answers("cuCtxCreate_v3", "out:u64 u64 i32 u32 i32", since=11040, needs="init")
-def create_with_affinity(
-    gpu: EmulatedGpu, affinity: int, count: int, flags: int, device: int
-) -> int:
-    if count:
+@answers("cuCtxCreate_v3", "out:u64 -u64 i32 u32 device", since=11040, needs="init")
+@answers("cuCtxCreate_v4", "out:u64 u64 u32 device", since=12050, needs="init")
+def create_with_parameters(gpu: EmulatedGpu, parameters: int, flags: int) -> int:
+    if parameters:
         raise Refused(DriverResult.NOT_SUPPORTED, "a context of some of the SMs is not there")
-    return create(gpu, flags, device)
-
-
-@answers("cuCtxCreate_v4", "out:u64 u64 u32 i32", since=12050, needs="init")
-def create_with_parameters(gpu: EmulatedGpu, parameters: int, flags: int, device: int) -> int:
-    return create_with_affinity(gpu, 0, int(parameters != 0), flags, device)
+    return create(gpu, flags)
 
 
 @answers("cuCtxDestroy_v2", "u64", needs="init")

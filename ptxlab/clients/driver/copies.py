@@ -6,7 +6,7 @@ Source: CUDA Driver API, "Memory Management".
 from __future__ import annotations
 
 import ctypes
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -30,7 +30,6 @@ def bytes_at(gpu: EmulatedGpu, address: int, nbytes: int) -> Octets:
 
 
 def put(gpu: EmulatedGpu, address: int, data: Array) -> None:
-    """Write an array to an address."""
     if address < HOST_END:
         bytes_at(gpu, address, data.nbytes)[:] = data.reshape(-1).view(np.uint8)
         return
@@ -44,28 +43,16 @@ def put(gpu: EmulatedGpu, address: int, data: Array) -> None:
 @answers("cuMemcpyHtoD_v2", "u64 u64 u64")
 @answers("cuMemcpyDtoH_v2", "u64 u64 u64")
 @answers("cuMemcpyDtoD_v2", "u64 u64 u64")
-@answers("cuMemcpyAsync", "u64 u64 u64 u64")
-@answers("cuMemcpyHtoDAsync_v2", "u64 u64 u64 u64")
-@answers("cuMemcpyDtoHAsync_v2", "u64 u64 u64 u64")
-@answers("cuMemcpyDtoDAsync_v2", "u64 u64 u64 u64")
-def copy(gpu: EmulatedGpu, to: int, source: int, nbytes: int, stream: int = 0) -> None:
+@answers("cuMemcpyAsync", "u64 u64 u64 -u64")
+@answers("cuMemcpyHtoDAsync_v2", "u64 u64 u64 -u64")
+@answers("cuMemcpyDtoHAsync_v2", "u64 u64 u64 -u64")
+@answers("cuMemcpyDtoDAsync_v2", "u64 u64 u64 -u64")
+@answers("cuMemcpyPeer", "u64 -u64 u64 -u64 u64")
+@answers("cuMemcpyPeerAsync", "u64 -u64 u64 -u64 u64 -u64")
+def copy(gpu: EmulatedGpu, to: int, source: int, nbytes: int) -> None:
     if nbytes:
         # A copy of what is read: both may be parts of the same memory.
         put(gpu, to, bytes_at(gpu, source, nbytes).copy())
-
-
-@answers("cuMemcpyPeer", "u64 u64 u64 u64 u64")
-@answers("cuMemcpyPeerAsync", "u64 u64 u64 u64 u64 u64")
-def copy_between(
-    gpu: EmulatedGpu,
-    to: int,
-    to_context: int,
-    source: int,
-    context: int,
-    nbytes: int,
-    stream: int = 0,
-) -> None:
-    copy(gpu, to, source, nbytes)
 
 
 class _Side(NamedTuple):
@@ -90,8 +77,8 @@ _HOST, _ARRAY = 1, 3  # CUmemorytype
 
 @answers("cuMemcpy2D_v2", "u64")
 @answers("cuMemcpy2DUnaligned_v2", "u64")
-@answers("cuMemcpy2DAsync_v2", "u64 u64")
-def copy_rows(gpu: EmulatedGpu, parameters: int, stream: int = 0) -> None:
+@answers("cuMemcpy2DAsync_v2", "u64 -u64")
+def copy_rows(gpu: EmulatedGpu, parameters: int) -> None:
     x, y, kind, host, device, _, pitch, *to, width, height = fetch(parameters, "<2QI4x4Q2QI4x6Q")
     to_x, to_y, to_kind, to_host, to_device, _, to_pitch = to
     source = _side(x, y, 0, kind, host, device, pitch, 0)
@@ -103,8 +90,8 @@ BOX = "<4QI4x6Q4QI4x9Q"  # CUDA_MEMCPY3D
 
 
 @answers("cuMemcpy3D_v2", "u64")
-@answers("cuMemcpy3DAsync_v2", "u64 u64")
-def copy_box(gpu: EmulatedGpu, parameters: int, stream: int = 0) -> None:
+@answers("cuMemcpy3DAsync_v2", "u64 -u64")
+def copy_box(gpu: EmulatedGpu, parameters: int) -> None:
     copy_fetched(gpu, fetch(parameters, BOX))
 
 
@@ -128,53 +115,33 @@ def _copy_box(
             copy(gpu, at, begin, width)
 
 
-@answers("cuMemsetD8_v2", "u64 u8 u64")
-@answers("cuMemsetD8Async", "u64 u8 u64 u64")
-def fill_bytes(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
-    _fill(gpu, address, np.uint8(value), count)
-
-
-@answers("cuMemsetD16_v2", "u64 u16 u64")
-@answers("cuMemsetD16Async", "u64 u16 u64 u64")
-def fill_halves(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
-    _fill(gpu, address, np.uint16(value), count)
-
-
-@answers("cuMemsetD32_v2", "u64 u32 u64")
-@answers("cuMemsetD32Async", "u64 u32 u64 u64")
-def fill_words(gpu: EmulatedGpu, address: int, value: int, count: int, stream: int = 0) -> None:
-    _fill(gpu, address, np.uint32(value), count)
-
-
-@answers("cuMemsetD2D8_v2", "u64 u64 u8 u64 u64")
-@answers("cuMemsetD2D8Async", "u64 u64 u8 u64 u64 u64")
-def fill_rows_of_bytes(gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int) -> None:
-    _fill_rows(gpu, address, pitch, np.uint8(value), *sizes[:2])
-
-
-@answers("cuMemsetD2D16_v2", "u64 u64 u16 u64 u64")
-@answers("cuMemsetD2D16Async", "u64 u64 u16 u64 u64 u64")
-def fill_rows_of_halves(
-    gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int
+def _fill(
+    gpu: EmulatedGpu, kind: type[np.unsignedinteger[Any]], address: int, value: int, count: int
 ) -> None:
-    _fill_rows(gpu, address, pitch, np.uint16(value), *sizes[:2])
-
-
-@answers("cuMemsetD2D32_v2", "u64 u64 u32 u64 u64")
-@answers("cuMemsetD2D32Async", "u64 u64 u32 u64 u64 u64")
-def fill_rows_of_words(gpu: EmulatedGpu, address: int, pitch: int, value: int, *sizes: int) -> None:
-    _fill_rows(gpu, address, pitch, np.uint32(value), *sizes[:2])
-
-
-def _fill_rows(
-    gpu: EmulatedGpu, address: int, pitch: int, value: np.generic, width: int, height: int
-) -> None:
-    for row in range(height):
-        _fill(gpu, address + row * pitch, value, width)
-
-
-def _fill(gpu: EmulatedGpu, address: int, value: np.generic, count: int) -> None:
-    if address % value.itemsize:
+    if address % kind().itemsize:
         raise Refused(DriverResult.INVALID_VALUE)
     if count:
-        put(gpu, address, np.full(count, value))
+        put(gpu, address, np.full(count, kind(value)))
+
+
+def _answer_fills(kind: type[np.unsignedinteger[Any]]) -> None:
+    """Put the functions that fill with elements of a ``kind`` into the table."""
+
+    def fill(gpu: EmulatedGpu, address: int, value: int, count: int) -> None:
+        _fill(gpu, kind, address, value, count)
+
+    def fill_rows(
+        gpu: EmulatedGpu, address: int, pitch: int, value: int, width: int, height: int
+    ) -> None:
+        for row in range(height):
+            _fill(gpu, kind, address + row * pitch, value, width)
+
+    bits = 8 * kind().itemsize
+    answers(f"cuMemsetD{bits}_v2", f"u64 u{bits} u64")(fill)
+    answers(f"cuMemsetD{bits}Async", f"u64 u{bits} u64 -u64")(fill)
+    answers(f"cuMemsetD2D{bits}_v2", f"u64 u64 u{bits} u64 u64")(fill_rows)
+    answers(f"cuMemsetD2D{bits}Async", f"u64 u64 u{bits} u64 u64 -u64")(fill_rows)
+
+
+for _kind in (np.uint8, np.uint16, np.uint32):
+    _answer_fills(_kind)

@@ -36,11 +36,6 @@ _ABSENT = frozenset(
 """Attributes of what is not there, textures and other processes' memory for example, and of numbers that are 0."""
 
 
-def require_device(ordinal: int) -> None:
-    if ordinal:
-        raise Refused(DriverResult.INVALID_DEVICE)
-
-
 @answers("cuInit", "u32", needs="nothing")
 def initialize(gpu: EmulatedGpu, flags: int) -> None:
     if flags:
@@ -91,9 +86,8 @@ def export_table(gpu: EmulatedGpu, place: int, identity: int) -> None:
     )
 
 
-@answers("cuDeviceGet", "out:i32 i32", needs="init")
-def device(gpu: EmulatedGpu, ordinal: int) -> int:
-    require_device(ordinal)
+@answers("cuDeviceGet", "out:i32 device", needs="init")
+def device(gpu: EmulatedGpu) -> int:
     return 0
 
 
@@ -102,15 +96,13 @@ def device_count(gpu: EmulatedGpu) -> int:
     return 1
 
 
-@answers("cuDeviceGetName", "u64 i32 i32", needs="init")
-def device_name(gpu: EmulatedGpu, place: int, room: int, ordinal: int) -> None:
-    require_device(ordinal)
+@answers("cuDeviceGetName", "u64 i32 device", needs="init")
+def device_name(gpu: EmulatedGpu, place: int, room: int) -> None:
     _put_text(gpu.session.device.name, place, room)
 
 
-@answers("cuDeviceGetPCIBusId", "u64 i32 i32", needs="init")
-def bus_id(gpu: EmulatedGpu, place: int, room: int, ordinal: int) -> None:
-    require_device(ordinal)
+@answers("cuDeviceGetPCIBusId", "u64 i32 device", needs="init")
+def bus_id(gpu: EmulatedGpu, place: int, room: int) -> None:
     _put_text("0000:00:00.0", place, room)
 
 
@@ -120,16 +112,14 @@ def _put_text(text: str, place: int, room: int) -> None:
     store(place, text.encode()[: room - 1] + b"\0")
 
 
-@answers("cuDeviceGetUuid", "u64 i32", since=9020, needs="init")
-@answers("cuDeviceGetUuid_v2", "u64 i32", since=11040, needs="init")
-def uuid(gpu: EmulatedGpu, place: int, ordinal: int) -> None:
-    require_device(ordinal)
+@answers("cuDeviceGetUuid", "u64 device", since=9020, needs="init")
+@answers("cuDeviceGetUuid_v2", "u64 device", since=11040, needs="init")
+def uuid(gpu: EmulatedGpu, place: int) -> None:
     store(place, sha256(gpu.session.device.name.encode()).digest()[:16])
 
 
-@answers("cuDeviceTotalMem_v2", "out:u64 i32", needs="init")
-def total_memory(gpu: EmulatedGpu, ordinal: int) -> int:
-    require_device(ordinal)
+@answers("cuDeviceTotalMem_v2", "out:u64 device", needs="init")
+def total_memory(gpu: EmulatedGpu) -> int:
     return machine_memory("SC_PHYS_PAGES")
 
 
@@ -138,23 +128,19 @@ def machine_memory(pages: str) -> int:
     return os.sysconf(pages) * os.sysconf("SC_PAGE_SIZE")
 
 
-@answers("cuDeviceComputeCapability", "out:i32 out:i32 i32", needs="init")
-def compute_capability(gpu: EmulatedGpu, ordinal: int) -> tuple[int, int]:
-    require_device(ordinal)
+@answers("cuDeviceComputeCapability", "out:i32 out:i32 device", needs="init")
+def compute_capability(gpu: EmulatedGpu) -> tuple[int, int]:
     major, minor = divmod(gpu.target.capability, 10)
     return major, minor
 
 
-@answers("cuDeviceCanAccessPeer", "out:i32 i32 i32", needs="init")
-def can_access_peer(gpu: EmulatedGpu, one: int, other: int) -> int:
-    require_device(one)
-    require_device(other)
+@answers("cuDeviceCanAccessPeer", "out:i32 device device", needs="init")
+def can_access_peer(gpu: EmulatedGpu) -> int:
     return 0
 
 
-@answers("cuDeviceGetAttribute", "out:i32 i32 i32", needs="init")
-def attribute(gpu: EmulatedGpu, which: int, ordinal: int) -> int:
-    require_device(ordinal)
+@answers("cuDeviceGetAttribute", "out:i32 i32 device", needs="init")
+def attribute(gpu: EmulatedGpu, which: int) -> int:
     known = _attributes(gpu)
     if which in known:
         return known[which]

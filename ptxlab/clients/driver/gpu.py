@@ -109,11 +109,9 @@ class EmulatedGpu:
 
     @property
     def target(self) -> Target:
-        """What the GPU is."""
         return self.session.device.target
 
     def handle(self, thing: object) -> int:
-        """Return a new handle of something."""
         handle = next(self._free_handles)
         self._handles[handle] = thing
         return handle
@@ -142,7 +140,6 @@ class EmulatedGpu:
 
     @property
     def context(self) -> DriverContext:
-        """The current context of this thread."""
         if not self.contexts:
             raise Refused(DriverResult.INVALID_CONTEXT)
         return self.contexts[-1]

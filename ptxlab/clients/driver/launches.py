@@ -6,9 +6,9 @@ Source: CUDA Driver API, "Execution Control".
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Sequence
+from typing import Any
 
-from ptxlab.clients.driver.gpu import EmulatedGpu
+from ptxlab.clients.driver.gpu import DriverStream, EmulatedGpu
 from ptxlab.clients.driver.modules import DriverFunction
 from ptxlab.clients.driver.results import DriverResult, Refused
 from ptxlab.clients.driver.table import answers, fetch
@@ -44,7 +44,6 @@ def packed(function: DriverFunction, pointers: int, extra: int) -> bytes:
 def run(
     gpu: EmulatedGpu, function: DriverFunction, config: LaunchConfig, parameters: bytes
 ) -> None:
-    """Run a kernel to its end."""
     if config.shared > function.most_shared:
         raise Refused(
             DriverResult.INVALID_VALUE,
@@ -54,35 +53,18 @@ def run(
     gpu.seconds += gpu.session.launch(function.kernel, config, parameters).seconds
 
 
-@answers("cuLaunchKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64 u64")
-def launch(gpu: EmulatedGpu, handle: int, *given: int) -> None:
-    *sizes, shared, stream, pointers, extra = given
-    _launch(gpu, handle, sizes, shared, stream, pointers, extra)
+@answers("cuLaunchKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64 u64")
+def launch(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
+    *sizes, shared, _, pointers, extra = given
+    config = LaunchConfig.of(sizes[:3], sizes[3:], shared)
+    run(gpu, function, config, packed(function, pointers, extra))
 
 
-@answers("cuLaunchCooperativeKernel", "u64 u32 u32 u32 u32 u32 u32 u32 u64 u64")
-def launch_cooperative(gpu: EmulatedGpu, handle: int, *given: int) -> None:
-    *sizes, shared, stream, pointers = given
-    _launch(gpu, handle, sizes, shared, stream, pointers, 0, cooperative=True)
-
-
-def _launch(
-    gpu: EmulatedGpu,
-    handle: int,
-    sizes: Sequence[int],
-    shared: int,
-    stream: int,
-    pointers: int,
-    extra: int,
-    *,
-    cluster: Sequence[int] | None = None,
-    cooperative: bool = False,
-) -> None:
-    function = gpu.held(handle, DriverFunction)
-    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
-    parameters = packed(function, pointers, extra)
-    gpu.stream(stream)
-    run(gpu, function, config, parameters)
+@answers("cuLaunchCooperativeKernel", "function u32 u32 u32 u32 u32 u32 u32 stream u64")
+def launch_cooperative(gpu: EmulatedGpu, function: DriverFunction, *given: Any) -> None:
+    *sizes, shared, _, pointers = given
+    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cooperative=True)
+    run(gpu, function, config, packed(function, pointers, 0))
 
 
 _ATTRIBUTE_BYTES = 72
@@ -91,11 +73,12 @@ _OF_TIME = frozenset({0, 1, 3, 5, 6, 7, 8, 9, 10, 11, 12, 14, 16, 17})
 """Attributes of a launch that results do not depend on, where a launch ends before the next begins."""
 
 
-@answers("cuLaunchKernelEx", "u64 u64 u64 u64")
+@answers("cuLaunchKernelEx", "u64 function u64 u64")
 def launch_with_attributes(
-    gpu: EmulatedGpu, config: int, handle: int, pointers: int, extra: int
+    gpu: EmulatedGpu, place: int, function: DriverFunction, pointers: int, extra: int
 ) -> None:
-    *sizes, shared, stream, attributes, count = fetch(config, "<7I4xQQI")
+    *sizes, shared, stream, attributes, count = fetch(place, "<7I4xQQI")
+    gpu.stream(stream)
     cluster, cooperative = None, False
     for number in range(count):
         which, *values = fetch(attributes + number * _ATTRIBUTE_BYTES, "<i4x3I")
@@ -107,13 +90,10 @@ def launch_with_attributes(
             raise Refused(
                 DriverResult.NOT_SUPPORTED, f"attribute {which} of a launch is not modelled"
             )
-    _launch(
-        gpu, handle, sizes, shared, stream, pointers, extra,
-        cluster=cluster, cooperative=cooperative,
-    )  # fmt: skip
+    config = LaunchConfig.of(sizes[:3], sizes[3:], shared, cluster, cooperative)
+    run(gpu, function, config, packed(function, pointers, extra))
 
 
-@answers("cuLaunchHostFunc", "u64 u64 u64")
-def call_host(gpu: EmulatedGpu, stream: int, function: int, data: int) -> None:
-    gpu.stream(stream)
+@answers("cuLaunchHostFunc", "stream u64 u64")
+def call_host(gpu: EmulatedGpu, stream: DriverStream, function: int, data: int) -> None:
     ctypes.CFUNCTYPE(None, ctypes.c_void_p)(function)(data)

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.clients.driver.devices import machine_memory, require_device
+from ptxlab.clients.driver.devices import machine_memory
 from ptxlab.clients.driver.gpu import EmulatedGpu, MemoryBlock, MemoryKind
 from ptxlab.clients.driver.results import DriverResult, Refused
-from ptxlab.clients.driver.table import answers, fetch, store
+from ptxlab.clients.driver.table import answers, fetch, handles, store
 from ptxlab.errors import PtxlabError
 
 _PAGE = 4096
@@ -24,23 +24,19 @@ def block_of(gpu: EmulatedGpu, address: int) -> MemoryBlock | None:
 
 
 @answers("cuMemAlloc_v2", "out:u64 u64")
+@answers("cuMemAllocAsync", "out:u64 u64 -u64")
 def allocate(gpu: EmulatedGpu, nbytes: int) -> int:
     return gpu.blocks.add(MemoryBlock(MemoryKind.DEVICE, _allocated(gpu, nbytes), nbytes))
 
 
-@answers("cuMemAllocAsync", "out:u64 u64 u64")
-def allocate_in_stream(gpu: EmulatedGpu, nbytes: int, stream: int) -> int:
-    return allocate(gpu, nbytes)
-
-
-@answers("cuMemAllocFromPoolAsync", "out:u64 u64 u64 u64")
-def allocate_from_pool(gpu: EmulatedGpu, nbytes: int, pool: int, stream: int) -> int:
-    kind = gpu.held(pool, MemoryPool).kind
+@answers("cuMemAllocFromPoolAsync", "out:u64 u64 pool -u64")
+def allocate_from_pool(gpu: EmulatedGpu, nbytes: int, pool: MemoryPool) -> int:
+    kind = pool.kind
     return allocate(gpu, nbytes) if kind is MemoryKind.DEVICE else host_memory(gpu, kind, nbytes)
 
 
-@answers("cuMemAllocPitch_v2", "out:u64 out:u64 u64 u64 u32")
-def allocate_pitched(gpu: EmulatedGpu, width: int, height: int, element: int) -> tuple[int, int]:
+@answers("cuMemAllocPitch_v2", "out:u64 out:u64 u64 u64 -u32")
+def allocate_pitched(gpu: EmulatedGpu, width: int, height: int) -> tuple[int, int]:
     pitch = -(-width // 512) * 512
     return allocate(gpu, pitch * height), pitch
 
@@ -55,6 +51,7 @@ def _allocated(gpu: EmulatedGpu, nbytes: int) -> int:
 
 
 @answers("cuMemFree_v2", "u64")
+@answers("cuMemFreeAsync", "u64 -u64")
 def free(gpu: EmulatedGpu, address: int) -> None:
     block = (
         gpu.blocks.take(address, MemoryKind.DEVICE, MemoryKind.MANAGED, MemoryKind.HOST)
@@ -65,11 +62,6 @@ def free(gpu: EmulatedGpu, address: int) -> None:
         raise Refused(DriverResult.INVALID_VALUE)
     if block:
         gpu.session.device.free(address)
-
-
-@answers("cuMemFreeAsync", "u64 u64")
-def free_in_stream(gpu: EmulatedGpu, address: int, stream: int) -> None:
-    free(gpu, address)
 
 
 @answers("cuMemGetInfo_v2", "out:u64 out:u64")
@@ -99,13 +91,9 @@ def host_memory(gpu: EmulatedGpu, kind: MemoryKind, nbytes: int, flags: int = 0)
 
 
 @answers("cuMemHostAlloc", "out:u64 u64 u32")
-def allocate_host(gpu: EmulatedGpu, nbytes: int, flags: int) -> int:
-    return host_memory(gpu, MemoryKind.HOST, nbytes, flags)
-
-
 @answers("cuMemAllocHost_v2", "out:u64 u64")
-def allocate_pinned(gpu: EmulatedGpu, nbytes: int) -> int:
-    return host_memory(gpu, MemoryKind.HOST, nbytes)
+def allocate_host(gpu: EmulatedGpu, nbytes: int, flags: int = 0) -> int:
+    return host_memory(gpu, MemoryKind.HOST, nbytes, flags)
 
 
 @answers("cuMemAllocManaged", "out:u64 u64 u32")
@@ -139,8 +127,8 @@ def unregister(gpu: EmulatedGpu, address: int) -> None:
     gpu.session.device.unmap(address)
 
 
-@answers("cuMemHostGetDevicePointer_v2", "out:u64 u64 u32")
-def device_pointer(gpu: EmulatedGpu, address: int, flags: int) -> int:
+@answers("cuMemHostGetDevicePointer_v2", "out:u64 u64 -u32")
+def device_pointer(gpu: EmulatedGpu, address: int) -> int:
     if block_of(gpu, address) is None:
         raise Refused(DriverResult.INVALID_VALUE)
     return address
@@ -154,11 +142,11 @@ def host_flags(gpu: EmulatedGpu, address: int) -> int:
     return block.flags
 
 
-@answers("cuMemAdvise", "u64 u64 i32 i32", since=8000)
-@answers("cuMemAdvise_v2", "u64 u64 i32 u64", since=12020)
-@answers("cuMemPrefetchAsync", "u64 u64 i32 u64", since=8000)
-@answers("cuMemPrefetchAsync_v2", "u64 u64 u64 u32 u64", since=12020)
-def advise(gpu: EmulatedGpu, address: int, nbytes: int, *advice: int) -> None:
+@answers("cuMemAdvise", "u64 -u64 -i32 -i32", since=8000)
+@answers("cuMemAdvise_v2", "u64 -u64 -i32 -u64", since=12020)
+@answers("cuMemPrefetchAsync", "u64 -u64 -i32 -u64", since=8000)
+@answers("cuMemPrefetchAsync_v2", "u64 -u64 -u64 -u32 -u64", since=12020)
+def advise(gpu: EmulatedGpu, address: int) -> None:
     """Nothing is moved: the memory of this process is where both sides are."""
     if block_of(gpu, address) is None:
         raise Refused(DriverResult.INVALID_VALUE)
@@ -167,6 +155,7 @@ def advise(gpu: EmulatedGpu, address: int, nbytes: int, *advice: int) -> None:
 # ---- pools ----------------------------------------------------------------------------------
 
 
+@handles("pool")
 @dataclass(slots=True, eq=False)
 class MemoryPool:
     """A pool, which keeps nothing: what is freed is gone."""
@@ -183,18 +172,16 @@ _LOCATIONS = {
 _MANAGED = 2  # CU_MEM_ALLOCATION_TYPE_MANAGED
 
 
-@answers("cuDeviceGetDefaultMemPool", "out:u64 i32", needs="init")
-@answers("cuDeviceGetMemPool", "out:u64 i32", needs="init")
-def pool_of_device(gpu: EmulatedGpu, device: int) -> int:
-    require_device(device)
+@answers("cuDeviceGetDefaultMemPool", "out:u64 device", needs="init")
+@answers("cuDeviceGetMemPool", "out:u64 device", needs="init")
+def pool_of_device(gpu: EmulatedGpu) -> int:
     if not gpu.pool:
         gpu.pool = gpu.handle(MemoryPool())
     return gpu.pool
 
 
-@answers("cuDeviceSetMemPool", "i32 u64", needs="init")
-def set_pool_of_device(gpu: EmulatedGpu, device: int, pool: int) -> None:
-    require_device(device)
+@answers("cuDeviceSetMemPool", "device u64", needs="init")
+def set_pool_of_device(gpu: EmulatedGpu, pool: int) -> None:
     gpu.held(pool, MemoryPool)
     gpu.pool = pool
 
@@ -214,16 +201,15 @@ def destroy_pool(gpu: EmulatedGpu, pool: int) -> None:
     gpu.drop(pool, MemoryPool)
 
 
-@answers("cuMemPoolTrimTo", "u64 u64", needs="init")
-@answers("cuMemPoolSetAttribute", "u64 i32 u64", needs="init")
-@answers("cuMemPoolSetAccess", "u64 u64 u64", needs="init")
-def tune_pool(gpu: EmulatedGpu, pool: int, *wanted: int) -> None:
-    gpu.held(pool, MemoryPool)
+@answers("cuMemPoolTrimTo", "pool -u64", needs="init")
+@answers("cuMemPoolSetAttribute", "pool -i32 -u64", needs="init")
+@answers("cuMemPoolSetAccess", "pool -u64 -u64", needs="init")
+def tune_pool(gpu: EmulatedGpu, pool: MemoryPool) -> None:
+    """It keeps nothing, whatever is wanted."""
 
 
-@answers("cuMemPoolGetAttribute", "u64 i32 u64", needs="init")
-def pool_attribute(gpu: EmulatedGpu, pool: int, which: int, place: int) -> None:
-    gpu.held(pool, MemoryPool)
+@answers("cuMemPoolGetAttribute", "pool i32 u64", needs="init")
+def pool_attribute(gpu: EmulatedGpu, pool: MemoryPool, which: int, place: int) -> None:
     wide = which >= 4  # the first three are ints: what may be reused
     store(place, bytes(8 if wide else 4))
 
@@ -254,8 +240,8 @@ def pointer_attributes(gpu: EmulatedGpu, count: int, which: int, places: int, ad
         )
 
 
-@answers("cuPointerSetAttribute", "u64 i32 u64")
-def set_pointer_attribute(gpu: EmulatedGpu, place: int, which: int, address: int) -> None:
+@answers("cuPointerSetAttribute", "-u64 -i32 u64")
+def set_pointer_attribute(gpu: EmulatedGpu, address: int) -> None:
     if block_of(gpu, address) is None:
         raise Refused(DriverResult.INVALID_VALUE)
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from ptxlab.clients.driver.devices import PORTABLE_SHARED
 from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
-from ptxlab.clients.driver.table import answers, store
+from ptxlab.clients.driver.table import answers, handles, store
 from ptxlab.device.emulator import EmulatorModule
 from ptxlab.device.protocol import Kernel, Module
 from ptxlab.device.shapes import declared
@@ -29,6 +29,7 @@ _FATBIN_WRAPPER = b"\xb1\x43\x62\x46"
 _ELF = b"\x7fELF"
 
 
+@handles("module")
 class Loaded:
     """A module that a program has loaded, which is a library too; ``functions`` are its kernels by name."""
 
@@ -46,7 +47,6 @@ class Loaded:
         return link_ptx(tree.source.text, arch=self.gpu.target.name, path=self.module.path).kernels
 
     def function(self, name: str) -> int:
-        """Return the handle of a kernel."""
         if name not in self.module.kernels:
             raise Refused(DriverResult.NOT_FOUND)
         if name not in self.functions:
@@ -54,6 +54,7 @@ class Loaded:
         return self.functions[name]
 
 
+@handles("function")
 @dataclass(eq=False)
 class DriverFunction:
     """A kernel of a module; ``chosen`` are the attributes that the program has set."""
@@ -73,7 +74,6 @@ class DriverFunction:
 
     @cached_property
     def declaration(self) -> Function:
-        """The kernel as PTX declares it."""
         tree = self.loaded.module.tree
         assert tree is not None
         return next(entry for entry in tree.entries if entry.name == self.name)
@@ -122,16 +122,16 @@ def _image_at(address: int) -> bytes:
 
 
 @answers("cuModuleLoadData", "out:u64 u64")
-@answers("cuModuleLoadDataEx", "out:u64 u64 u32 u64 u64")
+@answers("cuModuleLoadDataEx", "out:u64 u64 -u32 -u64 -u64")
 @answers("cuModuleLoadFatBinary", "out:u64 u64")
-@answers("cuLibraryLoadData", "out:u64 u64 u64 u64 u32 u64 u64 u32", needs="init")
-def load(gpu: EmulatedGpu, image: int, *options: int) -> int:
+@answers("cuLibraryLoadData", "out:u64 u64 -u64 -u64 -u32 -u64 -u64 -u32", needs="init")
+def load(gpu: EmulatedGpu, image: int) -> int:
     return load_image(gpu, _image_at(image), "<ptx>")
 
 
 @answers("cuModuleLoad", "out:u64 text")
-@answers("cuLibraryLoadFromFile", "out:u64 text u64 u64 u32 u64 u64 u32", needs="init")
-def load_file(gpu: EmulatedGpu, path: bytes, *options: int) -> int:
+@answers("cuLibraryLoadFromFile", "out:u64 text -u64 -u64 -u32 -u64 -u64 -u32", needs="init")
+def load_file(gpu: EmulatedGpu, path: bytes) -> int:
     name = path.decode(errors="replace")
     try:
         image = Path(name).read_bytes()
@@ -149,30 +149,29 @@ def unload(gpu: EmulatedGpu, handle: int) -> None:
         gpu.drop(function, DriverFunction)
 
 
-@answers("cuModuleGetFunction", "out:u64 u64 text")
-@answers("cuLibraryGetKernel", "out:u64 u64 text", needs="init")
-def function(gpu: EmulatedGpu, handle: int, name: bytes) -> int:
-    return gpu.held(handle, Loaded).function(name.decode())
+@answers("cuModuleGetFunction", "out:u64 module text")
+@answers("cuLibraryGetKernel", "out:u64 module text", needs="init")
+def function(gpu: EmulatedGpu, loaded: Loaded, name: bytes) -> int:
+    return loaded.function(name.decode())
 
 
-@answers("cuModuleGetFunctionCount", "out:u32 u64")
-@answers("cuLibraryGetKernelCount", "out:u32 u64", needs="init")
-def function_count(gpu: EmulatedGpu, handle: int) -> int:
-    return len(gpu.held(handle, Loaded).module.kernels)
+@answers("cuModuleGetFunctionCount", "out:u32 module")
+@answers("cuLibraryGetKernelCount", "out:u32 module", needs="init")
+def function_count(gpu: EmulatedGpu, loaded: Loaded) -> int:
+    return len(loaded.module.kernels)
 
 
-@answers("cuModuleEnumerateFunctions", "u64 u32 u64")
-@answers("cuLibraryEnumerateKernels", "u64 u32 u64", needs="init")
-def enumerate_functions(gpu: EmulatedGpu, place: int, most: int, handle: int) -> None:
-    loaded = gpu.held(handle, Loaded)
+@answers("cuModuleEnumerateFunctions", "u64 u32 module")
+@answers("cuLibraryEnumerateKernels", "u64 u32 module", needs="init")
+def enumerate_functions(gpu: EmulatedGpu, place: int, most: int, loaded: Loaded) -> None:
     handles = [loaded.function(name) for name in list(loaded.module.kernels)[:most]]
     store(place, b"".join(one.to_bytes(8, "little") for one in handles))
 
 
-@answers("cuModuleGetGlobal_v2", "out?:u64 out?:u64 u64 text")
-@answers("cuLibraryGetGlobal", "out?:u64 out?:u64 u64 text")
-def variable(gpu: EmulatedGpu, handle: int, name: bytes) -> tuple[int, int]:
-    module = gpu.held(handle, Loaded).module
+@answers("cuModuleGetGlobal_v2", "out?:u64 out?:u64 module text")
+@answers("cuLibraryGetGlobal", "out?:u64 out?:u64 module text")
+def variable(gpu: EmulatedGpu, loaded: Loaded, name: bytes) -> tuple[int, int]:
+    module = loaded.module
     if name.decode() not in module.variables:
         raise Refused(DriverResult.NOT_FOUND)
     found = module.variable(name.decode())
@@ -184,47 +183,39 @@ def loading_mode(gpu: EmulatedGpu) -> int:
     return 2  # CU_MODULE_LAZY_LOADING
 
 
-@answers("cuLibraryGetModule", "out:u64 u64")
-def module_of_library(gpu: EmulatedGpu, handle: int) -> int:
-    return gpu.held(handle, Loaded).handle
+@answers("cuLibraryGetModule", "out:u64 module")
+def module_of_library(gpu: EmulatedGpu, loaded: Loaded) -> int:
+    return loaded.handle
 
 
-@answers("cuKernelGetFunction", "out:u64 u64")
-def function_of_kernel(gpu: EmulatedGpu, handle: int) -> int:
-    gpu.held(handle, DriverFunction)
-    return handle
+@answers("cuKernelGetFunction", "out:u64 function")
+def function_of_kernel(gpu: EmulatedGpu, function: DriverFunction) -> int:
+    return function.loaded.function(function.name)
 
 
-@answers("cuFuncGetModule", "out:u64 u64")
-@answers("cuKernelGetLibrary", "out:u64 u64", needs="init")
-def module_of_function(gpu: EmulatedGpu, handle: int) -> int:
-    return gpu.held(handle, DriverFunction).loaded.handle
+@answers("cuFuncGetModule", "out:u64 function")
+@answers("cuKernelGetLibrary", "out:u64 function", needs="init")
+def module_of_function(gpu: EmulatedGpu, function: DriverFunction) -> int:
+    return function.loaded.handle
 
 
-@answers("cuFuncGetName", "out:u64 u64")
-@answers("cuKernelGetName", "out:u64 u64", needs="init")
-def function_name(gpu: EmulatedGpu, handle: int) -> int:
-    name = gpu.held(handle, DriverFunction).name_in_c
-    return ctypes.cast(name, ctypes.c_void_p).value or 0
+@answers("cuFuncGetName", "out:u64 function")
+@answers("cuKernelGetName", "out:u64 function", needs="init")
+def function_name(gpu: EmulatedGpu, function: DriverFunction) -> int:
+    return ctypes.cast(function.name_in_c, ctypes.c_void_p).value or 0
 
 
-@answers("cuFuncGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
-@answers("cuKernelGetParamInfo", "u64 u64 out:u64 out?:u64", needs="init")
-def parameter_info(gpu: EmulatedGpu, handle: int, index: int) -> tuple[int, int]:
-    found = parameters(gpu.held(handle, DriverFunction).declaration)
+@answers("cuFuncGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
+@answers("cuKernelGetParamInfo", "function u64 out:u64 out?:u64", needs="init")
+def parameter_info(gpu: EmulatedGpu, function: DriverFunction, index: int) -> tuple[int, int]:
+    found = parameters(function.declaration)
     if index >= len(found):
         raise Refused(DriverResult.INVALID_VALUE)
     return found[index].offset, found[index].size
 
 
-@answers("cuFuncLoad", "u64")
-def load_function(gpu: EmulatedGpu, handle: int) -> None:
-    gpu.held(handle, DriverFunction)
-
-
-@answers("cuFuncIsLoaded", "out:i32 u64")
-def is_loaded(gpu: EmulatedGpu, handle: int) -> int:
-    gpu.held(handle, DriverFunction)
+@answers("cuFuncIsLoaded", "out:i32 function")
+def is_loaded(gpu: EmulatedGpu, function: DriverFunction) -> int:
     return 1
 
 
@@ -235,10 +226,9 @@ _FROM_TOOLS = {1: "shared", 3: "stack", 4: "registers"}
 _SETTABLE = (_MOST_DYNAMIC, _CARVEOUT, *_CLUSTER, _NON_PORTABLE, 15)
 
 
-@answers("cuFuncGetAttribute", "out:i32 i32 u64")
-@answers("cuKernelGetAttribute", "out:i32 i32 u64 i32", needs="init")
-def get_attribute(gpu: EmulatedGpu, which: int, handle: int, device: int = 0) -> int:
-    function = gpu.held(handle, DriverFunction)
+@answers("cuFuncGetAttribute", "out:i32 i32 function")
+@answers("cuKernelGetAttribute", "out:i32 i32 function -i32", needs="init")
+def get_attribute(gpu: EmulatedGpu, which: int, function: DriverFunction) -> int:
     if which in function.chosen:
         return function.chosen[which]
     if which in _FROM_TOOLS:
@@ -281,23 +271,23 @@ def _attribute(gpu: EmulatedGpu, function: DriverFunction, which: int) -> int:
     return known[which]
 
 
-@answers("cuFuncSetAttribute", "u64 i32 i32")
-def set_attribute(gpu: EmulatedGpu, handle: int, which: int, value: int) -> None:
-    function = gpu.held(handle, DriverFunction)
+@answers("cuFuncSetAttribute", "function i32 i32")
+def set_attribute(gpu: EmulatedGpu, function: DriverFunction, which: int, value: int) -> None:
     if which not in _SETTABLE or (which == _MOST_DYNAMIC and value > gpu.target.shared_bytes):
         raise Refused(DriverResult.INVALID_VALUE)
     function.chosen[which] = value
 
 
-@answers("cuKernelSetAttribute", "i32 i32 u64 i32", needs="init")
+@answers("cuKernelSetAttribute", "i32 i32 function -i32", needs="init")
 def set_kernel_attribute(
-    gpu: EmulatedGpu, which: int, value: int, handle: int, device: int
+    gpu: EmulatedGpu, which: int, value: int, function: DriverFunction
 ) -> None:
-    set_attribute(gpu, handle, which, value)
+    set_attribute(gpu, function, which, value)
 
 
-@answers("cuFuncSetCacheConfig", "u64 i32")
-@answers("cuFuncSetSharedMemConfig", "u64 i32")
-@answers("cuKernelSetCacheConfig", "u64 i32 i32", needs="init")
-def prefer(gpu: EmulatedGpu, handle: int, *wanted: int) -> None:
-    gpu.held(handle, DriverFunction)
+@answers("cuFuncLoad", "function")
+@answers("cuFuncSetCacheConfig", "function -i32")
+@answers("cuFuncSetSharedMemConfig", "function -i32")
+@answers("cuKernelSetCacheConfig", "function -i32 -i32", needs="init")
+def prefer(gpu: EmulatedGpu, function: DriverFunction) -> None:
+    """It is there, and runs as it does."""

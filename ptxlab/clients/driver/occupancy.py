@@ -30,21 +30,20 @@ def _ctas(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int)
     return found.ctas
 
 
-@answers("cuOccupancyMaxActiveBlocksPerMultiprocessor", "out:i32 u64 i32 u64")
-@answers("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "out:i32 u64 i32 u64 u32")
-def active_blocks(gpu: EmulatedGpu, handle: int, threads: int, shared: int, flags: int = 0) -> int:
+@answers("cuOccupancyMaxActiveBlocksPerMultiprocessor", "out:i32 function i32 u64")
+@answers("cuOccupancyMaxActiveBlocksPerMultiprocessorWithFlags", "out:i32 function i32 u64 -u32")
+def active_blocks(gpu: EmulatedGpu, function: DriverFunction, threads: int, shared: int) -> int:
     if not 0 < threads <= CTA_THREADS:
         raise Refused(DriverResult.INVALID_VALUE)
-    return _ctas(gpu, gpu.held(handle, DriverFunction), threads, shared)
+    return _ctas(gpu, function, threads, shared)
 
 
-@answers("cuOccupancyMaxPotentialBlockSize", "out:i32 out:i32 u64 u64 u64 i32")
-@answers("cuOccupancyMaxPotentialBlockSizeWithFlags", "out:i32 out:i32 u64 u64 u64 i32 u32")
+@answers("cuOccupancyMaxPotentialBlockSize", "out:i32 out:i32 function u64 u64 i32")
+@answers("cuOccupancyMaxPotentialBlockSizeWithFlags", "out:i32 out:i32 function u64 u64 i32 -u32")
 def potential_block(
-    gpu: EmulatedGpu, handle: int, sizing: int, shared: int, most: int, flags: int = 0
+    gpu: EmulatedGpu, function: DriverFunction, sizing: int, shared: int, most: int
 ) -> tuple[int, int]:
     """Return the grid that fills the GPU, and the largest CTA of those that fill most of an SM."""
-    function = gpu.held(handle, DriverFunction)
     chips = gpus_of(gpu.target)
     if not chips:
         raise Refused(DriverResult.NOT_SUPPORTED, f"no GPU is known that is {gpu.target.name}")

@@ -3,9 +3,11 @@
     @answers("cuMemAlloc_v2", "out:u64 u64")
     def allocate(gpu: Gpu, nbytes: int) -> int: ...
 
-A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any handle, address or pointer;
-``text`` is a C string. ``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function
-returns those in their order, or None where there is none. What else may go wrong it says by ``Refused``.
+A type is a word: ``i32``, ``u64`` and so on, of which u64 is also any address, pointer, or handle that may
+be NULL; ``text`` is a C string. A handle by its name, ``stream``, is given to the function as what it is of
+(``handles``), and ``device`` is checked and not given at all; nor is ``-TYPE``, which changes nothing here.
+``out:TYPE`` is where a result goes, ``out?:TYPE`` one that may be NULL: the function returns those in their
+order, or None where there is none. What else may go wrong it says by ``Refused``.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from ptxlab.clients.driver.gpu import EmulatedGpu
 from ptxlab.clients.driver.results import DriverResult, Refused
 
 _C_TYPES: dict[str, Any] = {
@@ -25,11 +28,16 @@ _C_TYPES: dict[str, Any] = {
     "u16": ctypes.c_uint16,
     "u32": ctypes.c_uint32,
     "u64": ctypes.c_uint64,
+    "device": ctypes.c_int32,
     "text": ctypes.c_char_p,
 }
 _PACKED = {"i32": "<i", "u32": "<I", "u64": "<Q", "f32": "<f"}
 
+_HANDLES: dict[str, type] = {}
+"""What a handle is of, by the word for it."""
+
 _Function = TypeVar("_Function", bound=Callable[..., Any])
+_Kind = TypeVar("_Kind")
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,13 +61,22 @@ class AnsweredFunction:
     @property
     def c_types(self) -> list[Any]:
         """The types of the arguments for ctypes."""
-        return [_C_TYPES.get(kind, ctypes.c_uint64) for kind in self.types]
+        return [_C_TYPES.get(kind.removeprefix("-"), ctypes.c_uint64) for kind in self.types]
 
-    def call(self, gpu: Any, values: tuple[Any, ...]) -> None:
+    def call(self, gpu: EmulatedGpu, values: tuple[Any, ...]) -> None:
         """Have the function answer a call with ``values``, and store what it returns."""
         given, places = [], []
         for kind, value in zip(self.types, values, strict=True):
-            if not kind.startswith("out"):
+            if kind == "stream":
+                given.append(gpu.stream(value))
+            elif kind in _HANDLES:
+                given.append(gpu.held(value, _HANDLES[kind]))
+            elif kind == "device":
+                if value:
+                    raise Refused(DriverResult.INVALID_DEVICE)
+            elif kind.startswith("-"):
+                continue
+            elif not kind.startswith("out"):
                 given.append(value)
             elif value or kind.startswith("out?"):
                 places.append((kind.partition(":")[2], value))
@@ -75,11 +92,19 @@ class AnsweredFunction:
 ROWS: dict[str, AnsweredFunction] = {}
 
 
+def handles(word: str) -> Callable[[type[_Kind]], type[_Kind]]:
+    """Have a word stand for handles of objects of a class."""
+
+    def put(kind: type[_Kind]) -> type[_Kind]:
+        _HANDLES[word] = kind
+        return kind
+
+    return put
+
+
 def answers(
     name: str, types: str = "", *, since: int = 0, needs: str = "context"
 ) -> Callable[[_Function], _Function]:
-    """Put a function into the table."""
-
     def put(function: _Function) -> _Function:
         ROWS[name] = AnsweredFunction(name, tuple(types.split()), function, since, needs)
         return function

@@ -123,14 +123,12 @@ class _Utils:
         """Keep a module: the same program may come again."""
 
     def get_current_device(self) -> int:
-        """Return the only device."""
         return 0
 
     def set_current_device(self, device: int) -> None:
         """Choose the only device."""
 
     def get_default_stream(self, device: int) -> int:
-        """Return the only stream."""
         return 0
 
     def is_stream_capturing(self, stream: int) -> bool:
@@ -138,7 +136,6 @@ class _Utils:
         return False
 
     def get_device_capability(self, device: int) -> tuple[int, int]:
-        """Return major and minor."""
         return divmod(self.session.device.target.capability, 10)
 
     def get_device_properties(self, device: int) -> dict[str, int]:

@@ -64,7 +64,6 @@ def _known(*instructions: Hashable) -> list[bool]:
 
 
 def _forms(bounds: Sequence[Bound], layout: FrameLayout) -> list[bool]:
-    """Say of each instruction of a block whether it has a native form."""
     known = _known(*map(described, bounds))
     if len(known) != len(bounds):
         known[:] = [has_native_form(one, layout.literals, layout.initial) for one in bounds]

@@ -144,7 +144,6 @@ class Places:
     def in_global(
         self, address: Value, span: Span, active: Value | None, *, writes: bool
     ) -> Located:
-        """Check addresses of global memory."""
         code, c = self.code, self.caches
         self.caches += 1
         cache = f"%cache{c}"
@@ -283,7 +282,6 @@ class Places:
 
 
 def all_of(code: Code, good: Value) -> Value:
-    """Return whether it is good for all eight."""
     good = code.spread(good)
     code.declared.add("declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)")
     name = code.name()

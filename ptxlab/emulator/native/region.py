@@ -32,7 +32,7 @@ NOWHERE = -1
 
 
 @dataclass(frozen=True, slots=True)
-class Choice:
+class Successor:
     """Where threads go behind a block: ``yes`` if ``slot`` holds in all, ``no`` if in none. -1 is nowhere.
 
     Without a slot all go to ``yes``.
@@ -61,17 +61,17 @@ class Work:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class RegionBlock:
     """A block of a region: its parts, for each of these what runs it (None: arrays), and the choice behind."""
 
     block: BasicBlock
     parts: Sequence[Part]
     work: Sequence[Work | None]
-    choice: Choice
+    choice: Successor
 
 
 @dataclass(slots=True, eq=False)
-class Region:
+class CodeRegion:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 
     ``kinds`` are the sizes in bytes of all registers that it reads or writes, and whether these are
@@ -80,7 +80,7 @@ class Region:
     there is more.
     """
 
-    places: dict[int, Place]
+    places: dict[int, RegionBlock]
     wide: set[int]
     kinds: dict[int, Kind]
     outputs: dict[int, np.dtype[Any]]
@@ -154,7 +154,7 @@ class Builder:
     carried: set[int] = field(default_factory=set)
     awaited: set[Part] = field(default_factory=set)
 
-    def region(self, blocks: Collection[int]) -> Region | None:
+    def region(self, blocks: Collection[int]) -> CodeRegion | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
         found = {}
         for number in blocks:
@@ -168,7 +168,7 @@ class Builder:
             self._widen(all_parts)
             work = self._functions(all_parts)
         places = {
-            number: Place(
+            number: RegionBlock(
                 block,
                 parts,
                 [work[part] for part in parts],
@@ -179,7 +179,7 @@ class Builder:
         for place in places.values():
             if not self._agrees(place):
                 return None
-        return Region(
+        return CodeRegion(
             places,
             self.wide,
             self.kinds,
@@ -256,7 +256,7 @@ class Builder:
                 return {}
         return found
 
-    def _agrees(self, place: Place) -> bool:
+    def _agrees(self, place: RegionBlock) -> bool:
         """Note the kinds of a place's registers; say whether they are those noted before."""
         for work in place.work:
             if work is None:
@@ -315,20 +315,20 @@ def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[Part] | None:
     return [one for one in steps if isinstance(one, Stretch | Arrays)]
 
 
-def _choice(block: BasicBlock, frame: Frame) -> Choice:
+def _choice(block: BasicBlock, frame: Frame) -> Successor:
     leave = block.exit
     if isinstance(leave, Jump):
-        return Choice(leave.target)
+        return Successor(leave.target)
     if isinstance(leave, Barrier):
-        return Choice(leave.following if _holds_nobody(leave, frame) else NOWHERE)
+        return Successor(leave.following if _holds_nobody(leave, frame) else NOWHERE)
     if isinstance(leave, Guarded):
         test = leave.predicate
         target = leave.then.target if isinstance(leave.then, Jump) else NOWHERE
         if test.convert is np.logical_not:
-            return Choice(leave.following, target, test.slot)
+            return Successor(leave.following, target, test.slot)
         if test.convert is None:
-            return Choice(target, leave.following, test.slot)
-    return Choice(NOWHERE)
+            return Successor(target, leave.following, test.slot)
+    return Successor(NOWHERE)
 
 
 def _holds_nobody(barrier: Barrier, frame: Frame) -> bool:

@@ -19,8 +19,8 @@ from ptxlab.emulator.native.engine import PROCESS, key_of, warm
 from ptxlab.emulator.native.region import (
     NOWHERE,
     Builder,
-    Place,
-    Region,
+    CodeRegion,
+    RegionBlock,
     Work,
     around,
     has_machine_code,
@@ -84,11 +84,11 @@ def _walk(group: Converged) -> Walk | None:
     return walk if walk.enter(group) else None
 
 
-def _region(group: Converged) -> Region | None:
+def _region(group: Converged) -> CodeRegion | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
-    region: Region | None = routine.regions.get((masked, head))
+    region: CodeRegion | None = routine.regions.get((masked, head))
     wide = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
     choices: list[Collection[int]] = []
     if region is None:
@@ -114,7 +114,7 @@ def _around(frame: Frame) -> tuple[Any, ...]:
 class Walk:
     """A region and the registers of a frame that go through it."""
 
-    def __init__(self, region: Region, frame: Frame) -> None:
+    def __init__(self, region: CodeRegion, frame: Frame) -> None:
         self.region, self.around = region, _around(frame)
         self.pool = pool(frame.wave.cores)
         width = self.width = frame.wave.width
@@ -182,7 +182,7 @@ class Walk:
         count, gate = len(work.inputs), work.gate(frame.wave)
         return JOB, at, at + 8 * first, slots.ctypes.data, count, len(slots) - count, gate
 
-    def _end(self, place: Place) -> tuple[int, ...]:
+    def _end(self, place: RegionBlock) -> tuple[int, ...]:
         choice = place.choice
         count, mask = 0, self._one
         if choice.slot != NOWHERE:
@@ -285,15 +285,14 @@ class Walk:
                 return self._finished(group, place, part + 1)
             walk[AT] += 1
 
-    def _finished(self, group: Converged, place: Place, part: int) -> BasicBlock:
+    def _finished(self, group: Converged, place: RegionBlock, part: int) -> BasicBlock:
         """Go on to the end of a block without the walk."""
         self._tell(group.frame, self.region.outputs.keys())
         for one in place.parts[part:]:
             one(group.frame, group.threads)
         return place.block
 
-    def _may_go(self, group: Converged, place: Place, part: int) -> bool:
-        """Say whether nobody has to wait before a part."""
+    def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
         participants, threads = place.block.participants, group.threads
         if part or participants is None:
             return True

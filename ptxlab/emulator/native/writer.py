@@ -425,7 +425,6 @@ class Writer:
         return lines
 
     def _rest(self) -> list[str]:
-        """Return what the functions call."""
         reduced = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"
         return [*sorted(self.code.declared | {reduced}), FIND]
 

@@ -82,9 +82,7 @@ class Landing(Protocol):
     def land(self, chosen: Array | None) -> None:
         """Write it, or that of the threads at the positions ``chosen``."""
 
-    def moved(self) -> list[Moved]:
-        """Return all that is read and written."""
-        ...
+    def moved(self) -> list[Moved]: ...
 
 
 class Grouped(Landing, Protocol):
@@ -246,7 +244,6 @@ def prefetch(context: Context, form: RowForm) -> Step:
 
 
 def commit_group(context: Context, form: RowForm) -> Step:
-    """Close the group of bulk copies."""
     return lambda frame, threads: frame.wave.bulk_copies.commit(threads)
 
 

@@ -70,7 +70,6 @@ class Guarded:
 
 
 def build_exit(context: Context, form: RowForm, guard: Source | None, following: int) -> ExitBlocks:
-    """Return the exit for the instruction in hand."""
     assert form.row.exit is not None
     then, onward = form.row.exit(context, form, following)
     if guard is None:
@@ -82,7 +81,6 @@ def build_exit(context: Context, form: RowForm, guard: Source | None, following:
 
 
 def branch(context: Context, form: RowForm, following: int) -> ExitBlocks:
-    """Go on at a label."""
     [label] = context.names(1)
     target = context.label(label)
     return Jump(target), (target,)
@@ -118,7 +116,6 @@ def table(context: Context, form: RowForm, following: int) -> ExitBlocks:
 
 
 def end(group: Converged) -> Sequence[Onward]:
-    """End the threads."""
     return (Ended(group.threads),)
 
 

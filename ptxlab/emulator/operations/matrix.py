@@ -170,7 +170,6 @@ class Factors:
 
 
 def arithmetic(form: MatrixInstruction, target: Target) -> Callable[[Factors], Array]:
-    """Return how ``target`` computes D of ``form``."""
     product = _scaled(form, target) if form.scales else _product(form, target)
 
     def compute(factors: Factors) -> Array:

@@ -28,7 +28,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native import cores as jobs
 from ptxlab.native.arrays import sees_arrays
 from ptxlab.native.compiler import available, compile
-from ptxlab.native.tensor_core.vectors import Function
+from ptxlab.native.tensor_core.vectors import ModuleFunction
 
 WORTH = 65_536
 """Products of two numbers that a core does at a time at least, in some microseconds."""
@@ -40,7 +40,7 @@ class NativeProduct:
     ``write`` returns the function, None where it has none.
     """
 
-    def __init__(self, form: MatrixInstruction, write: Callable[[], Function | None]) -> None:
+    def __init__(self, form: MatrixInstruction, write: Callable[[], ModuleFunction | None]) -> None:
         self.function: Any = None
         self._least = max(1, WORTH // (form.m * form.n * form.k))
         self._write = write
@@ -61,7 +61,6 @@ class NativeProduct:
         jobs.pool(wave.cores).run(self.job(wave, count, words))
 
     def job(self, wave: Wave, count: int, words: Sequence[int]) -> bytes:
-        """Return the job of so many products."""
         piece = jobs.pool(wave.cores).piece(count, self._least)
         header = (jobs.address(self.function), piece, 0, 0, count)
         return struct.pack(f"{len(header) + len(words)}q", *header, *words)
@@ -77,7 +76,7 @@ class NativeProduct:
 def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | None:
     """Return what all instructions of a form share, None where nothing is compiled."""
 
-    def write() -> Function | None:
+    def write() -> ModuleFunction | None:
         from ptxlab.native.tensor_core import mma
 
         return mma.function(form, target)
@@ -85,7 +84,9 @@ def native_product(form: MatrixInstruction, target: Target) -> NativeProduct | N
     return made_of(form, write)
 
 
-def made_of(form: MatrixInstruction, write: Callable[[], Function | None]) -> NativeProduct | None:
+def made_of(
+    form: MatrixInstruction, write: Callable[[], ModuleFunction | None]
+) -> NativeProduct | None:
     """Return a product of machine code, None where there is no LLVM or it would not find the registers."""
     return NativeProduct(form, write) if available() and sees_arrays() else None
 

@@ -47,7 +47,6 @@ class Objects:
 
     @classmethod
     def of(cls, context: Context, form: RowForm, address: Operand) -> Objects:
-        """Take the operand from the instruction in hand."""
         base = address.base if isinstance(address, Address) else None
         variable = context.variable(base.text) if base is not None else None
         if variable is not None and variable.space not in ("shared", "dynamic"):

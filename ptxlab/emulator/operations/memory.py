@@ -170,7 +170,6 @@ def _load_parameter(
     destinations: list[Destination],
     kind: ScalarType,
 ) -> Step:
-    """Return the step for ``ld.param`` of a parameter that is named."""
     _require_inside(context, variable, address, kind.bytes * len(destinations))
     if variable.space == "returned":
         context.reject(f"'{variable.name}' is a result, which is not read", address)

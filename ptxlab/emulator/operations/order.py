@@ -51,7 +51,6 @@ def set_registers(context: Context, form: RowForm) -> Step:
 
 
 def event(context: Context, form: RowForm) -> Step:
-    """Send a signal to a profiler."""
     return nothing
 
 

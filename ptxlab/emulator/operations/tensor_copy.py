@@ -71,7 +71,6 @@ class Tensor:
         *,
         stores: bool = False,
     ) -> Tensor:
-        """Take the operand from the instruction in hand."""
         assert isinstance(operand, Address)
         return cls(
             map_at(context, replace(operand, extra=()), "generic", writes=False),
@@ -172,7 +171,6 @@ class BoxCopies:
                 self._data[at] = rows.gather(found.data, found.address)
 
     def moved(self) -> list[Moved]:
-        """Return all that is read and written."""
         loads = self._write is None
         moved = []
         for at, rows in enumerate(self._rows):
@@ -189,7 +187,6 @@ class BoxCopies:
         return moved
 
     def land(self, chosen: Array | None) -> None:
-        """Write them."""
         self.read(chosen)
         for at in range(len(self._rows)) if chosen is None else chosen.tolist():
             found = self._found[at]
@@ -299,7 +296,6 @@ def _boxes(
 
 
 def _in_shared(context: Context, operand: Operand, space: str, verb: str) -> Access:
-    """Return the access to the first bytes of a box."""
     base, offset = context.address(operand)
     what = f"tensor copy {verb}"
     return Access(

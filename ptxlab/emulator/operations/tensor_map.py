@@ -29,7 +29,6 @@ PIECE = 16
 
 
 def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> Sequence[Access]:
-    """Return the accesses that a map at ``operand`` is read or written with."""
     base, offset = context.address(operand)
     verb = f"{'write' if writes else 'read'} of a tensor map"
     return [
@@ -39,7 +38,6 @@ def map_at(context: Context, operand: Operand, space: str, *, writes: bool) -> S
 
 
 def read_maps(pieces: Sequence[Access], frame: Frame, threads: Threads) -> list[bytes]:
-    """Return the map of each thread."""
     columns = [np.resize(gather(piece, frame, threads), threads.size) for piece in pieces]
     table = np.stack(columns, axis=1)
     return [one.tobytes() for one in table]
@@ -54,7 +52,6 @@ def _write_maps(
 
 
 def _replace(context: Context, form: RowForm) -> Step:
-    """Change one field of a map."""
     address, *numbered, value = context.instruction.operands
     space = state_space(form.modifiers)
     reads = map_at(context, address, space, writes=False)

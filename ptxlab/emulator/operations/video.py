@@ -70,7 +70,6 @@ def _put(x: Array, field: BitRange, word: Array) -> Array:
 
 
 def _lanes(count: int, parts: Parts) -> list[Lane]:
-    """Return the lanes of an instruction for the given selectors."""
     if count == 1:
         _check(parts)
         d, a, b = (_PARTS[selector] for selector in parts[:3])

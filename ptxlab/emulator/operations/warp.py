@@ -191,21 +191,17 @@ class WholeWarps:
             )
 
     def fault(self, what: str, *, hint: str | None = None, kind: str = "") -> LaunchError:
-        """Return the error of the instruction."""
         return LaunchError(what, location=self.wave.locate(self._line), hint=hint, kind=kind)
 
     def first_thread(self, position: int) -> int:
-        """Return the first thread of the warp at ``position`` among these."""
         return int(self.threads.index[self.size * position])
 
     @property
     def count(self) -> int:
-        """How many there are."""
         return self.threads.size // self.size
 
     @property
     def registers(self) -> list[Array]:
-        """The registers of the frame."""
         return self._frame.registers
 
     def split(self, value: Array) -> Array:

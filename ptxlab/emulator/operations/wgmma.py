@@ -39,7 +39,7 @@ from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.shared_matrix import addresses, core_matrices, elements
-from ptxlab.native.tensor_core.vectors import Function
+from ptxlab.native.tensor_core.vectors import ModuleFunction
 from ptxlab.syntax.tree import Integer, Operand
 
 TOGETHER = Aligned(WARPGROUP)
@@ -153,7 +153,6 @@ class _Registers:
         return self.groups.matrix(self.factor.layout, self.factor.sources)
 
     def registers(self) -> list[Array]:
-        """Return the registers of all threads of the wave."""
         return [self.groups.register(source) for source in self.factor.sources]
 
 
@@ -331,7 +330,7 @@ def native_product(
 ) -> NativeProduct | None:
     """Return what all instructions of a form share, None where nothing is compiled."""
 
-    def write() -> Function | None:
+    def write() -> ModuleFunction | None:
         from ptxlab.native.tensor_core import wgmma
 
         return wgmma.function(form, target, majors)
@@ -362,7 +361,6 @@ def fence(context: Context, asked: RowForm) -> Step:
 
 
 def commit_group(context: Context, asked: RowForm) -> Step:
-    """Close the group of products."""
     context.participants = TOGETHER
     return lambda frame, threads: frame.wave.products.commit(threads)
 

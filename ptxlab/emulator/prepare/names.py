@@ -190,7 +190,6 @@ class Names:
 
     @property
     def line(self) -> int:
-        """The line of the instruction in hand."""
         return self.instruction.position.line
 
     def location(self, node: Node | None = None) -> Location:

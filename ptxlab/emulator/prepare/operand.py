@@ -85,7 +85,6 @@ class OperandCheck:
     about: str | None = None
 
     def result(self, operand: Operand) -> None:
-        """Check what the result is written to."""
         if isinstance(operand, Vector):
             self._vector(operand, is_result=True)
             return
@@ -99,7 +98,6 @@ class OperandCheck:
             self._register(operand, self.type)
 
     def source(self, operand: Operand) -> None:
-        """Check what is read."""
         if self.kind.kind == "address":
             self._address(operand)
         elif self.kind.kind == "tensor":
@@ -120,7 +118,6 @@ class OperandCheck:
 
     @property
     def name(self) -> str:
-        """The name of the instruction."""
         return self.context.instruction.name
 
     def _reject(self, what: str, operand: Operand, hint: str | None = None) -> NoReturn:
@@ -172,14 +169,12 @@ class OperandCheck:
             self._of_its_space(Name(operand.name, position=operand.position))
 
     def _element_of(self, operand: Element, wanted: ScalarType) -> None:
-        """Check the address of an element of an array."""
         if not wanted.is_integer:
             self._reject(f"an address where .{wanted.name} is needed", operand)
         self._of_its_space(Name(operand.name, position=operand.position))
         self._index(operand)
 
     def _index(self, operand: Element) -> None:
-        """Check the register that an index is."""
         index = operand.index
         name = index.name if isinstance(index, Symbol) else getattr(index, "text", "")
         kind, register = self.context.index_type(name), self.context.register(name)
@@ -247,7 +242,6 @@ class OperandCheck:
             self._reject(f"{what}, {self.name} takes {self._taken(wanted)}", operand)
 
     def _taken(self, wanted: ScalarType) -> str:
-        """Say of which types a register may be."""
         found = tuple(
             f".{name}"
             for name, kind in TYPES.items()

@@ -35,7 +35,6 @@ Order = Literal["", "type", "space"]
 
 
 def leads(opcode: str, name: str) -> bool:
-    """Say whether a modifier is part of the opcode."""
     return name in _WORDS.get(opcode, ())
 
 

@@ -279,7 +279,6 @@ class _Body:
     def _local_variable(
         self, scope: Scope, declaration: tree.Declaration, declarator: tree.Declarator
     ) -> None:
-        """Declare a ``.local`` variable behind those before it."""
         offset = aligned(self.local_bytes, alignment_of(declaration))
         variable = declared_variable(declaration, declarator, offset)
         scope.variables[declarator.name] = variable

@@ -239,7 +239,6 @@ class Converged:
         return int(self.threads.index[0])
 
     def stands_at(self) -> BasicBlock:
-        """Return the block."""
         return self.activation.function.blocks[self.block]
 
     def at(self, other: Converged) -> bool:

@@ -209,12 +209,10 @@ class RowForm:
 
     @property
     def opcode(self) -> str:
-        """The instruction's opcode."""
         return self.row.opcode
 
     @cached_property
     def modifiers(self) -> tuple[str, ...]:
-        """What follows the opcode."""
         return tuple(part for part in self.slots if part)
 
     @cached_property
@@ -252,7 +250,6 @@ class RowForm:
 
     @cached_property
     def compute(self) -> Compute:
-        """The function from sources to results."""
         return self.row.compute or self.made()
 
     def made(self, **more: object) -> Compute:

@@ -126,7 +126,6 @@ class Site:
 
     @property
     def line(self) -> int:
-        """The line of the PTX text."""
         return self.instruction.position.line
 
     def register(self, name: str) -> Register | None:
@@ -136,7 +135,6 @@ class Site:
 
 
 def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot) -> None:
-    """Add the registers of a ``.reg`` declaration to ``scope``."""
     for declarator in declaration.names:
         name = declarator.name
         if declarator.count is not None:
@@ -195,7 +193,6 @@ def lay_out(variables: Iterable[Variable]) -> SharedLayout:
 
 
 def aligned(offset: int, alignment: int) -> int:
-    """Return the next multiple of ``alignment``."""
     return -(-offset // alignment) * alignment
 
 
@@ -220,7 +217,6 @@ def element_bytes(declaration: Declaration, declarator: Declarator) -> int:
 
 
 def module_scope(module: PtxModule) -> Scope:
-    """Return the module's own variables."""
     scope = Scope()
     for name, (declaration, declarator) in definitions(module).items():
         space, kind = declaration.space, declaration.type

@@ -131,7 +131,6 @@ def alu_step(context: Context, form: RowForm) -> Step:
 
 
 def computation(context: Context, operation: Alu | RowForm, operands: Sequence[Operand]) -> Step:
-    """Bind an operation on registers to ``operands``."""
     name = context.instruction.name
     if not operands:
         context.reject(f"{name} needs operands")

@@ -55,7 +55,6 @@ class CallingThread:
         return bytes(found)
 
     def text_at(self, address: int) -> str:
-        """Read the NUL-terminated text at ``address``."""
         if address < FIRST_ADDRESS:
             return self._read_text(address)
         text = self.texts.get(address)
@@ -223,7 +222,6 @@ class HostCall:
     line: int
 
     def __call__(self, frame: Frame, threads: Threads) -> None:
-        """Run for ``threads``."""
         registers = frame.registers
         given = [registers[slot] for slot in self.arguments]
         answers = np.zeros((frame.wave.width, self.size), np.uint8)

@@ -244,7 +244,6 @@ class Signals:
         return bool(self._pending)
 
     def start(self, land: Callable[[], None]) -> None:
-        """Record work."""
         self.turn += 1
         self._pending.append((self.turn, land))
         self.land_due()
@@ -255,7 +254,6 @@ class Signals:
             self.land_next()
 
     def land_next(self) -> None:
-        """Land one piece of work."""
         turn, land = self._pending.pop(self._schedule.choose(len(self._pending)))
         land()
         if self.tell is not None:

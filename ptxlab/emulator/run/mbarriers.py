@@ -41,7 +41,6 @@ class MbarrierState:
 
     @classmethod
     def of(cls, words: Array) -> MbarrierState:
-        """Take words apart."""
         tx = (words >> _TX_AT & _TX).astype(np.int64)
         return cls(
             (words & _COUNT).astype(np.int64),
@@ -117,7 +116,6 @@ class Mbarriers:
         self.valid[index] = False
 
     def state(self, index: Array) -> MbarrierState:
-        """Return the state of objects."""
         self._require(~self.valid[index], index, "memory that holds no mbarrier")
         return MbarrierState.of(self._words[index])
 

@@ -291,13 +291,11 @@ class GlobalMemory:
         return min(self._allocations, key=distance, default=None)
 
     def write(self, address: int, data: npt.ArrayLike | bytes) -> None:
-        """Copy host ``data`` (bytes or an array) to ``address``."""
         raw = np.frombuffer(data, np.uint8) if isinstance(data, bytes) else _bytes(data)
         allocation, start = self._inside(address, raw.size)
         allocation.data[start : start + raw.size] = raw
 
     def read(self, address: int, nbytes: int) -> Octets:
-        """Return a copy of ``nbytes`` bytes at ``address``."""
         allocation, start = self._inside(address, nbytes)
         return allocation.data[start : start + nbytes].copy()
 

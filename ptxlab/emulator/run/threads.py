@@ -66,7 +66,6 @@ class Threads:
 
     @property
     def size(self) -> int:
-        """How many threads there are."""
         if self._size is None:
             if self.everyone:
                 self._size = self.width
@@ -148,7 +147,6 @@ class Threads:
 
 
 def union(first: Threads, second: Threads) -> Threads:
-    """Return the threads of two disjoint sets."""
     mask = first.mask | second.mask
     if mask.all():
         return Threads(first.width)

@@ -81,7 +81,6 @@ class Transfer:
         self._unread: Array | None = np.ones(len(owner), bool)
 
     def moved(self) -> list[Moved]:
-        """Return all that is read and written."""
         return [
             moved_items(part, self._items.itemsize, self._owner, writes=writes)
             for parts, writes in ((self._sources, False), (self._targets, True))

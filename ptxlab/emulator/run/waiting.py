@@ -58,7 +58,6 @@ class WaitList:
         return bool(self._list)
 
     def add(self, group: Converged, awaited: Participants, line: int) -> None:
-        """Put threads on the list."""
         self._list.append(Waiting(group, awaited, line))
 
     def gather(self, group: Converged) -> Converged:

@@ -110,7 +110,6 @@ class Wave:
 
     @property
     def warps(self) -> int:
-        """How many warps the wave has."""
         return self.width // WARP
 
     def thread(self, lane: int) -> str:
@@ -318,7 +317,6 @@ class Watcher:
 
 
 def locate(module: PtxModule, line: int) -> Location:
-    """Return the place of ``line`` in the PTX text of a module."""
     text = module.source.line(line)
     return Location(module.source.path, line, len(text) - len(text.lstrip()) + 1, text)
 

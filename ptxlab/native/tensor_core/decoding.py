@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from ptxlab.native.tensor_core.vectors import Value
+from ptxlab.native.tensor_core.vectors import VectorValue
 from ptxlab.numbers.formats import F32, SPECIAL_EXPONENT, ZERO_EXPONENT, Format
 
 
-def values(words: Value, form: Format, low: int = 0) -> Value:
+def values(words: VectorValue, form: Format, low: int = 0) -> VectorValue:
     """Return as float32 the numbers whose containers begin at bit ``low`` of int32.
 
     Infinities and NaNs of formats with a smaller exponent come out as numbers: see ``special``.
@@ -23,7 +23,9 @@ def values(words: Value, form: Format, low: int = 0) -> Value:
     return found * 2.0 ** (F32.bias - form.bias) if form.bias != F32.bias else found
 
 
-def exponents(words: Value, form: Format, offset: int, zero: int = ZERO_EXPONENT) -> Value:
+def exponents(
+    words: VectorValue, form: Format, offset: int, zero: int = ZERO_EXPONENT
+) -> VectorValue:
     """Return the exponent fields of words plus ``offset``; a subnormal has that of the smallest normal.
 
     A zero has the exponent ``zero`` and an infinity or NaN ``SPECIAL_EXPONENT``.
@@ -34,7 +36,9 @@ def exponents(words: Value, form: Format, offset: int, zero: int = ZERO_EXPONENT
     return _marked(found + offset if offset else found, magnitude, form, zero)
 
 
-def widened(words: Value, form: Format, wider: Format, bits: int) -> list[tuple[Value, Value]]:
+def widened(
+    words: VectorValue, form: Format, wider: Format, bits: int
+) -> list[tuple[VectorValue, VectorValue]]:
     """Return values and exponents as ``elements`` does, but those of the numbers as ``wider`` ones.
 
     The exponents are fields of float32.
@@ -50,7 +54,7 @@ def widened(words: Value, form: Format, wider: Format, bits: int) -> list[tuple[
     return found
 
 
-def singles(words: Value, form: Format) -> Value:
+def singles(words: VectorValue, form: Format) -> VectorValue:
     """Return as float32 the numbers in int32 words, infinities and NaNs too, of ``form`` like IEEE's."""
     numbers = values(words, form)
     highest = form.infinity or 0
@@ -59,7 +63,7 @@ def singles(words: Value, form: Format) -> Value:
     return is_special.choose(special_bits.bits("float"), numbers)
 
 
-def _marked(found: Value, magnitude: Value, form: Format, zero: int) -> Value:
+def _marked(found: VectorValue, magnitude: VectorValue, form: Format, zero: int) -> VectorValue:
     """Mark the exponents of what has none."""
     found = magnitude.is_("eq", 0).choose(zero, found)
     if form.infinity is not None:
@@ -71,7 +75,9 @@ def _marked(found: Value, magnitude: Value, form: Format, zero: int) -> Value:
     return special.choose(SPECIAL_EXPONENT, found)
 
 
-def elements(words: Value, form: Format, bits: int, offset: int) -> list[tuple[Value, Value]]:
+def elements(
+    words: VectorValue, form: Format, bits: int, offset: int
+) -> list[tuple[VectorValue, VectorValue]]:
     """Return values (float32) and ``exponents`` (int16) of what int32 words hold, by ``bits`` each."""
     if bits == 32:
         return [(values(words, form), exponents(words, form, offset).to("trunc", "i16"))]
@@ -89,7 +95,7 @@ def elements(words: Value, form: Format, bits: int, offset: int) -> list[tuple[V
     return found
 
 
-def special(value: Value, exponent: Value, form: Format) -> Value:
+def special(value: VectorValue, exponent: VectorValue, form: Format) -> VectorValue:
     """Return float64 of what ``values`` and ``exponents`` found, with infinities and NaNs in their place."""
     wide = value.to("fpext", "double")
     if form.specials == "none" or (form.specials == "ieee" and form.bias == F32.bias):
@@ -101,6 +107,6 @@ def special(value: Value, exponent: Value, form: Format) -> Value:
     )
 
 
-def magnitude(values: Value) -> Value:
+def magnitude(values: VectorValue) -> VectorValue:
     """Return float64 without its sign."""
     return (values.bits("i64") & ((1 << 63) - 1)).bits("double")

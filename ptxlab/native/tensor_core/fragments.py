@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from ptxlab.matrix.fragment import FragmentLayout
-from ptxlab.native.tensor_core.vectors import Value
+from ptxlab.native.tensor_core.vectors import VectorValue
 
 BLOCK = 16
 """Outer indices side by side, at most: a vector of int16, and two of float32, of 256 bits."""
@@ -69,8 +69,7 @@ def lines(layout: FragmentLayout) -> tuple[Line, ...]:
     )
 
 
-def gather(registers: Sequence[Value], line: Line) -> Value:
-    """Return the words of a line."""
+def gather(registers: Sequence[VectorValue], line: Line) -> VectorValue:
     first, *others = sorted({register for register, _ in line.places})
     lanes = registers[first].lanes
     picks = [lane + lanes * (register != first) for register, lane in line.places]
@@ -80,8 +79,7 @@ def gather(registers: Sequence[Value], line: Line) -> Value:
     return registers[first].shuffle(picks, registers[second])
 
 
-def scatter(words: Sequence[tuple[Line, Value]], register: int, lanes: int) -> Value:
-    """Return a register from the words of all lines."""
+def scatter(words: Sequence[tuple[Line, VectorValue]], register: int, lanes: int) -> VectorValue:
     parts = []
     for line, value in words:
         picks = {lane: i for i, (held, lane) in enumerate(line.places) if held == register}
@@ -95,8 +93,8 @@ def scatter(words: Sequence[tuple[Line, Value]], register: int, lanes: int) -> V
 
 
 def _beside(
-    one: tuple[dict[int, int], Value], other: tuple[dict[int, int], Value]
-) -> tuple[dict[int, int], Value]:
+    one: tuple[dict[int, int], VectorValue], other: tuple[dict[int, int], VectorValue]
+) -> tuple[dict[int, int], VectorValue]:
     """Put two vectors side by side."""
     (first, x), (second, y) = one, other
     moved = {lane: i + x.lanes for lane, i in second.items()}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
-from ptxlab.native.tensor_core.vectors import Code, Function, Value
+from ptxlab.native.tensor_core.vectors import FunctionBuilder, ModuleFunction, VectorValue
 from ptxlab.numbers.formats import F16, F32, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import FusedStep
 
@@ -37,13 +37,13 @@ class FusedSteps:
     kept = (("float", 4), ("i16", 2))
     word = "i32"
 
-    def left(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return elements(words, self.how.a, bits, 0)
 
-    def right(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return elements(words, self.how.b, bits, -self.how.a.bias - self.how.b.bias)
 
-    def column(self, code: Code, terms: Terms, d: Value) -> None:
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add one step's products to the words of a column at ``d``."""
         top = None
         for k in range(self.products):
@@ -60,7 +60,7 @@ class FusedSteps:
             branch.otherwise()
             d.store(self._fast(terms, top, c), align=4 * self.rows)
 
-    def _addend(self, d: Value) -> tuple[Value, Value]:
+    def _addend(self, d: VectorValue) -> tuple[VectorValue, VectorValue]:
         """Return the values and exponents of C.
 
         A zero C whose exponent would be too low for float32 counts as no term: where only such terms
@@ -72,7 +72,7 @@ class FusedSteps:
         found = exponents(words, form, -form.bias, zero)
         return values(words, form), found.to("trunc", "i16")
 
-    def _fast(self, terms: Terms, top: Value, c: Value) -> Value:
+    def _fast(self, terms: Terms, top: VectorValue, c: VectorValue) -> VectorValue:
         how = self.how
         top = top.to("sext", "i32")
         field = top.like(how.fraction_bits + F32.bias) - top
@@ -92,15 +92,15 @@ class FusedSteps:
         kept = total.bits("i64") & (-1 << (_F64_FRACTION - how.result.fraction_bits))
         return (kept.bits("double").to("fptrunc", "float") * unit).bits("i32")
 
-    def exact_column(self) -> Function:
+    def exact_column(self) -> ModuleFunction:
         """Return the function that adds one step's products to a column, whatever the numbers are."""
-        how, code = self.how, Code()
+        how, code = self.how, FunctionBuilder()
         names = ("left", "left_exponents", "right", "right_exponents", "d")
         *addresses, d = (code.parameter(name, "ptr") for name in names)
         columns = code.parameter("columns", "i64")
         terms = Terms(tuple(addresses), columns, self.rows, self.kept)
 
-        def product(k: Value) -> tuple[Value, Value]:
+        def product(k: VectorValue) -> tuple[VectorValue, VectorValue]:
             x, y = terms.left(1, k), terms.right(1, k)
             left, right = special(terms.left(0, k), x, how.a), special(terms.right(0, k), y, how.b)
             return left * right, self._of_zeros(x + y)
@@ -126,7 +126,7 @@ class FusedSteps:
         d.store(_rounded(total.value * unit, rough.value, how.result), align=4 * self.rows)
         return code.function("exact_column", rare=True)
 
-    def _of_zeros(self, exponent: Value) -> Value:
+    def _of_zeros(self, exponent: VectorValue) -> VectorValue:
         return exponent.is_("slt", _NO_TERM).choose(self.how.zero_exponent, exponent)
 
 
@@ -137,25 +137,25 @@ class Terms:
     A is [k, rows] and B [k, columns]; ``kept`` says what is kept of an element, with sizes in bytes.
     """
 
-    addresses: tuple[Value, ...]
-    columns: Value
+    addresses: tuple[VectorValue, ...]
+    columns: VectorValue
     rows: int
     kept: tuple[tuple[str, int], ...]
 
-    def left(self, part: int, k: Value | int) -> Value:
+    def left(self, part: int, k: VectorValue | int) -> VectorValue:
         """Return a part of A's elements of all rows."""
         kind, size = self.kept[part]
         address = self.addresses[part].at(k, size * self.rows)
         return address.load(kind, self.rows, align=size * self.rows)
 
-    def right(self, part: int, k: Value | int) -> Value:
+    def right(self, part: int, k: VectorValue | int) -> VectorValue:
         """Return a part of B's element in all rows."""
         kind, size = self.kept[part]
         address = self.addresses[len(self.kept) + part].at(self.columns * k, size)
         return address.load(kind, align=size).splat(self.rows)
 
 
-def _rounded(v: Value, rough: Value, result: Format) -> Value:
+def _rounded(v: VectorValue, rough: VectorValue, result: Format) -> VectorValue:
     """Round float64 to words as ``ptxlab.numbers.fused_step.round_result`` does.
 
     ``rough`` has the infinities and NaNs.

@@ -15,7 +15,7 @@ from ptxlab.native.tensor_core.fragments import Line, gather, lines, order, scat
 from ptxlab.native.tensor_core.fused_step import Terms
 from ptxlab.native.tensor_core.steps import Steps
 from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
-from ptxlab.native.tensor_core.vectors import Code, Value
+from ptxlab.native.tensor_core.vectors import FunctionBuilder, VectorValue
 
 NAME = "multiply"
 """What functions for whole products are called."""
@@ -26,7 +26,7 @@ class Matrices:
 
     def __init__(self, steps: Steps, m: int, n: int, k: int) -> None:
         self.steps, self.m, self.n, self.k = steps, m, n, k
-        self.code = code = Code()
+        self.code = code = FunctionBuilder()
         sizes = [size for _, size in steps.kept]
         self._left = [code.buffer(size * k * m) for size in sizes]
         self._right = [code.buffer(size * k * n) for size in sizes]
@@ -35,14 +35,16 @@ class Matrices:
 
     # ---- A and B ----
 
-    def keep_left(self, words: Value, bits: int, inner: Sequence[int], block: int = 0) -> None:
+    def keep_left(
+        self, words: VectorValue, bits: int, inner: Sequence[int], block: int = 0
+    ) -> None:
         """Keep the elements ``inner`` of a block of rows of A, which lie one above the other in words."""
         found, rows = self.steps.left(words, bits), self.steps.rows
         for k, parts in zip(self._places(inner, len(found)), found, strict=False):
             self._keep(self._left, (block * self.k + k) * rows, parts)
 
     def keep_right(
-        self, words: Value, bits: int, inner: Sequence[int], first: Value | int = 0
+        self, words: VectorValue, bits: int, inner: Sequence[int], first: VectorValue | int = 0
     ) -> None:
         """Keep the elements ``inner`` of columns of B, of which ``first`` is the first."""
         found = self.steps.right(words, bits)
@@ -58,7 +60,11 @@ class Matrices:
         return places
 
     def _keep(
-        self, buffers: Sequence[Value], at: int, parts: Sequence[Value], first: Value | int = 0
+        self,
+        buffers: Sequence[VectorValue],
+        at: int,
+        parts: Sequence[VectorValue],
+        first: VectorValue | int = 0,
     ) -> None:
         for buffer, part, (_, size) in zip(buffers, parts, self.steps.kept, strict=True):
             buffer.at(at, size).at(first, size).store(part, align=part.lanes * size)
@@ -68,13 +74,13 @@ class Matrices:
     def begin(
         self,
         layout: FragmentLayout,
-        addresses: Sequence[Value],
-        first: Value | int = 0,
-        mask: Value | None = None,
+        addresses: Sequence[VectorValue],
+        first: VectorValue | int = 0,
+        mask: VectorValue | None = None,
     ) -> None:
         """Let the sums of a fragment, from column ``first`` on, begin with C, or zero by a ``mask``."""
         if isinstance(self.steps, UnpackedSteps):
-            mask = Value(self.code, "i32", 0, "0").splat(self.steps.rows)
+            mask = VectorValue(self.code, "i32", 0, "0").splat(self.steps.rows)
         for line, words in fragment(layout, addresses):
             given = words if mask is None else words & mask
             for i, inner in enumerate(line.inner):
@@ -85,7 +91,7 @@ class Matrices:
                 place.store(word, align=self._word * self.steps.rows)
 
     def end(
-        self, layout: FragmentLayout, addresses: Sequence[Value], first: Value | int = 0
+        self, layout: FragmentLayout, addresses: Sequence[VectorValue], first: VectorValue | int = 0
     ) -> None:
         """Put the sums into the registers of D's fragment, from column ``first`` on."""
         rows, done = self.steps.rows, []
@@ -100,7 +106,7 @@ class Matrices:
         for register, address in enumerate(addresses):
             address.store(scatter(done, register, WARP), align=self._word)
 
-    def add_last(self, layout: FragmentLayout, addresses: Sequence[Value]) -> None:
+    def add_last(self, layout: FragmentLayout, addresses: Sequence[VectorValue]) -> None:
         """Add C to the sums where the arithmetic has it so."""
         if not isinstance(self.steps, UnpackedSteps):
             return
@@ -113,8 +119,9 @@ class Matrices:
                 found = place.load(self.steps.word, rows, align=self._word * rows)
                 place.store(self.steps.last(found, c), align=self._word * rows)
 
-    def _column(self, layout: FragmentLayout, block: int, inner: int, first: Value | int) -> Value:
-        """Return the address of the sums of a column of a fragment."""
+    def _column(
+        self, layout: FragmentLayout, block: int, inner: int, first: VectorValue | int
+    ) -> VectorValue:
         place = block * self.n + order(layout.cols).index(inner)
         size = self._word * self.steps.rows
         return self._sums.at(place, size).at(first, size)
@@ -124,7 +131,7 @@ class Matrices:
     def add(self) -> None:
         """Add the products of A and B to the sums, step by step."""
         rows, kept = self.steps.rows, self.steps.kept
-        columns = Value(self.code, "i64", 0, str(self.n))
+        columns = VectorValue(self.code, "i64", 0, str(self.n))
         for block in range(self.m // rows):
             for first in range(0, self.k, self.steps.products):
                 with self.code.loop(self.n) as column:
@@ -146,12 +153,14 @@ class Matrices:
                     self.steps.column(self.code, terms, d.at(column, self._word * rows))
 
 
-def array(objects: Value, number: Value | int) -> Value:
+def array(objects: VectorValue, number: VectorValue | int) -> VectorValue:
     """Return where the data of an array begin, of which ``objects`` has the object."""
     return objects.at(number, 8).load("ptr", align=8).at(DATA, 1).load("ptr", align=8)
 
 
-def fragment(layout: FragmentLayout, addresses: Sequence[Value]) -> list[tuple[Line, Value]]:
+def fragment(
+    layout: FragmentLayout, addresses: Sequence[VectorValue]
+) -> list[tuple[Line, VectorValue]]:
     """Return the lines of a fragment, whose registers are at these addresses, and their words."""
     kind, size = f"i{layout.register_bits}", layout.register_bits // 8
     registers = [address.load(kind, WARP, align=size) for address in addresses]

@@ -15,11 +15,11 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import lines
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.native.tensor_core.vectors import Function
+from ptxlab.native.tensor_core.vectors import ModuleFunction
 
 
 @cache
-def function(form: MatrixInstruction, target: Target) -> Function | None:
+def function(form: MatrixInstruction, target: Target) -> ModuleFunction | None:
     """Return the function of ``form`` on ``target``, None where it has no native one."""
     arithmetic = steps(form, target)
     layouts = [form.operand(name) for name in "ABCD"] if arithmetic else []

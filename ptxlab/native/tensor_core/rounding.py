@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from ptxlab.native.tensor_core.decoding import magnitude
-from ptxlab.native.tensor_core.vectors import Value
+from ptxlab.native.tensor_core.vectors import VectorValue
 from ptxlab.numbers.formats import F16, F32, Format
 
 _LOST = 29
 """The bits that float64 has more than float32."""
 
 
-def to_f32(numbers: Value, result: Format) -> Value:
+def to_f32(numbers: VectorValue, result: Format) -> VectorValue:
     """Round finite float64 toward zero to words of ``result``, which has float32's exponents.
 
     What is too large becomes infinity, a zero is positive.
@@ -25,14 +25,14 @@ def to_f32(numbers: Value, result: Format) -> Value:
     return size.is_("olt", result.min_normal).choose(small, words)
 
 
-def to_odd(numbers: Value) -> Value:
+def to_odd(numbers: VectorValue) -> VectorValue:
     """Round float64 to the bits of float32, to odd: a later rounding to fewer bits is not changed by it."""
     bits, below = numbers.bits("i64"), (1 << _LOST) - 1
     sticky = ((bits & below) + below) & (1 << _LOST)
     return ((bits | sticky) & ~below).bits("double")
 
 
-def to_f16(numbers: Value) -> Value:
+def to_f16(numbers: VectorValue) -> VectorValue:
     """Round float32 to the nearest float16, ties to even, as int32 words; a zero is positive.
 
     Not for NaN.

@@ -11,7 +11,7 @@ from ptxlab.matrix.rules import floating
 from ptxlab.native.tensor_core.fragments import BLOCK
 from ptxlab.native.tensor_core.fused_step import FusedSteps, Terms
 from ptxlab.native.tensor_core.unpacked_steps import UnpackedSteps
-from ptxlab.native.tensor_core.vectors import Code, Value
+from ptxlab.native.tensor_core.vectors import FunctionBuilder, VectorValue
 from ptxlab.native.tensor_core.whole_numbers import BitSteps, DoubleSteps, IntegerSteps
 from ptxlab.numbers.formats import F16
 from ptxlab.numbers.fused_step import ACCUMULATORS, OPERANDS, FusedStep
@@ -37,13 +37,13 @@ class Steps(Protocol):
     @property
     def rows(self) -> int: ...
 
-    def left(self, words: Value, bits: int) -> Sequence[tuple[Value, ...]]:
+    def left(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
         """Return what is kept of the elements of A in words that have some, by ``bits`` each."""
 
-    def right(self, words: Value, bits: int) -> Sequence[tuple[Value, ...]]:
+    def right(self, words: VectorValue, bits: int) -> Sequence[tuple[VectorValue, ...]]:
         """Return what is kept of those of B."""
 
-    def column(self, code: Code, terms: Terms, d: Value) -> None:
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Write how a step's products are added to a column of D."""
 
 

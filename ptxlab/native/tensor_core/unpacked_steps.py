@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from ptxlab.native.tensor_core.decoding import singles, widened
 from ptxlab.native.tensor_core.fused_step import FusedSteps
 from ptxlab.native.tensor_core.rounding import to_f16
-from ptxlab.native.tensor_core.vectors import Value
+from ptxlab.native.tensor_core.vectors import VectorValue
 from ptxlab.numbers.formats import F16, F32, Format
 
 
@@ -22,10 +22,10 @@ class UnpackedSteps(FusedSteps):
     b_form: Format
     depth: int
 
-    def left(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         return widened(words, self.a_form, F16, bits)
 
-    def right(self, words: Value, bits: int) -> list[tuple[Value, Value]]:
+    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, VectorValue]]:
         found = widened(words, self.b_form, F16, bits)
         return [(value, exponent - 2 * F32.bias) for value, exponent in found]
 
@@ -34,7 +34,7 @@ class UnpackedSteps(FusedSteps):
         block, within = divmod(k, 4)
         return self.depth // 2 * (within // 2) + 2 * block + within % 2
 
-    def last(self, words: Value, c: Value) -> Value:
+    def last(self, words: VectorValue, c: VectorValue) -> VectorValue:
         """Add C to words of D, rounding to nearest even."""
         form = self.how.result
         total = singles(words, form) + singles(c, form)

@@ -21,7 +21,7 @@ from ptxlab.native.cores import HEADER
 from ptxlab.native.tensor_core.fragments import BLOCK, order
 from ptxlab.native.tensor_core.matrices import NAME, Matrices, array, fragment
 from ptxlab.native.tensor_core.steps import steps
-from ptxlab.native.tensor_core.vectors import Code, Function, Value
+from ptxlab.native.tensor_core.vectors import FunctionBuilder, ModuleFunction, VectorValue
 
 WARPS = WARPGROUP // WARP
 _COLUMNS = 8
@@ -29,7 +29,9 @@ _COLUMNS = 8
 
 
 @cache
-def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -> Function | None:
+def function(
+    form: MatrixInstruction, target: Target, majors: tuple[str, ...]
+) -> ModuleFunction | None:
     """Return the function of ``form`` on ``target``, None where it has no native one.
 
     ``majors`` are the directions, ``k`` or ``mn``, in which A and B are contiguous.
@@ -74,7 +76,7 @@ def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -
             for inner, words in found:
                 matrices.keep_left(words ^ flips, a.bits, inner)
 
-            def registers(which: int, number: Value) -> list[Value]:
+            def registers(which: int, number: VectorValue) -> list[VectorValue]:
                 start = number * in_tile
                 return [
                     array(sums[which].at(i, 8), start).at(warp, WARP * 4) for i in range(in_tile)
@@ -89,8 +91,13 @@ def function(form: MatrixInstruction, target: Target, majors: tuple[str, ...]) -
 
 
 def _lines(
-    code: Code, operand: SharedOperand, major: str, matrix: Value, first: Value, count: int
-) -> Iterator[tuple[Sequence[int], Value]]:
+    code: FunctionBuilder,
+    operand: SharedOperand,
+    major: str,
+    matrix: VectorValue,
+    first: VectorValue,
+    count: int,
+) -> Iterator[tuple[Sequence[int], VectorValue]]:
     """Yield the words of ``count`` rows of A or columns of B, from ``first`` on, by what k they hold.
 
     Where the matrix is contiguous along k a word holds several, otherwise one in its low bits.

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from ptxlab.native.tensor_core.fused_step import Terms
-from ptxlab.native.tensor_core.vectors import Code, Value
+from ptxlab.native.tensor_core.vectors import FunctionBuilder, VectorValue
 from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
 
 
@@ -25,13 +25,13 @@ class IntegerSteps:
     kept = (("i32", 4),)
     word = "i32"
 
-    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(one,) for one in _integers(words, self.a_type, bits)]
 
-    def right(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+    def right(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(one,) for one in _integers(words, self.b_type, bits)]
 
-    def column(self, code: Code, terms: Terms, d: Value) -> None:
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add all products to the words of a column at ``d``."""
         total = terms.left(0, 0) * terms.right(0, 0)
         for k in range(1, self.products):
@@ -52,12 +52,12 @@ class BitSteps:
     kept = (("i32", 4),)
     word = "i32"
 
-    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words,)]
 
     right = left
 
-    def column(self, code: Code, terms: Terms, d: Value) -> None:
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add all counts to the words of a column at ``d``."""
         total = d.load("i32", self.rows, align=4 * self.rows)
         for k in range(self.products):
@@ -77,12 +77,12 @@ class DoubleSteps:
     kept = (("double", 8),)
     word = "i64"
 
-    def left(self, words: Value, bits: int) -> list[tuple[Value, ...]]:
+    def left(self, words: VectorValue, bits: int) -> list[tuple[VectorValue, ...]]:
         return [(words.bits("double"),)]
 
     right = left
 
-    def column(self, code: Code, terms: Terms, d: Value) -> None:
+    def column(self, code: FunctionBuilder, terms: Terms, d: VectorValue) -> None:
         """Add all products to the words of a column at ``d``."""
         total = d.load("i64", self.rows, align=8 * self.rows).bits("double")
         for k in range(self.products):
@@ -96,7 +96,7 @@ class DoubleSteps:
         d.store(total.bits("i64"), align=8 * self.rows)
 
 
-def _integers(words: Value, dtype: str, bits: int) -> list[Value]:
+def _integers(words: VectorValue, dtype: str, bits: int) -> list[VectorValue]:
     """Return the integers that int32 words hold, by ``bits`` each."""
     found = []
     for low in range(0, 32, bits):

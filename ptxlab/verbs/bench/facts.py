@@ -15,7 +15,7 @@ from typing import Any
 from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.survey import Absent
+from ptxlab.gemm.side_by_side import Absent
 from ptxlab.verbs.bench.text import SCHEMA
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import (

@@ -13,10 +13,11 @@ from dataclasses import asdict
 from itertools import groupby
 from typing import Any
 
+from ptxlab.device.stopwatch import Timing
 from ptxlab.gemm.bench import Bench, BenchResult, Speed
 from ptxlab.gemm.machine import MeasuredMachine
 from ptxlab.gemm.problem import Problem
-from ptxlab.gemm.timing import Procedure, Timing
+from ptxlab.gemm.timing import Procedure
 from ptxlab.view.chart import Bar, Panel, Rule, chart
 from ptxlab.view.gemm_parts import (
     left_out,

@@ -15,12 +15,12 @@ from ptxlab.cli.common import (
     open_device,
     open_workers,
     terminal_width,
-    write_whole,
 )
 from ptxlab.cli.gemm_options import add_product
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive, seconds, words
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 
 if TYPE_CHECKING:
     from concurrent.futures import Executor
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from ptxlab.gemm.facts import KernelFacts
     from ptxlab.gemm.ladder import PlannedProblem
     from ptxlab.gemm.machine import MeasuredMachine
-    from ptxlab.gemm.survey import Absent
+    from ptxlab.gemm.side_by_side import Absent
     from ptxlab.gemm.timing import Procedure
     from ptxlab.prediction.chip import Chip
 
@@ -204,8 +204,7 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
     from ptxlab.cli.progress import StatusLine
     from ptxlab.gemm.facts import facts_of
     from ptxlab.gemm.predicted import predict_ladder
-    from ptxlab.gemm.side_by_side import RungJob, each
-    from ptxlab.gemm.survey import Absent
+    from ptxlab.gemm.side_by_side import Absent, RungJob, each
     from ptxlab.prediction.chip import find
     from ptxlab.verbs.bench import facts as view
     from ptxlab.verbs.bench.text import csv
@@ -223,16 +222,15 @@ def count_ladder(args: argparse.Namespace, device: Device, executor: Executor | 
     found: list[KernelFacts] = []
     absent: list[Absent] = []
     jobs = [RungJob(rung, entry.problem) for entry in planned for rung in entry.rungs]
-    status, counting = StatusLine(), each(device, facts_of, jobs, executor)
+    status = StatusLine()
+    counting = each(device, facts_of, jobs, executor, excused=lambda _: len(jobs) > 1)
     for job in jobs:
         status(f"{job.problem}: counting {job.rung.name}")
         counted = next(counting)
-        if not isinstance(counted, PtxlabError):
-            found.append(counted)
-        elif len(jobs) == 1:
-            raise counted
+        if isinstance(counted, Absent):
+            absent.append(counted)
         else:
-            absent.append(Absent.of(job.rung, job.problem, counted))
+            found.append(counted)
     jobs = [RungJob(one.algorithm, one.problem) for one in found]
     status("predicting")
     told = predict_ladder(jobs, chip, None, executor) if chip else ()

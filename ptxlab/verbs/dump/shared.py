@@ -66,7 +66,6 @@ class ShownTile:
     swizzle: str
 
     def read(self, memory: SharedSnapshot) -> Array:
-        """Return its elements as values of their type."""
         size = self.kind.bits // 8
         start = self.spot.address(memory, self.rows * self.cols * size)
         byte = start + np.arange(self.rows * self.cols * size)

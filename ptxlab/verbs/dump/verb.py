@@ -13,11 +13,11 @@ from ptxlab.cli.common import (
     open_device,
     terminal_width,
     wants_colour,
-    write_whole,
 )
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import count, index, name_value, output_path, positive, words
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch, add_tolerance
 
 if TYPE_CHECKING:

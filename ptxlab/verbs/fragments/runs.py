@@ -32,7 +32,6 @@ class Selection:
         return self == EVERYTHING
 
     def operands(self, instruction: Form) -> list[FragmentLayout]:
-        """Return the operands that are looked at."""
         return [o for o in instruction.operands if self.operand in (None, o.operand)]
 
     def check(self, instruction: Form) -> None:

@@ -75,7 +75,6 @@ def add_launch(parser: argparse.ArgumentParser) -> None:
 
 
 def add_launch_options(parser: argparse.ArgumentParser) -> None:
-    """Add what a launch takes beside its file."""
     group = parser.add_argument_group("options of a launch")
     shapes = dict.fromkeys(("grid", "block", "cluster"), dimensions)
     add(group, LAUNCH, **shapes, shared=count, arg=[str], set=[str])

@@ -194,7 +194,6 @@ def _vectors(grid: list[list[int]], along: int, size: int, labels: dict[int, str
 
 
 def _legend(size: int, along: int, bits: int) -> list[str]:
-    """Say what the cells of a picture are."""
     way = "a row" if along else "a column"
     each = f"{8 * size // bits} elements of {way}"
     return [

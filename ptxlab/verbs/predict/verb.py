@@ -38,9 +38,8 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
-    from ptxlab.device.loading import load_assembled
     from ptxlab.prediction.chip import find
-    from ptxlab.prediction.predict import of_launch, target_of
+    from ptxlab.prediction.predict import load_for, of_launch, target_of
     from ptxlab.toolchain.assembly import Assembly
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.predict import text as view
@@ -52,10 +51,9 @@ def execute(args: argparse.Namespace) -> int:
         "leave out --device; ptxlab run times a kernel on a GPU",
     )
     chip = find(args.gpu)
-    target = target_of(chip)
-    args.arch = target.name
+    args.arch = target_of(chip).name
     asked = read_launch(args, line_info=True)
-    program, cubin = load_assembled(asked.file, target, asked.options)
+    program, cubin = load_for(chip, asked.file, asked.options)
     assembly = Assembly(program, cubin)
     with closing(open_device(args)) as device:
         launch = bind_launch(asked, device, device.load(program))

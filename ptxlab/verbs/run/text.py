@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -14,17 +14,10 @@ from ptxlab.verbs.run.expecting import Expectation
 from ptxlab.view.json import members
 from ptxlab.view.text import hexadecimal, number
 
+if TYPE_CHECKING:
+    from ptxlab.device.stopwatch import Timing
+
 SCHEMA = "ptxlab.run/1"
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchTiming:
-    """Seconds of one launch out of ``launches``: the median, and what a fifth were below and above."""
-
-    launches: int
-    median: float
-    p20: float
-    p80: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +31,7 @@ class LaunchOutcome:
     result: LaunchResult
     arguments: tuple[Argument, ...]
     expectations: tuple[Expectation, ...] = ()
-    timing: LaunchTiming | None = None
+    timing: Timing | None = None
 
     @property
     def right(self) -> bool:
@@ -81,7 +74,11 @@ def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
         **members(launch.config, "shared", "cooperative"),
         **members(outcome.result, "seconds", "counters"),
         "arguments": [_argument(argument) for argument in outcome.arguments],
-        "timing": asdict(outcome.timing) if outcome.timing else None,
+        "timing": (
+            {"launches": outcome.timing.samples, **members(outcome.timing, "median", "p20", "p80")}
+            if outcome.timing
+            else None
+        ),
         "expectations": [asdict(expectation) for expectation in outcome.expectations],
         "passed": outcome.right if outcome.expectations else None,
     }
@@ -104,10 +101,10 @@ def _body(argument: Argument) -> str:
     return np.array2string(array, threshold=64, edgeitems=3, max_line_width=100, precision=6)
 
 
-def _timing(timing: LaunchTiming) -> str:
+def _timing(timing: Timing) -> str:
     median, p20, p80 = (1e6 * seconds for seconds in (timing.median, timing.p20, timing.p80))
     return (
-        f"median {median:.2f} us, p20 {p20:.2f}, p80 {p80:.2f} over {timing.launches} launches, "
+        f"median {median:.2f} us, p20 {p20:.2f}, p80 {p80:.2f} over {timing.samples} launches, "
         "with what the caches kept of the one before"
     )
 

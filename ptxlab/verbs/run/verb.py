@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from contextlib import closing
 from typing import TYPE_CHECKING
 
-from ptxlab.cli.common import emit, open_device, write_whole
+from ptxlab.cli.common import emit, open_device
 from ptxlab.errors import PtxlabError
+from ptxlab.files import write_whole
 from ptxlab.verbs.launching.options import ARGUMENTS, add_run
 
 if TYPE_CHECKING:
+    from ptxlab.device.stopwatch import Timing
     from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
-    from ptxlab.verbs.run.text import LaunchTiming
 
 EXAMPLE = f"""\
 example:
@@ -83,15 +84,12 @@ def save(saved: Sequence[tuple[str, str]], arguments: Sequence[Argument]) -> Non
             write_whole(path, npy(arrays[names[-1]]))
 
 
-def time(launch: PreparedLaunch) -> LaunchTiming:
+def time(launch: PreparedLaunch) -> Timing:
     """Launch again and again, on what the launches before left in the arrays."""
-    import numpy as np
-
-    from ptxlab.verbs.run.text import LaunchTiming
+    from ptxlab.device.stopwatch import Timing
 
     fewest, most = TIMED_LAUNCHES
     seconds: list[float] = []
     while len(seconds) < fewest or (len(seconds) < most and sum(seconds) < TIMED_SECONDS):
         seconds.append(launch.run().seconds)
-    p20, median, p80 = np.percentile(seconds, (20, 50, 80))
-    return LaunchTiming(len(seconds), float(median), float(p20), float(p80))
+    return Timing.of(seconds, 1)

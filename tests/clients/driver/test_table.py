@@ -20,6 +20,10 @@ WIDE = {
     "CUfunction", "CUlibrary", "CUkernel", "CUmemoryPool", "CUhostFn", "CUstreamCallback",
     "CUmemLocation", "CUoccupancyB2DSize", "CUgraph", "CUgraphExec", "CUgraphNode",
 }  # fmt: skip
+WORDS_OF = {
+    ctypes.c_int32: "i32", ctypes.c_uint8: "u8", ctypes.c_uint16: "u16", ctypes.c_uint32: "u32",
+}  # fmt: skip
+"""All others are as wide as an address."""
 NARROW = {
     "unsigned char": "u8",
     "unsigned short": "u16",
@@ -47,7 +51,7 @@ def expected(kind: str) -> str:
 
 
 def taken(row: AnsweredFunction) -> list[str]:
-    kinds = ["u64" if one.startswith("out") or one == "text" else one for one in row.types]
+    kinds = [WORDS_OF.get(one, "u64") for one in row.c_types]
     # An enumeration has the bits of either.
     return ["i32" if row.name.startswith("cuGetError") and one == "u32" else one for one in kinds]
 

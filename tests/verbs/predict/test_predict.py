@@ -63,6 +63,17 @@ def test_an_unknown_gpu_lists_those_there_are(
     assert all(name in told for name in names())
 
 
+@pytest.mark.parametrize(
+    ("target", "able"),
+    [("sm_90a", "GPUs that run it: h200, h100"), ("sm_103a", "no GPU here runs it")],
+)
+def test_a_program_for_another_target_is_told_who_runs_it(target: str, able: str) -> None:
+    program = f".version 8.8\n.target {target}\n.address_size 64\n.visible .entry k() {{ ret; }}\n"
+    with pytest.raises(Unsupported, match=f"{target} does not run on sm_80") as told:
+        ptxlab.predict(program, "a100", 1, 32)
+    assert told.value.hint == able
+
+
 def test_every_gpu_of_a_chip_is_found() -> None:
     found = {"t4", "a100", "rtx3090", "rtxa6000", "rtx4090", "h100", "h200", "b200", "rtx5090"}
     assert found <= set(names())
@@ -189,6 +200,42 @@ def test_a_division_takes_its_short_way(gpu: str, real: type[Any], tmp_path: Pat
     file.write_text(DIVIDED.replace("REAL", "float" if real is np.float32 else "double"))
     found = ptxlab.predict(file, gpu, 1, 32, [np.ones(160, real), np.zeros(32, real)])
     assert "divisions and roots of numbers at the edges of the format" in found.not_modelled
+
+
+COUNTED = """\
+__constant__ int turns[2] = {0, 1};
+__constant__ int times = 1;
+__device__ int places[32];
+__device__ unsigned finished;
+extern "C" __global__ void counted(const float *in, float *out) {
+    float sum = 0;
+    for (int k = 0; k < turns[1] * times; k++) sum += in[places[threadIdx.x] + k];
+    out[threadIdx.x] = sum;
+    if (threadIdx.x == 0) atomicInc(&finished, 5);
+}
+"""
+
+
+@pytest.mark.parametrize("gpu", ["a100", "h100", "rtx5090"])
+def test_variables_decide(gpu: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "counted.cu"
+    file.write_text(COUNTED)
+    words = ["--block", "32", "--arg", "in=ones(4096,f32)", "--arg", "out=zeros(32,f32)", "--json"]
+
+    def cycles(*more: str) -> float:
+        assert main(["predict", str(file), "--gpu", gpu, *words, *more]) == 0
+        return float(json.loads(capsys.readouterr().out)["cycles"])
+
+    np.save(tmp_path / "many.npy", np.array([0, 50], np.int32))
+    np.save(tmp_path / "far.npy", np.full(32, 5000, np.int32))
+    many = ("--set", f"turns=@{tmp_path}/many.npy")
+    assert cycles(*many) > 2 * cycles()
+    assert cycles(*many, "--set", "times=20") > 5 * cycles(*many)
+    assert (
+        main(["predict", str(file), "--gpu", gpu, *words, "--set", f"places=@{tmp_path}/far.npy"])
+        == 4
+    )
+    assert "which is in no buffer" in capsys.readouterr().err
 
 
 def test_an_index_from_memory_is_followed() -> None:

@@ -1,0 +1,120 @@
+"""Bulk copies without a tensor map, pauses, and clocks read into uniform registers."""
+
+from __future__ import annotations
+
+from contextlib import closing
+
+import numpy as np
+import pytest
+
+from ptxlab.device.loading import load_assembled
+from ptxlab.device.opening import open_device
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.predict import as_machine_code, predict
+from ptxlab.prediction.tma import Copy
+from ptxlab.toolchain.assembly import Assembly
+from tests.prediction.running import issued
+
+THERE_AND_BACK = """\
+.version 8.0
+.target sm_90
+.address_size 64
+.visible .entry k(.param .u64 in, .param .u64 out) CLUSTER
+{
+  .reg .b64 p, q; .reg .b32 t; .reg .pred first, done; .reg .b16 both;
+  .shared .align 128 .b8 s[32768]; .shared .align 8 .b64 b;
+  ld.param.u64 p, [in]; ld.param.u64 q, [out]; mov.u32 t, %tid.x; setp.eq.u32 first, t, 0;
+  @first mbarrier.init.shared::cta.b64 [b], 1;
+  bar.sync 0;
+  mov.u16 both, 3;
+  @first mbarrier.arrive.expect_tx.shared::cta.b64 _, [b], BYTES;
+  @first cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytesFOR_ALL [s], [p+16], BYTES, [b]WHO;
+w: mbarrier.try_wait.parity.shared::cta.b64 done, [b], 0;
+  @!done bra w;
+  @first cp.async.bulk.global.shared::cta.bulk_group [q+32], [s], BYTES;
+  @first cp.async.bulk.commit_group;
+  @first cp.async.bulk.wait_group 0;
+  ret;
+}
+"""
+
+
+def there_and_back(nbytes: int, *, multicast: bool = False) -> str:
+    """Return a program that copies bytes from 16 behind a buffer to 32 behind another."""
+    parts = {
+        "CLUSTER": ".reqnctapercluster 2, 1, 1" if multicast else "",
+        "FOR_ALL": ".multicast::cluster" if multicast else "",
+        "WHO": ", both" if multicast else "",
+        "BYTES": str(nbytes),
+    }
+    program = THERE_AND_BACK
+    for word, text in parts.items():
+        program = program.replace(word, text)
+    return program
+
+
+def copies(program: str, grid: int) -> tuple[list[Copy], int, int]:
+    """Return what the first CTA has copied, and where the two buffers begin."""
+    target = TARGETS["sm_90a"]
+    module, cubin = load_assembled(program, target)
+    with closing(open_device("emulator", arch=target.name)) as device:
+        kernel = device.load(module).kernel(None)
+        source, out = (device.zeros(16384, np.float32) for _ in range(2))
+        config = LaunchConfig.of(grid, 32)
+        code, launch = as_machine_code(Assembly(module, cubin), kernel, config, [source, out])
+        found = issued(code, launch).copies
+        return found, source.address, out.address
+
+
+def test_a_bulk_copy_is_the_sectors_of_its_bytes() -> None:
+    """4096 bytes from the middle of a sector are in 129, and from the begin of one in 128."""
+    (load, store), source, out = copies(there_and_back(4096), 1)
+    assert (load.nbytes, store.nbytes) == (4096, 4096)
+    assert load.sectors == tuple(range(source // 32, source // 32 + 129))
+    assert store.sectors == tuple(range(out // 32 + 1, out // 32 + 129))
+    assert load.key is not None
+    assert store.key is None
+
+
+def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
+    """Each of two CTAs loads for both, and stores for itself."""
+    found, _, _ = copies(there_and_back(4096, multicast=True), 2)
+    assert [(one.ctas, len(one.sectors)) for one in found if one.loads] == [(2, 129)] * 2
+    assert [(one.ctas, len(one.sectors)) for one in found if not one.loads] == [(1, 128)] * 2
+
+
+def test_bulk_copies_take_what_lies_beyond_the_sm() -> None:
+    """Each way at the bytes a clock that the chip's file has."""
+    data = np.zeros(16384, np.float32)
+    short, long = (predict(there_and_back(n), "h100", 1, 32, [data, data]) for n in (4096, 32768))
+    each = (long.cycles - short.cycles) / 2
+    assert each == pytest.approx((32768 - 4096) / find("h100").memory.l2_bytes, rel=0.01)
+
+
+PAUSE = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 time)
+{
+  .reg .b64 q; .reg .b32 n;
+  ld.param.u64 q, [out]; ld.param.u32 n, [time];
+  nanosleep.u32 WHAT; st.global.u32 [q], n; ret;
+}
+"""
+
+
+def test_a_pause_is_as_long_at_any_clock() -> None:
+    """2000 ns are 2 cycles a MHz."""
+    args = [np.zeros(32, np.int32), 1]
+    slow, fast = (
+        predict(PAUSE.replace("WHAT", "2000"), "a100", 1, 32, args, clock=clock)
+        for clock in (500, 1000)
+    )
+    assert fast.cycles - slow.cycles == pytest.approx(1000, abs=30)
+    assert slow.stalls["sleeping"] > 0.9
+    with pytest.raises(Unsupported, match="is not in the machine code"):
+        predict(PAUSE.replace("WHAT", "n"), "a100", 1, 32, args)
