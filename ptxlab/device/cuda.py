@@ -91,21 +91,17 @@ class CudaDevice(CudaContext):
         return int(self.stream)
 
     def allocate(self, nbytes: int, name: str) -> int:
-        """Reserve memory and return its address; ``name`` is what errors call it."""
         doing = f"allocate {name} of {nbytes} bytes"
         return int(self.call(doing, "cuMemAlloc", max(nbytes, 1)))
 
     def free(self, address: int) -> None:
-        """Release what ``allocate`` returned."""
         self.release("cuMemFree", address)
 
     def write(self, address: int, data: Array) -> None:
-        """Copy a contiguous array to the GPU."""
         doing = f"copy {data.nbytes} bytes to the GPU"
         self._copy(doing, "cuMemcpyHtoDAsync", address, data.ctypes.data, data.nbytes)
 
     def fill_zero(self, address: int, nbytes: int) -> None:
-        """Set GPU memory to zero."""
         self.fill(address, nbytes, 0)
 
     def fill(self, address: int, nbytes: int, byte: int) -> None:
@@ -113,7 +109,6 @@ class CudaDevice(CudaContext):
         self._copy(f"fill {nbytes} bytes", "cuMemsetD8Async", address, byte, nbytes)
 
     def read(self, address: int, nbytes: int) -> Octets:
-        """Copy GPU memory to a new array of bytes."""
         data = np.empty(nbytes, np.uint8)
         if nbytes:
             self.read_into(address, data)

@@ -142,7 +142,6 @@ class CudaContext(Device):
         return f"{self.kind}:{self.ordinal} {self._name}"
 
     def close(self) -> None:
-        """Release the stream, the events and the context. Closing twice is fine."""
         if not self.is_open:
             return
         for function, handle in (

@@ -73,5 +73,4 @@ class CommonBuffer(Buffer):
         self.array[...] = 0
 
     def numpy(self) -> Array:
-        """Return a copy of the contents."""
         return self.array.copy()

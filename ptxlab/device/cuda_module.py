@@ -59,7 +59,6 @@ class CudaKernel(Kernel):
         return f"run kernel {called(self.name)} of {self.module.path}"
 
     def prepare(self, config: LaunchConfig, args: Sequence[Any] = ()) -> Callable[[], None]:
-        """Return what puts one launch on the GPU's stream; see ``ptxlab.device.protocol.Kernel``."""
         self._require_launchable(config)
         return self._queueing(config, self.packed(args))
 

@@ -10,8 +10,7 @@ from typing import Any
 
 import numpy as np
 
-CPU = 1
-CUDA = 2
+CUDA = 2  # DLDeviceType
 
 _KINDS = {"i": 0, "u": 1, "f": 2, "c": 5, "b": 6}  # DLDataTypeCode by numpy kind
 _NAMES = {"bfloat16": 4, "float8_e4m3fn": 10, "float8_e5m2": 12}

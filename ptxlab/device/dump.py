@@ -79,7 +79,6 @@ class DumpRecorder(Watcher):
         self.shared: SharedSnapshot | None = None
 
     def begin(self, wave: Wave) -> None:
-        """Note the wave, whose CTAs the threads are numbered by."""
         self._wave = wave
 
     def before(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
@@ -93,11 +92,9 @@ class DumpRecorder(Watcher):
             self._due.append((site, frame, lanes.mask))
 
     def after(self, site: Site, frame: Frame, lanes: Threads, passing: Threads | None) -> None:
-        """Look, if it is to be after the instruction."""
         self._catch_up(lanes, frame)
 
     def ended(self, lanes: Threads) -> None:
-        """Look at those who end right after a place."""
         self._catch_up(lanes)
 
     def _catch_up(self, lanes: Threads, at: Frame | None = None) -> None:

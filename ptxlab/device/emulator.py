@@ -60,7 +60,6 @@ class EmulatorKernel(Kernel):
         self.watcher = watcher
 
     def watch(self, watcher: Watcher) -> EmulatorKernel:
-        """Return this kernel, all of whose launches tell ``watcher`` what they do."""
         return EmulatorKernel(self.module, self.program, self.function, watcher)
 
     def _run(self, config: LaunchConfig, parameters: bytes) -> LaunchResult:
@@ -155,45 +154,36 @@ class EmulatorDevice(Device):
 
     @property
     def name(self) -> str:
-        """What messages call this device."""
         return f"ptxlab emulator, {self.target.name}"
 
     def load(self, source: Loadable, *, options: Sequence[str] = ()) -> Module:
-        """Load a ``.ptx`` or ``.cu`` file, or PTX; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
         return EmulatorModule(self, load_ptx(source, self.target, options))
 
     def map(self, memory: Array | int, nbytes: int | None = None) -> int:
-        """Have kernels use memory of this process in place; see ``ptxlab.device.protocol.Device``."""
         self.require_open()
         held = host_memory(memory, nbytes)
         self.memory.map(held.address, held.nbytes, held.name, memory, writable=held.writable)
         return held.address
 
     def unmap(self, memory: Array | int) -> None:
-        """Take back what ``map`` did, by its array or address."""
         self.require_open()
         self.memory.unmap(address_of(memory))
 
     def allocate(self, nbytes: int, name: str) -> int:
-        """Reserve memory and return its address; ``name`` is what errors call it."""
         return self.memory.allocate(nbytes, name)
 
     def free(self, address: int) -> None:
-        """Release what ``allocate`` returned."""
         if self.is_open:
             self.memory.free(address)
 
     def write(self, address: int, data: Array) -> None:
-        """Copy a contiguous array to emulated memory."""
         self.memory.write(address, np.frombuffer(data.tobytes(), np.uint8))
 
     def fill_zero(self, address: int, nbytes: int) -> None:
-        """Set emulated memory to zero."""
         self.memory.write(address, np.zeros(nbytes, np.uint8))
 
     def read(self, address: int, nbytes: int) -> Octets:
-        """Copy emulated memory to a new array of bytes."""
         return np.asarray(self.memory.read(address, nbytes), np.uint8)
 
     def encode_tensor_map(self, tensor_map: TensorMap) -> bytes:
@@ -201,6 +191,5 @@ class EmulatorDevice(Device):
         return encode(tensor_map)
 
     def close(self) -> None:
-        """Forget all memory."""
         super().close()
         self.memory = GlobalMemory()

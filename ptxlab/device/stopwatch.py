@@ -92,7 +92,6 @@ class Batch(Closing):
         return str(name.decode())
 
     def close(self) -> None:
-        """Release the graph. Closing twice is fine."""
         if self._graph is not None:
             self.device.release("cuGraphExecDestroy", self._runnable)
             self.device.release("cuGraphDestroy", self._graph)

@@ -21,7 +21,6 @@ from ptxlab.matrix.form import Form, Role, SignatureOperand, constant, tensor_me
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.position import FragmentKind
 
-COLUMNS = 512
 SM_10X = ("sm_100f", "sm_110f")
 SM_103 = ("sm_103f", "sm_110f")
 

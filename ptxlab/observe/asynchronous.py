@@ -73,7 +73,6 @@ class Asynchronous:
         self.handovers = Handovers(scene, clocks, races)
 
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
-        """See an instruction about to be executed."""
         instruction = site.instruction
         self._products.see(site, frame, passing)
         if instruction.opcode in ("fence", "membar"):
@@ -121,7 +120,6 @@ class Asynchronous:
         self._bytes.stuck()
 
     def begun(self, threads: Threads, moved: list[Moved], told: Told | None) -> None:
-        """See asynchronous work begin."""
         if self._scene.site.instruction.opcode == "wgmma":
             self._engines.multiply(threads, moved)
             return

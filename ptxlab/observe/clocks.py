@@ -122,7 +122,6 @@ class Clocks:
         return self._together(ctas)
 
     def learn_all(self, ctas: Array, rows: Array) -> None:
-        """Let all threads of CTAs know more."""
         self._fit()
         self._known.floor.learn(ctas, rows)
         self._settle()

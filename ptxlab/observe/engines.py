@@ -74,7 +74,6 @@ class Engines:
         self._copies.start(threads, land, read)
 
     def multiply(self, threads: Threads, moved: list[Moved]) -> None:
-        """See warpgroups begin a product."""
         clocks, width = self._clocks, self._scene.wave.width
         groups, known = clocks.issue(threads.index)
         of_thread = np.repeat(groups, threads.size // groups.size)

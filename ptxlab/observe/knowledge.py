@@ -131,7 +131,6 @@ class WaveKnowledge:
         self._differ[self._cta_of[who]] = True
 
     def learn_warps(self, warps: Array, rows: Array) -> None:
-        """Let all threads of warps know more."""
         self.warps.learn(warps, rows)
         self._differ[self._cta_of_warp[warps]] = True
 

@@ -34,7 +34,6 @@ class Leaving:
         self._over = np.zeros(scene.wave.ctas, bool)
 
     def note(self, ctas: Array, agents: Array) -> None:
-        """See agents access the memory of CTAs of the wave."""
         clocks, scene = self._clocks, self._scene
         columns = clocks.agents.column(agents)
         self._last.fit(clocks.agents.columns)

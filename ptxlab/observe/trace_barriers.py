@@ -64,7 +64,6 @@ class BarrierTrace:
             self._waits.over(warps, self._met)
 
     def meet(self, instruction: Instruction, warps: Warps) -> None:
-        """See warps arrive at a barrier of their CTA."""
         scene, name = self._scene, operand_text(instruction.operands[0])
         for cta in sorted({warp // scene.cta_warps for warp in warps}):
             meeting = self._meeting(cta, name)
@@ -80,7 +79,6 @@ class BarrierTrace:
         return meeting
 
     def synchronize(self, arrived: Array, released: Array) -> None:
-        """See barriers of CTAs complete."""
         scene = self._scene
         for warp in scene.warps(arrived):
             meeting = self._at[warp][1]

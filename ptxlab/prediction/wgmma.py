@@ -50,12 +50,6 @@ def shape(i: DecodedInstruction) -> tuple[int, int, int]:
     return m, n, k
 
 
-def sums(i: DecodedInstruction) -> int:
-    """Return how many registers of a thread it writes."""
-    _, n, _ = shape(i)
-    return n // 4 if i.sass.modifiers[1] == "F16" else n // 2
-
-
 def _types(i: DecodedInstruction) -> tuple[str, str]:
     opcode, modifiers = i.sass.opcode, i.sass.modifiers
     dtype = next((_NAMES[one] for one in modifiers if one in _NAMES), _TYPES[opcode])

@@ -99,7 +99,6 @@ class Transfer:
         self._unread = left if left.any() else None
 
     def land(self, chosen: Array | None) -> None:
-        """Write what the threads have had moved."""
         self.read(chosen)
         wanted = self._of(chosen)
         for part in self._targets:

@@ -100,7 +100,6 @@ class Wave:
 
     @cached_property
     def rank_of(self) -> Array:
-        """The rank of each thread's CTA in its cluster."""
         return self.cta_of % self.config.cluster_ctas
 
     @property
