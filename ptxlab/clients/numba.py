@@ -3,13 +3,10 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
-from importlib.abc import Loader, MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
-from types import ModuleType
+from functools import partial
 from typing import Any, NamedTuple
 
+from ptxlab.clients.imports import AfterImport
 from ptxlab.errors import Unsupported
 from ptxlab.toolchain import link_ptx
 
@@ -37,40 +34,7 @@ def keep_ptx(arch: str) -> None:
     if _CODEGEN in sys.modules:
         _change(sys.modules[_CODEGEN], arch)
     else:
-        sys.meta_path.insert(0, _Finder(arch))
-
-
-class _Finder(MetaPathFinder):
-    """Sees Numba's code generator being imported, and changes it after that."""
-
-    def __init__(self, arch: str) -> None:
-        self._arch = arch
-
-    def find_spec(
-        self, name: str, path: Sequence[str] | None, target: ModuleType | None = None
-    ) -> ModuleSpec | None:
-        if name != _CODEGEN:
-            return None
-        sys.meta_path.remove(self)
-        spec = find_spec(name)
-        if spec is not None and spec.loader is not None:
-            spec.loader = _Loader(spec.loader, self._arch)
-        return spec
-
-
-class _Loader(Loader):
-    """Loads a module as ``loader`` does, and then changes it."""
-
-    def __init__(self, loader: Loader, arch: str) -> None:
-        self._loader = loader
-        self._arch = arch
-
-    def create_module(self, spec: ModuleSpec) -> ModuleType | None:
-        return self._loader.create_module(spec)
-
-    def exec_module(self, module: ModuleType) -> None:
-        self._loader.exec_module(module)
-        _change(module, self._arch)
+        sys.meta_path.insert(0, AfterImport({_CODEGEN: partial(_change, arch=arch)}))
 
 
 def _change(codegen: Any, arch: str) -> None:

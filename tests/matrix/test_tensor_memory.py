@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from ptxlab.matrix.tensor_memory import COLUMNS, TENSOR_MEMORY_MOVES, TensorMemoryMove
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES, TensorMemoryMove
 
 Case = Callable[[int, int], tuple[int, int]]
 
@@ -68,6 +68,6 @@ def test_the_largest_fill_a_register_file_or_all_columns() -> None:
     """No more than 128 registers a thread, PTX ISA: "tcgen05.ld"."""
     largest = max(move.layout.registers_per_lane for move in TENSOR_MEMORY_MOVES)
     assert largest == 128
-    assert max(move.layout.cols for move in TENSOR_MEMORY_MOVES) <= COLUMNS
+    assert max(move.layout.cols for move in TENSOR_MEMORY_MOVES) <= 512
     packed = next(m for m in TENSOR_MEMORY_MOVES if ".x128.pack" in m.name and m.shape == "32x32b")
     assert (packed.layout.cols, packed.layout.bits) == (256, 16)

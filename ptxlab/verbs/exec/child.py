@@ -10,17 +10,14 @@ import json
 import os
 import sys
 import traceback
-from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache
-from importlib.abc import MetaPathFinder
-from importlib.machinery import ModuleSpec
-from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import TYPE_CHECKING
 
 import ptxlab
+from ptxlab.clients.imports import AfterImport, Hook
 from ptxlab.errors import PtxlabError
 
 if TYPE_CHECKING:
@@ -40,25 +37,25 @@ class Options:
     folder: str
 
 
-def _torch() -> None:
+def _torch(module: ModuleType) -> None:
     from ptxlab.clients.torch_cuda import install
 
     install(session().device.target)
 
 
-def _triton() -> None:
+def _triton(module: ModuleType) -> None:
     from ptxlab.triton import use_emulator
 
     use_emulator(session=session())
 
 
-def _driver() -> None:
+def _driver(module: ModuleType) -> None:
     from ptxlab.driver import install
 
     install(_options().arch, session=session())
 
 
-HOOKS: dict[str, Callable[[], None]] = {
+HOOKS: dict[str, Hook] = {
     "torch": _torch,
     "triton": _triton,
     "cuda.bindings": _driver,
@@ -71,7 +68,7 @@ HOOKS: dict[str, Callable[[], None]] = {
 def begin() -> None:
     """Wait for imports, and report at the end."""
     if VARIABLE in os.environ:
-        sys.meta_path.insert(0, _Finder(HOOKS))
+        sys.meta_path.insert(0, AfterImport(HOOKS))
         sys.excepthook = _tell
         atexit.register(_report)
         os.register_at_fork(after_in_child=_forget)
@@ -89,33 +86,6 @@ def session() -> Session:
 
     options = _options()
     return Session(options.arch, check=options.check, progress=LaunchProgress(options.timeout))
-
-
-class _Finder(MetaPathFinder):
-    """Finds what other finders find, and calls a hook behind the import of some packages."""
-
-    def __init__(self, hooks: dict[str, Callable[[], None]]) -> None:
-        self._hooks = dict(hooks)
-
-    def find_spec(
-        self,
-        name: str,
-        path: Sequence[str] | None,
-        target: ModuleType | None = None,
-    ) -> ModuleSpec | None:
-        """Return the spec of a package with a hook, None for all others."""
-        hook = self._hooks.pop(name, None)
-        spec = None if hook is None else find_spec(name)
-        if hook is None or spec is None or spec.loader is None:
-            return None
-        execute = spec.loader.exec_module
-
-        def exec_module(module: ModuleType) -> None:
-            execute(module)
-            hook()
-
-        spec.loader.exec_module = exec_module  # type: ignore[method-assign]
-        return spec
 
 
 _failed: list[int] = []

@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from ptxlab.clients.imports import AfterImport
 from ptxlab.errors import LaunchError
 from ptxlab.main import main
 from ptxlab.verbs.exec import child
@@ -106,10 +107,10 @@ def test_imports_are_as_they_were_behind_the_hooks(
     monkeypatch.syspath_prepend(str(tmp_path))
     seen: list[Any] = []
 
-    def hook() -> None:
-        seen.append(sys.modules["hooked_package"].value)
+    def hook(module: Any) -> None:
+        seen.append(module.value)
 
-    finder = child._Finder({"hooked_package": hook, "absent_package": hook})
+    finder = AfterImport({"hooked_package": hook, "absent_package": hook})
     monkeypatch.setattr(sys, "meta_path", [finder, *sys.meta_path])
     with pytest.raises(ModuleNotFoundError):
         __import__("absent_package")
