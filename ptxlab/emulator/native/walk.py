@@ -287,10 +287,12 @@ class Walk:
 
     def _finished(self, group: Converged, place: RegionBlock, part: int) -> BasicBlock:
         """Go on to the end of a block without the walk."""
-        self._tell(group.frame, self.region.outputs.keys())
+        done = sum(len(one.bounds) for one in place.parts[:part])
+        block = place.block
+        self._tell(group.frame, block.lasting()[done - 1] if done else block.needed())
         for one in place.parts[part:]:
             one(group.frame, group.threads)
-        return place.block
+        return block
 
     def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
         participants, threads = place.block.participants, group.threads

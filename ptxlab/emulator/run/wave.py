@@ -93,9 +93,8 @@ class Wave:
             for queue in ("copies", "bulk_copies", "products", "signals"):
                 getattr(self, queue).tell = partial(self.watcher.landed, queue)
         self.fragments = FragmentCache()
-        threads = self.config.cta_threads
-        padded = np.arange(self.width) % self.cta_width >= threads
-        self.alive = Threads(self.width, mask=~padded if padded.any() else None)
+        lives = np.arange(self.cta_width) < self.config.cta_threads
+        self.alive = Threads(self.width, mask=None if lives.all() else np.tile(lives, ctas))
         self.constants: dict[FrameLayout, list[Array | InFrame]] = {}
 
     @cached_property
