@@ -88,7 +88,8 @@ def _region(group: Converged) -> CodeRegion | None:
     """Return the region of a group's routine, built anew where there is more machine code or a wider register."""
     routine, registers = group.activation.function, group.frame.registers
     masked, head = not group.threads.everyone, group.block
-    region: CodeRegion | None = routine.regions.get((masked, head))
+    launched = masked, group.frame.wave.config.cluster_ctas > 1
+    region: CodeRegion | None = routine.regions.get((*launched, head))
     wide = {slot for slot in group.stands_at().needed() if len(registers[slot]) > 1}
     choices: list[Collection[int]] = []
     if region is None:
@@ -99,7 +100,7 @@ def _region(group: Converged) -> CodeRegion | None:
         if any(has_machine_code(routine.blocks[number], group.frame) for number in blocks):
             region = Builder(routine, group.frame, masked, set(wide)).region(blocks)
         if region is not None:
-            routine.regions |= {(masked, number): region for number in region.places}
+            routine.regions |= {(*launched, number): region for number in region.places}
             break
     return region
 

@@ -120,13 +120,14 @@ class BasicBlock:
 class Routine:
     """A prepared kernel or device function.
 
-    ``regions`` are its loops as machine code, by whether they are for some threads only and by their blocks.
+    ``regions`` are its blocks as machine code, by whether they are for some threads only, whether for
+    clusters of several CTAs, and by block.
     """
 
     name: str
     blocks: list[BasicBlock]
     frame: FrameLayout
-    regions: dict[tuple[bool, int], Any] = field(default_factory=dict)
+    regions: dict[tuple[bool, bool, int], Any] = field(default_factory=dict)
 
 
 @dataclass(slots=True, eq=False)

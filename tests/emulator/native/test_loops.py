@@ -311,3 +311,22 @@ def test_copies_that_land_at_other_times_do_so_in_a_walk(
         found[engine, when] = buffer.numpy().tolist()
     assert found["native", schedule] == found["array", schedule]
     assert found["native", schedule] != found["native", "late"]
+
+
+def test_what_was_made_for_single_ctas_is_not_for_clusters(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    """Of a cluster's second CTA the address is the first one's, which only shared::cluster reaches."""
+    text = kernel("""
+        mov.u32 r20, 0; mov.u32 r24, %tid.x; mad.lo.u32 r24, r24, 4, 0x400;
+    AGAIN: setp.gt.u32 p2, r20, 20; @p2 st.shared.u32 [r24], r20; st.global.u32 [d1], r20;
+        add.u32 r20, r20, 1; setp.lt.u32 p1, r20, 40; @p1 bra AGAIN; """)
+    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    device: Any = open_device("emulator", arch="sm_90a")
+    loaded, buffer = device.load(text).kernel("k"), device.zeros(256, "u32")
+    for _ in range(2):
+        loaded.launch(2, 128, [buffer])
+    assert max(calls) > 30
+    with pytest.raises(LaunchError, match="CTA 1 of a cluster of 2"):
+        loaded.launch(2, 128, [buffer], cluster=2)
