@@ -120,8 +120,10 @@ def _kind(i: DecodedInstruction, memory: bool, variable: bool) -> tuple[int, tup
     simple = {
         "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
         "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, BULK: TMA,
-        "NANOSLEEP": SLEEP, **dict.fromkeys(wgmma.OPCODES, PRODUCT),
+        **dict.fromkeys(wgmma.OPCODES, PRODUCT),
     }  # fmt: skip
+    if opcode == "NANOSLEEP" and not i.has("SYNCS"):  # which an mbarrier ends
+        return SLEEP, (0, 0)
     if opcode in simple:
         return simple[opcode], (0, 0)
     return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)
@@ -130,7 +132,7 @@ def _kind(i: DecodedInstruction, memory: bool, variable: bool) -> tuple[int, tup
 def _slept(i: DecodedInstruction, chip: Chip) -> int:
     """Return the cycles of a pause: as long as is asked for, of up to twice that; PTX ISA, nanosleep."""
     (asked,) = i.operands
-    if not isinstance(asked, Immediate):
+    if i.guard is not None or not isinstance(asked, Immediate):
         raise Unsupported(f"for how long '{i.sass.text}' pauses is not in the machine code")
     return asked.value * chip.gpu.clock // 1000
 

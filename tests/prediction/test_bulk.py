@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import closing
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -13,7 +14,10 @@ from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.prediction.chip import find
+from ptxlab.prediction.code import decode
+from ptxlab.prediction.operands import Predicate
 from ptxlab.prediction.predict import as_machine_code, predict
+from ptxlab.prediction.timing import FIXED, timings
 from ptxlab.prediction.tma import Copy
 from ptxlab.toolchain.assembly import Assembly
 from tests.prediction.running import issued
@@ -118,3 +122,15 @@ def test_a_pause_is_as_long_at_any_clock() -> None:
     assert slow.stalls["sleeping"] > 0.9
     with pytest.raises(Unsupported, match="is not in the machine code"):
         predict(PAUSE.replace("WHAT", "n"), "a100", 1, 32, args)
+
+
+def test_some_pauses_are_no_longer_than_they_have_to_be() -> None:
+    """One that only some lanes make is refused; one at an mbarrier is over when that lets go."""
+    chip = find("a100")
+    module, cubin = load_assembled(PAUSE.replace("WHAT", "2000"), TARGETS["sm_80"])
+    code = decode(cubin, Assembly(module, cubin).functions, "k")
+    pause = next(one for one in code if one.sass.opcode == "NANOSLEEP")
+    at_barrier = replace(pause, sass=replace(pause.sass, modifiers=("SYNCS",)), number=0)
+    assert timings([at_barrier], [0], chip, {})[0].kind == FIXED
+    with pytest.raises(Unsupported, match="is not in the machine code"):
+        timings([replace(pause, guard=Predicate(0), number=0)], [0], chip, {})
