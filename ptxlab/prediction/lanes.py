@@ -24,7 +24,7 @@ _REDUCTIONS = {
 
 
 def reduce(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """Join the words of the lanes that are there; ``REDUX`` alone is that of all bits that all have."""
+    """Join the words of the lanes that are there: where it does not say how, to the bits that all have."""
     value = r.value(i.sources[0], where)
     if value is None or i.has("F32"):
         r.forget(i, where)
