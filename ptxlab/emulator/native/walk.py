@@ -65,8 +65,9 @@ def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
     pays = walk is not None and (walk.jobs >= PAYS or walk.is_tired)
     if pays:
         function = group.activation.function
-        entry = key_of(function.blocks[0], function.name, group.frame)
-        PROCESS.heads |= {key, entry}
+        entry = function.blocks[0]
+        entry.turns = WORTH
+        PROCESS.heads |= {key, key_of(entry, function.name, group.frame)}
     head.rest = WORTH if pays else min(2 * head.rest, LONGEST)
     head.turns = WORTH if pays else -head.rest
     return done, left
