@@ -48,15 +48,17 @@ CODE = (".cu", ".cuh", ".h")
 
 
 def sizes(row: dict[str, Any]) -> Iterator[dict[str, Any]]:
-    """Yield a row once for each of its sizes ``n``, with its ``rate`` in GFLOP/s and its grid."""
-    measured = row["rates"] if "rates" in row else row["cycles"]
-    for size, told in measured.items():
+    """Yield a row once for each of its sizes ``n``, with the ``seconds`` that were measured and its grid."""
+    (unit,) = row.keys() & {"rates", "cycles", "times"}
+    for size, told in row[unit].items():
         n = int(size)
-        rate = told if "rates" in row else 2 * n**3 / (told / (row["clock"] * 1e6)) / 1e9
+        seconds = {
+            "rates": 2 * n**3 / told / 1e9, "cycles": told / row["clock"] / 1e6, "times": told / 1e6
+        }[unit]  # fmt: skip
         grid = [blocks(one, n) if isinstance(one, str) else one for one in row["grid"]]
         held_out = row.get("held_out", [])
         yield row | {
-            "n": n, "rate": rate, "grid": grid, "held_out": held_out is True or n in (held_out or []),
+            "n": n, "seconds": seconds, "grid": grid, "held_out": held_out is True or n in (held_out or []),
         }  # fmt: skip
 
 
@@ -75,7 +77,7 @@ def predicted(row: dict[str, Any], sources: Path) -> Prediction:
         file, include = _copied(row, repository, Path(folder))
         wrapper = Path(folder) / "wrapper.cu"
         wrapper.write_text(f'{row.get("before", "")}\n#include "{file}"\n')
-        options = [f"--instance={name}"] if "<" in name else []
+        options = [*row.get("options", ()), *([f"--instance={name}"] if "<" in name else [])]
         options += [f"-I{include}"] if include else []
         target = target_of(chip)
         program, cubin = load_assembled(wrapper, target, options)
@@ -94,7 +96,9 @@ def arguments(device: Device, row: dict[str, Any]) -> list[Any]:
     words, maps = row["args"].split(), row.get("maps", {})
     used = {*words, *(one["of"] for one in maps.values())}
     held = {
-        name: device.zeros((n, n), TYPES[row.get(kind, "f32")])
+        name: device.zeros(
+            tuple(row.get("shapes", {}).get(name, (n, n))), TYPES[row.get(kind, "f32")]
+        )
         for name, kind in types.items()
         if name in used
     }
@@ -157,7 +161,9 @@ def hilbert(side: int, step: int) -> tuple[int, int]:
 def _number(word: str, n: int) -> Any:
     if word.endswith("h"):
         return np.float16(word[:-1]).tobytes()
-    return n if word == "n" else float(word)
+    if word == "n":
+        return n
+    return int(word) if word.isdigit() else float(word)
 
 
 def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, Path | None]:
@@ -176,12 +182,18 @@ def _copied(row: dict[str, Any], repository: Path, folder: Path) -> tuple[Path, 
 
 def line(row: dict[str, Any], found: Prediction) -> tuple[tuple[str, ...], float]:
     """Return a row of the table, and how far off the predicted time is."""
-    rate = 2 * row["n"] ** 3 / found.seconds / 1e9
-    error = row["rate"] / rate - 1
+    error = found.seconds / row["seconds"] - 1
+    shape = row.get("shapes", {}).get("A")
+
+    def told(seconds: float) -> str:
+        """Return the rate of a product, the time of anything else."""
+        rate = three_digits(2 * row["n"] ** 3 / seconds / 1e12)
+        return f"{three_digits(seconds * 1e6)} us" if shape else f"{rate} TFLOP/s"
+
     clock = f"{row['clock']} MHz{', locked' if row.get('locked') else ''}"
     return (
-        row["name"], row["repository"], found.gpu, str(row["n"]), clock,
-        *(f"{three_digits(one / 1e3)} TFLOP/s" for one in (row["rate"], rate)), f"{error:+.1%}",
+        row["name"], row["repository"], found.gpu, " x ".join(map(str, shape or [row["n"]])), clock,
+        told(row["seconds"]), told(found.seconds), f"{error:+.1%}",
         f"{found.bound_by} {found.used[found.bound_by]:.0%}",
     ), error  # fmt: skip
 

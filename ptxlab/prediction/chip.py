@@ -22,6 +22,10 @@ UNKNOWN = {
 """What keeps a chip from having a file, by compute capability."""
 
 
+_PORT = 64
+"""Bytes a clock that an SM takes from beyond it at most. Assumed; on B300 all of them together take 60."""
+
+
 @dataclass(frozen=True, slots=True)
 class MemorySystem:
     """``request``: the least cycles of an SM's memory pipe for an instruction. ``wavefront`` cycles serve one
@@ -55,6 +59,11 @@ class Chip:
         dram = round(near + (far - near) * clock / self.memory.clock)
         gpu = replace(self.gpu, clock=clock)
         return replace(self, gpu=gpu, latency=self.latency | {"dram": dram})
+
+    def used_by(self, sms: int) -> Chip:
+        """Return the chip where the L2 cache is there for some of its SMs alone."""
+        each = min(_PORT, self.memory.l2_bytes * self.gpu.sms / sms)
+        return replace(self, memory=replace(self.memory, l2_bytes=max(each, self.memory.l2_bytes)))
 
     def tensor_flop(self, dtype: str, acc: str) -> float:
         """Return the FLOP a clock and sub-partition of mma.sync."""

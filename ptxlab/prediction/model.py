@@ -105,11 +105,12 @@ def modelled(
     sms = chip.gpu.sms
     generations, tail = divmod(ctas, sms * fits.ctas)
     model = _Model(code, launch, chip, shared)
-    first = model.resident(min(fits.ctas, -(-ctas // sms)))
+    first = model.resident(min(fits.ctas, -(-ctas // sms)), min(ctas, sms))
     cycles = first.cycles * generations
     if tail:
         left = -(-tail // sms)
-        cycles += (first if left == first.ctas else model.resident(left)).cycles
+        same = left == first.ctas and (tail >= sms or not generations)
+        cycles += (first if same else model.resident(left, min(tail, sms))).cycles
     memory_seconds = model.reuse.nbytes / (chip.gpu.bandwidth * 1e9)
     seconds = max(cycles / (clock * 1e6), memory_seconds)
     used = _used(first.run, chip) | {"dram": memory_seconds / seconds}
@@ -139,8 +140,8 @@ class _Model:
         self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
         self.reuse = Reuse()
 
-    def resident(self, ctas: int) -> Resident:
-        """Run CTAs that lie as far apart as there are SMs."""
+    def resident(self, ctas: int, sms: int) -> Resident:
+        """Run CTAs that lie as far apart as there are SMs, of which ``sms`` have some."""
         launch, chip = self._launch, self._chip
         every = int(np.prod(launch.config.grid))
         apart = chip.gpu.sms // launch.cluster * launch.cluster
@@ -154,7 +155,7 @@ class _Model:
             size = chip.memory.l2_mib << 20
             together = ctas * chip.gpu.sms
             self.reuse = reuse(self._code, launch, of_warps[0], numbers, loop, together, size)
-        work = _Work(self, numbers, of_warps, chosen)
+        work = _Work(self, numbers, of_warps, chosen, chip.used_by(sms))
         if any(i.sass.opcode == "SYNCS" for i in self._code):
             return work.tiled(trace.tiles(of_warps, numbers, returns))
         return work.turned(loop)
@@ -163,10 +164,10 @@ class _Model:
         """Return what the steps ``asked`` about of some CTAs ask memory for."""
         return machine.requests(self._code, self._launch, chosen, asked)
 
-    def run(self, numbers: Array, warps: Sequence[Warp], ctas: int) -> Run:
+    def run(self, numbers: Array, warps: Sequence[Warp], ctas: int, chip: Chip) -> Run:
         """Run warps on an SM; ``numbers`` are the instructions of all steps."""
-        timed = timings(self._code, np.unique(numbers).tolist(), self._chip, self.reuse.hits)
-        return Sm(self._chip, timed, warps, self._shared * ctas).run()
+        timed = timings(self._code, np.unique(numbers).tolist(), chip, self.reuse.hits)
+        return Sm(chip, timed, warps, self._shared * ctas).run()
 
     @property
     def warps(self) -> int:
@@ -177,10 +178,15 @@ class _Work:
     """What the warps of CTAs that share an SM issue, to be run in part."""
 
     def __init__(
-        self, model: _Model, numbers: Array, of_warps: Sequence[Array], chosen: Sequence[int]
+        self,
+        model: _Model,
+        numbers: Array,
+        of_warps: Sequence[Array],
+        chosen: Sequence[int],
+        chip: Chip,
     ) -> None:
         self._model, self._numbers, self._of_warps = model, numbers, of_warps
-        self._chosen = chosen
+        self._chosen, self._chip = chosen, chip
         self._requests: dict[int, Request | Asked] = {}
 
     def turned(self, loop: trace.Loop | None) -> Resident:
@@ -240,7 +246,7 @@ class _Work:
         if passed is not None:
             first = next(n for n, issued in enumerate(self._of_warps) if id(issued) == marked)
             warps[first].marks, warps[first].passed = list(marks), passed
-        return self._model.run(self._numbers, warps, len(self._chosen))
+        return self._model.run(self._numbers, warps, len(self._chosen), self._chip)
 
 
 def _asked(request: Request | Asked | None, warp: int) -> Served | None:

@@ -91,11 +91,11 @@ def test_a_bulk_copy_comes_to_all_that_its_mask_has() -> None:
 
 
 def test_bulk_copies_take_what_lies_beyond_the_sm() -> None:
-    """Each way at the bytes a clock that the chip's file has."""
+    """Each way at the bytes a clock of an SM that has the L2 cache to itself."""
     data = np.zeros(16384, np.float32)
     short, long = (predict(there_and_back(n), "h100", 1, 32, [data, data]) for n in (4096, 32768))
     each = (long.cycles - short.cycles) / 2
-    assert each == pytest.approx((32768 - 4096) / find("h100").memory.l2_bytes, rel=0.01)
+    assert each == pytest.approx((32768 - 4096) / find("h100").used_by(1).memory.l2_bytes, rel=0.01)
 
 
 PAUSE = """\
