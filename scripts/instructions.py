@@ -157,12 +157,21 @@ def others() -> Iterator[str]:
     yield from _header("Forms", "What they do", "Fidelity")
     groups: dict[tuple[str, str], dict[str, None]] = {}
     for row in _others():
-        summary = " ".join(((row.step or row.exit).__doc__ or "").split("\n\n")[0].split())
+        summary = " ".join(_summary(row).split())
         choices = [slot.choices for slot in row.slots]
         text = written(row.opcode, tuple(map(frozenset, choices)), choices)
         groups.setdefault((summary, row.fidelity), {})[f"`{text}`"] = None
     for (summary, fidelity), texts in groups.items():
         yield _row("<br>".join(texts), _cell(summary), fidelity)
+
+
+def _summary(row: Row) -> str:
+    does = row.step or row.exit
+    if does is None or not does.__doc__:
+        raise ValueError(
+            f"the function of {row.opcode} has no docstring to say what it does: {does}"
+        )
+    return does.__doc__.split("\n\n")[0]
 
 
 def rules() -> Iterator[str]:

@@ -37,6 +37,7 @@ def convert_address(context: Context, form: RowForm) -> Step:
 
 
 def is_in_space(context: Context, form: RowForm) -> Step:
+    """Say whether a generic address is one of a state space."""
     target, value = context.operands(2)
     space = state_space(form.modifiers)
     destination, source = context.destination(target, "pred"), context.source(value, "u64")

@@ -244,6 +244,7 @@ def prefetch(context: Context, form: RowForm) -> Step:
 
 
 def commit_group(context: Context, form: RowForm) -> Step:
+    """Close the group of bulk copies."""
     return lambda frame, threads: frame.wave.bulk_copies.commit(threads)
 
 

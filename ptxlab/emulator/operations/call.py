@@ -321,5 +321,10 @@ def _param_variable(
     return variable
 
 
+def leave_function(context: Context, form: RowForm, following: int) -> ExitBlocks:
+    """Go back to where the function was called; at the end of a kernel, end the threads."""
+    return go_back, ()
+
+
 row("call{.uni}", "@function", exit=call, mix="control")
-row("ret{.uni}", "", exit=lambda *_: (go_back, ()), mix="control")
+row("ret{.uni}", "", exit=leave_function, mix="control")

@@ -81,6 +81,7 @@ def build_exit(context: Context, form: RowForm, guard: Source | None, following:
 
 
 def branch(context: Context, form: RowForm, following: int) -> ExitBlocks:
+    """Go on at a label."""
     [label] = context.names(1)
     target = context.label(label)
     return Jump(target), (target,)
@@ -119,9 +120,14 @@ def end(group: Converged) -> Sequence[Onward]:
     return (Ended(group.threads),)
 
 
+def leave_kernel(context: Context, form: RowForm, following: int) -> ExitBlocks:
+    """End the threads."""
+    return end, ()
+
+
 row("bra{.uni}", "@label", exit=branch, mix="control")
 row("brx.idx{.uni}", "u32 @list", exit=table, mix="control")
-row("exit", "", exit=lambda *_: (end, ()), mix="control")
+row("exit", "", exit=leave_kernel, mix="control")
 
 
 # ---- barriers of a CTA ----------------------------------------------------------------------

@@ -132,10 +132,12 @@ def _pieces(read: Access, given: Array, frame: Frame, threads: Threads) -> list[
 
 
 def commit_group(context: Context, form: RowForm) -> Step:
+    """Close the group of copies."""
     return committed(lambda frame, threads: frame.wave.copies.commit(threads))
 
 
 def wait_all(context: Context, form: RowForm) -> Step:
+    """Wait for all copies."""
     return waited(lambda frame, threads: frame.wave.copies.wait_all(threads), -1)
 
 

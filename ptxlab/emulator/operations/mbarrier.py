@@ -126,6 +126,7 @@ def given(source: Source | None, frame: Frame, threads: Threads, default: int = 
 
 
 def _init(context: Context, form: RowForm) -> Step:
+    """Make an mbarrier object that expects so many arrivals in each phase."""
     address, count = context.operands(2)
     objects, counts = Objects.of(context, form, address), context.source(count, "u32")
 
@@ -137,6 +138,7 @@ def _init(context: Context, form: RowForm) -> Step:
 
 
 def _invalidate(context: Context, form: RowForm) -> Step:
+    """End an mbarrier object, so that its memory may be used for something else."""
     [address] = context.operands(1)
     objects = Objects.of(context, form, address)
     return lambda frame, threads: objects.change(frame, threads, Mbarriers.invalidate)
@@ -184,6 +186,7 @@ def _arrive(context: Context, form: RowForm) -> Step:
 
 
 def _pending_count(context: Context, form: RowForm) -> Step:
+    """Return how many arrivals a state still waits for."""
     target, state = context.operands(2)
     return register_step(
         lambda words: MbarrierState.of(words).pending.astype(np.uint32),

@@ -51,6 +51,7 @@ def set_registers(context: Context, form: RowForm) -> Step:
 
 
 def event(context: Context, form: RowForm) -> Step:
+    """Send a signal to a profiler."""
     return nothing
 
 

@@ -52,6 +52,7 @@ def _write_maps(
 
 
 def _replace(context: Context, form: RowForm) -> Step:
+    """Change one field of a map."""
     address, *numbered, value = context.instruction.operands
     space = state_space(form.modifiers)
     reads = map_at(context, address, space, writes=False)

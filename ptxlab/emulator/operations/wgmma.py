@@ -361,6 +361,7 @@ def fence(context: Context, asked: RowForm) -> Step:
 
 
 def commit_group(context: Context, asked: RowForm) -> Step:
+    """Close the group of products."""
     context.participants = TOGETHER
     return lambda frame, threads: frame.wave.products.commit(threads)
 
