@@ -69,24 +69,6 @@ class Scoped(NamedTuple):
                 parts = ()
         return [register for part in parts for register in self.registers(part)]
 
-    def results(self) -> list[str]:
-        instruction = self.instruction
-        first = instruction.operands[0] if instruction.operands else None
-        returns = isinstance(first, Group) or "red" in instruction.modifiers
-        if first is None or isinstance(first, Address):
-            return []
-        if instruction.opcode in _NO_RESULT and not returns:
-            return []
-        return self.registers(first)
-
-
-_NO_RESULT = frozenset(
-    {"st", "red", "bar", "barrier", "bra", "brx", "call", "ret", "exit", "trap", "brkpt", "cp"}
-    | {"nanosleep", "setmaxnreg", "membar", "fence", "prefetch", "prefetchu", "stmatrix", "discard"}
-    | {"applypriority", "pmevent", "griddepcontrol", "wgmma"}
-)
-"""Opcodes whose first operand is no result; wgmma's is one only when it has been waited for."""
-
 
 def instructions(function: Function) -> Iterator[Scoped]:
     """Yield every instruction of ``function`` in text order, those of nested blocks included."""

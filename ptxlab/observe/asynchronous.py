@@ -23,7 +23,7 @@ from ptxlab.observe.handover import Handovers
 from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.map_use import MapUse
 from ptxlab.observe.phases import MbarrierBytes
-from ptxlab.observe.races import Races
+from ptxlab.observe.races import Races, is_fence
 from ptxlab.observe.releases import is_relaxed
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
@@ -75,7 +75,7 @@ class Asynchronous:
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
         instruction = site.instruction
         self._products.see(site, frame, passing)
-        if instruction.opcode in ("fence", "membar"):
+        if is_fence(instruction):
             self.handovers.fence(site, passing)
             self.maps.fence(instruction, passing)
         elif instruction.opcode == "barrier" and "cluster" in instruction.modifiers:

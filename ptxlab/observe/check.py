@@ -36,7 +36,7 @@ from ptxlab.observe.history import History
 from ptxlab.observe.map_use import BoxUse
 from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
-from ptxlab.observe.races import Races, Stored, is_async_copy, is_strong
+from ptxlab.observe.races import Races, Stored, is_async_copy, is_fence, is_strong
 from ptxlab.observe.registers import RegisterStates
 from ptxlab.observe.unwritten import LocalMemory, Reads, SharedMemory
 from ptxlab.syntax.tree import Instruction, PtxModule, SourceText
@@ -329,5 +329,4 @@ def _orders_memory(instruction: Instruction) -> bool:
     """Say whether an instruction orders memory by a flag, which races in shared memory do not follow."""
     if is_asynchronous(instruction) or "proxy" in instruction.modifiers:
         return False
-    fence = instruction.opcode in ("membar", "fence")
-    return fence or not _ORDERING.isdisjoint(instruction.modifiers)
+    return is_fence(instruction) or not _ORDERING.isdisjoint(instruction.modifiers)

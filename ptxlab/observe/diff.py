@@ -16,17 +16,14 @@ import numpy as np
 from ptxlab.arrays import Array, Integers, Words
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Kernel
-from ptxlab.instrument.addresses import device_dependent
-from ptxlab.instrument.sites import (
-    Scoped,
-    definition,
-    instructions,
-)
+from ptxlab.instrument.sites import Scoped, definition, instructions
 from ptxlab.instrument.trace import SITE_BITS, Traced, look_at_step, trace
 from ptxlab.isa.targets import WARP
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.numbers.types import TYPES
+from ptxlab.observe.addresses import device_dependent
 from ptxlab.observe.rounding import Executed, Judgement, judge
+from ptxlab.observe.value_flow import results
 from ptxlab.syntax.tree import Instruction, PtxModule
 
 WINDOW_BYTES = 1 << 27
@@ -171,7 +168,7 @@ def _sites(launch: Repeatable, bound: DeviceLaunch) -> list[Traced]:
     skipped = device_dependent(function, [name for name, one in given if isinstance(one, Buffer)])
     found = []
     for site in instructions(function):
-        kept = _typed(site, [name for name in site.results() if name not in skipped])
+        kept = _typed(site, [name for name in results(site) if name not in skipped])
         if kept:
             found.append(Traced(site, kept))
     return found

@@ -19,7 +19,7 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene, Wording, entries
-from ptxlab.observe.races import is_strong
+from ptxlab.observe.races import is_fence, is_strong
 from ptxlab.observe.shadow import Shadow, ShadowTable
 from ptxlab.syntax.tree import Instruction
 
@@ -112,10 +112,9 @@ class GlobalRaces:
 
     def execute(self, instruction: Instruction, threads: Threads) -> None:
         """See ``threads`` execute what may be a fence, or read a flag."""
-        opcode = instruction.opcode
-        if opcode in ("fence", "membar") or not _RELEASES.isdisjoint(instruction.modifiers):
+        if is_fence(instruction) or not _RELEASES.isdisjoint(instruction.modifiers):
             self.order(self._fenced, threads.mask)
-        if opcode in ("atom", "ld") and is_strong(instruction):
+        if instruction.opcode in ("atom", "ld") and is_strong(instruction):
             self.order(self._heard, threads.mask)
 
     def release(self, threads: Threads) -> None:

@@ -14,11 +14,11 @@ from ptxlab.emulator.prepare.scope import Variable
 from ptxlab.emulator.run.memory import pitched
 from ptxlab.instrument.sites import Scoped, instructions
 from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.value_flow import loads, results
 from ptxlab.syntax.names import called
 from ptxlab.syntax.tree import Address, Function, Name, Operand, Symbol
 
 _UNKNOWN = "?"
-_LOADS = frozenset({"ld", "ldu", "ldmatrix", "wmma", "atom", "call", "shfl"})
 
 
 class Overruns:
@@ -84,13 +84,13 @@ def _bases(function: Function) -> dict[str, set[str]]:
         size = now
         for site in sites:
             made = _made_of(site, found)
-            for register in site.results():
+            for register in results(site):
                 found[register] |= made
     return found
 
 
 def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:
-    if site.instruction.opcode in _LOADS:
+    if loads(site.instruction) or site.instruction.opcode in ("call", "shfl"):
         return {_UNKNOWN}
     made: set[str] = set()
     for operand in site.instruction.operands[1:]:

@@ -31,6 +31,10 @@ def is_strong(instruction: Instruction) -> bool:
     return reduces or not _STRONG.isdisjoint(instruction.modifiers)
 
 
+def is_fence(instruction: Instruction) -> bool:
+    return instruction.opcode in ("fence", "membar")
+
+
 def is_async_copy(instruction: Instruction) -> bool:
     """Say whether ``instruction`` is a cp.async that copies, not one about groups of them, or a bulk copy."""
     name = instruction.name

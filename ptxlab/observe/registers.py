@@ -29,7 +29,6 @@ from ptxlab.observe.value_flow import (
 )
 
 _HINT = "a register or local variable has no initial value: write it first on every path"
-_BY_WARP = frozenset({"vote", "match", "redux", "mma", "wmma", "wgmma", "movmatrix"})
 
 
 class RegisterStates:
@@ -144,7 +143,7 @@ class RegisterStates:
         if apart is not None:
             return apart
         worst: Array = np.maximum.reduce([*found.values()])
-        if opcode in _BY_WARP:
+        if flow.by_warp:
             worst = np.repeat(worst.reshape(-1, WARP).max(axis=1), WARP)
         return dict.fromkeys(flow.writes, worst)
 

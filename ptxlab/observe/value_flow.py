@@ -11,19 +11,21 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
+from ptxlab.emulator.prepare.row import Row, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope
 from ptxlab.emulator.run.wave import FrameLayout
+from ptxlab.instrument.sites import Scoped
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.matrix.multiplication import MatrixInstruction
-from ptxlab.syntax.tree import Address, Name, Operand, Pair, Vector
+from ptxlab.syntax.tree import Address, Group, Instruction, Name, Operand, Pair, Vector
 
 NamedRegister = tuple[int, str]
 """The number of a register in its frame, and its name."""
 
-_USING = frozenset({"atom", "call", "bar", "barrier"})
-_WITH_MEMBERMASK = frozenset({"shfl", "vote", "match", "redux"})
-_MOVES = frozenset({"mov", "shfl"})
+_USING = frozenset({"atomic", "control", "synchronization"})
+"""The classes of the instruction mix that use all that they read."""
+_LOADING = frozenset({"load", "matrix move"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +34,9 @@ class ValueFlow:
 
     Those ``used`` have arrived: addresses, membermasks, all that leaves the function or says where
     threads go. ``stored`` are those that go to memory, in order, None for what is no register;
-    ``sources`` those that results are made of, ``moves`` saying that it is all one. ``loads`` are the
-    results of a load, in order; ``exchanged`` is the result of a shuffle.
+    ``sources`` those that results are made of, ``moves`` saying that it is all one, ``by_warp`` that each
+    result is made of those of the whole warp. ``loads`` are the results of a load, in order; ``exchanged``
+    is the result of a shuffle.
     """
 
     guard: tuple[NamedRegister, ...]
@@ -41,6 +44,7 @@ class ValueFlow:
     stored: tuple[NamedRegister | None, ...]
     sources: tuple[NamedRegister, ...]
     moves: bool
+    by_warp: bool
     writes: tuple[int, ...]
     loads: tuple[int | None, ...]
     exchanged: int | None
@@ -50,6 +54,7 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     """Return the flow of an instruction in a function whose registers have these ``names``."""
     instruction = site.instruction
     opcode, operands, guard = instruction.opcode, instruction.operands, instruction.guard
+    row = form_of(instruction).row
     guards = {} if guard is None else dict.fromkeys(slots(site, Name(guard.name)))
     addresses = {slot for operand in _addresses(operands) for slot in slots(site, operand)}
     writes = tuple(slot for slot, _ in _named(site.writes, names))
@@ -59,25 +64,27 @@ def flow_of(site: Site, layout: FrameLayout, names: Mapping[int, str]) -> ValueF
     if opcode == "st" and "param" not in instruction.modifiers:
         found = slots(site, operands[1])
         stored = tuple(None if slot is None else (slot, names[slot]) for slot in found)
-    elif opcode in _USING or not writes:
+    elif row.mix in _USING or not writes:
         used = reads
-    elif opcode in _WITH_MEMBERMASK:
-        others = operands[2:]  # which lanes, and those that take part
+    elif row.mix == "warp":
+        others = operands[2:] or operands[1:]  # which lanes, and those that take part
         used = used | {slot for one in others for slot in slots(site, one) if slot in reads}
     if opcode == "ret":
         used = used | set(layout.results)
-    loading = opcode in ("ld", "ldu", "ldmatrix", "wmma")
+    loading = bool(addresses) and row.mix in _LOADING
     target = operands[0] if operands else None
     first = target.first if isinstance(target, Pair) else target
+    shuffled = slots(site, first)[0] if opcode == "shfl" and first is not None else None
     return ValueFlow(
         guard=_named(site.reads & guards.keys(), names),
         used=_named(used, names),
         stored=stored,
         sources=_named(reads - used, names) if writes else (),
-        moves=opcode in _MOVES,
+        moves=row.mix == "move" or shuffled is not None,
+        by_warp=row.collective and shuffled is None,
         writes=writes,
         loads=slots(site, operands[0]) if loading and writes else (),
-        exchanged=slots(site, first)[0] if opcode == "shfl" and first is not None else None,
+        exchanged=shuffled,
     )
 
 
@@ -88,6 +95,32 @@ def _named(found: Iterable[int], names: Mapping[int, str]) -> tuple[NamedRegiste
 
 def _addresses(operands: Iterable[Operand]) -> Iterator[Address]:
     return (operand for operand in operands if isinstance(operand, Address))
+
+
+def results(site: Scoped) -> list[str]:
+    """Return the registers that an instruction writes, but for a product's that runs on behind it."""
+    instruction = site.instruction
+    first = instruction.operands[0] if instruction.operands else None
+    if first is None or isinstance(first, Address):
+        return []
+    row = _row_of(instruction)
+    written = row is None or row.results or (row.tabled and row.opcode != "wgmma")
+    return site.registers(first) if written or isinstance(first, Group) else []
+
+
+def loads(instruction: Instruction) -> bool:
+    """Say whether the results of an instruction are what was in memory."""
+    row = _row_of(instruction)
+    loading = row is None or row.mix in _LOADING | {"atomic"}
+    return loading and any(_addresses(instruction.operands))
+
+
+def _row_of(instruction: Instruction) -> Row | None:
+    """Return the row of an instruction, None where only a GPU has it."""
+    try:
+        return form_of(instruction).row
+    except (KeyError, UnknownForm):
+        return None
 
 
 class RegisterNames:

@@ -12,11 +12,11 @@ import pytest
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.loading import Loadable
 from ptxlab.device.protocol import Device, Module
-from ptxlab.instrument.addresses import device_dependent
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
 from ptxlab.observe import diff as diff_module
+from ptxlab.observe.addresses import device_dependent
 from ptxlab.observe.diff import DeviceLaunch, DiffReport, Repeatable, diff
 from ptxlab.observe.rounding import Executed, judge
 from ptxlab.syntax import parse, to_text

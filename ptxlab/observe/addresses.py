@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from ptxlab.instrument.sites import Scoped, instructions
+from ptxlab.observe.value_flow import loads, results
 from ptxlab.syntax.tree import Address, Element, Function, Group, Name, Operand, Symbol
 
 _OWN_WAY = (
@@ -18,7 +19,6 @@ _OWN_WAY = (
     "%total_smem_size", "%current_graph_exec",
 )  # fmt: skip
 _WIDE = ("b64", "u64", "s64")
-_LOADS = ("ld", "ldu", "ldmatrix", "atom", "wmma")
 
 
 def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[str]:
@@ -37,7 +37,7 @@ def device_dependent(function: Function, buffers: Collection[str]) -> frozenset[
             for name in _handed(site):
                 (held.add if depends else held.discard)(name)
             if depends:
-                found.update(name for name in site.results() if _may_be_address(site, name))
+                found.update(name for name in results(site) if _may_be_address(site, name))
     return frozenset(found)
 
 
@@ -47,7 +47,7 @@ def _depends(site: Scoped, known: Collection[str], held: Collection[str]) -> boo
     if instruction.opcode == "call":
         given = [name for operand in sources[1:] for name in _names(operand)]
         return any(name in known or name in held for name in given)
-    if instruction.opcode in _LOADS:
+    if loads(instruction):
         bases = [x.base.text for x in sources if isinstance(x, Address) and x.base is not None]
         return any(base in held and not site.type_of(base) for base in bases)
     return any(
