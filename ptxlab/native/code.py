@@ -8,11 +8,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from ptxlab.numbers.formats import F32
+
 LANES = 8
 """Threads that the loop's body is for: numbers of 32 bits then fill a register of AVX2."""
-
-NAN_F32 = 0x7FFFFFFF
-"""The NaN of single precision that operations return: all ones but the sign."""
 
 WIDTHS = {"i1": 1, "i8": 8, "i16": 16, "i32": 32, "i64": 64, "float": 32, "double": 64}
 
@@ -180,7 +179,7 @@ class Code:
         if found is None:
             # Chosen by bits: to LLVM all NaNs are one number, and it may return any for another.
             nan = self.compare("uno", value, value)
-            bits = self.select(nan, number(NAN_F32, "i32"), self._bitcast(value, "i32"))
+            bits = self.select(nan, number(F32.nan_word, "i32"), self._bitcast(value, "i32"))
             found = self._settled[value.text] = self._bitcast(bits, value.type)
         return found
 

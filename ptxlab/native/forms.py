@@ -10,14 +10,14 @@ from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
-from ptxlab.native.code import NAN_F32, Code, Value, number
+from ptxlab.native.code import Code, Value, number
+from ptxlab.numbers.formats import F32, F64
+from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
 
 Native = Callable[..., Any]
 
-SIGN = {32: 1 << 31, 64: 1 << 63}
-EXPONENT = {32: 0xFF << 23, 64: 0x7FF << 52}
-QUIET_F64 = 1 << 51
-DEFAULT_NAN_F64 = 0xFFF8 << 48
+SIGN = {form.bits: 1 << form.sign_bit for form in (F32, F64)}
+EXPONENT = {form.bits: form.nan & -(1 << form.fraction_bits) for form in (F32, F64)}
 
 
 def op(opcode: str) -> Native:
@@ -202,9 +202,9 @@ def saturated(code: Code, x: Value) -> Value:
 
 def settled_f64(code: Code, r: Value, *operands: Value) -> Value:
     """Return a result with the payload of the first NaN operand in its NaN, or the default one."""
-    nan = number(DEFAULT_NAN_F64, "i64")
+    nan = number(int(DEFAULT_NAN_F64), "i64")
     for operand in reversed(operands):
-        quiet = code.op("or", code.bits(operand), number(QUIET_F64, "i64"))
+        quiet = code.op("or", code.bits(operand), number(int(QUIET_BIT), "i64"))
         nan = code.select(code.compare("uno", operand, operand), quiet, nan)
     bits = code.select(code.compare("uno", r, r), nan, code.bits(r))
     return code.convert("bitcast", bits, "double")
@@ -252,7 +252,7 @@ def root(code: Code, x: Value, **_: str) -> Value:
     negative = code.compare("ult", x, Value("0.0", x.type, literal=True))
     positive = code.select(negative, Value("0.0", x.type, literal=True), x)
     bits = code.bits(code.call("sqrt", positive))
-    return code.seen_as(code.select(negative, number(NAN_F32, "i32"), bits), x.type)
+    return code.seen_as(code.select(negative, number(F32.nan_word, "i32"), bits), x.type)
 
 
 def on_sign(opcode: str, mask: int, code: Code, x: Value, T: str, ftz: str = "") -> Value | None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, special, values
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
 from ptxlab.native.tensor_core.vectors import FunctionBuilder, ModuleFunction, VectorValue
-from ptxlab.numbers.formats import F16, F32, ZERO_EXPONENT, Format
+from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
 from ptxlab.numbers.fused_step import FusedStep
 
 _HIGHEST = 126
@@ -20,7 +20,6 @@ _NO_TERM = -1000
 """Above the exponents of elements without a term other than zero."""
 _FAR = 900
 """Above all exponents of finite terms."""
-_F64_BIAS, _F64_FRACTION = 1023, 52
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ class FusedSteps:
         unit = (field << F32.fraction_bits).bits("float")
         if how.result is F16:
             return to_f16(to_odd(total).to("fptrunc", "float") * unit)
-        kept = total.bits("i64") & (-1 << (_F64_FRACTION - how.result.fraction_bits))
+        kept = total.bits("i64") & (-1 << (F64.fraction_bits - how.result.fraction_bits))
         return (kept.bits("double").to("fptrunc", "float") * unit).bits("i32")
 
     def exact_column(self) -> ModuleFunction:
@@ -116,9 +115,9 @@ class FusedSteps:
         found = top.value
         # Where there are infinities and NaNs, only ``rough`` counts.
         highest = found.is_("sgt", _FAR).choose(_FAR, found).to("sext", "i64")
-        bias = _F64_BIAS + how.fraction_bits
-        scale = ((highest.like(bias) - highest) << _F64_FRACTION).bits("double")
-        unit = ((highest + (_F64_BIAS - how.fraction_bits)) << _F64_FRACTION).bits("double")
+        bias = F64.bias + how.fraction_bits
+        scale = ((highest.like(bias) - highest) << F64.fraction_bits).bits("double")
+        unit = ((highest + (F64.bias - how.fraction_bits)) << F64.fraction_bits).bits("double")
         total = code.variable((c * scale).to("fptosi", "i32").to("sitofp", "double"))
         with code.loop(self.products) as k:
             term = (product(k)[0] * scale).to("fptosi", "i32")
