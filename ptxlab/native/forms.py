@@ -345,7 +345,7 @@ def set_to(
         return None
     if boolean:
         test = code.op(boolean, test, *c)
-    true = number(0x3F800000 if D == "f32" else -1, "i32")
+    true = number(F32.bias << F32.fraction_bits if D == "f32" else -1, "i32")
     found = code.select(test, true, number(0, "i32"))
     return code.seen_as(found, "float") if D == "f32" else found
 

@@ -242,7 +242,7 @@ UE8M0 = Format(
 )
 
 FORMATS: dict[str, Format] = {
-    row.name: row for row in (F16, BF16, TF32, F32, F64, E4M3, E5M2, E3M2, E2M3, E2M1, UE4M3, UE8M0)
+    row.name: row for row in tuple(globals().values()) if isinstance(row, Format)
 }
 """The formats by their PTX names."""
 

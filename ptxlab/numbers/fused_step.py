@@ -26,6 +26,12 @@ ACCUMULATORS = {"f16": F16, "f32": F32}
 """Formats of C and D by their PTX types."""
 
 
+HIGHEST = 126
+"""Largest exponent E at which float32 products are exact: below 2**(E + 2) they are finite."""
+NO_PRODUCT = -1000
+"""Separates the exponents of products of nonzero factors from those with a zero factor."""
+
+
 def operand_formats(a_type: str, b_type: str, acc: str) -> tuple[Format, Format]:
     """Return the formats of A and B. Bytes go with each other; only they and f16 add up to f16."""
     a, b = OPERANDS.get(a_type), OPERANDS.get(b_type)

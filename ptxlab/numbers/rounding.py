@@ -19,10 +19,10 @@ from collections.abc import Callable
 import numpy as np
 
 from ptxlab.arrays import Array, Doubles
-from ptxlab.numbers.formats import BF16, F16, F32, Format
+from ptxlab.numbers.formats import BF16, F16, F32, F64, Format
 
-QUIET_BIT = np.uint64(1 << 51)
-DEFAULT_NAN_F64 = np.uint64(0xFFF8000000000000)
+QUIET_BIT = np.uint64(1 << F64.fraction_bits - 1)
+DEFAULT_NAN_F64 = np.uint64((1 << 64) - int(QUIET_BIT))
 
 # Threads at a time where float64 temporaries are many: they stay in the cache, and below the size
 # that the allocator takes from and gives back to the operating system each time.
@@ -166,12 +166,14 @@ def magnitudes(x: Doubles, fmt: Format, rounding: Rounding) -> Array:
     What comes of others is undefined. ``fmt`` has at most 51 bits, and a smaller range than float64.
     """
     size = np.abs(x)
-    field = np.minimum(np.maximum(size.view(np.int64) >> 52, fmt.lowest_exponent + 1023), 2046)
-    units = size * ((2046 + fmt.fraction_bits - field) << 52).view(np.float64)
+    lowest, highest = fmt.lowest_exponent + F64.bias, 2 * F64.bias
+    field = np.minimum(np.maximum(size.view(np.int64) >> F64.fraction_bits, lowest), highest)
+    unit = (highest + fmt.fraction_bits - field) << F64.fraction_bits
+    units = size * unit.view(np.float64)
     with np.errstate(invalid="ignore"):
         codes: Array = rounding(units, x).astype(np.int64)
     # One binade further is one more in the exponent field; a carry out of the fraction is too.
-    codes += (field - (fmt.lowest_exponent + 1023)) << fmt.fraction_bits
+    codes += (field - lowest) << fmt.fraction_bits
     return codes
 
 

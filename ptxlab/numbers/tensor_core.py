@@ -36,16 +36,13 @@ from ptxlab.isa.targets import DotProduct
 from ptxlab.numbers.formats import F32, ZERO_EXPONENT, Format, alone
 from ptxlab.numbers.fused_step import (
     ACCUMULATORS,
+    HIGHEST,
+    NO_PRODUCT,
     FusedStep,
     exact_step,
     operand_formats,
     store,
 )
-
-_HIGHEST = 126
-"""Largest exponent E at which float32 products are exact: below 2**(E + 2) they are finite."""
-_NO_PRODUCT = -1000
-"""Separates the exponents of products of nonzero factors from those with a zero factor."""
 
 _WARPS = 512
 """Warps computed together: long rows for numpy's inner loops, still small enough for the cache."""
@@ -217,16 +214,16 @@ def _outside(memory: _Memory, how: FusedStep) -> Array | None:
     """Say for which elements float32 and int32 are not exact; None where they always are."""
     if not how.is_narrow:
         return np.ones(memory.top.shape, np.bool_)
-    if memory.top.min() >= how.lowest and memory.top.max() <= _HIGHEST:
+    if memory.top.min() >= how.lowest and memory.top.max() <= HIGHEST:
         return None
-    empty = (memory.top_product < _NO_PRODUCT) & (memory.c_exponents == how.zero_exponent)
-    outside: Array = (memory.top > _HIGHEST) | ((memory.top < how.lowest) & ~empty)
+    empty = (memory.top_product < NO_PRODUCT) & (memory.c_exponents == how.zero_exponent)
+    outside: Array = (memory.top > HIGHEST) | ((memory.top < how.lowest) & ~empty)
     return outside if outside.any() else None
 
 
 def _sum_terms(memory: _Memory, chunk: slice, how: FusedStep) -> None:
     """Truncate and add the terms of every element, leaving the exact sums in ``memory.result``."""
-    np.clip(memory.top, how.lowest, _HIGHEST, out=memory.top)
+    np.clip(memory.top, how.lowest, HIGHEST, out=memory.top)
     field = memory.scale.view(np.int32)
     np.subtract(alone(how.fraction_bits + F32.bias, np.int32), memory.top, out=field)
     np.left_shift(field, alone(F32.fraction_bits, np.int32), out=field)

@@ -451,7 +451,7 @@ def test_narrow_arithmetic_equals_the_definition(
         a, b, c = operands(dtype, acc, 16, 8, 32, 40, raw=raw)
         fast = multiply_add(a, b, c, dtype=dtype, acc=acc, rules=AMPERE)
         with monkeypatch.context() as patch:
-            patch.setattr(tensor_core, "_HIGHEST", -10_000)
+            patch.setattr(tensor_core, "HIGHEST", -10_000)
             exact = multiply_add(a, b, c, dtype=dtype, acc=acc, rules=AMPERE)
         np.testing.assert_array_equal(fast, exact)
 

@@ -163,7 +163,8 @@ for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):
 
 # ---- scales ---------------------------------------------------------------------------------
 
-_LEAST_SCALE, _INFINITY = np.uint32(0x00400000), np.uint32(0x7F800000)
+_LEAST_SCALE = np.float32(2.0**-UE8M0.bias).view(np.uint32)
+_INFINITY = np.float32(np.inf).view(np.uint32)
 
 
 def _exponents(rnd: str, satfinite: str) -> Binary:

@@ -12,12 +12,8 @@ from ptxlab.native.tensor_core.decoding import elements, exponents, magnitude, s
 from ptxlab.native.tensor_core.rounding import to_f16, to_f32, to_odd
 from ptxlab.native.tensor_core.vectors import FunctionBuilder, ModuleFunction, VectorValue
 from ptxlab.numbers.formats import F16, F32, F64, ZERO_EXPONENT, Format
-from ptxlab.numbers.fused_step import FusedStep
+from ptxlab.numbers.fused_step import HIGHEST, NO_PRODUCT, FusedStep
 
-_HIGHEST = 126
-"""The largest exponent at which float32 products are exact."""
-_NO_TERM = -1000
-"""Above the exponents of elements without a term other than zero."""
 _FAR = 900
 """Above all exponents of finite terms."""
 
@@ -51,9 +47,9 @@ class FusedSteps:
         assert top is not None
         c, c_exponents = self._addend(d)
         top = code.call("smax", top, c_exponents)
-        top = top.is_("slt", _NO_TERM).choose(0, top)
+        top = top.is_("slt", NO_PRODUCT).choose(0, top)
         lowest = self.how.lowest
-        outside = (top - lowest).is_("ugt", _HIGHEST - lowest)
+        outside = (top - lowest).is_("ugt", HIGHEST - lowest)
         with code.branch(outside.bits(f"i{self.rows}", 0).is_("ne", 0)) as branch:
             code.run(self.exact_column(), *terms.addresses, d, terms.columns)
             branch.otherwise()
@@ -126,7 +122,7 @@ class FusedSteps:
         return code.function("exact_column", rare=True)
 
     def _of_zeros(self, exponent: VectorValue) -> VectorValue:
-        return exponent.is_("slt", _NO_TERM).choose(self.how.zero_exponent, exponent)
+        return exponent.is_("slt", NO_PRODUCT).choose(self.how.zero_exponent, exponent)
 
 
 @dataclass(frozen=True, slots=True)

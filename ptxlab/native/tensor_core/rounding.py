@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from ptxlab.native.tensor_core.decoding import magnitude
 from ptxlab.native.tensor_core.vectors import VectorValue
-from ptxlab.numbers.formats import F16, F32, Format
+from ptxlab.numbers.formats import F16, F32, F64, Format
 
-_LOST = 29
+_LOST = F64.fraction_bits - F32.fraction_bits
 """The bits that float64 has more than float32."""
 
 
@@ -38,7 +38,7 @@ def to_f16(numbers: VectorValue) -> VectorValue:
     Not for NaN.
     """
     bits = numbers.bits("i32")
-    size = bits & 0x7FFFFFFF
+    size = bits & F32.nan
     lost = F32.fraction_bits - F16.fraction_bits
     # The unit of 0.5 in float32 is that of float16's subnormals.
     small = (size.bits("float") + 0.5).bits("i32") - ((F32.bias - 1) << F32.fraction_bits)
@@ -48,7 +48,7 @@ def to_f16(numbers: VectorValue) -> VectorValue:
     words = size.is_("ult", (F32.bias + F16.lowest_exponent) << F32.fraction_bits).choose(
         small, words
     )
-    beyond = F32.bias + F16.bias + 1
-    words = size.is_("uge", beyond << F32.fraction_bits).choose(0x7C00, words)
-    sign = (bits >> 16) & 0x8000
+    beyond, infinity = F32.bias + F16.bias + 1, F16.nan & -(1 << F16.fraction_bits)
+    words = size.is_("uge", beyond << F32.fraction_bits).choose(infinity, words)
+    sign = (bits >> 16) & 1 << F16.sign_bit
     return words.is_("eq", 0).choose(0, words | sign)
