@@ -11,7 +11,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
 from ptxlab.emulator.prepare.forms import form_of
-from ptxlab.emulator.prepare.row import Row, UnknownForm
+from ptxlab.emulator.prepare.row import Mix, Row, UnknownForm
 from ptxlab.emulator.prepare.scope import Scope
 from ptxlab.emulator.run.wave import FrameLayout
 from ptxlab.instrument.sites import Scoped
@@ -23,9 +23,9 @@ from ptxlab.syntax.tree import Address, Group, Instruction, Name, Operand, Pair,
 NamedRegister = tuple[int, str]
 """The number of a register in its frame, and its name."""
 
-_USING = frozenset({"atomic", "control", "synchronization"})
+_USING: frozenset[Mix] = frozenset({"atomic", "control", "synchronization"})
 """The classes of the instruction mix that use all that they read."""
-_LOADING = frozenset({"load", "matrix move"})
+_LOADING: frozenset[Mix] = frozenset({"load", "matrix move"})
 
 
 @dataclass(frozen=True, slots=True)

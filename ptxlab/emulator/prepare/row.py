@@ -54,6 +54,26 @@ Binary = Callable[[Array, Array], Array]
 
 Builder = Callable[..., Any]
 Fidelity = Literal["exact", "model", "ordering"]
+Mix = Literal[
+    "integer",
+    "floating point",
+    "special function",
+    "logic and bits",
+    "comparison",
+    "conversion",
+    "move",
+    "load",
+    "store",
+    "atomic",
+    "asynchronous copy",
+    "cache",
+    "matrix multiply",
+    "matrix move",
+    "warp",
+    "synchronization",
+    "control",
+]
+"""The classes of the instruction mix."""
 RowKind = Literal[
     "value",
     "constant",
@@ -142,7 +162,7 @@ class Row:
     slots: tuple[ModifierSlot, ...]
     sources: tuple[OperandClass, ...]
     results: tuple[OperandClass, ...]
-    mix: str
+    mix: Mix
     needs: Mapping[str, Needs]
     work: int = 0
     fidelity: Fidelity = "exact"
@@ -300,7 +320,7 @@ def row(
     step: Builder | None = None,
     exit: Builder | None = None,
     native: Builder | None = None,
-    mix: str,
+    mix: Mix,
     work: int = 0,
     fidelity: Fidelity = "exact",
     collective: bool = False,
