@@ -18,26 +18,11 @@ from ptxlab.emulator.prepare.forms import find, forms, opcodes
 from ptxlab.emulator.prepare.row import ROWS, RowForm
 from ptxlab.errors import ToolchainError
 from ptxlab.isa.legality import Needs, Version
-from ptxlab.isa.targets import TARGETS
+from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.numbers.types import TYPES
 from ptxlab.toolchain import link_ptx
 
 NEWEST: Version = (9, 1)
-INTRODUCED: dict[str, Version] = {
-    "sm_75": (6, 3),
-    "sm_80": (7, 0),
-    "sm_86": (7, 1),
-    "sm_87": (7, 4),
-    "sm_89": (8, 1),
-    "sm_90": (7, 8),
-    "sm_90a": (8, 0),
-    "sm_100": (8, 6),
-    "sm_100a": (8, 6),
-    "sm_103a": (8, 8),
-    "sm_120": (8, 7),
-    "sm_120a": (8, 7),
-}
-"""The first .version in which ptxas takes each .target; of sm_89, the first with all it can do."""
 
 _REGISTERS = (
     ".reg .pred %p<9>; .reg .b8 %c<9>; .reg .b16 %h<9>; .reg .b32 %r<9>; .reg .b64 %d<9>; "
@@ -261,7 +246,7 @@ def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
     every += zip(OTHERS, map(needed, other_forms()), strict=True)
     without = rejected([text for text, _ in every], target, version)
     for index, (text, need) in enumerate(every):
-        legal = not need.missing(TARGETS[target]) and need.ptx <= version
+        legal = not need.missing(TARGETS[target]) and need.version(TARGETS[target]) <= version
         if legal == (index in without):
             taken = "rejects" if index in without else "takes"
             yield f"{target}, .version {version[0]}.{version[1]}: ptxas {taken} {text}"
@@ -269,9 +254,11 @@ def differences(target: str, version: Version = NEWEST) -> Iterator[str]:
 
 def versions(target: str) -> list[Version]:
     """Return the versions to ask for a target: each that a row names and the one before it."""
-    named = {need.ptx for rows in ROWS.values() for row in rows for need in row.needs.values()}
+    needs = [need for rows in ROWS.values() for row in rows for need in row.needs.values()]
+    named = {need.version(TARGETS[target]) for need in needs}
     before = {(major, minor - 1) for major, minor in named if minor}
-    oldest = INTRODUCED[target]
+    oldest = ptx_since(target)
+    assert oldest is not None
     return sorted({v for v in named | before if oldest <= v <= NEWEST} | {oldest, NEWEST})
 
 

@@ -95,16 +95,16 @@ def version(number: Version) -> str:
     return f"{number[0]}.{number[1]}"
 
 
-def wanted(targets: Iterable[Sequence[str]], ptx: Version) -> str:
+def wanted(needs: Needs) -> str:
     """Write what an instruction needs, nothing where every target has it."""
-    names = [" or ".join(alternatives) for alternatives in targets]
+    names = [" or ".join(alternatives) for alternatives in needs.targets]
     names = [name for name in names if int(re.findall(r"\d+", name)[0]) > OLDEST]
-    parts = [*names[:1], *([f"PTX {version(ptx)}"] if ptx > (6, 3) else [])]
-    return ", ".join(parts)
+    parts = [*names[:1], *([f"PTX {version(needs.ptx)}"] if needs.ptx > (6, 3) else [])]
+    return ", ".join(parts) + "".join(f" ({version(v)} on {name})" for name, v in needs.later)
 
 
 def _needs(form: RowForm) -> str:
-    return wanted(form.needs.targets, form.needs.ptx)
+    return wanted(form.needs)
 
 
 def registers() -> Iterator[str]:
@@ -141,7 +141,9 @@ def matrices() -> Iterator[str]:
         for box in boxes(split):
             columns = zip(*(slots for slots in split if len(slots) == len(box)), strict=True)
             texts.append(written(opcode, box, [tuple(dict.fromkeys(c)) for c in columns]))
-        yield _row("<br>".join(f"`{text}`" for text in texts), wanted([(target,)], ptx), "exact")
+        yield _row(
+            "<br>".join(f"`{text}`" for text in texts), wanted(Needs(((target,),), ptx)), "exact"
+        )
 
 
 def _others() -> Iterator[Row]:
@@ -184,7 +186,7 @@ def rules() -> Iterator[str]:
     groups: dict[tuple[str, str], list[str]] = {}
     for (names, need), found in opcodes.items():
         condition = " and ".join(f"`.{name}`" for name in names.split())
-        key = (", ".join(found), wanted(need.targets, need.ptx))
+        key = (", ".join(found), wanted(need))
         groups.setdefault(key, []).append(condition)
     for (instructions, least), conditions in groups.items():
         yield _row(instructions, " or ".join(conditions), least)

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from ptxlab.emulator.prepare.forms import find
 from ptxlab.errors import Unsupported
 from ptxlab.fragments.code import ptx_assignment
 from ptxlab.fragments.moves import CONVERSIONS, Moves, Packed, Word
-from ptxlab.isa.targets import WARP
+from ptxlab.isa.targets import WARP, target_named
 from ptxlab.matrix.bit_fields import IndexVariable, derive
 from ptxlab.matrix.fragment import FragmentLayout
-
-_NEEDS = {"f16": ("sm_80", "7.0"), "bf16": ("sm_80", "7.0"), "tf32": ("sm_80", "7.0")}
-_NEEDS |= {"e4m3": ("sm_89", "8.1"), "e5m2": ("sm_89", "8.1")}
-_OLDEST = ("sm_75", "7.0")
 
 
 def ptx(found: Moves) -> str:
@@ -23,10 +20,9 @@ def ptx(found: Moves) -> str:
     """
     d, a = found.d, found.a
     kind = d.dtype if d.dtype in ("f32", "s32") else "b32"
-    target, version = _NEEDS.get(a.dtype, _OLDEST)
     lines = [
         f"// D of {found.first.name}",
-        f"// to A of {found.following.name}; needs {target}, PTX {version}",
+        f"// to A of {found.following.name}{_needs(CONVERSIONS[d.dtype, a.dtype])}",
         f"// takes .{kind} {', '.join(map(_word, found.words))}",
         f"// gives .b32 {', '.join(f'a{i}' for i in range(a.registers_per_lane))}",
         "{",
@@ -34,6 +30,16 @@ def ptx(found: Moves) -> str:
         "}",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _needs(conversion: str) -> str:
+    """Write the least target of a conversion, and the first version in which that has it."""
+    if not conversion:
+        return ""
+    opcode, *modifiers = conversion.split(".")
+    needs = find(opcode, tuple(modifiers)).needs
+    least = target_named(needs.targets[0][0])
+    return "; needs {}, PTX {}.{}".format(least.name, *needs.version(least))
 
 
 def _word(word: Word) -> str:

@@ -17,15 +17,24 @@ Version = tuple[int, int]
 
 @dataclass(frozen=True, slots=True)
 class Needs:
-    """What an instruction needs: for each group of targets one of them, and the ``.version``."""
+    """What an instruction needs: for each group of targets one of them, and the ``.version``.
+
+    Targets that were given it ``later`` than others have it in the versions from theirs on.
+    """
 
     targets: tuple[tuple[str, ...], ...] = ()
     ptx: Version = (0, 0)
+    later: tuple[tuple[str, Version], ...] = ()
 
     def __add__(self, other: Needs) -> Needs:
         """Return what needs both, the newest targets first."""
         targets = sorted({*self.targets, *other.targets}, key=_capability, reverse=True)
-        return Needs(tuple(targets), max(self.ptx, other.ptx))
+        return Needs(tuple(targets), max(self.ptx, other.ptx), self.later + other.later)
+
+    def version(self, target: Target) -> Version:
+        """Return the least ``.version`` of modules for ``target``."""
+        own = (since for name, since in self.later if name == target.name)
+        return max((self.ptx, *own))
 
     def missing(self, target: Target) -> tuple[str, ...]:
         """Return the targets one of which ``target`` would have to be; empty where it runs."""
@@ -40,10 +49,19 @@ ANYWHERE = Needs()
 
 
 def parse_needs(text: str) -> Needs:
-    """Read "sm_80 7.0", or "sm_100f sm_120f 8.6" where either target will do."""
+    """Read "sm_80 7.0", or "sm_100f sm_120f 8.6" where either target will do.
+
+    In "sm_89:8.1 7.8" all have it from 7.8 on, but sm_89 from 8.1 on.
+    """
     *targets, version = text.split()
-    major, minor = version.split(".")
-    return Needs((tuple(targets),), (int(major), int(minor)))
+    named = [target.partition(":") for target in targets]
+    later = tuple((name, _version(since)) for name, _, since in named if since)
+    return Needs((tuple(name for name, _, _ in named),), _version(version), later)
+
+
+def _version(text: str) -> Version:
+    major, minor = text.split(".")
+    return int(major), int(minor)
 
 
 def _capability(targets: tuple[str, ...]) -> int:

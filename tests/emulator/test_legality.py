@@ -117,6 +117,16 @@ def test_a_target_older_than_an_instruction() -> None:
     prepare(parse(text.replace("sm_75", "sm_80")), TARGETS["sm_90a"], "k")
 
 
+def test_a_target_that_was_given_an_instruction_later() -> None:
+    """PTX ISA, "cvt": e4m3x2 came with PTX 7.8 to sm_90, and with 8.1 to sm_89, which is as old."""
+    instruction = "cvt.rn.satfinite.e4m3x2.f32 h1, r1, r2;"
+    with pytest.raises(PtxSyntaxError, match=r"\.version 8\.0") as caught:
+        attempt(instruction, "sm_89", "8.0")
+    assert caught.value.hint == "write .version 8.1 or newer"
+    assert counted(attempt(instruction, "sm_89", "8.1")) == 2
+    assert counted(attempt(instruction, "sm_90", "7.8")) == 2
+
+
 def test_a_version_older_than_a_matrix_form() -> None:
     """Each loads at the version its table gives, and not at the one before.
 

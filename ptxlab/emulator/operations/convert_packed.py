@@ -128,7 +128,7 @@ def _grow(fmt: Format, wide: Format, relu: str = "") -> Unary:
     return compute
 
 
-_NEEDS = {8: ("sm_89 7.8",) * 2, 6: (f"{BLACKWELL} 8.6", f"{BLACKWELL} 9.1")}
+_NEEDS = {8: ("sm_89:8.1 7.8",) * 2, 6: (f"{BLACKWELL} 8.6", f"{BLACKWELL} 9.1")}
 _NEEDS[4] = _NEEDS[6]
 
 for _fmt in (E4M3, E5M2, E2M3, E3M2, E2M1):

@@ -205,12 +205,13 @@ def require(context: Context, name: str, needed: Needs, node: Node | None = None
             location=context.location(node),
             hint=f"it needs {known}",
         )
-    if context.module.version < needed.ptx:
+    least = needed.version(written_for)
+    if context.module.version < least:
         written = "{}.{}".format(*context.module.version)
         raise PtxSyntaxError(
             f"{name} is newer than the module's .version {written}",
             location=context.location(node),
-            hint="write .version {}.{} or newer".format(*needed.ptx),
+            hint="write .version {}.{} or newer".format(*least),
         )
 
 
