@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 import argparse
+from collections.abc import Iterable
+from importlib import import_module
 
 import pytest
 
 from ptxlab.cli.options import add
+from ptxlab.cli.parser import Parser
+from ptxlab.emulator.native.engine import ENGINES
+from ptxlab.fragments import code as fragment_code
+from ptxlab.gemm.interleave import ACTIVITIES
+from ptxlab.gemm.problem import ACCUMULATORS, DTYPES, EPILOGUES, LAYOUTS
+from ptxlab.layouts import code as layout_code
+from ptxlab.numerics.models import INSTRUCTIONS
 
 TABLE = """
 FILE            what is read
@@ -53,3 +62,25 @@ def test_a_line_goes_on_where_the_next_one_is_indented() -> None:
 def test_a_reader_of_no_option_is_a_mistake() -> None:
     with pytest.raises(AssertionError, match="no line of the table is about weight"):
         add(argparse.ArgumentParser(), TABLE, weight=int)
+
+
+@pytest.mark.parametrize(
+    ("verb", "option", "taken"),
+    [
+        ("bench", "acc", ACCUMULATORS),
+        ("gemm", "dtype", DTYPES),
+        ("gemm", "layout", LAYOUTS),
+        ("gemm", "epilogue", EPILOGUES),
+        ("interleave", "activity", ACTIVITIES),
+        ("layout", "code", layout_code.LANGUAGES),
+        ("fragments", "code", fragment_code.LANGUAGES),
+        ("numerics", "op", INSTRUCTIONS),
+        ("run", "engine", ENGINES),
+    ],
+)
+def test_an_option_offers_what_is_taken(verb: str, option: str, taken: Iterable[str]) -> None:
+    """A verb's help imports nothing heavy, and so says again what the rooms say that it is about."""
+    made = Parser()
+    import_module(f"ptxlab.verbs.{verb}.verb").configure(made)
+    [choices] = [action.choices for action in made._actions if action.dest == option]
+    assert list(choices or ()) == list(taken)
