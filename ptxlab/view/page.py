@@ -1,4 +1,4 @@
-"""Self-contained HTML pages: how one is put together, and the colours of those with lanes."""
+"""Self-contained HTML pages: how one is put together, and its colours."""
 
 from __future__ import annotations
 
@@ -10,18 +10,7 @@ from typing import Any
 
 import ptxlab
 from ptxlab.isa.targets import WARP
-from ptxlab.view.palette import lane_colour
-
-_COLOURS = {
-    "light": "--ink: #1f2328; --quiet: #59636e; --faint: #818b98; --line: #d1d9e0; --paper: #ffffff; "
-    "--ground: #f6f8fa; --raised: #ffffff; --accent: #0550ae; --accent-soft: #ddf4ff; "
-    "--good: #116329; --good-soft: #dafbe1; --open: #7d4e00; --open-soft: #fff8c5; "
-    "--bad: #a40e26; --bad-soft: #ffebe9;",
-    "dark": "--ink: #f0f6fc; --quiet: #9198a1; --faint: #818b98; --line: #3d444d; --paper: #0d1117; "
-    "--ground: #0d1117; --raised: #151b23; --accent: #79c0ff; --accent-soft: #12315a; "
-    "--good: #7ee787; --good-soft: #12361f; --open: #e3b341; --open-soft: #3a2d0d; "
-    "--bad: #ff9a92; --bad-soft: #4a1519;",
-}
+from ptxlab.view.palette import SCHEMES, lane_colour
 
 
 def assembled(folder: Traversable, scripts: Sequence[str], parts: Mapping[str, str]) -> str:
@@ -50,14 +39,21 @@ def embedded(data: Mapping[str, Any]) -> str:
     return text.replace("</", r"<\/")
 
 
-def in_schemes(light: str, dark: str) -> str:
-    """Return declarations of the light scheme, and of the dark one: asked for, or the system's."""
+def in_schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
+    """Return the colours of pages, and more by name, as variables of the light scheme and of the dark one.
+
+    The dark one is in force where it is asked for, or where the system has it.
+    """
+    bright, dim = (
+        " ".join(f"--{name}: {colour};" for name, colour in {**SCHEMES[mode], **more}.items())
+        for mode, more in (("light", light), ("dark", dark))
+    )
     return "\n".join(
         [
-            f":root {{ {light} color-scheme: light; }}",
-            f':root[data-scheme="dark"] {{ {dark} color-scheme: dark; }}',
+            f":root {{ {bright} color-scheme: light; }}",
+            f':root[data-scheme="dark"] {{ {dim} color-scheme: dark; }}',
             "@media (prefers-color-scheme: dark) {",
-            f'  :root:not([data-scheme="light"]) {{ {dark} color-scheme: dark; }}',
+            f'  :root:not([data-scheme="light"]) {{ {dim} color-scheme: dark; }}',
             "}\n",
         ]
     )
@@ -66,9 +62,7 @@ def in_schemes(light: str, dark: str) -> str:
 def lane_schemes() -> str:
     """Return the colours of pages that show lanes: ``--l5`` is that of lane 5, and fills what is ``.l5``."""
     light, dark = (
-        _COLOURS[mode]
-        + "".join(f" --l{n}: {lane_colour(n, dark=mode == 'dark')};" for n in range(WARP))
-        for mode in ("light", "dark")
+        {f"l{lane}": lane_colour(lane, dark=dark) for lane in range(WARP)} for dark in (False, True)
     )
     uses = "".join(f".l{lane}{{fill:var(--l{lane})}}" for lane in range(WARP))
     return f"{in_schemes(light, dark)}{uses}\n"

@@ -1,4 +1,4 @@
-"""The colours of the 32 lanes in pictures: one hue for each group of four, four shades in a group.
+"""Colours: those of pictures and pages, and of the 32 lanes, one hue for each group of four, four shades in it.
 
 The hues and shades are even steps in Oklab (Björn Ottosson, "A perceptual color space for image
 processing"), so that no lane stands out and the text on all of them is equally legible.
@@ -10,9 +10,21 @@ import math
 
 from ptxlab.isa.targets import WARP
 
-INK = {"light": "#1f2328", "dark": "#f0f6fc"}
-QUIET = {"light": "#59636e", "dark": "#9198a1"}
-PAPER = {"light": "#ffffff", "dark": "#0d1117"}
+SCHEMES = {
+    "light": {
+        "ink": "#1f2328", "quiet": "#59636e", "faint": "#818b98", "line": "#d1d9e0", "paper": "#ffffff",
+        "ground": "#f6f8fa", "raised": "#ffffff", "accent": "#0550ae", "accent-soft": "#ddf4ff",
+        "good": "#116329", "good-soft": "#dafbe1", "open": "#7d4e00", "open-soft": "#fff8c5",
+        "bad": "#a40e26", "bad-soft": "#ffebe9",
+    },
+    "dark": {
+        "ink": "#f0f6fc", "quiet": "#9198a1", "faint": "#818b98", "line": "#3d444d", "paper": "#0d1117",
+        "ground": "#0d1117", "raised": "#151b23", "accent": "#79c0ff", "accent-soft": "#12315a",
+        "good": "#7ee787", "good-soft": "#12361f", "open": "#e3b341", "open-soft": "#3a2d0d",
+        "bad": "#ff9a92", "bad-soft": "#4a1519",
+    },
+}  # fmt: skip
+"""The colours of both schemes by what they are for; text is drawn in ``ink`` on ``paper``."""
 
 
 def lane_colour(lane: int, *, dark: bool) -> str:

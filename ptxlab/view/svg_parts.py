@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from xml.sax.saxutils import escape
 
-from ptxlab.view.palette import INK, PAPER, QUIET, lane_rules
+from ptxlab.view.palette import SCHEMES, lane_rules
 
 CELL_HEIGHT, CHARACTER, PADDING = 20, 6.1, 10
 MARGIN, INDEX, LINE, TITLE = 12, 34, 17, 30
@@ -44,10 +44,7 @@ def _style() -> str:
 
 def in_both_modes(rules: str, light: str = "", dark: str = "") -> str:
     """Return ``rules`` with the ``ink``, ``quiet`` and ``paper`` of both modes, and those of one alone."""
-    bright, dim = (
-        rules.format(ink=INK[mode], quiet=QUIET[mode], paper=PAPER[mode])
-        for mode in ("light", "dark")
-    )
+    bright, dim = (rules.format_map(SCHEMES[mode]) for mode in ("light", "dark"))
     return f"{bright}{light}@media (prefers-color-scheme:dark){{{dim}{dark}}}"
 
 

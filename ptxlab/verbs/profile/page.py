@@ -16,14 +16,9 @@ from ptxlab.observe.counters import COUNTERS, Counts
 from ptxlab.observe.profile import Profile, ProfiledLine
 from ptxlab.verbs.profile.lines import average, short
 from ptxlab.verbs.profile.text import heading, tell, totals
-from ptxlab.view.page import assembled
-from ptxlab.view.palette import INK, PAPER, QUIET
+from ptxlab.view.page import assembled, in_schemes
 from ptxlab.view.sources import Sources
 
-_COLOURS = {
-    "light": {"--line": "#d1d9e0", "--raised": "#f6f8fa", "--bad": "#c2190f"},
-    "dark": {"--line": "#3d444d", "--raised": "#151b23", "--bad": "#ff9a92"},
-}
 _HEADS = ("line", "executed", "lanes", "sectors", "ideal", "wavefronts", "ideal", "")
 
 
@@ -37,8 +32,7 @@ def page(profile: Profile, sources: Sources) -> str:
     ]
     listings.append(_listing(profile, profile.path, profile.text, profile.lines, "from"))
     parts = {
-        "light": _scheme("light"),
-        "dark": _scheme("dark"),
+        "colours": in_schemes({}, {}),
         "counters": _counters(profile.totals),
         "totals": "".join(
             f"<dt>{escape(name)}</dt><dd>{escape(what)}</dd>" for name, what in totals(profile)
@@ -119,8 +113,3 @@ def _counters(totals: Counts) -> str:
         for name, heading, meaning in (*known, excess)
         if values[name]
     )
-
-
-def _scheme(name: str) -> str:
-    colours = {"--ink": INK[name], "--quiet": QUIET[name], "--paper": PAPER[name], **_COLOURS[name]}
-    return " ".join(f"{variable}: {colour};" for variable, colour in colours.items())

@@ -14,7 +14,7 @@ from ptxlab.observe.timeline import Timeline
 from ptxlab.verbs.trace.text import as_json, heading, notes, totals
 from ptxlab.view.json import plain
 from ptxlab.view.page import assembled, embedded, in_schemes
-from ptxlab.view.palette import INK, PAPER, QUIET, oklab
+from ptxlab.view.palette import oklab
 from ptxlab.view.sources import Sources
 
 SCRIPTS = ("lanes.js", "words.js", "draw.js", "events.js")
@@ -25,15 +25,9 @@ HUES = {"mma": 55, "copy": 305, "sync": 15, "shared": 150, "memory": 245}
 """Degrees in Oklab of the classes of instructions; what is in none of these is grey."""
 
 _REST = {
-    "light": {
-        "line": "#d1d9e0", "ground": "#f6f8fa", "raised": "#ffffff", "accent": "#0550ae",
-        "bad": "#a40e26", "other": "#c3cad1", "even": "#c9e7e4", "odd": "#f3e3b5",
-    },
-    "dark": {
-        "line": "#3d444d", "ground": "#0d1117", "raised": "#151b23", "accent": "#79c0ff",
-        "bad": "#ff9a92", "other": "#4a525c", "even": "#1d4a48", "odd": "#54461b",
-    },
-}  # fmt: skip
+    "light": {"other": "#c3cad1", "even": "#c9e7e4", "odd": "#f3e3b5"},
+    "dark": {"other": "#4a525c", "even": "#1d4a48", "odd": "#54461b"},
+}
 _LIGHTNESS = {"light": (0.70, 0.135, 0.90, 0.05), "dark": (0.68, 0.125, 0.36, 0.06)}
 """Lightness and chroma of a class, then of its pale colour."""
 
@@ -42,7 +36,7 @@ def page(timeline: Timeline, sources: Sources) -> str:
     folder = files("ptxlab.verbs.trace") / "page_files"
     told = plain(as_json(timeline, sources)) | {"text": _lines(timeline)}
     parts = {
-        "colours": in_schemes(*(_scheme(mode) for mode in ("light", "dark"))),
+        "colours": in_schemes(_colours("light"), _colours("dark")),
         "title": escape(heading(timeline)),
         "totals": "".join(
             f"<li><b>{escape(name)}</b> {escape(what)}</li>"
@@ -67,12 +61,8 @@ def _lines(timeline: Timeline) -> dict[int, str]:
     return {line: timeline.text[line - 1].expandtabs(4) for line in sorted(wanted)}
 
 
-def _scheme(mode: str) -> str:
-    return " ".join(f"--{name}: {colour};" for name, colour in _colours(mode).items())
-
-
 def _colours(mode: str) -> dict[str, str]:
-    colours = {"ink": INK[mode], "quiet": QUIET[mode], "paper": PAPER[mode], **_REST[mode]}
+    colours = dict(_REST[mode])
     lightness, chroma, pale, faint = _LIGHTNESS[mode]
     for name, degrees in HUES.items():
         a, b = math.cos(math.radians(degrees)), math.sin(math.radians(degrees))

@@ -16,7 +16,7 @@ from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.verbs.fragments.runs import Selection
 from ptxlab.verbs.fragments.svg import svg
 from ptxlab.verbs.fragments.svg_operands import operand_svg
-from ptxlab.view.palette import INK, PAPER, lane_colour
+from ptxlab.view.palette import SCHEMES, lane_colour
 
 SVG = "{http://www.w3.org/2000/svg}"
 ELEMENTS = re.compile(r"(\w+)\[(\d+)(?:\.\.(\d+))?,(\d+)(?:\.\.(\d+))?\]: (.*)")
@@ -204,8 +204,8 @@ def contrast(one: str, other: str) -> float:
 def test_text_is_legible_on_every_lane(scheme: str) -> None:
     colours = {lane_colour(lane, dark=scheme == "dark") for lane in range(32)}
     assert len(colours) == 32
-    assert min(contrast(INK[scheme], colour) for colour in colours) > 4.5
-    assert contrast(INK["light"], PAPER["dark"]) < 4.5
+    assert min(contrast(SCHEMES[scheme]["ink"], colour) for colour in colours) > 4.5
+    assert contrast(SCHEMES["light"]["ink"], SCHEMES["dark"]["paper"]) < 4.5
 
 
 def test_the_style_holds_for_light_and_dark_and_for_this_picture_alone() -> None:

@@ -16,7 +16,7 @@ from ptxlab.gemm import ALGORITHMS
 from ptxlab.gemm.explain import LadderExplanation, tell
 from ptxlab.isa.gpus import GPUS, Gpu
 from ptxlab.verbs.gemm.roofline import svg
-from ptxlab.view.palette import INK, PAPER
+from ptxlab.view.palette import SCHEMES
 from tests.gemm.rungs import counting, made, on_tensor_cores
 from tests.verbs.browser import Browser, missing
 
@@ -200,7 +200,7 @@ def test_small_accessible_light_and_dark() -> None:
         title.text == "Roofline of the H200 SXM: the ladder at 64 x 64 x 64 (m x n x k), on sm_90a"
     )
     style = "".join(element.text or "" for element in root.iter(f"{SVG}style"))
-    for colour in (*INK.values(), *PAPER.values()):
+    for colour in (scheme[name] for scheme in SCHEMES.values() for name in ("ink", "paper")):
         assert colour in style
     assert "prefers-color-scheme:dark" in style
     assert "nothing is measured" in picture
