@@ -19,7 +19,7 @@ from ptxlab.arrays import Array, Octets
 from ptxlab.device.cuda_context import CudaContext
 from ptxlab.device.cuda_memory import CudaBuffer
 from ptxlab.device.cuda_module import CudaModule
-from ptxlab.device.loading import Loadable, is_cubin, load_assembled, locate
+from ptxlab.device.loading import Loadable, find_file, is_cubin, load_assembled
 from ptxlab.errors import PtxlabError
 from ptxlab.tensormap.tensor_map import (
     FILLS,
@@ -80,7 +80,7 @@ class CudaDevice(CudaContext):
         if is_cubin(source):
             if options:
                 raise PtxlabError("options are for compiling CUDA C; a .cubin is compiled already")
-            return CudaModule(self, os.fspath(source), locate(source).read_bytes(), None)
+            return CudaModule(self, os.fspath(source), find_file(source).read_bytes(), None)
         tree, cubin = load_assembled(source, self.target, options)
         path = tree.source.path
         return CudaModule(self, path, cubin.image, tree)

@@ -60,7 +60,7 @@ def load_ptx(source: Loadable, target: Target, options: Sequence[str] = ()) -> P
         )
     if options:
         raise PtxlabError(f"options are for compiling CUDA C; {name} is PTX already")
-    text = os.fspath(source) if is_text(source) else _read(locate(source), name)
+    text = os.fspath(source) if is_text(source) else _read(find_file(source), name)
     module = parse(text, name, skim=True)
     _refuse_other_targets(module, target)
     return module
@@ -100,7 +100,7 @@ def _compilation(
     source: str | os.PathLike[str], target: Target, options: Sequence[str]
 ) -> dict[str, Any]:
     """Return what the compiler is to be given for a .cu file."""
-    file, name = locate(source), _named(source)
+    file, name = find_file(source), _named(source)
     return {
         "source": _read(file, name),
         "path": str(file) if resources.shipped(name) == file else name,
@@ -124,7 +124,7 @@ def is_machine_code(source: Loadable) -> TypeGuard[str | os.PathLike[str]]:
     """Say whether ``source`` is the path of a cubin or fatbin, or of a program that has some inside."""
     if isinstance(source, PtxModule) or is_text(source):
         return False
-    return locate(source).suffix not in (".ptx", ".cu")
+    return find_file(source).suffix not in (".ptx", ".cu")
 
 
 def _starts_as_machine_code(path: Path) -> bool:
@@ -161,7 +161,7 @@ class OtherTarget(Unsupported):
         self.needed = needed
 
 
-def locate(source: str | os.PathLike[str]) -> Path:
+def find_file(source: str | os.PathLike[str]) -> Path:
     """Return the file that a path means, on its own or among those that come with ptxlab."""
     path = Path(source)
     if os.fspath(source) == STANDARD_INPUT:

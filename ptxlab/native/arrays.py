@@ -1,4 +1,4 @@
-"""Where machine code finds the data of an array of numpy, of which it is given the object."""
+"""Where machine code finds what a job names: numbers, and the data of arrays of numpy, of which it has the object."""
 
 from __future__ import annotations
 
@@ -12,6 +12,24 @@ DATA = object.__basicsize__
 
 FLAGS = DATA + 48
 """The byte at which its flags are, behind six fields of a word each."""
+
+
+def load_word(name: str, word: int) -> list[str]:
+    """Return the lines of LLVM's assembly that load a word of a job."""
+    return [
+        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
+        f"%{name} = load i64, ptr %{name}.w",
+    ]
+
+
+def load_array(name: str, word: int) -> list[str]:
+    """Return the lines that find the data of an array, of which a word of the job is the object."""
+    return [
+        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
+        f"%{name}.o = load ptr, ptr %{name}.w",
+        f"%{name}.f = getelementptr i8, ptr %{name}.o, i64 {DATA}",
+        f"%{name} = load ptr, ptr %{name}.f",
+    ]
 
 
 @cache

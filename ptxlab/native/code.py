@@ -80,6 +80,25 @@ class Code:
         self._names += 1
         return f"{stem}{self._names}"
 
+    def over_threads(self) -> list[str]:
+        """Return the function from its block ``begin`` on: 0 after all threads, 1 where a block goes to ``fault``."""
+        return [
+            "begin:",
+            *self.before,
+            "br label %loop",
+            "loop:",
+            f"%i = phi i64 [%from, %{self.label_before}], [%next, %{self.label}]",
+            *self.body,
+            f"%next = add i64 %i, {LANES}",
+            "%more = icmp ult i64 %next, %to",
+            "br i1 %more, label %loop, label %done",
+            "done:",
+            "ret i32 0",
+            "fault:",
+            "ret i32 1",
+            "}",
+        ]
+
     # ---- one instruction ----
 
     def make(self, type: str, text: str, *values: Value) -> Value:

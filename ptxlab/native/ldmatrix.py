@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from functools import cache
 
 from ptxlab.isa.targets import WARP
-from ptxlab.native.arrays import DATA
+from ptxlab.native.arrays import load_array, load_word
 from ptxlab.native.cores import HEADER
 
 NAME = "ldmatrix"
@@ -28,15 +28,12 @@ def text(matrices: int, checked: int, order: Sequence[int]) -> str:
     """
     lines = [f"define i32 @{NAME}(ptr %args, i64 %from, i64 %to) {{", "entry:"]
     for name, word in (("bytes", BYTES), ("start", START), ("address", REGISTERS)):
-        lines += _array(name, word)
+        lines += load_array(name, word)
     for matrix in range(matrices):
-        lines += _array(f"d{matrix}", REGISTERS + 1 + matrix)
+        lines += load_array(f"d{matrix}", REGISTERS + 1 + matrix)
     vector = f"<{checked} x i64>"
     for name, word in (("size", SIZE), ("first", LOWEST), ("offset", OFFSET)):
-        lines += [
-            f"%{name}.p = getelementptr i64, ptr %args, i64 {word}",
-            f"%{name} = load i64, ptr %{name}.p",
-        ]
+        lines += load_word(name, word)
     lines += [
         f"%rows = alloca [{ROWS * ROW} x i8], align 16",
         "%data = ptrtoint ptr %bytes to i64",
@@ -104,16 +101,6 @@ def _matrix(matrix: int, vector: str, order: Sequence[int]) -> list[str]:
         f"%s{matrix} = shufflevector {halves} %m{matrix}, {halves} poison, <{len(order)} x i32> <{picked}>",
         f"%o{matrix} = getelementptr i32, ptr %d{matrix}, i64 %lane",
         f"store {halves} %s{matrix}, ptr %o{matrix}, align 4",
-    ]
-
-
-def _array(name: str, word: int) -> list[str]:
-    """Return the lines that find the data of an array, of which a word of the job is the object."""
-    return [
-        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
-        f"%{name}.o = load ptr, ptr %{name}.w",
-        f"%{name}.d = getelementptr i8, ptr %{name}.o, i64 {DATA}",
-        f"%{name} = load ptr, ptr %{name}.d",
     ]
 
 

@@ -83,6 +83,12 @@ def locate(source: SourceText, position: Position) -> Location:
     return Location(source.path, line, max(column, 1), source.line(line))
 
 
+def locate_line(source: SourceText, line: int) -> Location:
+    """Return where the text of a line begins."""
+    text = source.line(line)
+    return locate(source, Position(line, len(text) - len(text.lstrip()) + 1))
+
+
 _NUMBER = r"\s*(?:0[xX][0-9a-fA-F]{1,16}|0|[1-9]\d{0,18})\s*"
 _TABLE = re.compile(rf"\{{(?:{_NUMBER},){{64,}}{_NUMBER}\}}", re.ASCII)
 _HIDDEN = re.compile(r"//[^\n]*[{}]"), re.compile(r'"[^\n]*[{}]')

@@ -13,7 +13,7 @@ import re
 from functools import cache
 
 from ptxlab.emulator.native.places import FIND, Places, Span, Window
-from ptxlab.native.arrays import DATA
+from ptxlab.native.arrays import load_array, load_word
 from ptxlab.native.code import LANES, Code, Value, number
 from ptxlab.native.cores import HEADER
 
@@ -230,29 +230,16 @@ def begin(nbytes: int, target_bytes: int, target: int, origin: int) -> str:
         _filled("#RING_IN #ROW_OF(%r, %count)"),
         "%src = load ptr, ptr %r.src.p",
         "%dst = load ptr, ptr %r.dst.p",
-        *_array("table", TABLE),
-        *_array("bytes", SHARED),
-        *_array("start", SHARED + 1),
-        *_array("to.a", REGISTERS),
-        *_array("from.a", REGISTERS + 1),
+        *load_array("table", TABLE),
+        *load_array("bytes", SHARED),
+        *load_array("start", SHARED + 1),
+        *load_array("to.a", REGISTERS),
+        *load_array("from.a", REGISTERS + 1),
         "%bytes.a = ptrtoint ptr %bytes to i64",
-        *_word("size", SHARED + 2),
-        *_word("lowest", SHARED + 3),
+        *load_word("size", SHARED + 2),
+        *load_word("lowest", SHARED + 3),
         "br label %begin",
-        "begin:",
-        *code.before,
-        "br label %loop",
-        "loop:",
-        f"%i = phi i64 [%from, %{code.label_before}], [%next, %{code.label}]",
-        *code.body,
-        f"%next = add i64 %i, {LANES}",
-        "%more = icmp ult i64 %next, %to",
-        "br i1 %more, label %loop, label %done",
-        "done:",
-        "ret i32 0",
-        "fault:",
-        "ret i32 1",
-        "}",
+        *code.over_threads(),
         *sorted(code.declared),
         FIND,
         _filled(_BEGUN, BYTES=nbytes),
@@ -273,20 +260,3 @@ def _address(code: Code, name: str, kind: str) -> Value:
         f"%{name}.v = load <{LANES} x {kind}>, ptr %{name}.k, align 1",
     ]
     return code.extended(Value(f"%{name}.v", kind, True), 64, signed=False)
-
-
-def _word(name: str, word: int) -> list[str]:
-    return [
-        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
-        f"%{name} = load i64, ptr %{name}.w",
-    ]
-
-
-def _array(name: str, word: int) -> list[str]:
-    """Return the lines that find the data of an array, of which a word of the job is the object."""
-    return [
-        f"%{name}.w = getelementptr i64, ptr %args, i64 {word}",
-        f"%{name}.o = load ptr, ptr %{name}.w",
-        f"%{name}.f = getelementptr i8, ptr %{name}.o, i64 {DATA}",
-        f"%{name} = load ptr, ptr %{name}.f",
-    ]

@@ -378,20 +378,7 @@ class Writer:
             *self._arrays(dict(zip(names, words, strict=True))),
             *self._whole(),
             "br i1 %whole, label %begin, label %fault",
-            "begin:",
-            *code.before,
-            "br label %loop",
-            "loop:",
-            f"%i = phi i64 [%from, %{code.label_before}], [%next, %{code.label}]",
-            *code.body,
-            f"%next = add i64 %i, {LANES}",
-            "%more = icmp ult i64 %next, %to",
-            "br i1 %more, label %loop, label %done",
-            "done:",
-            "ret i32 0",
-            "fault:",
-            "ret i32 1",
-            "}",
+            *code.over_threads(),
         ]
 
     def _stores(self, first: int) -> list[str]:

@@ -10,9 +10,9 @@ import numpy as np
 from ptxlab.emulator.prepare.program import declared_functions, function_addresses
 from ptxlab.emulator.prepare.scope import Declared, size_of
 from ptxlab.emulator.run.memory import GlobalMemory
-from ptxlab.emulator.run.wave import locate
 from ptxlab.errors import PtxSyntaxError
 from ptxlab.numbers.types import TYPES, ScalarType
+from ptxlab.syntax import locate
 from ptxlab.syntax.tree import Aggregate, Float, Initializer, Integer, PtxModule, Symbol
 
 
@@ -67,7 +67,7 @@ class _Image:
 
     def _address(self, value: Symbol) -> int:
         if value.name not in self._addresses:
-            location = locate(self._module, value.position.line)
+            location = locate(self._module.source, value.position)
             raise PtxSyntaxError(f"'{value.name}' is not declared", location=location)
         address = self._addresses[value.name] + value.offset
         if value.mask is None:

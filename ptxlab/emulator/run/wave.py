@@ -24,6 +24,7 @@ from ptxlab.errors import Location
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
+from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.tensormap.tensor_map import TensorMap
 
@@ -134,7 +135,7 @@ class Wave:
 
     def locate(self, line: int) -> Location:
         """Return the place of ``line`` in the PTX text, for error messages."""
-        return locate(self.module, line)
+        return locate_line(self.module.source, line)
 
     def _local(self, nbytes: int) -> Region:
         pitch = pitched(nbytes)
@@ -312,11 +313,6 @@ class Watcher:
 
     def end(self, wave: Wave) -> None:
         """End a wave; not told when the launch failed."""
-
-
-def locate(module: PtxModule, line: int) -> Location:
-    text = module.source.line(line)
-    return Location(module.source.path, line, len(text) - len(text.lstrip()) + 1, text)
 
 
 def unravel(index: int, shape: Dim3) -> Dim3:

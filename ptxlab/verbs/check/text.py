@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import Any
 
-from ptxlab.errors import Location, PtxlabError
+from ptxlab.errors import PtxlabError
 from ptxlab.observe.check_report import CheckReport, Finding
 from ptxlab.syntax.functions import SourceLine
+from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, read_sources, source_text
@@ -60,20 +61,15 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
     count = sum(one.count for one in group)
     amount = f", {count} {finding.unit}" if finding.unit != "faults" else ""
     yield f"{finding.severity}: {finding.kind}{amount}"
-    yield str(PtxlabError(finding.message, location=_place(report, finding.line)))
+    yield str(PtxlabError(finding.message, location=locate_line(report.source, finding.line)))
     yield from _source(finding.source, sources)
     if finding.other_line is not None:
-        yield str(PtxlabError("the other", location=_place(report, finding.other_line)))
+        yield str(PtxlabError("the other", location=locate_line(report.source, finding.other_line)))
         yield from _source(finding.other_source, sources)
     if len(group) > 1:
         yield f"and {len(group) - 1} more like it"
     if finding.hint:
         yield f"hint: {finding.hint}"
-
-
-def _place(report: CheckReport, line: int) -> Location:
-    shown = report.source.line(line)
-    return Location(report.source.path, line, len(shown) - len(shown.lstrip()) + 1, shown)
 
 
 def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:

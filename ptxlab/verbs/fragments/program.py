@@ -17,7 +17,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.cli.common import emit, open_device
-from ptxlab.device.loading import is_cuda, is_machine_code, locate
+from ptxlab.device.loading import find_file, is_cuda, is_machine_code
 from ptxlab.device.protocol import Dump
 from ptxlab.errors import PtxlabError
 from ptxlab.fragments.handwritten import is_as_ours
@@ -70,7 +70,7 @@ def is_of_its_own(args: argparse.Namespace, launched: bool) -> bool:
     """
     if launched or is_cuda(args.ptx) or is_machine_code(args.ptx):
         return True
-    text = locate(args.ptx).read_text(encoding="utf-8", errors="replace")
+    text = find_file(args.ptx).read_text(encoding="utf-8", errors="replace")
     return not is_as_ours(parse(text, args.ptx, skim=True))
 
 

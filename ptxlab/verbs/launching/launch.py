@@ -26,7 +26,7 @@ from ptxlab.arrays import Array
 from ptxlab.cli.isolation import limited
 from ptxlab.cli.parser import Parser
 from ptxlab.cli.readers import suggestion
-from ptxlab.device.loading import is_cuda, locate
+from ptxlab.device.loading import find_file, is_cuda
 from ptxlab.device.memory import Buffer
 from ptxlab.device.protocol import Device, Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import declared
@@ -139,7 +139,7 @@ def read_launch(args: argparse.Namespace, *, line_info: bool = False) -> Asked:
     With ``line_info`` CUDA C is compiled so that the PTX says which of its lines it comes from.
     Raises PtxlabError for an argument that is none, before any device is opened.
     """
-    fill_in(args, locate(args.file))
+    fill_in(args, find_file(args.file))
     asked = Asked(
         file=args.file,
         options=compilation(args, line_info=line_info and is_cuda(args.file)),

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import prod
 
-from ptxlab.device.loading import locate
+from ptxlab.device.loading import find_file
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.isa.targets import target_named
 from ptxlab.syntax.parser import parse
@@ -32,7 +32,7 @@ def programs(
     if args.D or args.I or args.std:
         raise PtxlabError(f"options are for compiling CUDA C; {file} is compiled already")
     try:
-        image = locate(file).read_bytes()
+        image = find_file(file).read_bytes()
     except OSError as error:
         raise PtxlabError(f"cannot read {file}: {error.strerror}") from None
     with _about(file):

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from math import prod
 from pathlib import Path
 
-from ptxlab.device.loading import load_assembled, locate, pick
+from ptxlab.device.loading import find_file, load_assembled, pick
 from ptxlab.device.shapes import declared
 from ptxlab.isa.occupancy import MULTIPROCESSORS, Occupancy, occupancy
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, target_named
@@ -55,7 +55,7 @@ class AssembledProgram:
 
 def assembled(args: argparse.Namespace, file: str, arch: str | None) -> AssembledProgram:
     """Compile and assemble one file for one target, and work out what its kernels take."""
-    path = locate(file)
+    path = find_file(file)
     runs = [run for run in run_lines(path) if args.kernel in (None, run.kernel)]
     if runs:
         args = argparse.Namespace(**{**vars(args), "D": merged(runs[0].D, args.D)})
