@@ -1,9 +1,10 @@
-"""What import-linter cannot say: which parts of CUDA's packages each door may use."""
+"""What import-linter cannot say: no files import each other, and what of CUDA's packages each door may use."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -43,3 +44,39 @@ def test_the_check_finds_a_driver() -> None:
         "cuda.bindings.driver"
     ]
     assert beyond_the_tools("import cuda.core") == ["cuda.core"]
+
+
+def circle(sources: Mapping[str, str]) -> list[str]:
+    """Return files that import each other, the first again at the end: in functions or for types alone as well."""
+    imported = {
+        file: {
+            next((known for known in (name, name.rpartition(".")[0]) if known in sources), file)
+            for name in imports(source)
+        }
+        - {file}
+        for file, source in sources.items()
+    }
+    try:
+        TopologicalSorter(imported).prepare()
+    except CycleError as error:
+        return list(error.args[1])
+    return []
+
+
+def test_no_files_import_each_other() -> None:
+    root = PACKAGE.parent
+    assert not circle(
+        {
+            ".".join(file.relative_to(root).with_suffix("").parts).removesuffix(".__init__"): (
+                file.read_text(encoding="utf-8")
+            )
+            for file in PACKAGE.rglob("*.py")
+        }
+    )
+
+
+def test_a_circle_for_types_alone_is_found() -> None:
+    hidden = "if TYPE_CHECKING:\n    from a.one import One\n"
+    sources = {"a": "", "a.one": "from a import two", "a.two": "from a.three import f"}
+    assert circle({**sources, "a.three": ""}) == []
+    assert set(circle({**sources, "a.three": hidden})) == {"a.one", "a.two", "a.three"}

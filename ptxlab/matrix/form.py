@@ -184,6 +184,11 @@ class Form(Pictured, ABC):
         return alternatives(self.minimum_targets)
 
     @property
+    def version(self) -> str:
+        """The first PTX version that has it, as after ``.version``: ``8.0``."""
+        return "{}.{}".format(*self.minimum_ptx)
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """The names of the known targets that run it."""
         return tuple(name for name, target in TARGETS.items() if self.runs_on(target))

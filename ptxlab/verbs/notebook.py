@@ -52,5 +52,4 @@ def _caption(shown: Picturable) -> list[str]:
         return [size, f"{count} registers of {bits} bits a {shown.holder}"]
     gpu = receipts.hardware(shown)
     evidence = f"verified on {gpu}" if gpu else "unverified on hardware"
-    version = "PTX {}.{}".format(*shown.minimum_ptx)
-    return [shown.minimum_target, version, f"PTX ISA: {shown.section}", evidence]
+    return [shown.minimum_target, f"PTX {shown.version}", f"PTX ISA: {shown.section}", evidence]

@@ -9,7 +9,6 @@ from ptxlab.fragments.support import Compiled, FormExplanation
 from ptxlab.matrix.form import WHERE_A_LIES, AsyncInstruction, Form, SignatureOperand
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.matrix.tensor_memory import TensorMemoryMove
-from ptxlab.verbs.ops.text import ptx
 from ptxlab.view.json import members
 from ptxlab.view.text import fields
 
@@ -25,7 +24,7 @@ def text(found: FormExplanation, *, full: bool = False) -> str:
         *([("PTX ISA", form.section)] if full else []),
         *([("A lies in", variant)] if variant else []),
         ("computes", _meaning(form)),
-        ("needs", f"{form.minimum_target}, PTX {ptx(form)}"),
+        ("needs", f"{form.minimum_target}, PTX {form.version}"),
         *([("runs on", ", ".join(form.targets) or "no target that ptxlab knows")] if full else []),
         ("emulated", "yes" if found.emulated else "no"),
         *([("hardware", _hardware(found))] if full else []),
@@ -61,7 +60,7 @@ def as_json(found: FormExplanation) -> dict[str, Any]:
         "flops": form.flops,
         "targets": list(form.minimum_targets),
         "runs_on": list(form.targets),
-        "min_ptx": ptx(form),
+        "min_ptx": form.version,
         **members(found, "emulated", "hardware"),
         "statement": statement(form),
         "operands": [_operand_json(operand) for operand in form.signature],

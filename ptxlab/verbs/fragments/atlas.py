@@ -107,7 +107,7 @@ def _needs(form: Form, hardware: Mapping[str, str]) -> dict[str, Any]:
     return {
         "sass": machine_name(form),
         "needs": form.minimum_target,
-        "ptx": "{}.{}".format(*form.minimum_ptx),
+        "ptx": form.version,
         "hardware": hardware.get(form.key),
     }
 

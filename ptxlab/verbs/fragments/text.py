@@ -152,10 +152,9 @@ def _device(report: FragmentReport) -> str:
 
 
 def _needs(instruction: Form) -> list[tuple[str, str]]:
-    major, minor = instruction.minimum_ptx
     return [
         ("PTX ISA", instruction.section),
-        ("needs", f"{instruction.minimum_target}, PTX {major}.{minor}"),
+        ("needs", f"{instruction.minimum_target}, PTX {instruction.version}"),
     ]
 
 

@@ -51,7 +51,7 @@ def as_json(
                 "family": form.family,
                 "targets": list(form.minimum_targets),
                 "runs_on": list(form.targets),
-                "min_ptx": ptx(form),
+                "min_ptx": form.version,
                 "emulated": form.name in emulated,
                 "hardware": hardware.get(form.key),
             }
@@ -76,13 +76,8 @@ def _apart(group: Sequence[Form]) -> str:
     return "".join(f"; {note}" for note in notes)
 
 
-def ptx(form: Form) -> str:
-    """Return the least PTX version as it is written after ``.version``."""
-    return "{}.{}".format(*form.minimum_ptx)
-
-
 def _needs(form: Form, emulated: AbstractSet[str], hardware: Mapping[str, str]) -> str:
-    notes = [f"PTX {ptx(form)}", form.minimum_target]
+    notes = [f"PTX {form.version}", form.minimum_target]
     if form.name not in emulated:
         notes.append("not emulated")
     if form.key in hardware:
