@@ -73,10 +73,14 @@ class LaunchConfig:
     def __repr__(self) -> str:
         """Return what ``of`` makes this one of, in as few words."""
         given: list[tuple[str, Dim | None]] = [
-            ("grid", _short(self.grid)), ("block", _short(self.block)), ("shared", self.shared),
-            ("cluster", self.cluster and _short(self.cluster)), ("cooperative", self.cooperative),
+            ("grid", short(self.grid)), ("block", short(self.block)), ("shared", self.shared),
+            ("cluster", self.cluster and short(self.cluster)), ("cooperative", self.cooperative),
         ]  # fmt: skip
         return f"LaunchConfig.of({', '.join(f'{name}={value}' for name, value in given if value)})"
+
+    def __str__(self) -> str:
+        """Return the grid and its CTAs as CUDA C writes a launch: ``<<<4, (16, 16)>>>``."""
+        return f"<<<{short(self.grid)}, {short(self.block)}>>>"
 
     @property
     def ctas(self) -> int:
@@ -110,7 +114,7 @@ def three(sizes: Sequence[int]) -> Dim3:
     return x, y, z
 
 
-def _short(sizes: Dim3) -> Dim:
+def short(sizes: Dim3) -> Dim:
     """Return sizes as a user writes them, without the ones at the end."""
     x, y, z = sizes
     return sizes if z > 1 else (x, y) if y > 1 else x

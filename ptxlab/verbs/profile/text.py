@@ -151,10 +151,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 
 
 def heading(profile: Profile) -> str:
-    return (
-        f"{called(profile.kernel)}<<<{_dim(profile.config.grid)}, {_dim(profile.config.block)}>>> counted on the "
-        f"emulator ({profile.target})"
-    )
+    return f"{called(profile.kernel)}{profile.config} counted on the emulator ({profile.target})"
 
 
 def totals(profile: Profile) -> list[tuple[str, str]]:
@@ -257,13 +254,6 @@ def _series(numbers: Sequence[int]) -> str:
 
 def _share(part: int, whole: int) -> str:
     return f"{100 * part / whole:.1f} %" if whole else "none"
-
-
-def _dim(sizes: tuple[int, int, int]) -> str:
-    shown = [*sizes]
-    while shown[-1] == 1 and len(shown) > 1:
-        shown.pop()
-    return str(shown[0]) if len(shown) == 1 else f"({', '.join(map(str, shown))})"
 
 
 def _line_json(line: ProfiledLine) -> dict[str, Any]:

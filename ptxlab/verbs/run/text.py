@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ptxlab.device.protocol import LaunchResult
+from ptxlab.launch_config import short
 from ptxlab.syntax.names import called
 from ptxlab.verbs.launching.launch import Argument, PreparedLaunch
 from ptxlab.verbs.run.expecting import Expectation
@@ -41,10 +42,11 @@ class LaunchOutcome:
 def text(outcome: LaunchOutcome) -> str:
     """Return the launch in one line, below it every array, long ones abbreviated, and the verdicts."""
     launch, device = outcome.launch, outcome.launch.device
-    more = f", clusters of {_dim(launch.asked.cluster)}" if launch.asked.cluster else ""
-    more += ", cooperative" if launch.config.cooperative else ""
+    config = launch.config
+    more = f", clusters of {short(config.cluster)}" if config.cluster else ""
+    more += ", cooperative" if config.cooperative else ""
     lines = [
-        f"{called(launch.kernel.name)}<<<{_dim(launch.asked.grid)}, {_dim(launch.block)}>>>{more} on "
+        f"{called(launch.kernel.name)}{config}{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else "")
     ]
@@ -82,10 +84,6 @@ def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
         "expectations": [asdict(expectation) for expectation in outcome.expectations],
         "passed": outcome.right if outcome.expectations else None,
     }
-
-
-def _dim(sizes: tuple[int, ...]) -> str:
-    return str(sizes[0]) if len(sizes) == 1 else f"({', '.join(map(str, sizes))})"
 
 
 def _body(argument: Argument) -> str:
