@@ -84,7 +84,7 @@ def predict_tiles(
     chip: Chip,
     clock: int | None,
     progress: Progress,
-    executor: Executor | None = None,
+    executor: Executor | None,
 ) -> list[PredictedRung]:
     """Predict a rung with the tiles near its own and its others, and return the fastest first.
 

@@ -43,7 +43,7 @@ def find_places(
     registers: Sequence[str] = (),
     of: str | int | None = None,
     *,
-    needs_registers: bool = True,
+    needs_registers: bool,
 ) -> tuple[DumpPlace, ...]:
     """Return the places that ``at`` names, in text order.
 
@@ -51,7 +51,7 @@ def find_places(
     (``mma.sync`` is every instruction that begins so, ``*.row.col.*`` those that match). Lines are looked
     for in the whole module, the rest in ``kernel``, and in the device functions where it has none.
     ``registers`` are names of registers, or D, A, B and C for the registers of an operand; none are
-    all that the instruction names, which ``needs_registers`` unless told otherwise. The operands are
+    all that the instruction names, which must name some where it ``needs_registers``. The operands are
     those of the instruction ``of``, named in the same way; at wgmma.wait_group, of wgmma.mma_async.
     Raises PtxlabError for what is not there, with what is near.
     """

@@ -49,12 +49,12 @@ def code(layout: Mapping, language: str) -> str:
     return LANGUAGES[language](layout.notation, names(plain), [*terms(plain)], offset, swizzle)
 
 
-def swizzled(swizzle: Swizzle, offset: str = "offset") -> str:
-    """Return the expression that swizzles an offset, the same in C and in Python."""
+def swizzled(swizzle: Swizzle) -> str:
+    """Return the expression that swizzles ``offset``, the same in C and in Python."""
     mask = ((1 << swizzle.bits) - 1) << swizzle.base
     if swizzle.shift >= 0:
-        return f"{offset} ^ ({offset} >> {swizzle.shift} & {mask})"
-    return f"{offset} ^ (({offset} & {mask}) << {-swizzle.shift})"
+        return f"offset ^ (offset >> {swizzle.shift} & {mask})"
+    return f"offset ^ ((offset & {mask}) << {-swizzle.shift})"
 
 
 def names(layout: Layout) -> tuple[str, ...]:

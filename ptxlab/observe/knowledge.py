@@ -134,9 +134,9 @@ class WaveKnowledge:
         self.warps.learn(warps, rows)
         self._differ[self._cta_of_warp[warps]] = True
 
-    def hear(self, who: Array, columns: Array, times: Array | int, layer: int = HEARD) -> None:
+    def hear(self, who: Array, columns: Array, times: Array | int) -> None:
         known = self.apart.data
-        known[layer, who, columns] = np.maximum(known[layer, who, columns], times)
+        known[HEARD, who, columns] = np.maximum(known[HEARD, who, columns], times)
         self.alone[self._warp_of[who]] = True
         self._differ[self._cta_of[who]] = True
 

@@ -26,7 +26,6 @@ def fitted(
     width: int | None,
     least: Sequence[str] = (),
     *,
-    side: str = "<",
     cut: int = 0,
 ) -> list[str]:
     """Return ``rows``, the heads first, aligned and within ``width``.
@@ -46,7 +45,7 @@ def fitted(
     if width is not None and cut and (over := _length(rows) - width) > 0:
         most = max(cut, max(len(row[-1]) for row in rows) - over)
         rows = [[*row[:-1], shortened(row[-1], most)] for row in rows]
-    lines = aligned(rows, side)
+    lines = aligned(rows, "<")
     if gone:
         lines.append(f"not shown for the terminal's width: {', '.join(gone)}")
     return lines

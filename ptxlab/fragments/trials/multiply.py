@@ -59,7 +59,7 @@ class MultiplyTrial(Trial):
             yield blame(self.form, self.probes, probe, self.choices[choice], at, right, wrong)
 
 
-def multiply_trials(form: MatrixInstruction, fill: Fill | None = None) -> Iterator[Trial]:
+def multiply_trials(form: MatrixInstruction, fill: Fill | None) -> Iterator[Trial]:
     """Yield the trials of ``form``: of the layouts, of metadata, of scales, as it has them.
 
     With a ``fill`` it is one launch on what that means.

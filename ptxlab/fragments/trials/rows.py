@@ -59,7 +59,7 @@ class RowsTrial(Trial):
                 )
 
 
-def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
+def load_trial(form: LdMatrix, fill: Fill | None) -> Trial:
     """Return the trial of ``ldmatrix``: a numbered tile to registers."""
     layout = form.operands[0]
     tile = _rounds(WARP * form.cols, form.packed_bits).reshape(-1, WARP, form.cols)
@@ -72,7 +72,7 @@ def load_trial(form: LdMatrix, fill: Fill | None = None) -> Trial:
     return RowsTrial(form, body(form), given, expected, layout)
 
 
-def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
+def store_trial(form: StMatrix, fill: Fill | None) -> Trial:
     """Return the trial of ``stmatrix``: registers numbered by lane and register to a tile."""
     layout = form.operands[0]
     words = _registers(layout, fill)
@@ -84,7 +84,7 @@ def store_trial(form: StMatrix, fill: Fill | None = None) -> Trial:
     return RowsTrial(form, body(form), given, expected, layout)
 
 
-def move_trial(form: MovMatrix, fill: Fill | None = None) -> Trial:
+def move_trial(form: MovMatrix, fill: Fill | None) -> Trial:
     """Return the trial of ``movmatrix``: numbered registers to registers."""
     source, destination = form.operands
     words = _registers(source, fill)

@@ -80,7 +80,7 @@ class _Arrangement:
     mode: Mode
 
 
-def warpgroup_trials(form: MatrixInstruction, fill: Fill | None = None) -> Iterator[Trial]:
+def warpgroup_trials(form: MatrixInstruction, fill: Fill | None) -> Iterator[Trial]:
     """Yield the trials of ``form``: of A and B along each direction, of D, and of metadata.
 
     With a ``fill`` it is one launch on what that means.

@@ -111,7 +111,7 @@ class MemoryTrial(Trial):
                 yield Mismatch.of("one-hot", "memory", layout, place, right, wrong)
 
 
-def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None = None) -> Trial:
+def wmma_trial(form: MatrixInstruction | WmmaMove, fill: Fill | None) -> Trial:
     """Return the trial of a multiplication, or of a load or store in the first one that uses it.
 
     With a ``fill`` it is one launch on what that means.

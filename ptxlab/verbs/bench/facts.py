@@ -78,7 +78,7 @@ def bench_as_json(
     several: Sequence[KernelFacts],
     absent: Sequence[Absent],
     arch: str,
-    predicted: Mapping[tuple[str, Problem], PredictedRung] = NOTHING,
+    predicted: Mapping[tuple[str, Problem], PredictedRung],
 ) -> dict[str, Any]:
     """Return counted facts as JSON data: no seconds, no TFLOP/s."""
     untimed = dict.fromkeys(("seconds", "tflops", "burst", "sustained", "cold", "beside", "ratio"))

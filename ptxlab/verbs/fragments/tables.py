@@ -79,7 +79,7 @@ def by_register(layout: FragmentLayout, selection: Selection = EVERYTHING) -> Ta
     return Table(caption, (layout.holder, *names), tuple(lines))
 
 
-def by_matrix(layout: FragmentLayout, matrix: int = 0, selection: Selection = EVERYTHING) -> Table:
+def by_matrix(layout: FragmentLayout, matrix: int, selection: Selection) -> Table:
     """Return the matrix with lane and register of each run of elements.
 
     ``matrix`` counts those of an instruction that holds several in one warp.

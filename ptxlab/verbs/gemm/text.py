@@ -72,7 +72,7 @@ def text_of_all(survey: LadderSurvey, width: int | None = None) -> str:
     return "\n".join(lines) + "\n"
 
 
-def text_of_list(rungs: Sequence[Rung], width: int | None = None) -> str:
+def text_of_list(rungs: Sequence[Rung], width: int | None) -> str:
     """Return one line for each rung: its idea, its types, how it is cut and launched."""
     rows = [("algorithm", "idea", "types", "tile", "launch", "published")]
     for rung in rungs:
