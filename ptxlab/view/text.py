@@ -93,6 +93,11 @@ def number(value: Any) -> str:
     return repr(real) if isinstance(value, float) else str(value)
 
 
+def counted(number: int, noun: str, plural: str = "", *, form: str = "") -> str:
+    """Write so many of what a noun names: ``1 register``, ``2 registers``; ``form`` is the number's."""
+    return f"{number:{form}} {noun if number == 1 else plural or f'{noun}s'}"
+
+
 def values(bits: Array, dtype: np.dtype[Any]) -> Array:
     """Return unsigned bit patterns, of whatever width they are held in, as values of ``dtype``."""
     return bits.astype(f"u{dtype.itemsize}").view(dtype)

@@ -12,6 +12,7 @@ from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, read_sources, source_text
+from ptxlab.view.text import counted
 
 SCHEMA = "ptxlab.check/1"
 _TOLD = ("kind", "severity", "line", "other_line", "count", "message", "rule", "unit", "hint")
@@ -59,7 +60,9 @@ def _finding(report: CheckReport, group: Sequence[Finding], sources: Sources) ->
     """Yield the lines of a group, of which the first finding is told: it is the worst."""
     finding = group[0]
     count = sum(one.count for one in group)
-    amount = f", {count} {finding.unit}" if finding.unit != "faults" else ""
+    amount = (
+        f", {counted(count, finding.unit.removesuffix('s'))}" if finding.unit != "faults" else ""
+    )
     yield f"{finding.severity}: {finding.kind}{amount}"
     yield str(PtxlabError(finding.message, location=locate_line(report.source, finding.line)))
     yield from _source(finding.source, sources)
@@ -81,7 +84,7 @@ def _source(source: SourceLine | None, sources: Sources) -> Iterator[str]:
 
 def _verdict(report: CheckReport) -> Iterator[str]:
     counts = ", ".join(
-        f"{number} {word}{'s' * (number != 1)}"
+        counted(number, word)
         for number, word in ((report.errors, "error"), (report.warnings, "warning"))
         if number
     )

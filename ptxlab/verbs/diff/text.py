@@ -10,7 +10,7 @@ from ptxlab.observe.diff import DiffReport, FirstDifference, Output, Repeatable
 from ptxlab.syntax import locate
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned, fields, hexadecimal, number
+from ptxlab.view.text import aligned, counted, fields, hexadecimal, number
 
 SCHEMA = "ptxlab.diff/1"
 
@@ -80,7 +80,6 @@ def _first(launch: Repeatable, first: FirstDifference) -> list[str]:
             f"  {judgement.reason}",
         ]
     cta, inside = divmod(first.thread, launch.config.cta_threads)
-    plural = "lane" if first.lanes == 1 else "lanes"
     rows = [["", "bits", judgement.type]]
     for name, bits, values in zip("ab", first.bits, judgement.values, strict=True):
         typed = [TYPES[judgement.type].dtype.type(value) for value in values]
@@ -90,7 +89,7 @@ def _first(launch: Repeatable, first: FirstDifference) -> list[str]:
         f"    {location.text.strip()}",
         f"  register {first.register} of lane {inside % WARP} of warp {inside // WARP} of CTA {cta}, "
         f"step {first.step}; "
-        f"{first.lanes} {plural} of the warp differ",
+        f"{counted(first.lanes, 'lane')} of the warp differ",
         *(f"  {line}" for line in aligned(rows)),
         f"  {judgement.verdict}: {judgement.reason}",
     ]

@@ -8,7 +8,7 @@ from typing import Any
 
 from ptxlab.clients.session import Usage
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned
+from ptxlab.view.text import aligned, counted
 
 SCHEMA = "ptxlab.exec/1"
 
@@ -62,19 +62,15 @@ def _summary(outcome: ProgramOutcome) -> str:
         return f"ptxlab: no kernel was launched on the emulator, {outcome.arch}"
     kernels = len(outcome.usage)
     what = (
-        f"ptxlab: {_count(outcome.launches, 'launch', 'launches')} of "
-        f"{_count(kernels, 'kernel', 'kernels')} on the emulator, {outcome.arch}, in "
+        f"ptxlab: {counted(outcome.launches, 'launch', 'launches', form=',')} of "
+        f"{counted(kernels, 'kernel')} on the emulator, {outcome.arch}, in "
         f"{outcome.seconds:.2f} s"
     )
     if outcome.checks is None:
         return what
     failed = len({str(found["json"]["kernel"]) for found in outcome.checks})
-    verdict = f"findings in {_count(failed, 'kernel', 'kernels')}" if failed else "nothing found"
+    verdict = f"findings in {counted(failed, 'kernel')}" if failed else "nothing found"
     return f"{what}; checked: {verdict}"
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def as_json(outcome: ProgramOutcome) -> dict[str, Any]:

@@ -15,7 +15,7 @@ from ptxlab.fragments.report import Mismatch
 from ptxlab.matrix import catalog
 from ptxlab.verbs.fragments.text import mismatch_json
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned, hexadecimal
+from ptxlab.view.text import aligned, counted, hexadecimal
 
 SCHEMA = "ptxlab.fragments.all/1"
 STATUSES: dict[Status, str] = {
@@ -112,8 +112,8 @@ def _reasons(outcome: FormOutcome) -> Iterator[str]:
     for mismatch in outcome.mismatches:
         yield sentence(outcome, mismatch)
     if outcome.wrong:
-        probes = f"{outcome.probes} probe{'s' * (outcome.probes > 1)}"
-        yield f"{outcome.wrong} word{'s' * (outcome.wrong > 1)} of {probes} differ"
+        probes = counted(outcome.probes, "probe")
+        yield f"{counted(outcome.wrong, 'word')} of {probes} differ"
 
 
 def sentence(outcome: FormOutcome, mismatch: Mismatch) -> str:

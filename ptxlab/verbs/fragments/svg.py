@@ -40,6 +40,7 @@ from ptxlab.view.svg_parts import (
     notes,
     row_index,
 )
+from ptxlab.view.text import counted
 
 AXES = {"A": "m×k", "B": "k×n", "C": "m×n", "D": "m×n"}
 UNIT = 132.0
@@ -118,8 +119,7 @@ def _notes(instruction: MatrixInstruction) -> Iterator[str]:
         of = instruction.held(name)
         where = "in shared memory"
         if isinstance(of, FragmentLayout):
-            count = of.registers_per_lane
-            where = f"{count} register{'s' * (count > 1)} a {of.holder}"
+            where = f"{counted(of.registers_per_lane, 'register')} a {of.holder}"
         kept = "/2" * (name == "A" and of.cols < instruction.k)
         yield f"{name} {AXES[name]}{kept} = {of.rows}×{of.cols} {of.dtype}, {where}"
 
@@ -260,7 +260,7 @@ def _legend(move: RowMove) -> list[str]:
     several = "matrix" if move.matrices == 1 else "matrices, one below the other"
     return [
         f"R: {move.matrices} {several}, of {move.rows}×{move.cols} in shared memory, "
-        f"in {move.registers} register{'s' * (move.registers > 1)} a lane",
+        f"in {counted(move.registers, 'register')} a lane",
         f"address: the lane that gives the address of a row's {ROW_BYTES} bytes in shared memory",
         f"{key(move.operands[0])}, which {'gives' if stores else 'gets'} these elements of the row",
     ]

@@ -22,7 +22,7 @@ from ptxlab.verbs.fragments.runs import Selection, matrices, place_json, where
 from ptxlab.verbs.fragments.tables import by_register
 from ptxlab.view.colour import Paint, plain
 from ptxlab.view.json import members
-from ptxlab.view.text import OPEN, aligned, fields, hexadecimal, number
+from ptxlab.view.text import OPEN, aligned, counted, fields, hexadecimal, number
 from ptxlab.view.width import stacked
 
 SCHEMA = "ptxlab.fragments/1"
@@ -124,7 +124,7 @@ def _header(report: FragmentReport) -> list[str]:
     bad_results = sum(where != "register" for where in wheres)
     *first, last = dict.fromkeys(run.fill for run in report.runs)
     fills = f"{', '.join(first)} and {last}" if first else last
-    probes = f"{report.probes} generated probe{'s' * (report.probes > 1)}"
+    probes = counted(report.probes, "generated probe")
     checked = f"({probes})" if report.probes else f"({fills} inputs)"
     places = f"every register of every {instruction.operands[-1].holder}"
     if instruction.shared:
@@ -160,7 +160,7 @@ def _needs(instruction: Form) -> list[tuple[str, str]]:
 
 def _verdict(wrong: int, everything: str, checked: str) -> str:
     if wrong:
-        return f"WRONG: {wrong} element{'s' * (wrong > 1)} not as predicted {checked}"
+        return f"WRONG: {counted(wrong, 'element')} not as predicted {checked}"
     return f"verified: {everything} is as predicted {checked}"
 
 
@@ -201,7 +201,7 @@ def _by_lane(
     first = ", low bits first" if packed > 1 else ""
     return [
         f"{layout.operand}: {_size(report, layout)}, {layout.dtype}; registers {when} the instruction",
-        f"{count} register{'s' * (count > 1)} a lane{pack}: row,column and what it held{first}",
+        f"{counted(count, 'register')} a lane{pack}: row,column and what it held{first}",
         *stacked(rows, width),
     ]
 

@@ -24,7 +24,7 @@ from ptxlab.layouts.shared_memory import (
 from ptxlab.matrix.matrix_plan import Plan
 from ptxlab.verbs.layout.layouts import SCHEMA, Cell, layout_json, picture
 from ptxlab.view.json import members
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import aligned, counted, fields
 
 SHARED_BYTES = max(target.shared_bytes for target in TARGETS.values())
 """The most shared memory a CTA can have on any target."""
@@ -196,9 +196,7 @@ def _vectors(grid: list[list[int]], along: int, size: int, labels: dict[int, str
 def _legend(size: int, along: int, bits: int) -> list[str]:
     way = "a row" if along else "a column"
     each = f"{8 * size // bits} elements of {way}"
-    return [
-        f"cell: {size} byte{'s' * (size > 1)}, {each}; number and colour: the first bank it lies in"
-    ]
+    return [f"cell: {counted(size, 'byte')}, {each}; number and colour: the first bank it lies in"]
 
 
 def _example(count: Conflicts) -> str:

@@ -9,6 +9,7 @@ from typing import Any
 from ptxlab.matrix.catalog import families
 from ptxlab.matrix.form import WHERE_A_LIES, Form, in_steps
 from ptxlab.matrix.multiplication import MatrixInstruction
+from ptxlab.view.text import counted
 
 SCHEMA = "ptxlab.ops/1"
 
@@ -31,10 +32,10 @@ def text(
                 f"  {label:{width}}  {_needs(e, emulated, hardware)}{more}"
                 for label, (e, more) in _folded(group).items()
             ]
-            blocks.append("\n".join([f"{family}  {_count(len(group))}", *rows]))
+            blocks.append("\n".join([f"{family}  {counted(len(group), 'instruction')}", *rows]))
     runs = sum(form.name in emulated for form in instructions)
     proven = sum(form.key in hardware for form in instructions)
-    total = f"{_count(len(instructions))}, {runs} run on the emulator, {proven} proven on hardware by a receipt"
+    total = f"{counted(len(instructions), 'instruction')}, {runs} run on the emulator, {proven} proven on hardware by a receipt"
     return "\n\n".join([*blocks, total]) + "\n"
 
 
@@ -83,7 +84,3 @@ def _needs(form: Form, emulated: AbstractSet[str], hardware: Mapping[str, str]) 
     if form.key in hardware:
         notes.append(f"verified on {hardware[form.key]}")
     return ", ".join(notes)
-
-
-def _count(number: int) -> str:
-    return f"{number} instruction{'' if number == 1 else 's'}"

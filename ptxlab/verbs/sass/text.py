@@ -20,7 +20,7 @@ from ptxlab.verbs.sass.binary import told, way_to
 from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
-from ptxlab.view.text import aligned, fields
+from ptxlab.view.text import aligned, counted, fields
 
 SCHEMA = "ptxlab.sass/1"
 
@@ -115,7 +115,7 @@ def _occupancy(found: Occupancy) -> str:
     by = " and ".join(found.limited_by)
     if not found.ctas:
         return f"{found.threads} threads do not fit into an SM, for {by}"
-    ctas = f"{found.ctas} CTA{'s' * (found.ctas > 1)}"
+    ctas = counted(found.ctas, "CTA")
     share = f"{found.warps} of {found.most_warps} warps ({found.warps / found.most_warps:.0%})"
     return f"{ctas} of {found.threads} threads in an SM, {share}; {by} allow no more"
 

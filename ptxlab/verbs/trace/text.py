@@ -12,7 +12,7 @@ from ptxlab.observe.timeline import Timeline, Wait
 from ptxlab.syntax.names import called
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
-from ptxlab.view.text import fields
+from ptxlab.view.text import counted, fields
 
 SCHEMA = "ptxlab.trace/1"
 LONGEST = 5
@@ -81,14 +81,14 @@ def notes(timeline: Timeline) -> list[str]:
 def totals(timeline: Timeline) -> list[tuple[str, str]]:
     """Return what there was of each, named, in words; nothing is said of what there was none of."""
     warps = len(timeline.ctas) * -(-timeline.config.cta_threads // WARP)
-    found = [("steps", f"{len(timeline.executed):,}, by {_count(warps, 'warp')}")]
+    found = [("steps", f"{len(timeline.executed):,}, by {counted(warps, 'warp', form=',')}")]
     copies = [flight for flight in timeline.flights if flight.queue != "products"]
     products = len(timeline.flights) - len(copies)
     if copies:
         nbytes = sum(flight.nbytes for flight in copies)
         found.append(("copies", f"{len(copies):,} of {nbytes:,} bytes, {_aloft(timeline)}"))
     for tile in timeline.tiles:
-        span, times = tile.span, _count(len(tile.fills), "time")
+        span, times = tile.span, counted(len(tile.fills), "time", form=",")
         done = "filled" if timeline.flights[tile.fills[0].flights[0]].writes else "copied out"
         told = f"{span.end - span.start:,} bytes, {done} {times}"
         found.append((f"  {tile.name}{_of(timeline, span.cta)}", told))
@@ -96,7 +96,7 @@ def totals(timeline: Timeline) -> list[tuple[str, str]]:
         found.append(("products", f"{products:,} of warpgroups"))
     for mbarrier in timeline.mbarriers:
         name = f"mbarrier {mbarrier.name}{_of(timeline, mbarrier.cta)}"
-        found.append((name, f"{_count(mbarrier.states[-1].phase, 'phase')} complete"))
+        found.append((name, f"{counted(mbarrier.states[-1].phase, 'phase', form=',')} complete"))
     if timeline.barriers:
         found.append(
             ("barriers", f"{sum(one.complete is not None for one in timeline.barriers):,}")
@@ -141,10 +141,6 @@ def _line(timeline: Timeline, wait: Wait) -> int:
 
 def _of(timeline: Timeline, cta: int) -> str:
     return f" of rank {cta}" if len(timeline.ctas) > 1 else ""
-
-
-def _count(number: int, what: str) -> str:
-    return f"{number:,} {what}{'s' * (number != 1)}"
 
 
 def _index(cta: tuple[int, int, int]) -> str:
