@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import math
+import os
 import random
 import re
 from pathlib import Path
@@ -218,3 +219,11 @@ def test_what_is_wrong_is_said(text: str, why: str) -> None:
         read("A", text, SEED)
     assert caught.value.message.startswith(f"argument A={text}: ")
     assert caught.value.hint
+
+
+def test_an_array_is_made_where_nobody_says_how_much_memory_there_is(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """As on Windows, which has no sysconf."""
+    monkeypatch.delattr(os, "sysconf")
+    assert array("ones(2x3,f32)").array.sum() == 6
