@@ -19,7 +19,7 @@ from ptxlab.device.cuda_driver import DriverError
 from ptxlab.device.memory import Closing
 from ptxlab.device.sensors import Reading, Sensors, sampled
 
-Work = Callable[[], None]
+StreamWork = Callable[[], None]
 """Puts something on a GPU's stream and does not wait for it; each call puts the same there."""
 
 FLUSH = 4
@@ -46,7 +46,7 @@ class Timing:
 class Batch(Closing):
     """Work recorded ``count`` times, to be done one right after the other."""
 
-    def __init__(self, device: CudaDevice, work: Work, count: int) -> None:
+    def __init__(self, device: CudaDevice, work: StreamWork, count: int) -> None:
         self.device = device
         # Relaxed: a library may look something up while its work is recorded.
         mode = device.driver.api.CUstreamCaptureMode.CU_STREAM_CAPTURE_MODE_RELAXED
@@ -109,11 +109,11 @@ class Stopwatch(Closing):
         self.sensors = sensors
         self._flushed = device.zeros(FLUSH * max(device.properties.l2_bytes, 1), "u8")
 
-    def batch(self, work: Work, count: int) -> Batch:
+    def batch(self, work: StreamWork, count: int) -> Batch:
         """Record ``work``, which has been done before: nothing is loaded now."""
         return Batch(self.device, work, count)
 
-    def cold(self, work: Work) -> float:
+    def cold(self, work: StreamWork) -> float:
         """Write more than the L2 cache holds, do ``work`` once right after that; return its seconds."""
         address, nbytes = self._flushed.address, self._flushed.nbytes
         stream = self.device.stream

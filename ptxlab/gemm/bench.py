@@ -14,7 +14,7 @@ from dataclasses import dataclass, replace
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.memory import Closing
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Stopwatch, Timing, Work
+from ptxlab.device.stopwatch import Stopwatch, StreamWork, Timing
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.ladder import BASELINES, GpuBaseline, PlannedProblem
@@ -172,7 +172,7 @@ class TimedField(Closing):
         self.device, self.stopwatch, self.procedure = device, stopwatch, procedure
         self.problem, self.say = problem, say
         self.absent: list[Absent] = []
-        self.works: dict[Rung, Work] = {}
+        self.works: dict[Rung, StreamWork] = {}
         self.tiles: dict[Rung, Sizes] = {}
         self.verdicts: dict[Rung, Verdict] = {}
         self._tell("making the matrices and the reference")
@@ -194,7 +194,7 @@ class TimedField(Closing):
                 raise
             self.absent.append(Absent.of(rung, self.problem, error))
 
-    def _work(self, rung: Rung) -> tuple[Work, Sizes]:
+    def _work(self, rung: Rung) -> tuple[StreamWork, Sizes]:
         if isinstance(rung, GpuBaseline):
             return self._stack.enter_context(rung.ready(self.device, self.operands)), {}
         if not isinstance(rung, Algorithm):

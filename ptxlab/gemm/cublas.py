@@ -18,7 +18,7 @@ import numpy as np
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
-from ptxlab.device.stopwatch import Work
+from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import DeviceUnavailable, LaunchError
 from ptxlab.gemm.problem import DeviceOperands, Problem
 from ptxlab.installation import adding_extra
@@ -33,7 +33,7 @@ _DATA_TYPES = {"f32": 0, "tf32": 0, "f16": 2, "bf16": 14}
 
 
 @contextmanager
-def cublas(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
+def cublas(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[StreamWork]:
     """Yield what computes D with ``cublasGemmEx`` and its default algorithm."""
     api = _bindings("cublas")
     x, p = operands, operands.problem
@@ -43,7 +43,7 @@ def cublas(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
         api.set_stream(handle, stream)
         api.set_workspace(handle, workspace, WORKSPACE)
 
-        def multiply(d: int) -> Work:
+        def multiply(d: int) -> StreamWork:
             return lambda: api.gemm_ex(
                 handle, *_operations(api, p), p.n, p.m, p.k, alpha.ctypes.data,
                 x.b.address, _DATA_TYPES[p.dtype], ldb,
@@ -56,7 +56,7 @@ def cublas(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
 
 
 @contextmanager
-def cublaslt(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
+def cublaslt(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[StreamWork]:
     """Yield what computes D with the fastest of the algorithms that cublasLt's heuristic proposes."""
     lt, types = _bindings("cublasLt"), _bindings("cublas")
     x, p = operands, operands.problem
@@ -102,7 +102,7 @@ def cublaslt(gpu: CudaDevice, operands: DeviceOperands) -> Iterator[Work]:
         if not count[0]:
             raise LaunchError("cublasLt proposes no algorithm for this problem")
 
-        def multiply(number: int, d: int) -> Work:
+        def multiply(number: int, d: int) -> StreamWork:
             # The algorithm is the first member of a proposal.
             return lambda: lt.matmul(
                 handle, operation, alpha.ctypes.data, x.b.address, layouts[0],

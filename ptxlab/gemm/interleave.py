@@ -25,7 +25,7 @@ from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.cuda_memory import CommonBuffer
 from ptxlab.device.memory import Buffer, Closing
-from ptxlab.device.stopwatch import Work
+from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.problem import DeviceOperands, Problem
@@ -241,7 +241,7 @@ class Players(Closing):
     def timed(self, turns: int, clock: Callable[[], float]) -> TurnTimes:
         """Time every part alone and all together, each after a first time that does not count."""
 
-        def of(work: Work) -> float:
+        def of(work: StreamWork) -> float:
             work()
             began = clock()
             for _ in range(turns):

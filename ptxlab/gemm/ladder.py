@@ -14,7 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device, LaunchResult
-from ptxlab.device.stopwatch import Work
+from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import PtxlabError, did_you_mean
 from ptxlab.gemm.algorithms import ALGORITHMS, F32, Algorithm, Rung, Types
 from ptxlab.gemm.cublas import cublas, cublaslt, gpu_of
@@ -53,7 +53,7 @@ class GpuBaseline(Rung):
     """
 
     library: str
-    ready: Callable[[CudaDevice, DeviceOperands], AbstractContextManager[Work]]
+    ready: Callable[[CudaDevice, DeviceOperands], AbstractContextManager[StreamWork]]
 
     def compute(self, device: Device, operands: DeviceOperands) -> LaunchResult:
         """Make D once, and time it. Raises DeviceUnavailable without a GPU or the library."""

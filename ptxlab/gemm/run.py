@@ -14,7 +14,7 @@ from typing import Any
 from ptxlab import resources
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Device, Kernel, LaunchResult, Module
-from ptxlab.device.stopwatch import Work
+from ptxlab.device.stopwatch import StreamWork
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.gemm.algorithms import Algorithm, Rung
 from ptxlab.gemm.compiled import ptx_for
@@ -146,7 +146,7 @@ def launch(
     return kernel.run(config, args)
 
 
-def queue(device: Device, operands: DeviceOperands, algorithm: Algorithm, tile: Tile) -> Work:
+def queue(device: Device, operands: DeviceOperands, algorithm: Algorithm, tile: Tile) -> StreamWork:
     """Return what puts one launch on a GPU's stream, and keeps what its tensor maps are of."""
     kernel, config, args = prepare(device, operands, algorithm, tile)
     work = kernel.prepare(config, args)

@@ -14,7 +14,7 @@ from itertools import combinations, product
 
 from ptxlab.device.cuda import CudaDevice
 from ptxlab.device.protocol import Device
-from ptxlab.device.stopwatch import Stopwatch, Timing, Work
+from ptxlab.device.stopwatch import Stopwatch, StreamWork, Timing
 from ptxlab.errors import PtxlabError
 from ptxlab.gemm.algorithms import Algorithm, Rung, kernel_of
 from ptxlab.gemm.facts import KernelFacts, facts_of
@@ -130,7 +130,7 @@ def compare_timed(
     algorithm = cuttable(rung, problem)
     inputs = problem.inputs()
     verification = Verification(problem, inputs, sampled=True)
-    right: list[Work] = []
+    right: list[StreamWork] = []
     with uploaded(device, problem, inputs) as operands:
 
         def attempt(macros: Sizes) -> Candidate:

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from itertools import cycle
 
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Stopwatch, Timing, Work
+from ptxlab.device.stopwatch import Stopwatch, StreamWork, Timing
 
 MOST = 1024
 """Launches of a batch at most."""
@@ -44,12 +44,12 @@ class Procedure:
 class Arm:
     """One of several that take turns: its work, how many launches of it are a batch, its kernels."""
 
-    work: Work
+    work: StreamWork
     launches: int
     kernels: tuple[str, ...] = ()
 
 
-def warmed(stopwatch: Stopwatch, work: Work, procedure: Procedure) -> Arm:
+def warmed(stopwatch: Stopwatch, work: StreamWork, procedure: Procedure) -> Arm:
     """Run ``work`` by itself until its time is known, and return it as an arm."""
     with stopwatch.batch(work, 1) as once:
         seconds = once.seconds()

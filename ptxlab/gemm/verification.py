@@ -15,7 +15,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.device.cuda import CudaDevice
-from ptxlab.device.stopwatch import Work
+from ptxlab.device.stopwatch import StreamWork
 from ptxlab.gemm.algorithms import Method
 from ptxlab.gemm.problem import DeviceOperands, Inputs, Problem
 from ptxlab.gemm.reference import (
@@ -91,7 +91,7 @@ class Verification:
 def checked(
     device: CudaDevice,
     operands: DeviceOperands,
-    work: Work,
+    work: StreamWork,
     verification: Verification,
     method: Method,
 ) -> Verdict:

@@ -6,11 +6,11 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from ptxlab.device.sensors import Reading
-from ptxlab.device.stopwatch import Batch, Stopwatch, Work
+from ptxlab.device.stopwatch import Batch, Stopwatch, StreamWork
 
 
 class SimulatedBatch(Batch):
-    def __init__(self, stopwatch: Simulated, work: Work, count: int) -> None:
+    def __init__(self, stopwatch: Simulated, work: StreamWork, count: int) -> None:
         self.stopwatch, self.work, self.count = stopwatch, work, count
         stopwatch.open += 1
 
@@ -31,7 +31,9 @@ class Simulated(Stopwatch):
     ``log`` notes what happened: the name of a work and its launches, or a rest.
     """
 
-    def __init__(self, names: dict[Work, str], costs: dict[str, Callable[[int], float]]) -> None:
+    def __init__(
+        self, names: dict[StreamWork, str], costs: dict[str, Callable[[int], float]]
+    ) -> None:
         self.names, self.costs = names, costs
         self.log: list[tuple[str, float]] = []
         self.time = 100.0
@@ -39,7 +41,7 @@ class Simulated(Stopwatch):
         self.asked: dict[str, int] = {}
         self.readings: list[Reading] = [Reading(1700, 600), Reading(1800, None)]
 
-    def run(self, work: Work, count: int) -> float:
+    def run(self, work: StreamWork, count: int) -> float:
         name = self.names[work]
         number = self.asked.get(name, 0)
         self.asked[name] = number + 1
@@ -48,10 +50,10 @@ class Simulated(Stopwatch):
         self.log.append((name, count))
         return seconds
 
-    def batch(self, work: Work, count: int) -> SimulatedBatch:
+    def batch(self, work: StreamWork, count: int) -> SimulatedBatch:
         return SimulatedBatch(self, work, count)
 
-    def cold(self, work: Work) -> float:
+    def cold(self, work: StreamWork) -> float:
         self.log.append(("flush", 0))
         return self.run(work, 1)
 

@@ -16,13 +16,13 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.native.collective import Collective, collective
 from ptxlab.emulator.native.cutting import steps_of
 from ptxlab.emulator.native.stretch import Arrays, Made, Stretch
-from ptxlab.emulator.native.writer import FIRST, Shape, Written
+from ptxlab.emulator.native.writer import FIRST, FunctionShape, Written
 from ptxlab.emulator.operations.control import Barrier, Guarded, Jump
 from ptxlab.emulator.prepare.program import BasicBlock, Bound, Routine
 from ptxlab.emulator.run.barriers import BARRIERS
 from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 
-Part = Stretch | Arrays
+BlockPart = Stretch | Arrays
 Kind = tuple[int, bool]
 
 LATER = frozenset({"wgmma", "tcgen05"})
@@ -65,7 +65,7 @@ class RegionBlock:
     """A block of a region: its parts, for each of these what runs it (None: arrays), and the choice behind."""
 
     block: BasicBlock
-    parts: Sequence[Part]
+    parts: Sequence[BlockPart]
     work: Sequence[Work | None]
     choice: Successor
 
@@ -86,7 +86,7 @@ class CodeRegion:
     outputs: dict[int, np.dtype[Any]]
     carried: set[int]
     masked: bool
-    awaited: set[Part]
+    awaited: set[BlockPart]
     stale: bool = False
 
     @property
@@ -152,7 +152,7 @@ class Builder:
     kinds: dict[int, Kind] = field(default_factory=dict)
     outputs: dict[int, np.dtype[Any]] = field(default_factory=dict)
     carried: set[int] = field(default_factory=set)
-    awaited: set[Part] = field(default_factory=set)
+    awaited: set[BlockPart] = field(default_factory=set)
 
     def region(self, blocks: Collection[int]) -> CodeRegion | None:
         """Return the region of some blocks; None where a register is not always of one kind."""
@@ -163,7 +163,7 @@ class Builder:
             if parts is not None:
                 found[number] = block, parts
         all_parts = [part for _, parts in found.values() for part in parts]
-        work: dict[Part, Work | None] = {}
+        work: dict[BlockPart, Work | None] = {}
         while len(work) < len(all_parts):
             self._widen(all_parts)
             work = self._functions(all_parts)
@@ -189,7 +189,7 @@ class Builder:
             self.awaited,
         )
 
-    def _widen(self, parts: Sequence[Part]) -> None:
+    def _widen(self, parts: Sequence[BlockPart]) -> None:
         """Find the registers that are wide: who makes one wide makes it so for all who read it."""
         todo = list(parts)
         while todo:
@@ -215,16 +215,16 @@ class Builder:
                 found |= one.site.writes
         return found
 
-    def _shape(self, part: Stretch, spread: Set[int] = frozenset()) -> Shape:
+    def _shape(self, part: Stretch, spread: Set[int] = frozenset()) -> FunctionShape:
         shared = frozenset(part.reads - self.wide)
-        return Shape(shared, self.masked, merging=False, spread=frozenset(spread))
+        return FunctionShape(shared, self.masked, merging=False, spread=frozenset(spread))
 
-    def _written(self, part: Part) -> Written | None:
+    def _written(self, part: BlockPart) -> Written | None:
         if isinstance(part, Arrays) or not part.is_native_in(self.frame.wave):
             return None
         return part.written_in(self._shape(part), self.frame)
 
-    def _collective(self, part: Part) -> Collective | None:
+    def _collective(self, part: BlockPart) -> Collective | None:
         """Return the job that a part is of its own accord, for all threads."""
         step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
         if step is None or not self.frame.layout.literals.isdisjoint(part.reads):
@@ -236,9 +236,9 @@ class Builder:
         self.awaited.add(part)
         return None
 
-    def _functions(self, parts: Sequence[Part]) -> dict[Part, Work | None]:
+    def _functions(self, parts: Sequence[BlockPart]) -> dict[BlockPart, Work | None]:
         """Return what runs parts, of fewer if a register is wide for want of it."""
-        found: dict[Part, Work | None] = {}
+        found: dict[BlockPart, Work | None] = {}
         for part in parts:
             step = self._collective(part)
             if isinstance(part, Arrays):
@@ -298,7 +298,7 @@ def kind(value: Array) -> Kind:
     return value.dtype.itemsize * (value.ndim == 1), value.dtype.kind == "b"
 
 
-def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[Part] | None:
+def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[BlockPart] | None:
     """Return the parts of a block, None if it cannot be in a region."""
     watched = block.watched
     leaving = any(one.leaves and one.steps for one in watched)

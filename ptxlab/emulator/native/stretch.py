@@ -14,8 +14,8 @@ from ptxlab.emulator.native.writer import (
     FIRST,
     NAME,
     STORES,
+    FunctionShape,
     NoNativeForm,
-    Shape,
     Writer,
     Written,
     inputs_and_outputs,
@@ -126,8 +126,8 @@ class Arrays:
 class Forms:
     """The functions of a stretch by their shapes, and their texts; None where there are to be none."""
 
-    made: dict[Shape, Made | None] = field(default_factory=dict)
-    texts: dict[Shape, Written | None] = field(default_factory=dict)
+    made: dict[FunctionShape, Made | None] = field(default_factory=dict)
+    texts: dict[FunctionShape, Written | None] = field(default_factory=dict)
 
 
 @lru_cache(maxsize=4096)
@@ -181,7 +181,7 @@ class Stretch:
         shared = frozenset(
             slot for slot, value in zip(slots, values, strict=True) if len(value) == 1
         )
-        shape = Shape(shared, not everyone, not full)
+        shape = FunctionShape(shared, not everyone, not full)
         made = self.made_in(shape, frame)
         if made is None:
             return False
@@ -204,7 +204,7 @@ class Stretch:
         """Say whether there may be machine code at all: none reaches into another CTA of its cluster."""
         return "shared" not in self.spaces or wave.config.cluster_ctas == 1
 
-    def made_in(self, shape: Shape, frame: Frame) -> Made | None:
+    def made_in(self, shape: FunctionShape, frame: Frame) -> Made | None:
         """Return the functions of a shape, compiled at the first time; None if there are to be none."""
         if shape in self.made:
             return self.made[shape]
@@ -220,7 +220,7 @@ class Stretch:
         self.made[shape] = made
         return made
 
-    def written_in(self, shape: Shape, frame: Frame) -> Written | None:
+    def written_in(self, shape: FunctionShape, frame: Frame) -> Written | None:
         """Return the text of the functions of a shape, None where there is an instruction without."""
         if shape not in self.texts:
             slots = self.merged if shape.merging else self.inputs

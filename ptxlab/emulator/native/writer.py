@@ -30,7 +30,7 @@ MASK, TABLE, SHARED, LOCAL, FIRST = (HEADER + at for at in (0, 1, 2, 6, 10))
 
 
 @dataclass(frozen=True, slots=True)
-class Shape:
+class FunctionShape:
     """What a function is for: which registers all threads share, and whose results are wanted.
 
     ``masked`` says that some threads do not access memory, ``merging`` that these keep their registers.
@@ -108,7 +108,7 @@ class Writer:
         lasting: set[int],
         registers: Sequence[Array],
         literals: frozenset[int],
-        shape: Shape,
+        shape: FunctionShape,
     ) -> None:
         self.code = Code()
         self.places, self.loads = Places(self.code, "%table"), Loads(self.code)
