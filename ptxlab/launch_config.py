@@ -24,8 +24,8 @@ BLOCK_LIMIT = (1024, 1024, 64)
 CTA_THREADS = 1024
 """The most threads of a CTA."""
 
-CLUSTER_CTAS = 16
-"""The most CTAs of a cluster; above 8 a GPU is asked for a size that is not portable."""
+CLUSTER_CTAS, PORTABLE_CLUSTER_CTAS = 16, 8
+"""The most CTAs of a cluster, and those that every GPU with clusters has room for."""
 
 
 @dataclass(frozen=True, slots=True)

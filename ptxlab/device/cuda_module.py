@@ -15,12 +15,10 @@ from ptxlab.device.dump import launch_rewritten
 from ptxlab.device.protocol import Dump, Kernel, LaunchResult, Module
 from ptxlab.device.shapes import clusters
 from ptxlab.errors import LaunchError, Unsupported
-from ptxlab.launch_config import LaunchConfig
+from ptxlab.launch_config import PORTABLE_CLUSTER_CTAS, LaunchConfig
 from ptxlab.syntax import tree as ptx
 from ptxlab.syntax.functions import Parameter, parameters
 from ptxlab.syntax.names import called
-
-_PORTABLE_CLUSTER = 8  # larger clusters need the kernel's consent
 
 
 class KernelArguments:
@@ -125,7 +123,7 @@ class CudaKernel(Kernel):
                     raise
                 raise LaunchError(error.message, hint=self._most_shared()) from None
         cluster = clusters(self.function, config)
-        if cluster and prod(cluster) > _PORTABLE_CLUSTER:
+        if cluster and prod(cluster) > PORTABLE_CLUSTER_CTAS:  # these need the kernel's consent
             name = attribute.CU_FUNC_ATTRIBUTE_NON_PORTABLE_CLUSTER_SIZE_ALLOWED
             self.device.call(
                 f"allow the clusters of {called(self.name)}", "cuFuncSetAttribute", handle, name, 1

@@ -7,7 +7,7 @@ from dataclasses import dataclass, fields, replace
 from types import MappingProxyType
 
 from ptxlab.errors import PtxlabError
-from ptxlab.isa.targets import Target
+from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import CTA_THREADS, LaunchConfig
 
 Sizes = Mapping[str, int]
@@ -56,7 +56,7 @@ class Tile:
     def threads(self) -> int:
         """The threads of a CTA: 32 for each warp's part, or one for each thread's part."""
         if self.wm:
-            return 32 * (self.bm // self.wm) * (self.bn // self.wn)
+            return WARP * (self.bm // self.wm) * (self.bn // self.wn)
         return self.bm * self.bn // (max(self.tm, 1) * max(self.tn, 1))
 
     def count(self, m: int, n: int) -> int:

@@ -23,6 +23,7 @@ from itertools import combinations
 import numpy as np
 
 from ptxlab.arrays import Array
+from ptxlab.isa.targets import WARP
 
 ROWS = 16
 QUAD = 4
@@ -62,7 +63,7 @@ class Metadata:
     @property
     def threads(self) -> int:
         """How many threads have a metadata register."""
-        return self.rows // ROWS * 32
+        return self.rows // ROWS * WARP
 
     @property
     def granularity(self) -> tuple[int, int]:
@@ -183,7 +184,7 @@ def _places(metadata: Metadata, selector: int) -> tuple[Array, Array]:
         in_quad, shift = window, 16 * upper + _CHUNK_BITS * within
     else:
         in_quad, shift = upper + 2 * window, _CHUNK_BITS * within
-    lane = 32 * warp + QUAD * group + selector * metadata.lanes_per_quad + in_quad
+    lane = WARP * warp + QUAD * group + selector * metadata.lanes_per_quad + in_quad
     shift = shift.astype(np.uint32)
     lane.flags.writeable = shift.flags.writeable = False
     return lane, shift
