@@ -5,9 +5,9 @@
 // WM x WN of D in its accumulators, and fetches fragments while mma.sync is busy with those before:
 // of A one by one, of B all for the next step along k.
 //
-// Tile: what shared memory has to deliver for an mma falls as a warp's tile grows. With 64 x 64 in
-// 128 x 128 it is about as busy as Hopper's tensor cores, with 96 x 64 in 192 x 256 a quarter less.
-// 192 of the 255 registers are then D's, and there is no room for more than two fragments of A.
+// Tile: what shared memory has to deliver for an mma falls as a warp's tile grows: with 64 x 64 it is
+// about as busy as Hopper's tensor cores. Of a tile with lines of 128 bytes, BK 64 for 16-bit types, a
+// warp's copy touches half as many lines as of one with 64.
 // Bank conflicts: none, in any layout; see operand.cuh and swizzle.cuh.
 // Barriers: one for each tile, passed before the last step and not after it: what is left to
 // multiply then hides the way of the next tile's first fragments.

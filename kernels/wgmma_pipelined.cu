@@ -28,9 +28,9 @@
 //              BM, BN  tile of a CTA, default 128 x 128
 //              BK      step along k, 64
 //              WM, WN  part of a warp, default 32 x 128
-//              STAGES  tiles in the ring, default 4
+//              STAGES  tiles in the ring, default 3
 // Run:         ptxlab run kernels/wgmma_pipelined.cu --kernel wgmma_pipelined --grid 2 --block 160
-//              --shared 132096 --arg m=100 --arg n=136 --arg k=72
+//              --shared 99328 --arg m=100 --arg n=136 --arg k=72
 //              --arg "A=randn(100x72,bf16,seed=1)" --arg "a=tma(A,box=64x64,swizzle=128B)"
 //              --arg "B=randn(72x136,bf16,seed=2)" --arg "b=tma(B,box=64x64,swizzle=128B)"
 //              --arg "d=zeros(100x136,f32)" --arg ldd=136
@@ -60,7 +60,7 @@
 #define WN 128
 #endif
 #ifndef STAGES
-#define STAGES 4
+#define STAGES 3
 #endif
 
 #include "wgmma.cuh"

@@ -24,11 +24,12 @@ FILE = Path(compiled.__file__).with_name(compiled.FILE)
 
 
 def kernels() -> Iterator[tuple[Algorithm, tuple[str, ...]]]:
-    """Yield every kernel of the ladder in CUDA C with the options for each of its types."""
+    """Yield every kernel of the ladder in CUDA C with the options for each of its types and tiles."""
     for algorithm in ALGORITHMS.values():
         if algorithm.file.endswith(".cu"):
             for dtype, acc in algorithm.types:
-                yield algorithm, algorithm.options(Problem(1, 1, 1, dtype, acc), algorithm.tile)
+                for _, tile in algorithm.tiles(dtype):
+                    yield algorithm, algorithm.options(Problem(1, 1, 1, dtype, acc), tile)
 
 
 def ptx_of(algorithm: Algorithm, options: tuple[str, ...]) -> str:

@@ -6,7 +6,7 @@ lda, b, ldb, d, ldd, alpha, beta, bias; ``kernels/gemm.cuh`` says what each of t
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 from typing import Literal
 
@@ -78,8 +78,9 @@ class Algorithm(Rung):
 
     ``block`` names what of the tile is the shape of a CTA, and in shared memory ``padding`` elements
     follow each line of a tile, against bank conflicts. ``larger`` are tiles for larger problems, the
-    largest first, each with how many of them D must be made of, lest parts of the chip stay idle.
-    ``follows`` is the rung that this one improves on.
+    largest first, each with how many of them D must be made of, lest parts of the chip stay idle; where
+    there are not ``least`` of the usual ``tile`` either, a ``smaller`` one is taken. ``follows`` is the
+    rung that this one improves on.
 
     What only some chips have: ``target`` is the first of PTX that has it, ``maps`` the matrices that are
     copied by tensor maps, ``producers`` the threads beside those with results, ``beside`` the bytes of
@@ -91,6 +92,8 @@ class Algorithm(Rung):
     tile: Tile
     follows: str = ""
     larger: tuple[tuple[int, Tile], ...] = ()
+    least: int = 0
+    smaller: Tile | None = None
     block: tuple[str, ...] = ("threads",)
     padding: int = 0
     target: str = "sm_75"
@@ -124,18 +127,32 @@ class Algorithm(Rung):
         }
         return tuple(f"-D{name}={value}" for name, value in macros.items())
 
-    def cut(self, sizes: Sizes) -> Tile:
+    def tiles(self, dtype: str) -> list[tuple[int, Tile]]:
+        """Return the tiles for elements of ``dtype``, the largest first, each with how many D must be made of."""
+        tiles = [*self.larger, (self.least, self.tile)]
+        if self.smaller:
+            tiles.append((0, self.smaller))
+        return [(least, self._for(tile, dtype)) for least, tile in tiles]
+
+    def cut(self, sizes: Sizes, dtype: str) -> Tile:
+        """Return the usual tile for elements of ``dtype``, with other ``sizes``."""
         if sizes and self.handwritten:
             raise PtxlabError(f"{self.name} is handwritten for its tile, which nothing changes")
-        return self.tile.changed(sizes)
+        return self._for(self.tile, dtype).changed(sizes)
 
     def tile_for(self, problem: Problem, target: Target) -> Tile:
         """Return the largest tile that D has enough of, and ``target`` room for."""
-        for least, tile in self.larger:
+        *larger, (_, smallest) = self.tiles(problem.dtype)
+        for least, tile in larger:
             fits = self.launch(problem, tile).shared <= target.shared_bytes
             if fits and tile.count(problem.m, problem.n) >= least:
                 return tile
-        return self.tile
+        return smallest
+
+    def _for(self, tile: Tile, dtype: str) -> Tile:
+        """Return a tile with as many bytes along k as for the first types: fewer elements if they are larger."""
+        first, own = (memory_type(one).itemsize for one in (self.types[0][0], dtype))
+        return replace(tile, bk=tile.bk * first // own)
 
     def launch(self, problem: Problem, tile: Tile) -> LaunchConfig:
         """Return the grid, the CTAs, and room for the tiles of A and B in each of the stages."""
@@ -225,6 +242,8 @@ ALGORITHMS: dict[str, Algorithm] = {
             file="kernels/warp_tiled.cu",
             follows="block_tiled_vectorized",
             tile=Tile(bm=128, bn=256, bk=8, wm=64, wn=64, stages=3, group=8),
+            least=96,
+            smaller=Tile(bm=64, bn=64, bk=16, wm=32, wn=32, stages=2, group=8),
             padding=4,
         ),
         Algorithm(
@@ -246,10 +265,9 @@ ALGORITHMS: dict[str, Algorithm] = {
             method="mma",
             follows="tensor_core_ptx",
             tile=Tile(bm=128, bn=128, bk=32, wm=64, wn=64, stages=3, group=8),
-            larger=(
-                (512, Tile(bm=192, bn=256, bk=32, wm=96, wn=64, stages=4, group=8)),
-                (128, Tile(bm=256, bn=128, bk=32, wm=64, wn=64, stages=4, group=8)),
-            ),
+            larger=((128, Tile(bm=256, bn=128, bk=64, wm=64, wn=64, stages=3, group=8)),),
+            least=96,
+            smaller=Tile(bm=64, bn=64, bk=64, wm=32, wn=32, stages=3, group=8),
         ),
         Algorithm(
             name="wgmma",
@@ -270,7 +288,7 @@ ALGORITHMS: dict[str, Algorithm] = {
             types=HALF,
             method="wgmma",
             follows="wgmma",
-            tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=4, group=8),
+            tile=Tile(bm=128, bn=128, bk=64, wm=32, wn=128, stages=3, group=8),
             target="sm_90a",
             maps="ab",
             producers=32,

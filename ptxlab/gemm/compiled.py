@@ -1,6 +1,6 @@
 """PTX of the ladder's kernels that comes with ptxlab, for machines on which NVRTC is not to be had.
 
-``compiled.json.xz`` has what NVRTC makes of each kernel with its usual tile, for the types it takes and
+``compiled.json.xz`` has what NVRTC makes of each kernel with its tiles, for the types it takes and
 matrices as they are; ``scripts/compile_ladder.py`` writes it. A text is found by the digest of what it was
 made from, so that of a kernel that was changed since there is none.
 """

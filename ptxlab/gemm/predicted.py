@@ -92,7 +92,8 @@ def predict_tiles(
     """
     algorithm = cuttable(rung, problem)
     target = target_of(chip)
-    tiles = candidates(algorithm, algorithm.tile_for(problem, target), together=1)
+    own = algorithm.tile_for(problem, target)
+    tiles = candidates(algorithm, problem.dtype, own, together=1)
     jobs, found = [RungJob(algorithm, problem, tile) for tile in tiles], []
     for one in predict_ladder(jobs, chip, clock, executor):
         found.append(one)

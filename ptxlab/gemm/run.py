@@ -196,7 +196,8 @@ def cutting(
         refused = _REFUSED.search(error.message)
         if refused is None:
             raise
-        usual = ",".join(f"{name}={size}" for name, size in algorithm.tile.macros.items())
+        own = algorithm.cut(AS_IT_IS, problem.dtype).macros
+        usual = ",".join(f"{name}={size}" for name, size in own.items())
         raise PtxlabError(
             f"{algorithm.name} cannot be cut like that: {refused[1]}",
             hint=f"it usually has {usual}",

@@ -46,13 +46,17 @@ def tile_for(
 ) -> Tile:
     """Return the tile of these ``sizes``, if any; else the best known on this GPU; else the usual one."""
     if sizes:
-        return algorithm.cut(sizes)
+        return algorithm.cut(sizes, problem.dtype)
     own = algorithm.tile_for(problem, device.target)
     if device.kind != "cuda":
         return own
     try:
         known = _read()["gpus"][device.name][_key(algorithm, problem)]
-        return algorithm.cut(known["tile"]) if known["source"] == _digest(algorithm) else own
+        return (
+            algorithm.cut(known["tile"], problem.dtype)
+            if known["source"] == _digest(algorithm)
+            else own
+        )
     except (PtxlabError, KeyError, TypeError, AttributeError):  # there is none that is sound
         return own
 

@@ -74,7 +74,9 @@ class RankedTiles:
         return self.problem.flops / one.timing.median / 1e12
 
 
-def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[str, int]]:
+def candidates(
+    algorithm: Algorithm, dtype: str, own: Tile, together: int
+) -> Iterator[dict[str, int]]:
     """Yield the tiles to compare by their macros: ``own``, what is near it, and the algorithm's others.
 
     ``together`` sizes at most differ from ``own``. Many of them cannot be.
@@ -86,7 +88,7 @@ def candidates(algorithm: Algorithm, own: Tile, together: int) -> Iterator[dict[
         for names in combinations(others, count)
         for sizes in product(*(others[name] for name in names))
     ]
-    found += [tile.macros for tile in (algorithm.tile, *(tile for _, tile in algorithm.larger))]
+    found += [tile.macros for _, tile in algorithm.tiles(dtype)]
     yield from {tuple(macros.items()): macros for macros in found}.values()
 
 
@@ -104,9 +106,8 @@ def compare_counted(
     """
     algorithm = cuttable(rung, problem)
     own = algorithm.tile_for(problem, device.target)
-    jobs = [
-        RungJob(algorithm, problem, macros) for macros in candidates(algorithm, own, together=1)
-    ]
+    tiles = candidates(algorithm, problem.dtype, own, together=1)
+    jobs = [RungJob(algorithm, problem, macros) for macros in tiles]
     found = []
     counting = each(device, facts_of, jobs, executor, excused=lambda _: True)
     for job, counted in zip(jobs, counting, strict=True):
@@ -134,14 +135,14 @@ def compare_timed(
     with uploaded(device, problem, inputs) as operands:
 
         def attempt(macros: Sizes) -> Candidate:
-            work = queue(device, operands, algorithm, algorithm.cut(macros))
+            work = queue(device, operands, algorithm, algorithm.cut(macros, problem.dtype))
             if not checked(device, operands, work, verification, algorithm.method).passed:
                 return Candidate(macros, WRONG)
             right.append(work)
             return Candidate(macros, "")
 
         own = algorithm.tile_for(problem, device.target)
-        several = list(candidates(algorithm, own, together=2))
+        several = list(candidates(algorithm, problem.dtype, own, together=2))
         found: list[Candidate] = []
         for macros in several:
             progress(len(found), len(several))
@@ -162,7 +163,7 @@ def cuttable(rung: Rung, problem: Problem) -> Algorithm:
     """Return the kernel of a rung that takes ``problem`` and has a tile to change."""
     algorithm = kernel_of(rung, ": it has no tile to change")
     algorithm.require(problem.dtype, problem.acc, problem.layout, problem.epilogue)
-    algorithm.cut(algorithm.tile.macros)  # refuses where there is nothing to change
+    algorithm.cut(algorithm.tile.macros, problem.dtype)  # refuses where there is nothing to change
     return algorithm
 
 

@@ -72,7 +72,7 @@ def observed(
     if device.kind != "emulator":
         pytest.skip("a GPU is watched by tools of its own")
     algorithm = ALGORITHMS[name]
-    tile = algorithm.cut(sizes)
+    tile = algorithm.cut(sizes, problem.dtype)
     options = algorithm.options(problem, tile)
     config = algorithm.launch(problem, tile)
     with uploaded(device, problem, whole_numbers(problem)) as x:

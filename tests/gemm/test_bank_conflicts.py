@@ -24,7 +24,7 @@ CASES = [
     ),
     ("f16", "f16", "nt"),
 ]
-TILE = KERNEL.cut({"BM": 192, "BN": 64, "WM": 96, "WN": 32})  # three or six panels of m
+TILE = KERNEL.cut({"BM": 192, "BN": 64, "WM": 96, "WN": 32}, "bf16")  # three or six panels of m
 M, N, K = 192, 128, 64
 
 Count = Callable[[Path, Problem], Profile]

@@ -61,7 +61,7 @@ def test_right_to_the_bound(keeping: Device, name: str, dtype: str, acc: str, ch
     macros = {} if choice == turn % 4 else dict(QUICK.get(name, {}))
     if not algorithm.file.endswith(".ptx"):
         macros["GROUP"] = GROUPS[(choice + turn // 4) % 4]
-    tile = algorithm.cut(macros) if macros else algorithm.tile
+    tile = algorithm.cut(macros, dtype)
     for j, (m, n, k) in enumerate(sizes(tile, choice)):
         alpha, beta = FACTORS[(choice + j) % 4]
         room = ROOM[(choice + 2 * j + turn) % 4]

@@ -47,7 +47,7 @@ def test_matrices_that_begin_at_any_element(keeping: Device, name: str) -> None:
     problem = Problem(m, n, k, "f32", layout="tn", epilogue="bias", alpha=2, beta=-1)
     algorithm, inputs = ALGORITHMS[name], whole_numbers(problem)
     assert inputs.bias is not None
-    tile = algorithm.cut(QUICK.get(name, {}))
+    tile = algorithm.cut(QUICK.get(name, {}), problem.dtype)
     options = algorithm.options(problem, tile)
     kernel = keeping.load(resources.path(algorithm.file), options=options).kernel(algorithm.entry)
     config = algorithm.launch(problem, tile)

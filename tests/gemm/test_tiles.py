@@ -51,16 +51,16 @@ def silent(done: int, total: int) -> None:
 
 def test_candidates_differ_from_the_usual_tile_by_one_or_two_sizes() -> None:
     own = TILED.tile
-    near = list(candidates(TILED, own, together=1))
+    near = list(candidates(TILED, "f32", own, together=1))
     assert near[0] == own.macros
     assert changed(own, near[2]) == {"BM": 64}
     assert all(len(changed(own, one)) <= 1 for one in near)
     assert {one["GROUP"] for one in near} == {1, 4, 8, 16}
-    wide = list(candidates(TILED, own, together=2))
+    wide = list(candidates(TILED, "f32", own, together=2))
     assert {"BM": 16, "BK": 64} in [changed(own, one) for one in wide]
     assert len({tuple(one.items()) for one in wide}) == len(wide)
     core = ALGORITHMS["tensor_core"]
-    assert {2, 3, 4} <= {one["STAGES"] for one in candidates(core, core.tile, together=1)}
+    assert {2, 3, 4} <= {one["STAGES"] for one in candidates(core, "bf16", core.tile, together=1)}
 
 
 def changed(own: Tile, macros: Sizes) -> dict[str, int]:
@@ -165,13 +165,13 @@ def test_a_wrong_tile_is_refused_however_fast(
 def test_the_best_tile_is_used_by_gemm_on_that_gpu_alone(
     gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    best = TILED.cut({"BM": 16, "GROUP": 4})
+    best = TILED.cut({"BM": 16, "GROUP": 4}, "f32")
     assert tile_for(gpu, TILED, PROBLEM) == TILED.tile
     keep(gpu, TILED, PROBLEM, best.macros, 1.0)
     keep(gpu, NAIVE, PROBLEM, NAIVE.tile.macros, 1.0)
     assert tile_for(gpu, TILED, PROBLEM) == best
     assert run(gpu, PROBLEM, TILED).tile == best.macros
-    assert run(gpu, PROBLEM, TILED, {"BM": 8}).tile == TILED.cut({"BM": 8}).macros
+    assert run(gpu, PROBLEM, TILED, {"BM": 8}).tile == TILED.cut({"BM": 8}, "f32").macros
     for other in (Problem(40, 48, 24, "f32", layout="tn"), Problem(2000, 2000, 8, "f32")):
         assert tile_for(gpu, TILED, other) == TILED.tile
     with open_device("emulator") as emulator:
@@ -183,7 +183,7 @@ def test_the_best_tile_is_used_by_gemm_on_that_gpu_alone(
 def test_a_file_that_is_not_sound_is_as_good_as_none(
     gpu: CudaDevice, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    keep(gpu, TILED, PROBLEM, TILED.cut({"BM": 16}).macros, 1.0)
+    keep(gpu, TILED, PROBLEM, TILED.cut({"BM": 16}, "f32").macros, 1.0)
     sound = tile_file.path().read_text()
     spoiled = ["", "[]", "{", sound.replace("tiles/1", "tiles/9"), sound.replace('"BM": 16', '"BM": 7.5'),
                sound.replace('"BM"', '"XX"'), sound.replace('"BM": 16', '"BM": "x"')]  # fmt: skip

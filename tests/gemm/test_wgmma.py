@@ -207,7 +207,7 @@ def checked(device: Device, algorithm: Algorithm) -> tuple[CheckReport, Any]:
     if device.kind != "emulator":
         pytest.skip("compute-sanitizer checks a GPU")
     with uploaded(device, PROBLEM, whole_numbers(PROBLEM)) as x:
-        report = check(*prepare(device, x, algorithm, algorithm.cut(QUICK)))
+        report = check(*prepare(device, x, algorithm, algorithm.cut(QUICK, PROBLEM.dtype)))
         return report, x.result()[0]
 
 
