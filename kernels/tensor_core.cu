@@ -5,9 +5,9 @@
 // WM x WN of D in its accumulators, and fetches fragments while mma.sync is busy with those before:
 // of A one by one, of B all for the next step along k.
 //
-// Tile: what shared memory has to deliver for an mma falls as a warp's tile grows: with 64 x 64 it is
-// about as busy as Hopper's tensor cores. Of a tile with lines of 128 bytes, BK 64 for 16-bit types, a
-// warp's copy touches half as many lines as of one with 64.
+// Tile: what shared memory has to deliver for an mma falls as a warp's tile grows: with 64 x 64 it
+// is about as busy as Hopper's tensor cores. A copy of a warp touches 4 lines where rows of a tile
+// have 128 bytes, as with BK 64 of 16-bit types, and 8 where they have 64.
 // Bank conflicts: none, in any layout; see operand.cuh and swizzle.cuh.
 // Barriers: one for each tile, passed before the last step and not after it: what is left to
 // multiply then hides the way of the next tile's first fragments.
