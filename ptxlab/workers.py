@@ -37,13 +37,16 @@ def cores() -> int:
     return max(1, int(where)) if where.isdecimal() else _processors()
 
 
-def idle() -> int:
-    """Return how many processors nobody uses at this moment, all where the system does not say."""
+def idle(asking: int) -> int:
+    """Return how many processors nobody uses at this moment, all where the system does not say.
+
+    So many threads run only to ask, and do not count.
+    """
     try:
         running = int(Path("/proc/loadavg").read_text(encoding="ascii").split()[3].split("/")[0])
     except (OSError, ValueError, IndexError):
         return _processors()
-    return max(0, _processors() - running)
+    return max(0, _processors() - running + asking)
 
 
 @contextmanager

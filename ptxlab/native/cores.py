@@ -17,7 +17,7 @@ import ctypes
 import os
 import threading
 from functools import cache
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 from ptxlab.native import compiler
@@ -31,7 +31,7 @@ PIECES = 4
 """Pieces for each core, so that none waits long for another."""
 
 INTERVAL = 0.005
-"""For how many seconds it is taken for granted that as many processors are idle as before."""
+"""For how many seconds it is taken for granted that as many processors are idle as before, in a walk too."""
 
 Function = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
 """What a job's functions are."""
@@ -65,6 +65,7 @@ class Pool:
         self._words = (ctypes.c_uint64 * (9 * LINE))()
         self._at = ctypes.addressof(self._words)
         self._asked = 0.0
+        self._left_out = threading.Event()
         if self.cores > 1:
             self._begin()
 
@@ -76,7 +77,7 @@ class Pool:
 
     def run(self, job: bytes) -> bool:
         """Do a job. Say whether all of it could be done."""
-        self._ask()
+        self._ask(0)
         return not self._run(self._at, job)
 
     def walk(self, walk: int, operations: int, registers: int) -> bool:
@@ -84,17 +85,29 @@ class Pool:
 
         All three are addresses.
         """
-        self._ask()
-        return not self._walk(self._at, walk, operations, registers)
+        self._ask(0)
+        if self._words[PLACES["staying"]]:
+            self._left_out.set()
+        try:
+            return not self._walk(self._at, walk, operations, registers)
+        finally:
+            self._left_out.clear()
 
-    def _ask(self) -> None:
-        """Have as many threads stay asleep as find no processor idle."""
+    def _ask_again(self) -> None:
+        """Ask again and again while a walk lasts that began without all threads."""
+        while self._left_out.wait():
+            sleep(INTERVAL)
+            if self._left_out.is_set():
+                self._ask(1)
+
+    def _ask(self, asking: int) -> None:
+        """Have as many threads stay asleep as find no processor idle; so many run only to ask."""
         if self.cores == 1 or monotonic() - self._asked < INTERVAL:
             return
         self._asked = monotonic()
         threads, words = self.cores - 1, self._words
         awake = threads - words[PLACES["asleep"]]
-        words[PLACES["staying"]] = max(0, threads - awake - idle())
+        words[PLACES["staying"]] = max(0, threads - awake - idle(asking))
 
     def _begin(self) -> None:
         """Start the threads; they end before Python frees their machine code."""
@@ -107,7 +120,8 @@ class Pool:
             threading.Thread(target=self._serve, args=[self._at], name="ptxlab core", daemon=True)
             for _ in range(self.cores - 1)
         ]
-        for thread in threads:
+        asking = threading.Thread(target=self._ask_again, name="ptxlab idle cores", daemon=True)
+        for thread in (*threads, asking):
             thread.start()
 
         def end() -> None:

@@ -7,13 +7,17 @@ import struct
 import subprocess
 import sys
 import threading
+from pathlib import Path
 from time import sleep
 
 import numpy as np
 import pytest
 
+from ptxlab import workers
+from ptxlab.arrays import Array
 from ptxlab.native import compiler, cores
 from ptxlab.native.cores_code import PLACES
+from ptxlab.native.walk_code import JOB, JOBS, STAND, WORDS
 
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs llvmlite")
 
@@ -95,7 +99,7 @@ NOBODY = -1
 @pytest.fixture
 def pool(monkeypatch: pytest.MonkeyPatch) -> cores.Pool:
     """Three cores, however busy this machine is."""
-    monkeypatch.setattr(cores, "idle", lambda: 2)
+    monkeypatch.setattr(cores, "idle", lambda asking: 2)
     return cores.pool(3)
 
 
@@ -143,12 +147,22 @@ def test_two_callers_do_not_mix_their_jobs(pool: cores.Pool) -> None:
     assert found == [True] * 200
 
 
+def meeting(data: Array, pieces: int, patience: int) -> bytes:
+    """Return a job of pieces that count themselves in a word, and wait until it is two."""
+    function = cores.address(compiler.compile(MEET, "meet", cores.Function))
+    return struct.pack("7q", function, 1, 0, 0, pieces, data.ctypes.data, patience)
+
+
 def meet(pool: cores.Pool, patience: int) -> bool:
     """Do two pieces that wait for each other: on one core the first waits in vain. Say if they met."""
     data = np.zeros(1, np.int64)
-    function = compiler.compile(MEET, "meet", cores.Function)
-    place = data.ctypes.data
-    return pool.run(struct.pack("7q", cores.address(function), 1, 0, 0, 2, place, patience))
+    return pool.run(meeting(data, 2, patience))
+
+
+def let_sleep(pool: cores.Pool) -> None:
+    """Wait until only the caller is awake."""
+    while pool._words[PLACES["asleep"]] < 2:
+        sleep(0.001)
 
 
 def test_other_cores_take_pieces(pool: cores.Pool) -> None:
@@ -158,11 +172,43 @@ def test_other_cores_take_pieces(pool: cores.Pool) -> None:
 def test_cores_that_others_use_are_left_to_them(
     pool: cores.Pool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(cores, "idle", lambda: 0)
+    monkeypatch.setattr(cores, "idle", lambda asking: 0)
     monkeypatch.setattr(cores, "INTERVAL", 0)
-    while pool._words[PLACES["asleep"]] < 2:
-        sleep(0.001)
+    let_sleep(pool)
     assert not meet(pool, 10**8)
+
+
+def test_a_core_that_becomes_idle_during_a_walk_takes_pieces_of_it(
+    pool: cores.Pool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate, met = np.zeros(1, np.int64), np.zeros(1, np.int64)
+    asked: list[int] = []
+
+    def idle(asking: int) -> int:
+        """Open the gate of the walk's first job once the first answer during the walk has had its effect."""
+        asked.append(asking)
+        gate[0] = 2 if asked.count(1) > 1 else 0
+        return 2 if asking else 0
+
+    monkeypatch.setattr(cores, "idle", idle)
+    let_sleep(pool)
+    sleep(2 * cores.INTERVAL)
+    jobs = [meeting(gate, 1, 10**9), meeting(met, 2, 10**9)]
+    rows = [(JOB, np.frombuffer(job, np.int64).ctypes.data) for job in jobs] + [(STAND, 0)]
+    operations = np.array([(*row, *[0] * (WORDS - 2)) for row in rows], np.int64)
+    walk = np.zeros(JOBS + 1, np.int64)
+    assert pool.walk(walk.ctypes.data, operations.ctypes.data, 0)
+    assert walk[JOBS] == 2
+
+
+def test_the_system_says_how_many_processors_are_idle(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workers, "_processors", lambda: 4)
+    found = []
+    for running in (1, 3, 9):
+        text = f"0.20 0.18 0.12 {running}/80 11206"
+        monkeypatch.setattr(Path, "read_text", lambda *_, text=text, **__: text)
+        found.append([workers.idle(asking) for asking in (0, 1)])
+    assert found == [[3, 4], [1, 2], [0, 0]]
 
 
 def test_pieces_are_no_smaller_than_is_worth_it_and_whole() -> None:

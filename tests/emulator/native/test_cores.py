@@ -55,7 +55,7 @@ Run = Callable[[str, int, int], tuple[bytes, str]]
 def run(monkeypatch: pytest.MonkeyPatch) -> Run:
     """Run kernel ``k`` on so many cores; return what its data are then, and what went wrong."""
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
-    monkeypatch.setattr(cores, "idle", lambda: 2)
+    monkeypatch.setattr(cores, "idle", lambda asking: 2)
     monkeypatch.setattr(stretch, "WORTH", 1)
     monkeypatch.setattr(copy_native, "WORTH", 1)
     monkeypatch.setattr(matrix_native, "WORTH", 1)
