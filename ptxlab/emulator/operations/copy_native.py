@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from time import perf_counter_ns
 from typing import Any
+from weakref import proxy
 
 import numpy as np
 
@@ -46,7 +47,8 @@ class Ring:
         row, array = self._places.strides[:2]
         self._rows[:, 0] = self._places.ctypes.data + row * np.arange(CAPACITY)
         self._rows[:, 1] = self._rows[:, 0] + array
-        self._wave = wave
+        # Not the wave itself, which would live on with its ring, and all its memory with it.
+        self._wave = proxy(wave)
 
     def open(self) -> None:
         """Let machine code go on from what arrays have done, if it can."""

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -11,6 +13,7 @@ import pytest
 from ptxlab import open_device
 from ptxlab.emulator.native import walk
 from ptxlab.emulator.native.walk import Walk
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler
 from tests.emulator.native.test_engines import kernel
@@ -311,6 +314,35 @@ def test_copies_that_land_at_other_times_do_so_in_a_walk(
         found[engine, when] = buffer.numpy().tolist()
     assert found["native", schedule] == found["array", schedule]
     assert found["native", schedule] != found["native", "late"]
+
+
+def test_a_wave_and_its_memory_end_with_its_launch(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    """Memory that waits for Python to look for circles is not there for the next wave."""
+    begin = "shl.b32 r27, r23, 4; add.u32 r27, r27, r25;"
+    body = NESTS["copies in several groups, that race"]
+    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    waves: list[weakref.ref[Wave]] = []
+    begun = Wave.__post_init__
+
+    def noted(self: Wave) -> None:
+        waves.append(weakref.ref(self))
+        begun(self)
+
+    monkeypatch.setattr(Wave, "__post_init__", noted)
+    device: Any = open_device("emulator", arch="sm_90a")
+    loaded = device.load(turns(body, 4).replace("AGAIN:", f"{begin} AGAIN:", 1)).kernel("k")
+    buffer = device.zeros(256, "u32")
+    gc.disable()
+    try:
+        for _ in range(3):
+            loaded.launch(2, 128, [buffer])
+        assert [wave() for wave in waves] == [None] * 3
+    finally:
+        gc.enable()
+    assert max(calls) > 15
 
 
 def test_what_was_made_for_single_ctas_is_not_for_clusters(
