@@ -271,13 +271,15 @@ def child(
 ) -> Any:
     """Run ``in_child`` in a new process, on an engine and cores of the emulator; return what it prints.
 
-    These are all cores unless it is said how many.
+    These are all cores unless it is said how many. NumPy, which checks each result, has one thread: others
+    would go on looking for work for a tenth of a second, on the cores that the next run is to have.
     """
     request = {"workload": asdict(workload), "columns": columns, "repeats": repeats, "split": split}
     command = [sys.executable, __file__, "--child", json.dumps(request)]
     environment = os.environ | {
         "PTXLAB_ENGINE": engine,
         "PTXLAB_WORKERS": str(cores or os.cpu_count()),
+        "OPENBLAS_NUM_THREADS": "1",
     }
     done = subprocess.run(command, stdout=subprocess.PIPE, check=True, cwd=ROOT, env=environment)
     return json.loads(done.stdout)

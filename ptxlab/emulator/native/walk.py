@@ -7,6 +7,7 @@ told, at blocks that are no part of the region, and so often that somebody can l
 from __future__ import annotations
 
 import ctypes
+from array import array
 from collections.abc import Collection, Set
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -166,33 +167,42 @@ class Walk:
         for number in sorted(outside):
             self._first[number] = len(self._moments)
             self._moments.append((number, 0))
-        rows = []
+        rows: list[tuple[int, ...]] = []
+        jobs, slots = bytearray(), array("q")  # of all jobs, whose rows say where in them
+        one, each = self._one.ctypes.data, self._mask.ctypes.data
+        stands = STAND, *[0] * (WORDS - 1)
         for place in places.values():
             for work in place.work:
-                rows.append((STAND,) if work is None else self._job(frame, work))
-            rows.append(self._end(place))
-        rows += [(STAND,)] * len(outside)
-        return np.array([(*row, *[0] * (WORDS - len(row))) for row in rows], np.int64)
+                rows.append(stands if work is None else self._job(frame, work, jobs, slots))
+            choice = place.choice
+            count = 0 if choice.slot == NOWHERE else self._lengths[choice.slot]
+            rows.append(self._end(place, count, each if count > 1 else one))
+        rows += [stands] * len(outside)
+        operations = np.array(rows, np.int64)
+        held = (ctypes.c_char * len(jobs)).from_buffer(jobs)
+        self._held += [held, slots]
+        own = operations[:, 0] == JOB
+        operations[own, 1:3] += ctypes.addressof(held)
+        operations[own, 3] += slots.buffer_info()[0]
+        return operations
 
-    def _job(self, frame: Frame, work: Work) -> tuple[int, ...]:
+    def _job(self, frame: Frame, work: Work, jobs: bytearray, slots: array[int]) -> tuple[int, ...]:
+        """Return the row of a job that is added to ``jobs``, and the registers that it names to ``slots``."""
         mask = self._mask if self.region.masked else None
         packed, first, held = work.job(frame.wave, mask)
-        job = np.frombuffer(bytearray(packed), np.int64)
-        slots = np.array([*work.inputs, *(slot for slot, _, _ in work.outputs)], np.int64)
-        self._held += [job, slots, held]
-        at = job.ctypes.data
-        count, gate = len(work.inputs), work.gate(frame.wave)
-        return JOB, at, at + 8 * first, slots.ctypes.data, count, len(slots) - count, gate
+        at, named = len(jobs), len(slots) * slots.itemsize
+        jobs += packed
+        slots.extend(work.inputs)
+        slots.extend(slot for slot, _, _ in work.outputs)
+        self._held.append(held)
+        counts = len(work.inputs), len(work.outputs)
+        return JOB, at, at + 8 * first, named, *counts, work.gate(frame.wave), 0
 
-    def _end(self, place: RegionBlock) -> tuple[int, ...]:
+    def _end(self, place: RegionBlock, count: int, mask: int) -> tuple[int, ...]:
+        """Return the row of a block's end, with how many elements decide, and where it says which count."""
         choice = place.choice
-        count, mask = 0, self._one
-        if choice.slot != NOWHERE:
-            count = self._lengths[choice.slot]
-            mask = self._one if count == 1 else self._mask
         yes, no = (self._first.get(target, NOWHERE) for target in (choice.yes, choice.no))
-        instructions = place.block.instructions
-        return END, instructions, choice.slot, count, mask.ctypes.data, yes, no
+        return END, place.block.instructions, choice.slot, count, mask, yes, no, 0
 
     # ---- registers ----
 
