@@ -78,8 +78,9 @@ class LaunchConfig:
         ]  # fmt: skip
         return f"LaunchConfig.of({', '.join(f'{name}={value}' for name, value in given if value)})"
 
-    def __str__(self) -> str:
-        """Return the grid and its CTAs as CUDA C writes a launch: ``<<<4, (16, 16)>>>``."""
+    @property
+    def chevrons(self) -> str:
+        """The grid and its CTAs as CUDA C writes a launch: ``<<<4, (16, 16)>>>``."""
         return f"<<<{short(self.grid)}, {short(self.block)}>>>"
 
     @property

@@ -70,7 +70,7 @@ class RegionBlock:
     choice: Successor
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class CodeRegion:
     """The places of a routine, by the numbers of their blocks, and what their machine code takes registers for.
 

@@ -7,7 +7,6 @@ told, at blocks that are no part of the region, and so often that somebody can l
 from __future__ import annotations
 
 import ctypes
-from array import array
 from collections.abc import Collection, Set
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -18,22 +17,21 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.native.collective import collective
 from ptxlab.emulator.native.engine import PROCESS, key_of, warm
 from ptxlab.emulator.native.region import (
-    NOWHERE,
     Builder,
     CodeRegion,
     RegionBlock,
-    Work,
     around,
     has_machine_code,
     kind,
     reached,
 )
 from ptxlab.emulator.native.stretch import Stretch
+from ptxlab.emulator.native.walk_program import program_of
 from ptxlab.emulator.prepare.program import BasicBlock, Converged
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.native.cores import pool
-from ptxlab.native.walk_code import ARRAYS, AT, BUDGET, END, INSTRUCTIONS, JOB, JOBS, STAND, WORDS
+from ptxlab.native.walk_code import ARRAYS, AT, BUDGET, INSTRUCTIONS, JOBS
 
 WORTH = 8
 """Times that threads come back to a block before they walk from there."""
@@ -124,7 +122,7 @@ class Walk:
         self._lengths = {slot: width if slot in region.wide else 1 for slot in region.kinds}
         self._held: list[Any] = [frame.wave.memory.table, frame.wave.regions["local"].data]
         self._own: dict[int, list[Array]] = {slot: self._blank(slot) for slot in region.outputs}
-        self._mask, self._one = np.ones(width, bool), np.ones(1, bool)
+        self._mask = np.ones(width, bool)
         self._table = np.zeros((len(frame.registers), ARRAYS), np.int64)
         self._registers = (ctypes.c_int64 * self._table.size).from_address(self._table.ctypes.data)
         self._blanks = self._table[:, 0].copy()
@@ -136,9 +134,12 @@ class Walk:
             self._table[slot, 1:] = [*map(id, own)]
         self._walk = (ctypes.c_int64 * (JOBS + 1))()
         self._given: dict[int, Array] = {}
-        self._moments: list[tuple[int, int]] = []
-        self._first: dict[int, int] = {}
-        self._operations = self._program(frame)
+        self._program = program_of(region)
+        masks = self._mask, np.ones(1, bool)
+        self._operations, held = self._program.operations(
+            frame.wave, region.wide, region.masked, masks
+        )
+        self._held += [*masks, held]
 
     @property
     def jobs(self) -> int:
@@ -149,60 +150,6 @@ class Walk:
     def is_tired(self) -> bool:
         """Whether the last walk has ended so that somebody can look at the clock."""
         return bool(self._walk[INSTRUCTIONS] >= self._walk[BUDGET])
-
-    # ---- the program ----
-
-    def _program(self, frame: Frame) -> Array:
-        """Return the operations, and note where each stands: (block, part)."""
-        places = self.region.places
-        for number, place in places.items():
-            self._first[number] = len(self._moments)
-            self._moments += [(number, part) for part in range(len(place.parts) + 1)]
-        outside = {
-            target
-            for place in places.values()
-            for target in (place.choice.yes, place.choice.no)
-            if target != NOWHERE and target not in places
-        }
-        for number in sorted(outside):
-            self._first[number] = len(self._moments)
-            self._moments.append((number, 0))
-        rows: list[tuple[int, ...]] = []
-        jobs, slots = bytearray(), array("q")  # of all jobs, whose rows say where in them
-        one, each = self._one.ctypes.data, self._mask.ctypes.data
-        stands = STAND, *[0] * (WORDS - 1)
-        for place in places.values():
-            for work in place.work:
-                rows.append(stands if work is None else self._job(frame, work, jobs, slots))
-            choice = place.choice
-            count = 0 if choice.slot == NOWHERE else self._lengths[choice.slot]
-            rows.append(self._end(place, count, each if count > 1 else one))
-        rows += [stands] * len(outside)
-        operations = np.array(rows, np.int64)
-        held = (ctypes.c_char * len(jobs)).from_buffer(jobs)
-        self._held += [held, slots]
-        own = operations[:, 0] == JOB
-        operations[own, 1:3] += ctypes.addressof(held)
-        operations[own, 3] += slots.buffer_info()[0]
-        return operations
-
-    def _job(self, frame: Frame, work: Work, jobs: bytearray, slots: array[int]) -> tuple[int, ...]:
-        """Return the row of a job that is added to ``jobs``, and the registers that it names to ``slots``."""
-        mask = self._mask if self.region.masked else None
-        packed, first, held = work.job(frame.wave, mask)
-        at, named = len(jobs), len(slots) * slots.itemsize
-        jobs += packed
-        slots.extend(work.inputs)
-        slots.extend(slot for slot, _, _ in work.outputs)
-        self._held.append(held)
-        counts = len(work.inputs), len(work.outputs)
-        return JOB, at, at + 8 * first, named, *counts, work.gate(frame.wave), 0
-
-    def _end(self, place: RegionBlock, count: int, mask: int) -> tuple[int, ...]:
-        """Return the row of a block's end, with how many elements decide, and where it says which count."""
-        choice = place.choice
-        yes, no = (self._first.get(target, NOWHERE) for target in (choice.yes, choice.no))
-        return END, place.block.instructions, choice.slot, count, mask, yes, no, 0
 
     # ---- registers ----
 
@@ -223,7 +170,7 @@ class Walk:
         for slot in group.stands_at().needed() & region.kinds.keys():
             if not self._take(slot, registers[slot]):
                 return False
-        self._walk[AT] = self._first[group.block]
+        self._walk[AT] = self._program.first[group.block]
         return True
 
     def _take(self, slot: int, value: Array) -> bool:
@@ -279,7 +226,7 @@ class Walk:
             if frame.wave.copies.outside is not None:
                 frame.wave.copies.outside.open()
             goes_on = self.pool.walk(*addresses)
-            group.block, part = self._moments[walk[AT]]
+            group.block, part = self._program.moments[walk[AT]]
             place = self.region.places.get(group.block)
             if place is None:
                 self._tell(frame, group.stands_at().needed())

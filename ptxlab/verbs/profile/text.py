@@ -151,7 +151,7 @@ def as_json(profile: Profile, sources: Sources) -> dict[str, Any]:
 
 
 def heading(profile: Profile) -> str:
-    return f"{called(profile.kernel)}{profile.config} counted on the emulator ({profile.target})"
+    return f"{called(profile.kernel)}{profile.config.chevrons} counted on the emulator ({profile.target})"
 
 
 def totals(profile: Profile) -> list[tuple[str, str]]:

@@ -46,7 +46,7 @@ def text(outcome: LaunchOutcome) -> str:
     more = f", clusters of {short(config.cluster)}" if config.cluster else ""
     more += ", cooperative" if config.cooperative else ""
     lines = [
-        f"{called(launch.kernel.name)}{config}{more} on "
+        f"{called(launch.kernel.name)}{config.chevrons}{more} on "
         f"{device.kind} ({device.target.name}), {outcome.result.seconds:.3g} s"
         + (" of emulation" if device.kind == "emulator" else "")
     ]

@@ -1,0 +1,104 @@
+"""The operations that a walk through a region goes by: see ``ptxlab.native.walk_code``.
+
+They are made once. A wave adds its own jobs, and where it says which threads count.
+"""
+
+from __future__ import annotations
+
+import ctypes
+from array import array
+from collections.abc import Iterator
+from typing import Any
+from weakref import WeakKeyDictionary
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.native.region import NOWHERE, CodeRegion, RegionBlock, Work
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.native.walk_code import END, JOB, STAND, WORDS
+
+_PROGRAMS: WeakKeyDictionary[CodeRegion, WalkProgram] = WeakKeyDictionary()
+
+
+def program_of(region: CodeRegion) -> WalkProgram:
+    """Return the program of a region, made when it is asked for first."""
+    program = _PROGRAMS.get(region)
+    if program is None:
+        program = _PROGRAMS[region] = WalkProgram(region)
+    return program
+
+
+class WalkProgram:
+    """The operations of all blocks of a region, and behind them one for each block that it is left to.
+
+    ``moments`` says where each of them stands, (block, part), and ``first`` which is a block's first.
+    """
+
+    def __init__(self, region: CodeRegion) -> None:
+        places = region.places
+        self.moments: list[tuple[int, int]] = []
+        self.first: dict[int, int] = {}
+        for number, place in places.items():
+            self.first[number] = len(self.moments)
+            self.moments += [(number, part) for part in range(len(place.parts) + 1)]
+        outside = {
+            target
+            for place in places.values()
+            for target in (place.choice.yes, place.choice.no)
+            if target != NOWHERE and target not in places
+        }
+        for number in sorted(outside):
+            self.first[number] = len(self.moments)
+            self.moments.append((number, 0))
+        self._work: list[Work] = []
+        self._slots = array("q")
+        rows = [row for place in places.values() for row in self._block(place)]
+        rows += [_row(STAND)] * len(outside)
+        self._rows = np.array(rows, np.int64)
+        self._jobs = self._rows[:, 0] == JOB
+        self._rows[self._jobs, 3] += self._slots.buffer_info()[0]
+
+    def _block(self, place: RegionBlock) -> Iterator[tuple[int, ...]]:
+        for work in place.work:
+            if work is None:
+                yield _row(STAND)
+            else:
+                named = len(self._slots) * self._slots.itemsize
+                self._work.append(work)
+                self._slots.extend(work.inputs)
+                self._slots.extend(slot for slot, _, _ in work.outputs)
+                yield _row(JOB, 0, 0, named, len(work.inputs), len(work.outputs))
+        choice = place.choice
+        yes, no = (self.first.get(target, NOWHERE) for target in (choice.yes, choice.no))
+        yield _row(END, place.block.instructions, choice.slot, 1, 0, yes, no)
+
+    def operations(
+        self, wave: Wave, wide: set[int], masked: bool, masks: tuple[Array, Array]
+    ) -> tuple[Array, Any]:
+        """Return the operations for a wave, and what must stay as long as they.
+
+        Of the registers that decide the ``wide`` ones have an element a thread. The ``masks`` say which of
+        these count, and that a single one does. ``masked`` jobs are for these threads alone.
+        """
+        each, one = masks
+        rows, jobs, held = self._rows.copy(), bytearray(), []
+        places = []
+        for work in self._work:
+            packed, first, kept = work.job(wave, each if masked else None)
+            places.append((len(jobs), len(jobs) + 8 * first, work.gate(wave)))
+            jobs += packed
+            held.append(kept)
+        memory = (ctypes.c_char * len(jobs)).from_buffer(jobs)
+        if places:
+            rows[np.ix_(self._jobs, (1, 2, 6))] = places
+            rows[self._jobs, 1:3] += ctypes.addressof(memory)
+        ends = rows[:, 0] == END
+        rows[ends, 4] = one.ctypes.data
+        by_each = ends & np.isin(rows[:, 2], list(wide))
+        rows[by_each, 3:5] = len(each), each.ctypes.data
+        return rows, (memory, held)
+
+
+def _row(*words: int) -> tuple[int, ...]:
+    return (*words, *[0] * (WORDS - len(words)))
