@@ -205,7 +205,9 @@ def print_row(cells: Sequence[str], widths: Sequence[int]) -> None:
 
 def shown(seconds: float) -> str:
     """Write a time as people say it."""
-    return f"{seconds:.1f} s" if seconds >= 1 / 2 else f"{1000 * seconds:.0f} ms"
+    if seconds >= 1 / 2:
+        return f"{seconds:.1f} s"
+    return f"{1000 * seconds:.{1 if seconds < 0.01 else 0}f} ms"
 
 
 def verdict(passed: bool) -> str:
