@@ -17,7 +17,7 @@ from ptxlab.numbers.rounding import DEFAULT_NAN_F64, QUIET_BIT
 Native = Callable[..., Any]
 
 SIGN = {form.bits: 1 << form.sign_bit for form in (F32, F64)}
-EXPONENT = {form.bits: form.nan & -(1 << form.fraction_bits) for form in (F32, F64)}
+EXPONENT = {form.bits: form.infinity for form in (F32, F64) if form.infinity is not None}
 
 
 def op(opcode: str) -> Native:

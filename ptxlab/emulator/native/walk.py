@@ -136,9 +136,7 @@ class Walk:
         self._given: dict[int, Array] = {}
         self._program = program_of(region)
         masks = self._mask, np.ones(1, bool)
-        self._operations, held = self._program.operations(
-            frame.wave, region.wide, region.masked, masks
-        )
+        self._operations, held = self._program.operations(frame.wave, region.wide, masks)
         self._held += [*masks, held]
 
     @property

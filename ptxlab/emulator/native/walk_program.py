@@ -51,6 +51,7 @@ class WalkProgram:
         for number in sorted(outside):
             self.first[number] = len(self.moments)
             self.moments.append((number, 0))
+        self._masked = region.masked
         self._work: list[Work] = []
         self._slots = array("q")
         rows = [row for place in places.values() for row in self._block(place)]
@@ -74,18 +75,18 @@ class WalkProgram:
         yield _row(END, place.block.instructions, choice.slot, 1, 0, yes, no)
 
     def operations(
-        self, wave: Wave, wide: set[int], masked: bool, masks: tuple[Array, Array]
+        self, wave: Wave, wide: set[int], masks: tuple[Array, Array]
     ) -> tuple[Array, Any]:
         """Return the operations for a wave, and what must stay as long as they.
 
         Of the registers that decide the ``wide`` ones have an element a thread. The ``masks`` say which of
-        these count, and that a single one does. ``masked`` jobs are for these threads alone.
+        these count, and that a single one does.
         """
         each, one = masks
         rows, jobs, held = self._rows.copy(), bytearray(), []
         places = []
         for work in self._work:
-            packed, first, kept = work.job(wave, each if masked else None)
+            packed, first, kept = work.job(wave, each if self._masked else None)
             places.append((len(jobs), len(jobs) + 8 * first, work.gate(wave)))
             jobs += packed
             held.append(kept)

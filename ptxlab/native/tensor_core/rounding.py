@@ -48,7 +48,8 @@ def to_f16(numbers: VectorValue) -> VectorValue:
     words = size.is_("ult", (F32.bias + F16.lowest_exponent) << F32.fraction_bits).choose(
         small, words
     )
-    beyond, infinity = F32.bias + F16.bias + 1, F16.nan & -(1 << F16.fraction_bits)
-    words = size.is_("uge", beyond << F32.fraction_bits).choose(infinity, words)
+    beyond = F32.bias + F16.bias + 1
+    assert F16.infinity is not None
+    words = size.is_("uge", beyond << F32.fraction_bits).choose(F16.infinity, words)
     sign = (bits >> 16) & 1 << F16.sign_bit
     return words.is_("eq", 0).choose(0, words | sign)
