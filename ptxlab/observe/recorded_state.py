@@ -9,9 +9,9 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.memory import Access
+from ptxlab.emulator.run.memory import UNWRITTEN, Access
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import UNWRITTEN, Frame
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.recorded_operands import KnownRegisters
 from ptxlab.observe.recording import (

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.wave import UNWRITTEN
+from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout

@@ -50,6 +50,11 @@ def cached(tool: str, key: Iterable[str | bytes], make: Callable[[], bytes]) -> 
     return payload
 
 
+def has(tool: str, key: Iterable[str | bytes]) -> bool:
+    """Say whether there is a sound entry."""
+    return not _bypassed and _read(directory() / tool / _name(tool, key)) is not None
+
+
 @functools.cache
 def source(*rooms: str) -> bytes:
     """Return a digest of ptxlab's own source in ``rooms``, for the key of what follows from it."""

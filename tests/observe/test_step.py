@@ -10,7 +10,7 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Dump
-from ptxlab.emulator.run.wave import UNWRITTEN
+from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, WARP
 from ptxlab.launch_config import LaunchConfig

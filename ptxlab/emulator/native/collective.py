@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from dataclasses import dataclass
+from time import perf_counter_ns
+from typing import Any, ClassVar
 
 import numpy as np
 
-from ptxlab.emulator.prepare.program import Bound
+from ptxlab.emulator.prepare.program import Bound, Step
 from ptxlab.emulator.run.registers import Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 
 
 class Collective(ABC):
@@ -26,6 +29,16 @@ class Collective(ABC):
     sources: Sequence[Source]
     slots: Sequence[int]
     word: np.dtype[Any]
+
+    @property
+    def named(self) -> set[int]:
+        """The registers that its job names."""
+        return {source.slot for source in self.sources}.union(self.slots)
+
+    @property
+    def outputs(self) -> list[tuple[int, np.dtype[Any], bool]]:
+        """The registers that it writes, with their dtypes, and that they have an element a thread."""
+        return [(slot, self.word, True) for slot in self.slots]
 
     @abstractmethod
     def __call__(self, frame: Frame, threads: Threads) -> None:
@@ -46,6 +59,32 @@ class Collective(ABC):
     @abstractmethod
     def job(self, wave: Wave) -> tuple[bytes, int]:
         """Return the job without its registers, and the word from which on sources and slots are named."""
+
+
+SOONER = 8
+"""How much sooner than a block it is compiled: it is short, and who does it does so again and again."""
+
+_SPENT: Counter[str] = Counter()
+"""Nanoseconds that steps of each kind have taken as arrays."""
+
+
+@dataclass(eq=False)
+class GivingWay(Collective):
+    """A step that is ``by_arrays`` outside of a walk, and a job once those of its ``kind`` have taken long."""
+
+    by_arrays: Step
+    sources: Sequence[Source]
+    slots: Sequence[int]
+    kind: ClassVar[str]
+
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        began = perf_counter_ns()
+        self.by_arrays(frame, threads)
+        _SPENT[self.kind] += perf_counter_ns() - began
+
+    def ready(self, wave: Wave) -> bool:
+        hot = wave.hot != NEVER and _SPENT[self.kind] * SOONER >= wave.hot
+        return hot and wave.config.cluster_ctas == 1
 
 
 def collective(bounds: Sequence[Bound]) -> Collective | None:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import os
 from dataclasses import dataclass, field
+from functools import lru_cache
 
 from ptxlab.emulator.prepare.program import BasicBlock
-from ptxlab.emulator.run.wave import Frame
+from ptxlab.emulator.run.wave import NEVER, Frame
 from ptxlab.errors import DeviceUnavailable, PtxlabError
 from ptxlab.installation import adding_extra
 from ptxlab.native import compiler
@@ -24,13 +25,23 @@ STEP, THREAD = 3000, 1
 HOT = 200_000_000
 """Nanoseconds that all blocks have taken as arrays when the first is compiled, for which LLVM is loaded."""
 
+STOP = 50_000
+"""Nanoseconds that it takes besides to stop for a block that others are walked through around."""
+
+FEW = 4
+"""Instructions of a block that is known by what they are, not by where they stand: one machine code serves many."""
+
 COMPILING, FUNCTION = 1_000_000, 6
 """Nanoseconds that an instruction takes to be compiled, and of how many instructions a function is worth."""
 
-NEVER = -1
+LOADING = 16
+"""How many times sooner machine code is there that an earlier process has left on disk."""
+
+MARK = "hot"
+"""What marks on disk are called: that a block was compiled."""
 
 
-Key = tuple[str, str, str, int]
+Key = tuple[str | int, ...]
 
 
 @dataclass(slots=True)
@@ -79,18 +90,40 @@ def key_of(block: BasicBlock, function: str, frame: Frame) -> Key:
     return wave.module.source.text, wave.target.name, function, number
 
 
-def warm(block: BasicBlock, function: str, frame: Frame, threads: int) -> None:
+def warm(block: BasicBlock, function: str, frame: Frame, threads: int, stop: int = 0) -> None:
     """Note that a block of a function runs for so many threads, and compile it once it is hot.
 
-    It is when it has taken as long as that will take.
+    It is when it has taken as long as that will take, with the nanoseconds that it takes to ``stop`` for it.
     """
     key = key_of(block, function, frame)
-    spent = block.instructions * (STEP + THREAD * threads)
+    if len(block.watched) <= FEW:
+        key = key[1], *(one.site.instruction.name for one in block.watched)
+    spent = block.instructions * (STEP + THREAD * threads) + stop
     heat = PROCESS.blocks[key] = PROCESS.blocks.get(key, 0) + spent
     PROCESS.heat += spent
     hot = frame.wave.hot
-    pays = heat >= COMPILING * (block.instructions + FUNCTION)
-    if not hot or (pays and PROCESS.heat >= hot):
+    if not hot or (PROCESS.heat >= hot and _pays(block, key, heat)):
         from ptxlab.emulator.native.cutting import steps_of
 
         block.native = steps_of(block, frame.layout, frame.wave.target.name)
+
+
+def _pays(block: BasicBlock, key: Key, heat: int) -> bool:
+    """Say whether a block has taken so long that it is to be compiled, and have later processes know."""
+    cost = COMPILING * (block.instructions + FUNCTION)
+    if heat >= cost:
+        from ptxlab.toolchain.cache import (
+            cached,
+        )  # here: most launches need nothing of the toolchain
+
+        cached(MARK, map(str, key), bytes)
+        return True
+    return heat * LOADING >= cost and _was_hot(key)
+
+
+@lru_cache(maxsize=1 << 16)
+def _was_hot(key: Key) -> bool:
+    """Say whether an earlier process has compiled a block."""
+    from ptxlab.toolchain.cache import has
+
+    return has(MARK, map(str, key))

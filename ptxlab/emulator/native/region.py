@@ -196,8 +196,8 @@ class Builder:
             found: set[int] = set()
             for part in todo:
                 written = self._written(part)
-                if self._collective(part) is not None:
-                    found |= part.reads | part.writes
+                if (step := self._collective(part)) is not None:
+                    found |= step.named
                 elif written is None:
                     found |= self._widened(part.bounds)
                 else:
@@ -227,7 +227,7 @@ class Builder:
     def _collective(self, part: BlockPart) -> Collective | None:
         """Return the job that a part is of its own accord, for all threads."""
         step = None if self.masked or isinstance(part, Stretch) else collective(part.bounds)
-        if step is None or not self.frame.layout.literals.isdisjoint(part.reads):
+        if step is None or not self.frame.layout.literals.isdisjoint(step.named):
             return None
         if not all(map(step.takes, step.sources)):
             return None
@@ -289,8 +289,8 @@ def _alone(step: Collective) -> Work:
     def job(wave: Wave, mask: Array | None) -> tuple[bytes, int, Any]:
         return *step.job(wave), step
 
-    slots = [(slot, step.word, True) for slot in step.slots]
-    return Work([one.slot for one in step.sources], slots, step.can_fail, job, step.gate)
+    sources = [one.slot for one in step.sources]
+    return Work(sources, step.outputs, step.can_fail, job, step.gate)
 
 
 def kind(value: Array) -> Kind:

@@ -9,13 +9,12 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Collection, Set
 from typing import Any
-from weakref import WeakKeyDictionary
 
 import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.collective import collective
-from ptxlab.emulator.native.engine import PROCESS, key_of, warm
+from ptxlab.emulator.native.engine import PROCESS, STOP, key_of, warm
 from ptxlab.emulator.native.region import (
     Builder,
     CodeRegion,
@@ -44,8 +43,6 @@ LONGEST = 1 << 16
 
 BUDGET_OF_THREADS = 1 << 28
 """Instructions of threads in one walk, some hundredths of a second: as often somebody looks at the clock."""
-
-_WALKS: WeakKeyDictionary[Frame, dict[tuple[bool, int], Walk]] = WeakKeyDictionary()
 
 
 def make_turns(group: Converged) -> tuple[int, BasicBlock | None]:
@@ -77,7 +74,7 @@ def _walk(group: Converged) -> Walk | None:
     frame, region = group.frame, _region(group)
     if region is None or group.block not in region.places:
         return None
-    walks = _WALKS.setdefault(frame, {})
+    walks: dict[tuple[bool, int], Walk] = frame.wave.own.walks
     walk = walks.get(region.name)
     if walk is None or walk.region is not region or walk.around != _around(frame):
         walk = walks[region.name] = Walk(region, frame)
@@ -113,7 +110,7 @@ def _around(frame: Frame) -> tuple[Any, ...]:
 
 
 class Walk:
-    """A region and the registers of a frame that go through it."""
+    """A region and the registers that go through it, of frames of waves that hand on their memory."""
 
     def __init__(self, region: CodeRegion, frame: Frame) -> None:
         self.region, self.around = region, _around(frame)
@@ -208,6 +205,7 @@ class Walk:
         walk[INSTRUCTIONS] = walk[JOBS] = 0
         walk[BUDGET] = max(1, BUDGET_OF_THREADS // threads.size)
         left = self._walked(group)
+        self._given.clear()
         done = walk[INSTRUCTIONS] + (0 if left is None else left.instructions)
         frame.wave.clock = began + done
         return done, left
@@ -229,14 +227,16 @@ class Walk:
             if place is None:
                 self._tell(frame, group.stands_at().needed())
                 return None
-            if not goes_on:
+            may_go = self._may_go(group, place, part)
+            if may_go and not goes_on:
                 return self._finished(group, place, part)
-            if walk[INSTRUCTIONS] >= walk[BUDGET] or not self._may_go(group, place, part):
+            if walk[INSTRUCTIONS] >= walk[BUDGET] or not may_go:
                 self._tell(frame, place.block.needed())
                 return None
             frame.wave.clock = began + walk[INSTRUCTIONS]
             if place.block.native is None:
-                warm(place.block, group.activation.function.name, frame, group.threads.size)
+                function = group.activation.function.name
+                warm(place.block, function, frame, group.threads.size, STOP)
                 self.region.stale |= place.block.native is not None
             if not self._by_arrays(frame, group.threads, place.parts[part]):
                 return self._finished(group, place, part + 1)
@@ -252,9 +252,11 @@ class Walk:
         return block
 
     def _may_go(self, group: Converged, place: RegionBlock, part: int) -> bool:
+        """Say whether nobody waits for others before a part."""
         participants, threads = place.block.participants, group.threads
         if part or participants is None:
             return True
+        self._tell(group.frame, place.block.needed())
         return threads.where(participants(group.frame, threads, threads.mask)) is threads
 
     def _by_arrays(self, frame: Frame, threads: Threads, part: Any) -> bool:

@@ -138,8 +138,9 @@ class Writer:
             self._step(step, step.lowered, span)
         outputs = self._outputs()
         first = FIRST + len(self.inputs) + len(outputs)
-        lines = [*self._stretch(len(outputs)), *self._stores(first), *self._rest()]
-        return Written("\n".join(lines), self.stored, outputs, self.scratch)
+        text = "\n".join([*self._stretch(len(outputs)), *self._stores(first), *self._declared()])
+        finds = "@find" in text or "@nowhere" in text
+        return Written(text + FIND * finds, self.stored, outputs, self.scratch)
 
     # ---- instructions ----
 
@@ -411,9 +412,9 @@ class Writer:
             lines += self._data(f"{name}.i", name)
         return lines
 
-    def _rest(self) -> list[str]:
+    def _declared(self) -> list[str]:
         reduced = "declare i1 @llvm.vector.reduce.and.v8i1(<8 x i1>)"
-        return [*sorted(self.code.declared | {reduced}), FIND]
+        return sorted(self.code.declared | {reduced})
 
     def _whole(self) -> list[str]:
         """Return the lines that look whether the registers' arrays are in one piece."""

@@ -14,6 +14,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.operations.atomic import REDUCTIONS
+from ptxlab.emulator.operations.shuffle_native import natively
 from ptxlab.emulator.operations.warp import LANE_BITS, MemberMask
 from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
@@ -25,7 +26,7 @@ from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
 from ptxlab.numbers.rounding import some
 from ptxlab.numbers.types import TYPES
-from ptxlab.syntax.tree import Pair
+from ptxlab.syntax.tree import Integer, Pair
 
 Among = Callable[[Array, Array], Any]
 """From values and which lanes are members, each [warps, 32], to results that broadcast to that.
@@ -205,7 +206,11 @@ def shuffle(context: Context, form: RowForm) -> Step:
             frame.wave.watcher.exchange(frame, threads, source, taking_part)
         write(frame, threads.merge, destinations, (value, inside))
 
-    return run
+    given = [
+        int(context.immediate(one, "b32")[0]) if isinstance(one, Integer) else None
+        for one in operands[1:]
+    ]
+    return natively(run, mode, [*sources, mask], given, destinations)
 
 
 _row("shfl{.sync}.<mode>.b32", "b32 b32 b32 u32 -> b32|pred", step=shuffle, mode="up down bfly idx")

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
 from dataclasses import dataclass
-from time import perf_counter_ns
 from typing import Any
 from weakref import proxy
 
@@ -13,15 +11,13 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native import copies
-from ptxlab.emulator.native.collective import Collective
+from ptxlab.emulator.native.collective import GivingWay
 from ptxlab.emulator.native.copies import BEGUN, CAPACITY, COUNT, FIRST, GROUPS, HEAD, OPEN, ROW
-from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.prepare.program import Step
-from ptxlab.emulator.run.in_flight import Land
+from ptxlab.emulator.run.in_flight import Groups, Land
 from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.registers import Source
-from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.targets import WARP
 from ptxlab.native import compiler
 from ptxlab.native import cores as jobs
@@ -30,30 +26,35 @@ from ptxlab.native.arrays import sees_arrays
 WORTH = 2048
 """Threads that a core does at a time at least, in some microseconds."""
 
-SOONER = 8
-"""How much sooner than a block it is compiled: it is short, and who copies does so again and again."""
-
 
 class Ring:
-    """The copies of a wave that machine code has begun and that are under way.
+    """The copies of a wave of some ``width`` that machine code has begun and that are under way.
 
     It is open while that is all there is, and all threads have committed as many groups.
     """
 
-    def __init__(self, wave: Wave) -> None:
-        self._places = np.empty((CAPACITY, 2, wave.width), np.uint64)
+    _groups: Groups
+    _cores: int
+
+    def __init__(self, width: int) -> None:
+        self._places = np.empty((CAPACITY, 2, width), np.uint64)
         self.words = np.zeros(HEAD + CAPACITY * ROW, np.int64)
         self._rows = self.words[HEAD:].reshape(CAPACITY, ROW)
         row, array = self._places.strides[:2]
         self._rows[:, 0] = self._places.ctypes.data + row * np.arange(CAPACITY)
         self._rows[:, 1] = self._rows[:, 0] + array
-        # Not the wave itself, which would live on with its ring, and all its memory with it.
-        self._wave = proxy(wave)
+
+    def begin(self, groups: Groups, cores: int) -> None:
+        """Go on for another wave."""
+        # Not the groups themselves, which have the ring: a circle would live on with all its memory.
+        self._groups, self._cores = proxy(groups), cores
+        groups.outside = self
+        self.words[:HEAD] = 0
 
     def open(self) -> None:
         """Let machine code go on from what arrays have done, if it can."""
         if not (self.words[OPEN] or self.words[COUNT]):
-            groups = self._wave.copies.alike
+            groups = self._groups.alike
             if groups is not None:
                 self.words[[OPEN, GROUPS]] = 1, groups
 
@@ -66,7 +67,7 @@ class Ring:
         under_way = [(self._landing(row), int(self._rows[row, 3])) for row in rows]
         groups, begun = int(words[GROUPS]), int(words[BEGUN])
         words[[OPEN, COUNT, BEGUN]] = 0
-        self._wave.copies.go_on(groups, begun, under_way)
+        self._groups.go_on(groups, begun, under_way)
 
     def _landing(self, row: int) -> Land:
         places, nbytes = self._places[row].copy(), self._rows[row, 2]
@@ -78,17 +79,19 @@ class Ring:
             ring[HEAD:] = *(one.ctypes.data for one in some), nbytes, 0
             [function] = _functions(copies.groups(), "land")
             words = function, count, 0, 0, count, ring.ctypes.data, -1
-            jobs.pool(self._wave.cores).run(struct.pack(f"{len(words)}q", *words))
+            jobs.pool(self._cores).run(struct.pack(f"{len(words)}q", *words))
 
         return land
 
 
 def ring(wave: Wave) -> Ring:
     """Return the ring of a wave."""
-    if wave.copies.outside is None:
-        wave.copies.outside = Ring(wave)
-    assert isinstance(wave.copies.outside, Ring)
-    return wave.copies.outside
+    own = wave.own
+    if own.copies is None:
+        own.copies = Ring(wave.width)
+        own.copies.begin(wave.copies, wave.cores)
+    assert isinstance(own.copies, Ring)
+    return own.copies
 
 
 def _functions(text: str, *names: str) -> list[int]:
@@ -96,23 +99,11 @@ def _functions(text: str, *names: str) -> list[int]:
 
 
 @dataclass(eq=False)
-class _Step(Collective):
-    """A step that is ``by_arrays`` outside of a walk."""
+class _Step(GivingWay):
+    """A step of the copies that the ring of a wave has."""
 
-    by_arrays: Step
-    sources: Sequence[Source] = ()
-    slots: Sequence[int] = ()
     word = np.dtype(np.uint64)
-    spent = 0
-
-    def __call__(self, frame: Frame, threads: Threads) -> None:
-        began = perf_counter_ns()
-        self.by_arrays(frame, threads)
-        _Step.spent += perf_counter_ns() - began
-
-    def ready(self, wave: Wave) -> bool:
-        hot = wave.hot != NEVER and _Step.spent * SOONER >= wave.hot
-        return hot and wave.config.cluster_ctas == 1
+    kind = "cp.async"
 
     def gate(self, wave: Wave) -> int:
         return int(ring(wave).words[OPEN:].ctypes.data)
@@ -126,16 +117,14 @@ class _Step(Collective):
 class CopyStep(_Step):
     """The step of a cp.async of whole items."""
 
-    read: Access | None = None
-    write: Access | None = None
+    read: Access
+    write: Access
 
     def takes(self, source: Source) -> bool:
-        wide = self.read is not None and source is self.read.base
+        wide = source is self.read.base
         return source.convert is None and source.dtype.itemsize in ((8,) if wide else (4, 8))
 
     def job(self, wave: Wave) -> tuple[bytes, int]:
-        assert self.read is not None
-        assert self.write is not None
         text = copies.begin(
             self.write.nbytes,
             self.write.base.dtype.itemsize,
@@ -161,7 +150,7 @@ class CommitStep(_Step):
 class WaitStep(_Step):
     """The step that waits for all but so many groups, -1 for all copies."""
 
-    allowed: int = -1
+    allowed: int
 
     def job(self, wave: Wave) -> tuple[bytes, int]:
         land, landed = _functions(copies.groups(), "land", "landed")
@@ -177,7 +166,7 @@ def natively(step: Step, read: Access, write: Access) -> Step:
 
 
 def committed(step: Step) -> Step:
-    return CommitStep(step) if _is_possible() else step
+    return CommitStep(step, (), ()) if _is_possible() else step
 
 
 def waited(step: Step, allowed: int) -> Step:

@@ -17,12 +17,11 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.native.collective import Collective
-from ptxlab.emulator.native.engine import NEVER
 from ptxlab.emulator.operations.warp import WholeWarps
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.run.registers import Destination, Source
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import Frame, Wave
+from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.matrix.multiplication import MatrixInstruction
 from ptxlab.native import cores as jobs

@@ -18,9 +18,9 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import computation, register_step
-from ptxlab.emulator.run.memory import ITEM, Access
+from ptxlab.emulator.run.memory import ITEM, UNWRITTEN, Access
 from ptxlab.emulator.run.threads import Threads
-from ptxlab.emulator.run.wave import UNWRITTEN, Frame
+from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Float, Integer, Operand
 
 _PRIMARY = {

@@ -87,7 +87,7 @@ def launch(
         )
 
     def run(first: int, numbers: Sequence[int], workspace: int) -> int:
-        """Run one wave and return its instructions; its memory is free before the next begins."""
+        """Run one wave and return its instructions; the next may have its memory."""
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
@@ -97,6 +97,7 @@ def launch(
         wave.watcher.begin(wave)
         scheduler.run()
         wave.watcher.end(wave)
+        wave.own.hand_on()
         return scheduler.instructions
 
     instructions, order = 0, _in_clusters(config)

@@ -72,6 +72,9 @@ class AsyncWork:
 class Outside(Protocol):
     """Who begins work of a kind, commits it and waits for it instead of ``Groups``, for all threads at once."""
 
+    def begin(self, groups: Groups, cores: int) -> None:
+        """Do so for the groups of a wave from now on, on so many cores."""
+
     def open(self) -> None:
         """Go on from what there is."""
 

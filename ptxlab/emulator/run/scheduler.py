@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from ptxlab.emulator.native.engine import NEVER, warm
+from ptxlab.emulator.native.engine import warm
 from ptxlab.emulator.native.walk import make_turns
 from ptxlab.emulator.prepare.program import (
     Activation,
@@ -25,7 +25,7 @@ from ptxlab.emulator.prepare.program import (
 from ptxlab.emulator.run.barriers import Barriers
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.waiting import AtBarrier, WaitList, joined
-from ptxlab.emulator.run.wave import Wave
+from ptxlab.emulator.run.wave import NEVER, Wave
 from ptxlab.errors import LaunchError
 
 # When this many blocks have been run while others could run too, whoever has not had a turn for the

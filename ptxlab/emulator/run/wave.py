@@ -20,6 +20,7 @@ from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
 from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
+from ptxlab.emulator.run.wave_memory import WaveMemory
 from ptxlab.errors import Location
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
@@ -28,9 +29,8 @@ from ptxlab.syntax.lexer import locate_line
 from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.tensormap.tensor_map import TensorMap
 
-# What shared memory holds before anything is written to it: NaN in every floating-point type, so
-# that a read of unwritten shared memory does not pass for a zero.
-UNWRITTEN = 0xFF
+NEVER = -1
+"""The heat of a wave whose blocks stay as they are: see ``emulator.native.engine``."""
 
 
 @dataclass(eq=False)
@@ -69,23 +69,24 @@ class Wave:
         self.cta_width = -(-self.config.cta_threads // WARP) * WARP
         self.width = ctas * self.cta_width
         self.clock = 0
-        self.cta_of = np.repeat(np.arange(ctas), self.cta_width)
-        self.shared_pitch = pitch = pitched(self.shared_bytes)
         self.multiprocessor = MULTIPROCESSORS[self.target.capability]
         base = self.shared_base = self.multiprocessor.shared_base
-        shared = np.full(ctas * pitch, UNWRITTEN, np.uint8)
+        # Who watches may look at a wave's memory when it has ended.
+        begun = WaveMemory if self.watched else WaveMemory.of
+        self.own = own = begun(ctas, self.cta_width, self.shared_bytes, base)
+        self.cta_of, self.shared_pitch = own.cta_of, own.shared_pitch
         size = len(self.parameters)
         given = np.frombuffer(self.parameters.ljust(pitched(size), b"\0"), np.uint8)
         self.regions = {
-            "shared": Region(
-                "shared", base + self.shared_bytes, shared, self.cta_of * pitch - base, base
-            ),
-            "local": self._local(0),
+            "shared": own.shared,
+            "local": own.local,
             "param": Region("param", size, given, np.zeros(1, np.int64)),
         }
         self.mbarriers = Mbarriers(self.regions["shared"].items(OBJECT_BYTES), self.width)
         self.clusters = ClusterBarriers(self.width, self.cta_width * self.config.cluster_ctas)
         self.copies, self.bulk_copies = (Groups(self.width, self.schedule) for _ in range(2))
+        if own.copies is not None:
+            own.copies.begin(self.copies, self.cores)
         self.products = Groups(self.width, self.schedule, WARPGROUP)
         self.signals = Signals(self.schedule)
         if self.watched:
@@ -137,20 +138,9 @@ class Wave:
         """Return the place of ``line`` in the PTX text, for error messages."""
         return locate_line(self.module.source, line)
 
-    def _local(self, nbytes: int) -> Region:
-        pitch = pitched(nbytes)
-        start = np.arange(self.width) * pitch
-        return Region("local", nbytes, np.zeros(self.width * pitch, np.uint8), start)
-
     def reserve_local(self, needed: int) -> None:
-        """Give every thread at least ``needed`` bytes of local memory, and room to grow into."""
-        old = self.regions["local"]
-        room = old.data.size // self.width
-        if needed > room:
-            grown = self._local(max(needed, 2 * room))
-            grown.data.reshape(self.width, -1)[:, :room] = old.data.reshape(self.width, -1)
-            self.regions["local"] = grown
-        self.regions["local"].size = max(needed, old.size)
+        """Give every thread at least ``needed`` bytes of local memory."""
+        self.regions["local"] = self.own.reserve_local(needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.wave import UNWRITTEN
+from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR

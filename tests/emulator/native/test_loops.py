@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import weakref
+from collections import deque
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,7 @@ import pytest
 from ptxlab import open_device
 from ptxlab.emulator.native import walk
 from ptxlab.emulator.native.walk import Walk
+from ptxlab.emulator.run import grid, wave_memory
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.errors import LaunchError
 from ptxlab.native import compiler
@@ -185,6 +187,22 @@ NESTS = {
         @p4 shfl.sync.down.b32 r13|p5, r21, 3, 31, -1; @p5 add.u32 r21, r21, 1; add.u32 r21, r21, r13; xor.b32 r21, r21, r12;
         add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;
         mov.u32 r15, %clock; xor.b32 r21, r21, r15;""",
+    "shuffles": """
+        mov.u32 r10, 0; mov.u32 r3, -1; and.b32 r4, r0, 31; mov.u32 r5, 31;
+    INNER: shfl.sync.idx.b32 r11|p4, r21, r4, r5, r3; shfl.sync.up.b32 r12|p5, r11, r20, 0x1800, r3;
+        selp.b32 r13, r11, r12, p5; shfl.sync.down.b32 r14, r13, 3, 0x101f, -1; shfl.sync.bfly.b32 r14, r14, r12, 31, -1;
+        mad.lo.u32 r4, r4, 5, r14; shfl.sync.up.b32 r6|p6, r4, r14, r21, -1; @p6 add.u32 r6, r6, r10;
+        shfl.sync.down.b32 r7|p7, r6, r4, r11, r3; @!p7 xor.b32 r7, r7, r13; add.u32 r21, r21, r7; @p4 add.u32 r21, r21, 1;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
+    "shuffles of half a warp, now and then": """
+        mov.u32 r10, 0; and.b32 r4, r0, 16; setp.ne.u32 p4, r4, 0; selp.b32 r5, 0xFFFF0000, 0xFFFF, p4;
+    INNER: and.b32 r6, r10, 15; setp.eq.u32 p5, r6, 11; selp.b32 r7, r5, -1, p5;
+        shfl.sync.idx.b32 r11, r21, r10, 0x1f, r7; mad.lo.u32 r21, r11, 3, r0;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
+    "lanes that name each other differently": """
+        mov.u32 r10, 0; setp.eq.u32 p4, r0, 37; setp.gt.and.u32 p4, r20, 13, p4;
+    INNER: selp.b32 r7, 0x20, -1, p4; shfl.sync.idx.b32 r11, r21, 5, 31, r7; add.u32 r21, r21, r11;
+        add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 12; @p3 bra INNER;""",
     "atomics": """
         mov.u32 r10, 0;
     INNER: atom.global.add.u32 r11, [d0], 3; xor.b32 r21, r21, r11; atom.global.exch.b32 r12, [d0+4], r21;
@@ -343,6 +361,55 @@ def test_a_wave_and_its_memory_end_with_its_launch(
     finally:
         gc.enable()
     assert max(calls) > 15
+
+
+MEMORY = """
+    .local .align 8 .b8 own[64]; mov.u32 r4, own; ld.local.u32 r5, [r4+8]; ld.shared.u32 r6, [r24];
+    add.u32 r7, r0, 5; st.local.u32 [r4+8], r7; st.shared.u32 [r24], r7; add.u32 r6, r6, r5;
+    ld.global.u32 r8, [d1]; mad.lo.u32 r6, r8, 3, r6; st.global.u32 [d1], r6; cp.async.ca.shared.global [r24], [d1], 4;
+    cp.async.commit_group;
+    AGAIN: add.u32 r20, r20, 1; add.u32 r21, r21, r20; cp.async.ca.shared.global [r26], [d1], 4; cp.async.commit_group;
+        cp.async.wait_group 1; ld.shared.u32 r9, [r26]; mad.lo.u32 r6, r6, 5, r9; setp.lt.u32 p1, r20, 12;
+        @p1 bra AGAIN;
+    st.global.u32 [d1], r6;"""
+
+
+def test_a_wave_begins_with_new_memory_and_without_copies_though_it_has_that_of_another(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    """What was made for a wave serves the next one; what it wrote is gone, and what it had under way."""
+    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setattr(wave_memory, "_KEPT", deque(maxlen=2))
+    monkeypatch.setattr(grid, "WAVE_THREADS", 128)
+    made: list[Walk] = []
+    make = Walk.__init__
+
+    def noted(self: Walk, *args: Any) -> None:
+        made.append(self)
+        make(self, *args)
+
+    monkeypatch.setattr(Walk, "__init__", noted)
+    text = kernel(
+        "mov.u32 r20, 0; mov.u32 r21, r0; mov.u32 r23, %tid.x; shl.b32 r24, r23, 2; mov.u32 r25, s;"
+        "add.u32 r24, r24, r25; xor.b32 r26, r24, 512;" + MEMORY
+    )
+    found = []
+    for engine in ("array", "native"):
+        monkeypatch.setenv("PTXLAB_ENGINE", engine)
+        device: Any = open_device("emulator", arch="sm_90a")
+        buffer = device.upload(np.arange(320, dtype=np.uint32) * 17)
+        loaded = device.load(text).kernel("k")
+        for _ in range(4):
+            loaded.launch(5, 64, [buffer])
+        found.append(buffer.numpy().tolist())
+    assert found[1] == found[0]
+    assert max(calls) > 15
+    # Twelve waves: eight of two CTAs, four of the one that is left; each size has made what it needs once or twice.
+    assert 2 <= len(made) <= 6
+    # Local memory is as large as the next kernel has it.
+    less = kernel(".local .align 8 .b8 own[16]; mov.u32 r4, own; ld.local.u32 r5, [r4+32];")
+    with pytest.raises(LaunchError, match="local"):
+        device.load(less).kernel("k").launch(5, 64, [buffer])
 
 
 def test_what_was_made_for_single_ctas_is_not_for_clusters(

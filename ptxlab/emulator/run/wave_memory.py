@@ -1,0 +1,90 @@
+"""The shared and the local memory of CTAs that run together, which one wave hands on to the next.
+
+What was made for its addresses serves the next wave too.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.run.in_flight import Outside
+from ptxlab.emulator.run.memory import UNWRITTEN, Region, pitched
+
+_KEPT: deque[WaveMemory] = deque(maxlen=2)
+"""What the last waves have left: a launch has waves of one size, and a smaller one at its end."""
+
+
+@dataclass(eq=False)
+class WaveMemory:
+    """Memory of ``ctas`` CTAs of ``cta_width`` threads, with ``shared_bytes`` each from ``shared_base`` on.
+
+    ``walks`` and ``copies`` are what machine code has made for its addresses
+    (``emulator.native.walk``, ``operations.copy_native``).
+    """
+
+    ctas: int
+    cta_width: int
+    shared_bytes: int
+    shared_base: int
+    walks: dict[Any, Any] = field(default_factory=dict, init=False)
+    copies: Outside | None = field(default=None, init=False)
+
+    def __post_init__(self) -> None:
+        self.cta_of = np.repeat(np.arange(self.ctas), self.cta_width)
+        pitch = self.shared_pitch = pitched(self.shared_bytes)
+        data = np.full(self.ctas * pitch, UNWRITTEN, np.uint8)
+        start, base = self.cta_of * pitch - self.shared_base, self.shared_base
+        self.shared = Region("shared", base + self.shared_bytes, data, start, base)
+        self.local = self._local(0)
+
+    @classmethod
+    def of(cls, *size: int) -> WaveMemory:
+        """Return memory as it is at the beginning: of an earlier wave of the same size, or new."""
+        for one in tuple(_KEPT):
+            if one._size == size:
+                try:
+                    _KEPT.remove(one)
+                except ValueError:  # another thread was first
+                    continue
+                one._clear()
+                return one
+        return cls(*size)
+
+    def hand_on(self) -> None:
+        """Let the next wave have this memory if it saves work. Nobody may use it any more."""
+        if self.walks:
+            _KEPT.append(self)
+
+    def reserve_local(self, needed: int) -> Region:
+        """Give every thread at least ``needed`` bytes of local memory, and room to grow into."""
+        old = self.local
+        room = old.data.size // self.width
+        if needed > room:
+            self.local = self._local(max(needed, 2 * room))
+            self.local.data.reshape(self.width, -1)[:, :room] = old.data.reshape(self.width, -1)
+        self.local.size = max(needed, old.size)
+        return self.local
+
+    @property
+    def width(self) -> int:
+        """How many threads there are."""
+        return self.ctas * self.cta_width
+
+    @property
+    def _size(self) -> tuple[int, ...]:
+        return self.ctas, self.cta_width, self.shared_bytes, self.shared_base
+
+    def _clear(self) -> None:
+        self.shared.data.fill(UNWRITTEN)
+        self.local.data.fill(0)
+        self.local.size = 0
+
+    def _local(self, nbytes: int) -> Region:
+        pitch = pitched(nbytes)
+        start: Array = np.arange(self.width) * pitch
+        return Region("local", nbytes, np.zeros(self.width * pitch, np.uint8), start)
