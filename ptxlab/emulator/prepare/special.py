@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import lru_cache, partial
 from typing import Any
 
 import numpy as np
@@ -20,6 +20,7 @@ from ptxlab.arrays import Array
 from ptxlab.emulator.run.wave import Wave
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
 from ptxlab.isa.targets import WARP
+from ptxlab.launch_config import Dim3
 
 
 def _u32(values: Any) -> Array:
@@ -38,7 +39,13 @@ def _split(index: Array, shape: tuple[int, int, int], axis: int) -> Array:
 def _tid(wave: Wave, axis: int) -> Array:
     if wave.config.block[axis] == 1:
         return _u32(0)
-    return np.tile(_split(np.arange(wave.cta_width), wave.config.block, axis), wave.ctas)
+    return _threads(wave.config.block, axis, wave.cta_width, wave.ctas)
+
+
+@lru_cache(maxsize=16)
+def _threads(block: Dim3, axis: int, width: int, ctas: int) -> Array:
+    """Return %tid of each thread of so many CTAs, the same in all waves of a launch."""
+    return np.tile(_split(np.arange(width), block, axis), ctas)
 
 
 def _ctaid(wave: Wave, axis: int) -> Array:
