@@ -212,17 +212,27 @@ class Program:
 
     def together(self) -> str:
         """Return an instruction of whole warps, or another without a native form."""
-        r, f = self.register("b32"), self.register("f32")
+        r, f, mode = (
+            self.register("b32"),
+            self.register("f32"),
+            self.one("up", "down", "idx", "bfly"),
+        )
         matrix = "ldmatrix.sync.aligned.m8n8.x4{}.shared.b16 {{r0, r1, r2, r3}}, [r25];"
         product = "mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32"
         return str(
             self.one(
                 f"ex2.approx.ftz.f32 {f}, {self.register('f32')};",
                 f"shfl.sync.bfly.b32 {r}, {self.register('b32')}, 5, 31, -1;",
+                f"shfl.sync.{mode}.b32 {r}|p{self.choose.randrange(6)}, {', '.join(self.lanes())}, -1;",
                 matrix.format(self.one("", ".trans")),
                 f"{product} {{f0, f1, f2, f3}}, {{r0, r1, r2, r3}}, {{r1, {r}}}, {{f3, f0, f2, {f}}};",
             )
         )
+
+    def lanes(self) -> list[str]:
+        """Return a register to read in another lane, by which number, and within which bounds."""
+        first, second, third = (self.register("b32") for _ in range(3))
+        return [first, self.one(second, "3"), self.one(third, "31", "0x1807")]
 
     def lines(self, count: int) -> str:
         return "\n".join(self.line() for _ in range(count))
