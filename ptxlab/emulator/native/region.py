@@ -25,9 +25,6 @@ from ptxlab.emulator.run.wave import Frame, FrameLayout, Wave
 BlockPart = Stretch | Arrays
 Kind = tuple[int, bool]
 
-LATER = frozenset({"wgmma", "tcgen05"})
-"""What writes registers when nobody looks: asynchronous products."""
-
 NOWHERE = -1
 
 
@@ -301,8 +298,7 @@ def kind(value: Array) -> Kind:
 def _parts(block: BasicBlock, layout: FrameLayout) -> Sequence[BlockPart] | None:
     """Return the parts of a block, None if it cannot be in a region."""
     watched = block.watched
-    leaving = any(one.leaves and one.steps for one in watched)
-    if leaving or any(one.site.instruction.opcode in LATER for one in watched):
+    if any(one.leaves and one.steps for one in watched):
         return None
     staying = [one for one in watched if not one.leaves]
     if not staying:

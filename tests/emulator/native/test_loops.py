@@ -334,6 +334,29 @@ def test_copies_that_land_at_other_times_do_so_in_a_walk(
     assert found["native", schedule] != found["native", "late"]
 
 
+PRODUCTS = """
+    mov.u32 r20, 0; mov.u32 r21, r0; mov.u32 r23, %tid.x; shl.b32 r24, r23, 4; mov.u32 r25, s; add.u32 r24, r24, r25;
+    and.b32 r3, r0, 7; add.u32 r3, r3, 0x3F803F80; st.shared.v4.u32 [r24], {{r3, r3, r3, r3}};
+    shr.u32 r5, r25, 4; cvt.u64.u32 d4, r5; or.b64 d4, d4, 0x1000080000; setp.eq.u32 p2, r0, r0;
+    mov.f32 f0, 0f00000000; mov.f32 f1, f0; mov.f32 f2, f0; mov.f32 f3, f0; fence.proxy.async.shared::cta; bar.sync 0;
+    AGAIN: add.u32 r21, r21, 3; xor.b32 r21, r21, r20;
+        wgmma.fence.sync.aligned;
+        wgmma.mma_async.sync.aligned.m64n8k16.f32.bf16.bf16 {{f0, f1, f2, f3}}, d4, d4, p2, 1, 1, 0, 0;
+        wgmma.commit_group.sync.aligned; {}
+        mov.b32 r8, f1; add.u32 r21, r21, r8; add.u32 r20, r20, 1; setp.lt.u32 p1, r20, 24; @p1 bra AGAIN;
+    wgmma.wait_group.sync.aligned 0; st.global.u32 [d1], r21;"""
+
+
+@pytest.mark.parametrize("wait", ["wgmma.wait_group.sync.aligned 0;", "bra.uni ON; ON:"])
+def test_products_that_land_between_jobs_are_seen_by_the_next(
+    monkeypatch: pytest.MonkeyPatch, both: Both, wait: str
+) -> None:
+    """They write registers when they are waited for, or when who has not waited reads one."""
+    monkeypatch.setattr(walk, "WORTH", 1)
+    text = kernel(PRODUCTS.format(wait)).replace(".target sm_80", ".target sm_90a")
+    assert not both(text)[2]
+
+
 def test_a_wave_and_its_memory_end_with_its_launch(
     monkeypatch: pytest.MonkeyPatch, calls: list[int]
 ) -> None:
