@@ -17,17 +17,19 @@ class Counter:
     """One counter: its ``name`` in ``Counts``, and what it counts.
 
     ``metric`` is Nsight Compute's, "" where it has none. ``ideal`` names the counter that this one
-    would be equal to if nothing were wasted.
+    would be equal to if nothing were wasted. ``heading`` is that of its column in a table of lines, ""
+    where it has none: those of a state space follow its name.
     """
 
     name: str
     meaning: str
     metric: str = ""
     ideal: str = ""
+    heading: str = ""
 
 
-def _counted(meaning: str, metric: str = "", ideal: str = "") -> int:
-    about = {"meaning": meaning, "metric": metric, "ideal": ideal}
+def _counted(meaning: str, metric: str = "", ideal: str = "", heading: str = "") -> int:
+    about = {"meaning": meaning, "metric": metric, "ideal": ideal, "heading": heading}
     counter: int = field(default=0, metadata=about)
     return counter
 
@@ -36,76 +38,93 @@ def _counted(meaning: str, metric: str = "", ideal: str = "") -> int:
 class Counts:
     """The counters of one instruction, a line, or a launch, each with what it counts: see ``Counter``."""
 
-    executed: int = _counted("warps that executed it", "inst_executed")
+    executed: int = _counted("warps that executed it", "inst_executed", heading="executed")
     threads: int = _counted("threads that executed it", "thread_inst_executed")
     threads_on: int = _counted(
         "threads that executed it and whose predicate held", "thread_inst_executed_true"
     )
     partial: int = _counted(
-        "warps that executed it with only part of their threads that had not ended"
+        "warps that executed it with only part of their threads that had not ended",
+        heading="partial",
     )
     splits: int = _counted(
         "warps of which it sent threads both ways (guarded branches, returns and exits)",
         "smsp__branch_targets_threads_divergent",
+        heading="splits",
     )
     requests: int = _counted(
         "warps that asked for global memory with it",
         "l1tex__t_requests_pipe_lsu_mem_global_op_ld, _op_st",
+        heading="global",
     )
     sectors: int = _counted(
         "sectors of 32 bytes of global memory that hold what each warp asked for",
         "memory_l2_theoretical_sectors_global",
         "sectors_ideal",
+        heading="sectors",
     )
     sectors_ideal: int = _counted(
         "the sectors that the same different bytes would fill",
         "memory_l2_theoretical_sectors_global_ideal",
+        heading="ideal",
     )
     global_read: int = _counted("bytes that threads asked of global memory")
     global_written: int = _counted("bytes that threads gave to global memory")
-    shared_requests: int = _counted("warps that asked for shared memory with it")
+    shared_requests: int = _counted("warps that asked for shared memory with it", heading="shared")
     shared_wavefronts: int = _counted(
         "passes over the banks of shared memory, those that conflicts cost included",
         "memory_l1_wavefronts_shared",
         "shared_ideal",
+        heading="wavefronts",
     )
     shared_ideal: int = _counted(
-        "the passes without a conflict", "memory_l1_wavefronts_shared_ideal"
+        "the passes without a conflict", "memory_l1_wavefronts_shared_ideal", heading="ideal"
     )
     shared_read: int = _counted("bytes that threads asked of shared memory")
     shared_written: int = _counted("bytes that threads gave to shared memory")
-    local_requests: int = _counted("warps that asked for local memory with it")
+    local_requests: int = _counted("warps that asked for local memory with it", heading="local")
     local_sectors: int = _counted(
         "sectors of local memory that hold what each warp asked for",
         "memory_l2_theoretical_sectors_local",
         "local_ideal",
+        heading="sectors",
     )
-    local_ideal: int = _counted("the sectors that the words asked for would fill")
+    local_ideal: int = _counted("the sectors that the words asked for would fill", heading="ideal")
     local_read: int = _counted("bytes that threads asked of local memory")
     local_written: int = _counted("bytes that threads gave to local memory")
     collisions: int = _counted(
-        "atomic updates of an address that a lane before it in the same warp updates too"
+        "atomic updates of an address that a lane before it in the same warp updates too",
+        heading="collisions",
     )
     engine_copies: int = _counted(
         "copies that the copy engine was asked for, tiles and rows of bytes"
     )
-    engine_global: int = _counted("bytes of global memory that the copy engine read or wrote")
+    engine_global: int = _counted(
+        "bytes of global memory that the copy engine read or wrote", heading="engine"
+    )
     engine_shared: int = _counted(
-        "bytes of shared memory that the copy engine read or wrote, of a multicast in each CTA"
+        "bytes of shared memory that the copy engine read or wrote, of a multicast in each CTA",
+        heading="in shared",
     )
     tensor_shared: int = _counted(
-        "bytes of shared memory that tensor cores read as factors of warpgroups"
+        "bytes of shared memory that tensor cores read as factors of warpgroups", heading="tensor"
     )
     tensor_wavefronts: int = _counted(
         "passes over the banks in which they read these, a core matrix of 8 times 16 bytes at a time",
         ideal="tensor_ideal",
+        heading="wavefronts",
     )
-    tensor_ideal: int = _counted("these passes without a conflict, one a core matrix")
+    tensor_ideal: int = _counted(
+        "these passes without a conflict, one a core matrix", heading="ideal"
+    )
     flops: int = _counted(
         "floating-point additions and multiplications, both of an fma, 2 m n k of a matrix product",
         "smsp__sass_thread_inst_executed_op_fadd_pred_on, _fmul_, 2 * _ffma_",
+        heading="FLOPs",
     )
-    integer_ops: int = _counted("the same of integers, without logic, shifts and comparisons")
+    integer_ops: int = _counted(
+        "the same of integers, without logic, shifts and comparisons", heading="int ops"
+    )
 
     @property
     def lanes(self) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.side_by_side import Absent
 from ptxlab.gemm.verification import Verdict
@@ -33,19 +32,6 @@ def problem_as_json(problem: Problem) -> dict[str, Any]:
 
 def verdict_as_json(verdict: Verdict) -> dict[str, Any]:
     return {"passed": verdict.passed, "max_error": verdict.error, "tolerance": verdict.tolerance}
-
-
-def predicted_as_json(one: PredictedRung | None) -> dict[str, Any] | None:
-    """Return what is predicted of a rung as JSON data: times are null where there is a ``reason``."""
-    if one is None:
-        return None
-    names = ("clock_mhz", "seconds", "low", "high", "bound", "bound_by")
-    return {
-        "gpu": one.gpu.name,
-        "tflops": one.tflops,
-        **members(one.prediction, *names),
-        "reason": one.reason or None,
-    }
 
 
 def wrong(verdict: Verdict) -> str:

@@ -16,11 +16,10 @@ from ptxlab.gemm.facts import KernelFacts
 from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.side_by_side import Absent
-from ptxlab.verbs.bench.text import SCHEMA
+from ptxlab.verbs.bench.text import SCHEMA, predicted_as_json
 from ptxlab.view.chart import Bar, Panel, chart
 from ptxlab.view.gemm_parts import (
     left_out,
-    predicted_as_json,
     problem_as_json,
     title,
     verdict_as_json,

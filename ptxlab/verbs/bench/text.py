@@ -16,17 +16,18 @@ from typing import Any
 from ptxlab.device.stopwatch import Timing
 from ptxlab.gemm.bench import Bench, BenchResult, Speed
 from ptxlab.gemm.machine import MeasuredMachine
+from ptxlab.gemm.predicted import PredictedRung
 from ptxlab.gemm.problem import Problem
 from ptxlab.gemm.timing import Procedure
 from ptxlab.view.chart import Bar, Panel, Rule, chart
 from ptxlab.view.gemm_parts import (
     left_out,
-    predicted_as_json,
     problem_as_json,
     title,
     verdict_as_json,
     wrong,
 )
+from ptxlab.view.json import members
 from ptxlab.view.text import fields
 from ptxlab.view.width import stacked
 
@@ -187,6 +188,19 @@ def _wrong(results: Sequence[BenchResult]) -> list[str]:
         for result in results
         if not result.verdict.passed
     ]
+
+
+def predicted_as_json(one: PredictedRung | None) -> dict[str, Any] | None:
+    """Return what is predicted of a rung as JSON data: times are null where there is a ``reason``."""
+    if one is None:
+        return None
+    names = ("clock_mhz", "seconds", "low", "high", "bound", "bound_by")
+    return {
+        "gpu": one.gpu.name,
+        "tflops": one.tflops,
+        **members(one.prediction, *names),
+        "reason": one.reason or None,
+    }
 
 
 def _result(result: BenchResult, machine: MeasuredMachine) -> dict[str, Any]:

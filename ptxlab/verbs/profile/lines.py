@@ -28,30 +28,9 @@ def sort_keys() -> dict[str, str]:
     return {**metrics, **headings, **{name: name for name in ("line", *KEYS)}}
 
 
-_COLUMNS = {
-    "executed": "executed",
-    "lanes": "lanes",
-    "partial": "partial",
-    "splits": "splits",
-    "requests": "global",
-    "sectors": "sectors",
-    "sectors_ideal": "ideal",
-    "shared_requests": "shared",
-    "shared_wavefronts": "wavefronts",
-    "shared_ideal": "ideal",
-    "local_requests": "local",
-    "local_sectors": "sectors",
-    "local_ideal": "ideal",
-    "engine_global": "engine",
-    "engine_shared": "in shared",
-    "tensor_shared": "tensor",
-    "tensor_wavefronts": "wavefronts",
-    "tensor_ideal": "ideal",
-    "collisions": "collisions",
-    "flops": "FLOPs",
-    "integer_ops": "int ops",
-}
-"""The counters in the table, and their headings: each space's follow its name."""
+_COLUMNS = {"executed": "executed", "lanes": "lanes"}
+_COLUMNS |= {counter.name: counter.heading for counter in COUNTERS if counter.heading}
+"""What has a column in the table, and its heading."""
 
 _LEAST = (
     "integer_ops", "partial", "splits", "requests", "shared_requests", "local_requests",
