@@ -25,7 +25,7 @@ from ptxlab.view.json import members
 from ptxlab.view.text import fields, grid, hexadecimal, number, values
 from ptxlab.view.width import stacked
 
-SCHEMA = "ptxlab.dump/1"
+SCHEMA = "ptxlab.dump/2"
 _READABLE = shared.READABLE
 
 
@@ -113,8 +113,7 @@ def as_json(shown: ShownDump) -> dict[str, Any]:
         "file": shown.launch.asked.file,
         "device": shown.launch.device.kind,
         "arch": shown.launch.device.target.name,
-        "grid": shown.launch.asked.grid,
-        "block": shown.launch.block,
+        **members(shown.launch.config, "grid", "block"),
         **members(found.dump, "at", "nth", "before"),
         "places": [
             {

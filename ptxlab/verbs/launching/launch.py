@@ -92,13 +92,12 @@ class PreparedLaunch:
     ``values`` are the arguments in the order of the parameters, ``passed`` the same for the device:
     scalars, buffers, tensor maps, and host arrays where a struct or array is passed by value; ``mapped``
     are the arrays of which there are tensor maps, parameters or not; ``variables`` are those of the
-    module. ``block`` is that of ``config`` with as many sizes as were given.
+    module.
     """
 
     asked: Asked
     device: Device
     kernel: Kernel
-    block: tuple[int, ...]
     config: LaunchConfig
     values: dict[str, ArgumentValue]
     passed: tuple[Any, ...]
@@ -193,7 +192,7 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
         variable = module.variable(name)
         variables[name] = place(device, variable.declared, value, mapped)
         variable.upload(variables[name])
-    return PreparedLaunch(asked, device, kernel, block, config, bound, passed, mapped, variables)
+    return PreparedLaunch(asked, device, kernel, config, bound, passed, mapped, variables)
 
 
 def place(

@@ -18,7 +18,7 @@ from ptxlab.view.text import hexadecimal, number
 if TYPE_CHECKING:
     from ptxlab.device.stopwatch import Timing
 
-SCHEMA = "ptxlab.run/1"
+SCHEMA = "ptxlab.run/2"
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,10 +70,7 @@ def as_json(outcome: LaunchOutcome) -> dict[str, Any]:
         "kernel": launch.kernel.name,
         "device": launch.device.kind,
         "arch": launch.device.target.name,
-        "grid": launch.asked.grid,
-        "block": launch.block,
-        "cluster": launch.asked.cluster,
-        **members(launch.config, "shared", "cooperative"),
+        **members(launch.config, "grid", "block", "cluster", "shared", "cooperative"),
         **members(outcome.result, "seconds", "counters"),
         "arguments": [_argument(argument) for argument in outcome.arguments],
         "timing": (

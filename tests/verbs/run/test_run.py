@@ -99,8 +99,8 @@ def run_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> dict[str, A
 
 def test_the_header_is_enough(saxpy: str, capsys: pytest.CaptureFixture[str]) -> None:
     result = run_json(capsys, saxpy)
-    assert result["schema"] == "ptxlab.run/1"
-    assert (result["kernel"], result["grid"], result["block"]) == ("saxpy", [2], [32])
+    assert result["schema"] == "ptxlab.run/2"
+    assert (result["kernel"], result["grid"], result["block"]) == ("saxpy", [2, 1, 1], [32, 1, 1])
     n, a, x, y = result["arguments"]
     assert n == {"name": "n", "dtype": "u32", "value": 50}
     assert a == {"name": "a", "dtype": "f32", "value": 2.0}
@@ -119,7 +119,7 @@ def test_each_thing_given_replaces_what_the_header_says(
     saxpy: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     result = run_json(capsys, saxpy, "--arg", "n=3", "--arg", "y=zeros(50,f32)", "--grid", "1,1")
-    assert result["grid"] == [1, 1]
+    assert result["grid"] == [1, 1, 1]
     assert result["arguments"][3]["values"] == [0.0, 2.0, 4.0] + [0.0] * 47
 
 
@@ -320,7 +320,7 @@ def test_what_a_program_prints_reaches_the_user(
     # With --json, stdout is JSON and nothing else.
     assert main([*words, "--json"]) == 0
     captured = capfd.readouterr()
-    assert json.loads(captured.out)["schema"] == "ptxlab.run/1"
+    assert json.loads(captured.out)["schema"] == "ptxlab.run/2"
     assert captured.err == "lane 0\nlane 1\n"
 
 
