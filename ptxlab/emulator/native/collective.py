@@ -20,7 +20,7 @@ from ptxlab.emulator.run.wave import NEVER, Frame, Wave
 class Collective(ABC):
     """A step that is a job where all threads take part: of registers of one word a thread.
 
-    It reads ``sources`` and writes registers, ``slots``, of dtype ``word``. Of a warp all is read before
+    It reads ``sources`` and writes registers, ``slots``, of dtype ``word`` as a rule. Of a warp all is read before
     something is written; if it ``can_fail`` what it writes must not be what it reads.
     """
 

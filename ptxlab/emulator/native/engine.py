@@ -112,9 +112,8 @@ def _pays(block: BasicBlock, key: Key, heat: int) -> bool:
     """Say whether a block has taken so long that it is to be compiled, and have later processes know."""
     cost = COMPILING * (block.instructions + FUNCTION)
     if heat >= cost:
-        from ptxlab.toolchain.cache import (
-            cached,
-        )  # here: most launches need nothing of the toolchain
+        # Imported here: most launches need nothing of the toolchain.
+        from ptxlab.toolchain.cache import cached
 
         cached(MARK, map(str, key), bytes)
         return True
