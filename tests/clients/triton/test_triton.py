@@ -106,7 +106,9 @@ def test_pointers_out_of_memory(emulate: Emulate, kernels: Any, torch: Any) -> N
     assert "a tensor that is pointed to, float32[90] (360 bytes" in str(caught.value.hint)
 
 
-def test_pointers_are_where_the_heap_is(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_pointers_are_where_the_heap_is(
+    torch: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     memory = import_module("ptxlab.clients.triton.memory")
     maps = tmp_path / "maps"
     monkeypatch.setattr(memory, "_MAPS", maps)
