@@ -166,18 +166,25 @@ class GlobalMemory:
         self._allocations: list[Allocation] = []
         self._begins: list[int] = []
         self.heap: dict[int, int] = {}
-        self._table: Words | None = None
+        self._table: Words = np.zeros(0, np.uint64)
+        self._changed = True
 
     @property
     def table(self) -> Words:
         """How many allocations there are, and of each its first address, its size, what makes its
-        addresses those of this process, and whether it may be written."""
-        if self._table is None:
+        addresses those of this process, and whether it may be written.
+
+        It is one array as long as there is room in it, so that machine code finds it again.
+        """
+        if self._changed:
             words = [len(self._allocations)]
             for one in self._allocations:
                 distance = (one.data.ctypes.data - one.address) % (1 << 64)
                 words += [one.begin, one.end - one.begin, distance, one.writable]
-            self._table = np.array(words, np.uint64)
+            if len(words) > self._table.size:
+                self._table = np.zeros(2 * len(words), np.uint64)
+            self._table[: len(words)] = words
+            self._changed = False
         return self._table
 
     def allocate(self, nbytes: int, name: str = "allocation", space: str = "global") -> int:
@@ -240,7 +247,7 @@ class GlobalMemory:
             yield
         finally:
             self._allocations, self._begins, self.heap = allocations, begins, heap
-            self._table = None
+            self._changed = True
             restore()
 
     def remembered(self) -> Callable[[], None]:
@@ -266,13 +273,13 @@ class GlobalMemory:
         at = bisect_right(self._begins, allocation.begin)
         self._allocations.insert(at, allocation)
         self._begins.insert(at, allocation.begin)
-        self._table = None
+        self._changed = True
 
     def free(self, address: int) -> None:
         """Release the allocation that begins at ``address``; any later access to it is an error."""
         at = self._begins.index(address)
         del self._allocations[at], self._begins[at]
-        self._table = None
+        self._changed = True
 
     def find(self, address: int) -> Allocation | None:
         """Return the allocation that begins at or before ``address``, the nearest one below it."""

@@ -347,6 +347,30 @@ PRODUCTS = """
     wgmma.wait_group.sync.aligned 0; st.global.u32 [d1], r21;"""
 
 
+def test_memory_that_is_freed_between_launches_is_not_found(
+    monkeypatch: pytest.MonkeyPatch, calls: list[int]
+) -> None:
+    monkeypatch.setattr(walk, "WORTH", 1)
+    monkeypatch.setenv("PTXLAB_ENGINE", "native")
+    device: Any = open_device("emulator", arch="sm_90a")
+    loaded = device.load(
+        kernel("""
+        ld.global.u64 d3, [d0]; mov.u32 r20, 0; mov.u32 r21, 0;
+        AGAIN: ld.global.u32 r3, [d3]; add.u32 r21, r21, r3; add.u32 r20, r20, 1; setp.lt.u32 p1, r20, 24; @p1 bra AGAIN;
+        st.global.u32 [d0+8], r21;""")
+    ).kernel("k")
+    for count in (3, 5):
+        other = device.upload(np.full(1, count, np.uint32))
+        data = device.upload(np.array([other.address, 0], np.uint64))
+        for _ in range(2):
+            loaded.launch(1, 32, [data])
+        assert data.numpy()[1] == 24 * count
+        other.close()
+        with pytest.raises(LaunchError, match="out of bounds"):
+            loaded.launch(1, 32, [data])
+    assert max(calls) > 15
+
+
 @pytest.mark.parametrize("wait", ["wgmma.wait_group.sync.aligned 0;", "bra.uni ON; ON:"])
 def test_products_that_land_between_jobs_are_seen_by_the_next(
     monkeypatch: pytest.MonkeyPatch, both: Both, wait: str
@@ -422,8 +446,10 @@ def test_a_wave_begins_with_new_memory_and_without_copies_though_it_has_that_of_
         device: Any = open_device("emulator", arch="sm_90a")
         buffer = device.upload(np.arange(320, dtype=np.uint32) * 17)
         loaded = device.load(text).kernel("k")
+        others = [buffer]
         for _ in range(4):
             loaded.launch(5, 64, [buffer])
+            others.append(device.zeros(1, "u32"))
         found.append(buffer.numpy().tolist())
     assert found[1] == found[0]
     assert max(calls) > 15
