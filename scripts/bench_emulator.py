@@ -3,9 +3,9 @@
 scripts/bench emulator [--repeats N] [--no-peers]
 
 Every measurement is a process of its own, so that its peak memory is its own: Python, numpy, the
-compiled kernel, both copies of the matrices and the emulated machine. Every result is checked
-against float64 before its time counts. Seconds are the best of the repeats (the median is in the
-JSON); the work of another process only ever adds to them. Peers are installed on first use into a
+compiled kernel, both copies of the matrices and the emulated machine. Launches follow each other, and
+what they compute is checked against float64 before a time counts. Seconds are the best of the repeats (the
+median is in the JSON); the work of another process only ever adds to them. Peers are installed on first use into a
 virtual environment inside .venv. Writes benchmarks/emulator.json and the table in docs/emulator.md that is
 made from it. Exit status 1: a target is missed.
 """
@@ -291,11 +291,17 @@ def child(
 
 
 def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) -> dict[str, Any]:
-    """Run a workload ``repeats`` times and for LASTING seconds, with ``columns`` times the columns of B."""
+    """Launch a workload ``repeats`` times and for LASTING seconds, with ``columns`` times the columns of B.
+
+    The launches follow each other; the first result and the last must be the same, and right.
+    """
     import resource
 
     from ptxlab import open_device
-    from ptxlab.gemm import Problem, find_algorithm, run
+    from ptxlab.gemm import ALGORITHMS, Problem
+    from ptxlab.gemm.problem import uploaded
+    from ptxlab.gemm.run import Computed, judge, prepare
+    from ptxlab.gemm.verification import Verification
 
     spent: dict[str, list[float]] = {}
     if split:
@@ -303,17 +309,23 @@ def in_child(workload: dict[str, Any], columns: int, repeats: int, split: bool) 
     size = workload["size"]
     problem = Problem(size, columns * size, size, workload["dtype"])
     device = open_device("emulator", arch=ARCH)
-    rung = find_algorithm(workload["algorithm"])
-    results = [run(device, problem, rung) for _ in range(repeats)]
-    while not split and sum(result.launched.seconds for result in results) < LASTING:
-        results.append(run(device, problem, rung))
-    if not all(result.passed for result in results):
+    rung = ALGORITHMS[workload["algorithm"]]
+    tile, inputs = rung.tile_for(problem, device.target), problem.inputs()
+    with uploaded(device, problem, inputs) as operands:
+        kernel, config, args = prepare(device, operands, rung, tile)
+        first = kernel.run(config, args)
+        seconds, (d, strays) = [first.seconds], operands.result()
+        while len(seconds) < repeats or not (split or sum(seconds) >= LASTING):
+            seconds.append(kernel.run(config, args).seconds)
+        same = d.tobytes() == operands.result()[0].tobytes()
+    computed = Computed(d, strays, first, device.kind, ARCH, tile.macros)
+    if not (same and judge(device, Verification(problem, inputs), rung, computed).passed):
         raise SystemExit(f"{workload['name']} is wrong")
     unit = 1 if sys.platform == "darwin" else 1024
     return {
-        "seconds": [result.launched.seconds for result in results],
+        "seconds": seconds,
         "peak": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * unit,
-        "thread_instructions": results[0].launched.counters["thread_instructions"],
+        "thread_instructions": first.counters["thread_instructions"],
         "spent": spent,
     }
 
