@@ -6,8 +6,9 @@ import platform
 
 from ptxlab.native import walk_code
 
-PATIENCE = 2000
-"""How often a core looks for work before it goes to sleep, some twenty nanoseconds each time."""
+PATIENCE = 20_000
+"""How often a core looks for work before it goes to sleep, some twenty nanoseconds each time: for as long as
+Python takes from one wave to the next."""
 
 LINE = 8
 """Words of a line of the cache: what one core writes often and others read often is apart."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from functools import partial
+from functools import cache, partial
 from itertools import pairwise
 
 import ptxlab.emulator.operations  # noqa: F401  (registers every operation)
@@ -190,7 +190,7 @@ class _Body:
             # Nothing that the exit reads may be dropped before it.
             block.steps = with_drops(staying, flow, live, keep) + leaving
             block.lasting = partial(lasting, flow, live, keep - context.unread)
-            block.needed = partial(needed, flow, live, keep - context.unread)
+            block.needed = cache(partial(needed, flow, live, keep - context.unread))
         return Routine(
             name=function.name,
             blocks=blocks,
