@@ -389,12 +389,12 @@ def test_a_wave_and_its_memory_end_with_its_launch(
     body = NESTS["copies in several groups, that race"]
     monkeypatch.setattr(walk, "WORTH", 1)
     monkeypatch.setenv("PTXLAB_ENGINE", "native")
-    waves: list[weakref.ref[Wave]] = []
+    waves: list[weakref.ref[Any]] = []
     begun = Wave.__post_init__
 
     def noted(self: Wave) -> None:
-        waves.append(weakref.ref(self))
         begun(self)
+        waves.extend([weakref.ref(self), weakref.ref(self.copies)])
 
     monkeypatch.setattr(Wave, "__post_init__", noted)
     device: Any = open_device("emulator", arch="sm_90a")
@@ -404,7 +404,7 @@ def test_a_wave_and_its_memory_end_with_its_launch(
     try:
         for _ in range(3):
             loaded.launch(2, 128, [buffer])
-        assert [wave() for wave in waves] == [None] * 3
+        assert [one() for one in waves] == [None] * 6
     finally:
         gc.enable()
     assert max(calls) > 15
