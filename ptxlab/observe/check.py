@@ -74,6 +74,9 @@ def incomplete(path: str, checks: Sequence[str], error: Unsupported) -> CheckRep
 class Checker(Watcher):
     """Follows a launch and tells each check what it needs to know."""
 
+    poison = 0xFF
+    """NaN in every floating-point type, so that what is made of it does not pass for a number."""
+
     def __init__(self, checks: Sequence[str]) -> None:
         self._checks = tuple(name for name in CHECKS if name in checks)
         self._scene = CheckScene()

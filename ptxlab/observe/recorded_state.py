@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.memory import UNWRITTEN, Access
+from ptxlab.emulator.run.memory import Access
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.isa.targets import WARP
@@ -146,7 +146,7 @@ class SharedLog:
         self._scene = scene
         self._end = self._base + scene.wave.shared_pitch
         self._now = region.data[self._base : self._end].view(np.uint32)
-        self._seen = np.full_like(self._now, int.from_bytes(bytes([UNWRITTEN] * WORD), "little"))
+        self._seen = np.zeros_like(self._now)
         self._runs: list[tuple[int, int, int]] = []
         self._words: list[Words32] = []
         self._accesses: list[tuple[int, int, int, int, int]] = []

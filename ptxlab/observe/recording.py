@@ -1,8 +1,7 @@
 """What the warps of a CTA had in their registers and shared memory, step by step: the records of a recording.
 
 Steps are those of a ``Timeline``. Of each is kept what it changed, as words of 32 bits: old xor new, so
-that a reader goes forwards and backwards in the same way. Before the first step registers hold 0 and
-shared memory holds ``UNWRITTEN`` bytes.
+that a reader goes forwards and backwards in the same way. Before the first step all of them hold 0.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ import numpy as np
 import numpy.typing as npt
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import SharedOperand
 from ptxlab.matrix.fragment import FragmentLayout
@@ -189,7 +187,7 @@ class Recording:
     def stored(self) -> Iterator[tuple[int, int, Words32]]:
         """Yield step, number of the first word of shared memory, and what some words from it on are then."""
         size = int((self.shared.first + self.shared.count).max(initial=0))
-        memory = np.full(4 * size, UNWRITTEN, np.uint8).view(np.uint32)
+        memory = np.zeros(size, np.uint32)
         end = 0
         entries = (self.shared.step, self.shared.first, self.shared.count)
         for step, at, count in zip(*(one.tolist() for one in entries), strict=True):

@@ -151,15 +151,21 @@ def test_of_threads_that_store_to_one_place_the_last_wins(emulate: Any) -> None:
     assert emulate("    st.global.u32 [d0], r1;", grid=2, block=40)[0, 0] == 79
 
 
-def test_unwritten_shared_memory_is_not_zero(emulate: Any) -> None:
+def test_shared_memory_begins_as_zero_and_what_is_discarded_stays(emulate: Any) -> None:
     body = """
     .shared .align 4 .b32 tile[32];
     mov.u32 r3, tile;
     mad.lo.u32 r3, r0, 4, r3;
     ld.shared.u32 r4, [r3];
-    st.global.u32 [d1], r4;
+    st.global.v2.u32 [d1], {r4, 7};
+    discard.global.L2 [d0], 128;
 """
-    assert (emulate(body) == 0xFFFFFFFF).all()
+    assert (emulate(body, words=2) == [0, 7]).all()
+
+
+def test_what_is_discarded_is_memory_that_may_be_written(emulate: Any) -> None:
+    with pytest.raises(LaunchError, match=r"discard of 16 bytes .* is out of bounds"):
+        emulate("discard.global.L2 [d0+128], 128;")
 
 
 def test_dynamic_shared_memory_begins_after_static(emulate: Any) -> None:

@@ -101,6 +101,55 @@ done:
     assert run(body)[:7, 0].tolist() == [1, 2, 3, 4, 5, 6, 7]
 
 
+SUM_32 = """
+    mov.b32 r7, f1;
+    shfl.sync.down.b32 r7, r7, {offset}, 31, r6;
+    mov.b32 f2, r7;
+    add.f32 f1, f1, f2;
+"""
+SUM_64 = """
+    mov.b64 {{r7, r8}}, g1;
+    shfl.sync.down.b32 r7, r7, {offset}, 31, r6;
+    shfl.sync.down.b32 r8, r8, {offset}, 31, r6;
+    mov.b64 g2, {{r7, r8}};
+    add.f64 g1, g1, g2;
+"""
+SUMMED = """
+    mad.lo.u32 r3, r0, 3, 1;
+    cvt.rn.f32.u32 f1, r3;
+    cvt.rn.f64.u32 g1, r3;
+    setp.lt.u32 p1, r0, {summed};
+    vote.sync.ballot.b32 r6, p1, {mask};
+    @!p1 {others};
+    {steps}
+    cvt.rzi.u32.f64 r4, g1;
+    cvt.rzi.u32.f32 r3, f1;
+    st.global.v2.u32 [d1], {{r3, r4}};
+done:
+    ret;
+"""
+
+
+@pytest.mark.parametrize(
+    ("others", "block", "mask"),
+    [("bra done", 32, "0xffffffff"), ("exit", 32, "0xffffffff"), ("exit", 20, "0xfffff")],
+)
+@pytest.mark.parametrize("summed", [8, 16])
+def test_lanes_that_take_no_part_add_nothing(
+    run: Any, others: str, block: int, mask: str, summed: int
+) -> None:
+    """A sum of some lanes shuffles over all 32, as the kernel reduce7 of NVIDIA's sample ``reduction`` does."""
+    steps = [step.format(offset=16 >> n) for step in (SUM_32, SUM_64) for n in range(5)]
+    body = SUMMED.format(others=others, mask=mask, summed=summed, steps="".join(steps))
+    total = sum(3 * lane + 1 for lane in range(summed))
+    assert run(body, block=block, words=2)[0].tolist() == [total, total]
+
+
+def test_a_lane_that_takes_no_part_never_was(run: Any) -> None:
+    body = "    shfl.sync.idx.b32 r5, r1, 30, 31, -1;\n    st.global.u32 [d1], r5;"
+    assert run(body, block=20)[:, 0].tolist() == [0] * 20
+
+
 def test_a_lane_that_never_comes_is_a_deadlock(emulate: Any) -> None:
     body = """
     setp.eq.u32 p1, r0, 3;

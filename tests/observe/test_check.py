@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -568,6 +569,43 @@ def test_checking_changes_nothing() -> None:
             kernel.launch(1, 64, [data])
         results.append(data.numpy())
     assert (results[0] == results[1]).all()
+
+
+LOST = """\
+@low shfl.sync.down.b32 x, i, 16, 31, 0xffff;
+@low shfl.sync.down.b32 y, x, 1, 31, 0xffff;
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "left", "unwritten"),
+    [
+        (f"ld.shared.u32 x, [at];\n{KEEP};", range(64), "shared"),
+        (f"{LOST}@low {KEEP};", [*range(16), *range(32, 48)], "lane"),
+    ],
+)
+def test_what_has_no_value_shows_where_it_is_checked(
+    body: str, left: Sequence[int], unwritten: str
+) -> None:
+    text = HEAD + body + "\n    ret;\n}\n"
+    data = device().upload(np.arange(256, dtype=np.uint32))
+    report = check(device().load(text).kernel("k"), LaunchConfig.of(1, 64), [data])
+    assert [finding.rule for finding in report.findings if finding.severity == "error"] == [
+        unwritten
+    ]
+    expected = np.arange(256, dtype=np.uint32)
+    expected[left] = 0xFFFFFFFF
+    assert data.numpy().tolist() == expected.tolist()
+
+
+def test_what_a_lane_does_not_give_is_told_once() -> None:
+    assert found(checked(f"{LOST}@low {KEEP};")) == [
+        ("error", "uninitialized lane", LOST.splitlines()[0].removesuffix(";"), f"@low {KEEP}"),
+        ("info", "uninitialized lane", LOST.splitlines()[1].removesuffix(";"), None),
+    ]
+    [told] = checked(LOST.splitlines()[0]).findings
+    assert (told.severity, told.count, told.unit) == ("info", 32, "threads")
+    assert "reaches no store" in told.hint
 
 
 def test_an_end_is_no_arrival_at_a_barrier_that_counts() -> None:

@@ -10,7 +10,6 @@ import pytest
 
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Dump
-from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.targets import TARGETS, WARP
 from ptxlab.launch_config import LaunchConfig
@@ -196,7 +195,7 @@ def test_shared_memory_is_that_of_a_dump() -> None:
         line = line_of(RING, part)
         dumped = kernel.run(config, args, Dump(str(line), nth=nth, thread=thread)).dump
         here = passed(found, thread // WARP, line, nth)
-        memory = np.full(found.shared_bytes, UNWRITTEN, np.uint8)
+        memory = np.zeros(found.shared_bytes, np.uint8)
         for at, first, words in found.stored():
             if at <= here:
                 memory[4 * first : 4 * (first + len(words))] = words.view(np.uint8)
@@ -237,6 +236,7 @@ def test_what_is_copied_is_told_from_what_threads_store() -> None:
     mad.wide.u32 at, t, 16, at;
     mov.u32 to, tile;
     mad.lo.u32 to, t, 16, to;
+    add.u32 t, t, 1;
     cp.async.cg.shared.global [to], [at], 16;
     st.shared.b32 [to+512], t;
     cp.async.wait_all;

@@ -156,9 +156,6 @@ _redux("redux.sync.<op>.<T>", "u32 u32 -> u32", op="and or xor", T="b32")
 # ---- shfl -----------------------------------------------------------------------------------
 
 
-UNDEFINED = np.uint32(0xFFFFFFFF)
-"""What is read of a lane that does not take part: NaN, as unwritten memory is."""
-
 _MOVES = {"up": np.subtract, "down": np.add, "bfly": np.bitwise_xor}
 
 
@@ -182,7 +179,7 @@ def _sources_alike(mode: str, width: int, b: int, c: int) -> tuple[Array, Array]
 def shuffle(context: Context, form: RowForm) -> Step:
     """Read a register of another lane of the warp; its own where that lane is out of range.
 
-    Of a lane that has ended, or that the membermask does not name, the value is undefined.
+    Of a lane that has ended, or that the membermask does not name, the value is the watcher's poison.
     """
     if not form["sync"]:
         context.refuse("shfl without .sync", hint="write shfl.sync; shfl was removed from sm_70 on")
@@ -201,7 +198,7 @@ def shuffle(context: Context, form: RowForm) -> Step:
         value = a if a.shape[0] == 1 else a[source]
         taking_part = members.taking_part(frame, threads, source)
         if some(~taking_part):
-            value = np.where(taking_part, value, UNDEFINED)
+            value = np.where(taking_part, value, np.uint32(0x01010101 * frame.wave.watcher.poison))
         if frame.wave.watched:
             frame.wave.watcher.exchange(frame, threads, source, taking_part)
         write(frame, threads.merge, destinations, (value, inside))

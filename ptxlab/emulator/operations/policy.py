@@ -18,7 +18,8 @@ from ptxlab.emulator.prepare.context import Context
 from ptxlab.emulator.prepare.program import Step
 from ptxlab.emulator.prepare.row import RowForm, row
 from ptxlab.emulator.prepare.steps import computation, register_step
-from ptxlab.emulator.run.memory import ITEM, UNWRITTEN, Access
+from ptxlab.emulator.run.access import parts
+from ptxlab.emulator.run.memory import ITEM, Access
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame
 from ptxlab.syntax.tree import Float, Integer, Operand
@@ -101,11 +102,10 @@ def _apply(context: Context, form: RowForm) -> Step:
 
 
 def _discard(context: Context, form: RowForm) -> Step:
-    """Leave 128 bytes without a value: they are as memory that nobody wrote."""
+    """Leave 128 bytes without a value: they keep theirs unless the watcher has a poison for them."""
     where, size = context.operands(2)
     _require_line(context, size)
     base, offset = context.address(where)
-    item = np.full(1, UNWRITTEN, "u1").repeat(16).view(ITEM[16])
     space = "global" if form["space"] else "generic"
     pieces = [
         Access(space, base, offset + at, 16, context.line, "discard", True)
@@ -113,8 +113,12 @@ def _discard(context: Context, form: RowForm) -> Step:
     ]
 
     def run(frame: Frame, threads: Threads) -> None:
+        poison = frame.wave.watcher.poison
         for piece in pieces:
-            scatter(piece, frame, threads, item)
+            if poison:
+                scatter(piece, frame, threads, np.full(16, poison, np.uint8).view(ITEM[16]))
+            else:
+                parts(piece, frame, threads)
 
     return run
 

@@ -38,10 +38,6 @@ FIRST_ADDRESS = HOST_END + 16 * WINDOW_SIZE
 RANK_SHIFT = 24
 """Above these bits of a shared address is the rank of its CTA in the cluster, as on sm_90."""
 
-UNWRITTEN = 0xFF
-"""What shared memory holds before anything is written to it: NaN in every floating-point type, so
-that a read of unwritten shared memory does not pass for a zero."""
-
 ITEM: dict[int, np.dtype[Any]] = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 ITEM |= {16: np.dtype(np.complex128), 32: np.dtype("V32")}
 """The dtype that moves ``size`` bytes as one item; larger ones than 8 are only ever moved."""

@@ -74,6 +74,8 @@ class Wave:
         # Who watches may look at a wave's memory when it has ended.
         begun = WaveMemory if self.watched else WaveMemory.of
         self.own = own = begun(ctas, self.cta_width, self.shared_bytes, base)
+        if self.watcher.poison:
+            own.shared.data.fill(self.watcher.poison)
         self.cta_of, self.shared_pitch = own.cta_of, own.shared_pitch
         size = len(self.parameters)
         given = np.frombuffer(self.parameters.ljust(pitched(size), b"\0"), np.uint8)
@@ -221,7 +223,14 @@ class Watcher:
 
     ``threads`` are the threads that stand at an instruction, ``passing`` those of them that its guard
     lets execute it, None for none. Other threads may have been anywhere.
+
+    ``poison`` is each byte of what has no value: of shared memory that nobody has written, and of a
+    register of a lane that takes no part in a shuffle. GPUs give 0 of the lane (apache/tvm issue 12274,
+    PaddlePaddle/CINN pull request 938), which NVIDIA's sample ``reduction`` needs; of shared memory nobody
+    says. Another byte is for whoever looks for their use, and then memory that is discarded has it too.
     """
+
+    poison = 0
 
     def begin(self, wave: Wave) -> None:
         """Begin a wave: its CTAs run from their beginning to their end before the next wave."""

@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator.run.in_flight import Outside
-from ptxlab.emulator.run.memory import UNWRITTEN, Region, pitched
+from ptxlab.emulator.run.memory import Region, pitched
 
 _KEPT: deque[WaveMemory] = deque(maxlen=2)
 """What the last waves have left: a launch has waves of one size, and a smaller one at its end."""
@@ -37,7 +37,7 @@ class WaveMemory:
     def __post_init__(self) -> None:
         self.cta_of = np.repeat(np.arange(self.ctas), self.cta_width)
         pitch = self.shared_pitch = pitched(self.shared_bytes)
-        data = np.full(self.ctas * pitch, UNWRITTEN, np.uint8)
+        data = np.zeros(self.ctas * pitch, np.uint8)
         start, base = self.cta_of * pitch - self.shared_base, self.shared_base
         self.shared = Region("shared", base + self.shared_bytes, data, start, base)
         self.local = self._local(0)
@@ -80,7 +80,7 @@ class WaveMemory:
         return self.ctas, self.cta_width, self.shared_bytes, self.shared_base
 
     def _clear(self) -> None:
-        self.shared.data.fill(UNWRITTEN)
+        self.shared.data.fill(0)
         self.local.data.fill(0)
         self.local.size = 0
 

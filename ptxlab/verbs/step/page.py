@@ -17,7 +17,6 @@ from typing import Any
 import numpy as np
 
 from ptxlab.arrays import Array
-from ptxlab.emulator.run.memory import UNWRITTEN
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.canonical import UNIT_BYTES
 from ptxlab.matrix.descriptor import WGMMA_DESCRIPTOR
@@ -116,7 +115,6 @@ def _facts(found: Recording, sources: Sources) -> dict[str, Any]:
         **_factors(found),
         "sharedBytes": found.shared_bytes,
         "sharedBase": found.shared_base,
-        "unwritten": UNWRITTEN,
         "variables": {called(name): start for name, start in found.variables.items()},
         **tables.as_json(),
     }

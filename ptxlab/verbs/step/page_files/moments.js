@@ -25,7 +25,7 @@ function prepare() {
     if (!own.has(register)) own.set(register, []);
     own.get(register).push(entry);
   });
-  memory = new Uint32Array(Math.ceil(data.sharedBytes / 4)).fill(data.unwritten * 0x01010101);
+  memory = new Uint32Array(Math.ceil(data.sharedBytes / 4));
   applied = { change: 0, shared: 0 };
 }
 
