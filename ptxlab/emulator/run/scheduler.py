@@ -101,6 +101,8 @@ class Scheduler:
     def _run(self, group: Converged, reached: Callable[[Converged], bool]) -> None:
         """Run ``group`` until it ends, waits, splits, has ``reached`` others, or patience is over."""
         current: Converged | None = group if self._turns > 1 else self._looped(group)
+        if current is not group and self._gives_way(current, reached):
+            return
         while current is not None:
             try:
                 self._check()
@@ -125,9 +127,15 @@ class Scheduler:
             current = self._left(current, block)
             if current is not None and current.block <= at:
                 current = self._looped(current)
-            if current is not None and (self._patience <= 0 or (self._ready and reached(current))):
-                self._resume(current)
+            if self._gives_way(current, reached):
                 return
+
+    def _gives_way(self, group: Converged | None, reached: Callable[[Converged], bool]) -> bool:
+        """Put a group back that has ``reached`` others, or whose patience is over. Say whether it was."""
+        if group is None or not (self._patience <= 0 or (self._ready and reached(group))):
+            return False
+        self._resume(group)
+        return True
 
     def _looped(self, group: Converged) -> Converged | None:
         """Return who goes on behind what ``group`` has walked through at once, if it has."""

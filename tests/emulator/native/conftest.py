@@ -13,6 +13,7 @@ from ptxlab.arrays import Array
 from ptxlab.device.opening import open_device
 from ptxlab.emulator.native.stretch import Stretch
 from ptxlab.errors import LaunchError
+from tests.emulator.native.separate import Separate, separate
 
 Words = npt.NDArray[np.uint8]
 Both = Callable[..., Words]
@@ -30,6 +31,13 @@ def calls(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
 
     monkeypatch.setattr(Stretch, "_natively", noting)
     return done
+
+
+@pytest.fixture(scope="session")
+def other() -> Iterator[Separate]:
+    """A process for machine code that may end its own."""
+    with separate() as process:
+        yield process
 
 
 @pytest.fixture

@@ -87,6 +87,17 @@ def test_faults_are_the_same_and_so_is_the_memory_then(both: Any, body: str) -> 
 
 
 @needs_llvm
+@pytest.mark.parametrize("beyond", [16, 64, -16])
+def test_shared_memory_that_is_smaller_than_what_a_block_moves(both: Any, beyond: int) -> None:
+    """All is checked at once from the first byte to the last: together they are more than there is."""
+    body = f"""
+        mov.u32 r3, s; st.global.u32 [d1], r0; st.shared.u32 [r3+4], r0; ld.shared.u32 r4, [r3+8];
+        add.u32 r4, r4, r0; ld.shared.v2.u32 {{r5, r6}}, [r3+{beyond}]; st.global.u32 [d1], r4;"""
+    text = kernel(body).replace("s[4096]", "s[16]")
+    assert "shared load of 8 bytes" in both(text, np.zeros(256, np.uint32))
+
+
+@needs_llvm
 def test_a_nan_that_is_only_moved_keeps_its_bits(both: Any) -> None:
     nan = np.full(256, 0x7FC00001, np.uint32)
     found = both(

@@ -146,6 +146,19 @@ def test_a_call_ends_so_that_somebody_can_look_at_the_clock(
     assert len(calls) > 10
 
 
+@pytest.mark.parametrize("guard", ["", "@p4"])
+def test_a_barrier_for_some_warps_is_not_one_for_all(
+    monkeypatch: pytest.MonkeyPatch, both: Both, guard: str
+) -> None:
+    """Of three warps any two go on together: who comes last waits for ever, unless only two ever come."""
+    monkeypatch.setattr(walk, "WORTH", 1)
+    body = f"""st.global.u32 [d0], r21; {guard} bar.sync 1, 64; ld.global.u32 r3, [d0];
+        mad.lo.u32 r21, r3, 3, r21;"""
+    text = turns(body, 21).replace("AGAIN:", "setp.lt.u32 p4, r23, 64; AGAIN:", 1)
+    assert both(text, grid=1, block=128)[2] == ""
+    assert ("deadlock" in both(text, grid=1, block=96)[2]) == (guard == "")
+
+
 def test_loops_in_loops(both: Both, calls: list[int]) -> None:
     body = """mov.u32 r10, 0;
     INNER: mad.lo.u32 r21, r21, 3, r10; add.u32 r10, r10, 1; setp.lt.u32 p3, r10, 30; @p3 bra INNER;"""
