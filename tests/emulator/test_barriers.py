@@ -234,12 +234,106 @@ done:
     assert (found == np.array([128, 224, 288, 320])[None, :, None]).all()
 
 
+TURNS = """
+    // Each of three groups waits for its turn at a barrier of its own, and hands it on at the next one's.
+    // The first is told to begin by itself.
+    .shared .align 4 .b32 told[64];
+    mov.u32 r3, {group};
+    div.u32 r4, r0, r3;
+    shl.b32 r10, r3, 1;
+    mov.u32 r5, told;
+    rem.u32 r6, r0, r3;
+    setp.ne.u32 p1, r6, 0;
+    setp.eq.u32 p2, r4, 0;
+    @!p1 st.shared.u32 [r5+252], 0;
+    bar.sync 0;
+    {begin}
+    mov.u32 r6, 0;
+turn:
+    add.u32 r7, r4, 1;
+    bar.sync r7, r10;
+    @p1 bra hand_on;
+    ld.shared.u32 r8, [r5+252];
+    mad.lo.u32 r9, r8, 4, r5;
+    st.shared.u32 [r9], r4;
+    add.u32 r8, r8, 1;
+    st.shared.u32 [r5+252], r8;
+hand_on:
+    add.u32 r7, r4, 1;
+    rem.u32 r7, r7, 3;
+    add.u32 r7, r7, 1;
+    bar.arrive r7, r10;
+    add.u32 r6, r6, 1;
+    setp.lt.u32 p3, r6, 5;
+    @p3 bra turn;
+    bar.sync 0;
+    setp.lt.u32 p1, r0, 15;
+    mad.lo.u32 r9, r0, 4, r5;
+    @p1 ld.shared.u32 r9, [r9];
+    st.global.u32 [d1], r9;
+"""
+
+
+@pytest.mark.parametrize("warps", [1, 2, 4])
+def test_a_warp_may_wait_for_its_own_arrival(run: Any, warps: int) -> None:
+    """Warpgroups take turns so in FlashAttention-3: its barriers count arrivals, whoever made them."""
+    body = TURNS.format(group=32 * warps, begin="@p2 bar.arrive 1, r10;")
+    assert run(body, block=96 * warps)[:15, 0].tolist() == [0, 1, 2] * 5
+
+
+def test_without_an_arrival_nobody_begins(emulate: Any) -> None:
+    with pytest.raises(LaunchError, match=r"barrier 1 of .* 64 of 128 threads have arrived"):
+        emulate(TURNS.format(group=64, begin=""), block=192)
+
+
+@pytest.mark.parametrize(("times", "passes"), [(1, False), (2, True), (5, True)])
+def test_a_warp_arrives_as_often_as_it_says(emulate: Any, times: int, passes: bool) -> None:
+    # Of five arrivals three are for the next use of the barrier, which nobody waits at.
+    body = f"""
+    setp.ge.u32 p1, r0, 32;
+    @p1 bra wait;
+    {"bar.arrive 1, 96;" * times}
+    ret;
+wait:
+    bar.sync 1, 96;
+    st.global.u32 [d1], 7;
+"""
+    if passes:
+        assert emulate(body, block=64)[32:, 0].tolist() == [7] * 32
+    else:
+        with pytest.raises(LaunchError, match="64 of 96 threads have arrived"):
+            emulate(body, block=64)
+
+
+@pytest.mark.parametrize("late", ["", "barrier.arrive 1, 96;", "barrier.sync 1, 96;"])
+def test_a_warp_arrives_once_for_all_its_threads(emulate: Any, late: str) -> None:
+    # Its lower half arrives a second time before its upper half does, or ends: that is one arrival.
+    body = f"""
+    setp.ge.u32 p1, r0, 32;
+    @p1 bra wait;
+    setp.ge.u32 p2, r0, 16;
+    barrier.arrive 1, 96;
+    @p2 bra late;
+    barrier.arrive 1, 96;
+    ret;
+late:
+    {late}
+    bra done;
+wait:
+    barrier.sync 1, 96;
+done:
+    st.global.u32 [d1], 7;
+"""
+    found = emulate(body, block=64)[:, 0]
+    assert found.tolist() == [0] * 16 + [7] * 48
+
+
 @pytest.mark.parametrize(
     ("body", "what"),
     [
         ("mov.u32 r4, 16; bar.sync r4;", "barrier 16 of 16"),
         ("mov.u32 r4, 40; bar.sync 1, r4;", "40 threads, which is no number of whole warps"),
-        ("bar.arrive 1, 96; bar.arrive 1, 96;", "a second arrival at barrier 1"),
+        ("bar.arrive 1, 96; bar.arrive 1, 64;", "used in another way"),
         ("setp.lt.u32 p1, r0, 32; @p1 bar.sync 1, 64; @!p1 bar.sync 1;", "used in another way"),
         ("setp.lt.u32 p1, r0, 32; @p1 bar.sync 1; @!p1 bar.red.or.pred p2, 1, p1;", "another way"),
         ("bar.sync 1, 96;", "64 threads wait at the barrier"),

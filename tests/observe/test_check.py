@@ -128,6 +128,13 @@ TWINS = (
         [("error", "race RAW", LOAD, STORE)],
     ),
     Twins(
+        "turns of warps, the first of which begins by itself",
+        "@first bar.arrive 1, 64;\nshr.u32 x, i, 5;\nsub.u32 y, 2, x;\nadd.u32 x, x, 1;\nshl.b32 to, lane, 2;\n"
+        f"bar.sync x, 64;\n@first st.shared.u32 [to], i;\n@!first {LOAD};\nbar.arrive y, 64;",
+        "bar.sync", "@first bar.sync",
+        [("error", "race RAW", f"@!first {LOAD}", "@first st.shared.u32 [to], i")],
+    ),
+    Twins(
         "write after read", f"{STORE};\n{BAR}{LOAD};\n{BAR}st.shared.u32 [at], lane;",
         f"{LOAD};\n{BAR}", f"{LOAD};\n",
         [("error", "race WAR", "st.shared.u32 [at], lane", LOAD)],

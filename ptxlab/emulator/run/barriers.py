@@ -1,13 +1,15 @@
 """Barriers of CTAs: who has arrived, who waits, and what a reducing barrier adds up.
 
-A barrier is complete in a CTA when as many threads have arrived as it is for: the number the
-instruction gives, or all threads of the CTA that have not ended. It can then be used again at once,
-so that of more warps than a barrier is for, those left over have arrived at its next use.
+A barrier is complete in a CTA when all threads of the CTA have arrived that have not ended, or as many
+as the instruction says. These are counted warp by warp, whoever they are: a warp that has gone on after
+bar.arrive may arrive once more, and wait for itself, as in FlashAttention-3. A complete barrier can be
+used again at once, so that warps beyond the count have arrived at its next use.
 Source: PTX ISA, "bar, barrier".
 """
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from dataclasses import replace
 
 import numpy as np
@@ -31,8 +33,8 @@ class Barriers:
         self.arrivals: list[Arrival] = []
 
     def pending(self, number: int) -> Array:
-        """Return the mask of threads that have arrived at a barrier which is not complete."""
-        return self._arrived(self._at(number))
+        """Return the mask of threads that wait at a barrier which is not complete."""
+        return self._union([one.group.threads.mask for one in self._at(number) if one.waits])
 
     def counts(self, number: int, thread: int, alive: Array) -> tuple[str, int, int]:
         """Return a thread's CTA, and how many of how many have arrived at its barrier ``number``."""
@@ -44,13 +46,14 @@ class Barriers:
         ]
         living = int(self._per_cta(alive)[cta])
         expected = next((arrival.count for arrival in here if arrival.count), living)
-        return self._wave.cta(cta), int(self._per_cta(self._arrived(here))[cta]), expected
+        arrived = sum(int(self._per_cta(arrival.group.threads.mask)[cta]) for arrival in here)
+        return self._wave.cta(cta), arrived, expected
 
     def arrive(self, arrival: Arrival) -> None:
         """Note an arrival; ``complete`` says who may go on because of it.
 
         Raise LaunchError for what PTX leaves undefined: a barrier that does not exist, a count that
-        is not whole warps, threads that arrive again, or in another way than those before them.
+        is not whole warps, threads that arrive in another way than those before them.
         """
         threads = arrival.group.threads
         if arrival.number >= BARRIERS:
@@ -62,10 +65,6 @@ class Barriers:
         for other in self.arrivals:
             if other.number != arrival.number:
                 continue
-            again = threads.where(other.group.threads.mask)
-            if again is not None:
-                what = f"a second arrival at barrier {arrival.number} before it is complete"
-                raise self._wrong(arrival, again, what)
             together = ctas & self._in_cta(other.group.threads.mask)
             if arrival.kind != other.kind and together.any():
                 unlike = threads.where(together[self._wave.cta_of])
@@ -77,61 +76,74 @@ class Barriers:
         """Forget the arrivals at barriers that are complete, given who has not ended."""
         for number in sorted({arrival.number for arrival in self.arrivals}):
             here = self._at(number)
-            while (done := self._complete(here, alive)).any():
+            while done := self._complete(here, alive):
                 self.arrivals = [a for a in self.arrivals if a.number != number]
                 holding = self._holding(here, done)
                 if self._wave.watched:
                     self._report(here, done)
-                for arrival in here:
-                    self._let_go(arrival, done, holding)
+                for arrival, over in zip(here, done, strict=True):
+                    self._let_go(arrival, over, holding)
                 here = self._at(number)
 
     def _at(self, number: int) -> list[Arrival]:
         return [arrival for arrival in self.arrivals if arrival.number == number]
 
-    def _arrived(self, arrivals: list[Arrival]) -> Array:
-        mask = np.zeros(self._wave.width, bool)
-        for arrival in arrivals:
-            mask |= arrival.group.threads.mask
-        return mask
+    def _union(self, masks: Iterable[Array]) -> Array:
+        union = np.zeros(self._wave.width, bool)
+        for mask in masks:
+            union |= mask
+        return union
 
-    def _report(self, here: list[Arrival], done: Array) -> None:
-        """Tell the watcher who of those that are ``done`` has arrived, and who may go on."""
-        waited = self._arrived([arrival for arrival in here if arrival.waits])
-        self._wave.watcher.synchronize(done, waited & done)
+    def _report(self, here: list[Arrival], done: list[Array]) -> None:
+        """Tell the watcher who has arrived at a complete barrier, and who may go on."""
+        waited = [over for arrival, over in zip(here, done, strict=True) if arrival.waits]
+        self._wave.watcher.synchronize(self._union(done), self._union(waited))
 
-    def _complete(self, here: list[Arrival], alive: Array) -> Array:
-        """Return the mask of the threads whose barrier is complete, of those that have arrived.
-
-        A warp has arrived when all of it that lives has, and then it counts as 32 threads.
-        """
-        arrived = self._arrived(here)
+    def _complete(self, here: list[Arrival], alive: Array) -> list[Array]:
+        """Return of each arrival the mask of its threads whose barrier is complete; [] where none is."""
+        masks = [arrival.group.threads.mask for arrival in here]
         needed = np.zeros(self._wave.ctas, np.int64)
-        for arrival in here:
+        for arrival, mask in zip(here, masks, strict=True):
             if arrival.count is not None:
-                needed[self._in_cta(arrival.group.threads.mask)] = arrival.count
-        missing = alive & ~arrived
-        everyone = ~self._in_cta(missing) & (needed == 0)
-        done: Array = arrived & everyone[self._wave.cta_of]
+                needed[self._in_cta(mask)] = arrival.count
         if needed.any():
-            whole = _in_warp(arrived) & ~_in_warp(missing)
-            done |= arrived & np.repeat(self._first(here, whole, needed), WARP)
-        return done
+            counted = self._first(masks, alive, needed)
+        else:
+            counted = [np.zeros_like(alive)] * len(masks)
+        everyone = ~self._in_cta(alive & ~self._union(masks)) & (needed == 0)
+        of_all = everyone[self._wave.cta_of]
+        done = [mask & of_all | first for mask, first in zip(masks, counted, strict=True)]
+        return done if self._union(done).any() else []
 
-    def _first(self, here: list[Arrival], whole: Array, needed: Array) -> Array:
-        """Return the ``whole`` warps that make up the ``needed`` threads of a CTA, where they do.
+    def _first(self, masks: list[Array], alive: Array, needed: Array) -> list[Array]:
+        """Return of each arrival the threads of those warps that make up the ``needed`` ones of a CTA.
 
-        They are the first that have arrived, and of those that arrived together the first ones.
+        A warp has arrived when all of it that lives has, and then it counts as 32 threads. The first that
+        have arrived are taken, and of those that arrived together the first ones.
         """
-        since = np.full(whole.shape, len(here))
-        for turn, arrival in enumerate(here):
-            since[_in_warp(arrival.group.threads.mask)] = turn
-        since[~whole] = len(here)
-        order = since.reshape(self._wave.ctas, -1).argsort(axis=1, kind="stable")
+        made, before = np.zeros(alive.size, np.int64), []
+        for mask in masks:
+            before.append(made)
+            made = made + mask
+        rounds = int(made.max())
+        turn = np.full((rounds, alive.size), -1)
+        for number, (mask, nth) in enumerate(zip(masks, before, strict=True)):
+            turn[nth[mask], mask] = number
+        missing = (turn < 0) & alive
+        by_warp = (rounds, self._wave.ctas, -1, WARP)
+        since = turn.reshape(by_warp).max(axis=3)
+        since[missing.reshape(by_warp).any(axis=3) | (since < 0)] = len(masks)
+        # Of a CTA one after the other: the arrivals of its first warp, of the second, ...
+        since = np.moveaxis(since, 0, 2).reshape(self._wave.ctas, -1)
+        order = since.argsort(axis=1, kind="stable").argsort(axis=1)
         wanted = needed[:, None] // WARP
-        enough = whole.reshape(order.shape).sum(axis=1, keepdims=True) >= wanted
-        chosen: Array = enough & (order.argsort(axis=1) < wanted)
-        return chosen.reshape(-1)
+        enough = (since < len(masks)).sum(axis=1, keepdims=True) >= wanted
+        chosen = (enough & (order < wanted)).reshape(-1, rounds)
+        warp = np.arange(alive.size) // WARP
+        return [
+            mask & chosen[warp, np.minimum(nth, rounds - 1)]
+            for mask, nth in zip(masks, before, strict=True)
+        ]
 
     def _let_go(self, arrival: Arrival, done: Array, holding: Holding) -> None:
         """Give those who are ``done`` their result; the others' arrival stands."""
@@ -144,14 +156,14 @@ class Barriers:
             result = reduction.result(*holding)[self._wave.cta_of]
             registers[slot] = free.merge(registers[slot], result)
 
-    def _holding(self, here: list[Arrival], done: Array) -> Holding:
+    def _holding(self, here: list[Arrival], done: list[Array]) -> Holding:
         """Count per CTA who is ``done``, and for how many of them the predicate they gave holds."""
         holding = np.zeros(self._wave.ctas, np.int64)
-        for arrival in here:
+        for arrival, over in zip(here, done, strict=True):
             if arrival.reduction is not None:
                 predicate = arrival.reduction.predicate.read(arrival.group.frame.registers)
-                holding += self._per_cta(arrival.group.threads.mask & done & predicate)
-        return self._per_cta(done), holding
+                holding += self._per_cta(over & predicate)
+        return self._per_cta(self._union(done)), holding
 
     def _in_cta(self, mask: Array) -> Array:
         found: Array = np.logical_or.reduce(mask.reshape(self._wave.ctas, -1), axis=1)
@@ -168,8 +180,3 @@ class Barriers:
             hint="what a GPU does then is undefined",
             kind="barrier",
         )
-
-
-def _in_warp(mask: Array) -> Array:
-    found: Array = np.logical_or.reduce(mask.reshape(-1, WARP), axis=1)
-    return found
