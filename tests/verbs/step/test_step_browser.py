@@ -109,7 +109,7 @@ def test_registers_and_memory_are_those_recorded_forwards_and_backwards(
             assert (words or [0] * len(expected.get(number, []))) == expected.get(
                 number, words or []
             )
-        stored = np.full(len(memory), 0xFFFFFFFF, np.uint32)
+        stored = np.zeros(len(memory), np.uint32)
         for when, first, words in ring.stored():
             if when <= at:
                 stored[first : first + len(words)] = words
