@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from ptxlab.clients.borrowed import Borrowed
+from ptxlab.clients.borrowed import Borrowed, borrowing
 from ptxlab.clients.session import Session
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from ptxlab.launch_config import LaunchConfig
@@ -212,3 +212,85 @@ def test_a_launch_has_a_limit(tmp_path: Path) -> None:
     with pytest.raises(LaunchError, match="stopped, not at its end"):
         session.launch(kernel, CONFIG, *borrowed(np.zeros(64, np.uint32)))
     assert session.usage == {}
+
+
+def test_memory_is_given_back_whatever_happens() -> None:
+    memory = Session("sm_80").device.memory
+    words = np.zeros(32, np.uint8)
+    spans = [Borrowed(words.ctypes.data + at, 8, f"part {at}", words) for at in (0, 8, 24)]
+    before = len(memory.allocations)
+    for _ in range(2):
+        with borrowing(memory, spans):
+            assert len(memory.allocations) == before + 3
+        assert len(memory.allocations) == before
+    overlapping = [*spans, Borrowed(words.ctypes.data + 20, 8, "more", words)]
+    with pytest.raises(PtxlabError), borrowing(memory, overlapping):
+        pass
+    assert len(memory.allocations) == before
+
+
+# Stores beyond what a barrier orders: at one line where n is 0, at another where it is not.
+RACES = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry races(.param .u32 given)
+{
+    .shared .b32 s[64];
+    .reg .b32 n, a, t;
+    .reg .pred p;
+    ld.param.u32 n, [given];
+    mov.u32 a, s;
+    mov.u32 t, %tid.x;
+    setp.eq.u32 p, n, 0;
+    @p st.shared.u32 [a], t;
+    @!p st.shared.u32 [a+4], t;
+    ret;
+}
+"""
+
+
+def test_races_of_one_kernel_at_several_lines_are_all_reported() -> None:
+    session = Session("sm_80", check=True)
+    kernel = session.load(RACES, "races.ptx")
+    for n in (0, 1, 1, 0, 2):
+        session.launch(kernel.kernel("races"), CONFIG, struct.pack("<I", n))
+    assert [one.findings[0].line for one in session.reports] == [13, 14]
+
+
+# Copies words from x to where they end, of which the address is given.
+UNTIL = """.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry until(.param .u64 from, .param .u64 to, .param .u64 target)
+{
+    .reg .b64 x, end, out;
+    .reg .b32 v;
+    .reg .pred p;
+    ld.param.u64 x, [from];
+    ld.param.u64 end, [to];
+    ld.param.u64 out, [target];
+again:
+    ld.global.u32 v, [x];
+    st.global.u32 [out], v;
+    add.u64 x, x, 4;
+    add.u64 out, out, 4;
+    setp.lt.u64 p, x, end;
+    @p bra again;
+    ret;
+}
+"""
+
+
+def test_an_address_behind_an_array_is_the_same_on_another_gpu() -> None:
+    session = Session("sm_80")
+    x, out = np.arange(8, dtype=np.uint32), np.zeros(8, np.uint32)
+    memory = [Borrowed(a.ctypes.data, a.nbytes, "array", a, "uint32") for a in (x, out)]
+    begin, to = x.ctypes.data, out.ctypes.data
+    parameters = struct.pack("<QQQ", begin, begin + x.nbytes, to)
+    kernel = session.load(UNTIL, "until.ptx").kernel("until")
+    session.launch(kernel, LaunchConfig.of(1, 1), parameters, memory)
+    assert out.tolist() == x.tolist()
+    assert session.last is not None
+    found = session.last.diff("sm_90a")
+    assert found.same
+    assert found.steps > 8

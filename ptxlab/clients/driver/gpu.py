@@ -99,7 +99,9 @@ class EmulatedGpu:
         self.primary = PrimaryContext()
         self.seconds = 0.0  # of emulation, which is what events tell
         self.blocks = MemoryBlocks()
-        self.pool = 0  # the handle of the pool that is the device's
+        self.default_pool = self.pool = (
+            0  # handles of the device's pools, the second where one was chosen
+        )
         self.address_of: Callable[[str, int], int] = lambda name, version: 0  # of a function
         self._default = DriverStream()
         self._thread = Threaded()

@@ -173,11 +173,15 @@ _MANAGED = 2  # CU_MEM_ALLOCATION_TYPE_MANAGED
 
 
 @answers("cuDeviceGetDefaultMemPool", "out:u64 device", needs="init")
+def default_pool(gpu: EmulatedGpu) -> int:
+    if not gpu.default_pool:
+        gpu.default_pool = gpu.handle(MemoryPool())
+    return gpu.default_pool
+
+
 @answers("cuDeviceGetMemPool", "out:u64 device", needs="init")
 def pool_of_device(gpu: EmulatedGpu) -> int:
-    if not gpu.pool:
-        gpu.pool = gpu.handle(MemoryPool())
-    return gpu.pool
+    return gpu.pool or default_pool(gpu)
 
 
 @answers("cuDeviceSetMemPool", "device u64", needs="init")
@@ -193,12 +197,19 @@ def create_pool(gpu: EmulatedGpu, properties: int) -> int:
         raise Refused(
             DriverResult.NOT_SUPPORTED, "memory of a pool cannot be given to other processes"
         )
-    return gpu.handle(MemoryPool(MemoryKind.MANAGED if kind == _MANAGED else _LOCATIONS[location]))
+    of = MemoryKind.MANAGED if kind == _MANAGED else _LOCATIONS.get(location)
+    if of is None:
+        raise Refused(DriverResult.INVALID_VALUE)
+    return gpu.handle(MemoryPool(of))
 
 
 @answers("cuMemPoolDestroy", "u64", needs="init")
 def destroy_pool(gpu: EmulatedGpu, pool: int) -> None:
+    if pool == gpu.default_pool:
+        raise Refused(DriverResult.INVALID_VALUE)
     gpu.drop(pool, MemoryPool)
+    if pool == gpu.pool:
+        gpu.pool = 0
 
 
 @answers("cuMemPoolTrimTo", "pool -u64", needs="init")

@@ -133,12 +133,20 @@ try:
     ptxlab.driver.install("sm_90a")
 except ptxlab.PtxlabError as error:
     print(error.message)
+import ctypes
+library, found = ctypes.CDLL("libcuda.so.1"), []
+for name in (b"cuInit", b"cuArrayDestroy", b"glClear"):
+    place, status = ctypes.c_uint64(7), ctypes.c_int(7)
+    result = library.cuGetProcAddress_v2(name, ctypes.byref(place), 12000, ctypes.c_uint64(0), ctypes.byref(status))
+    found.append((result, place.value > 7, status.value))
+print(found)
 """
     done = run(INSTALL + code)
     own = "no GPU can be used: the driver of this process is ptxlab's own, with the emulator behind it"
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines() == [
         f"emulator {own}", own, "the driver of this process is already an emulated sm_80",
+        "[(0, True, 0), (0, True, 0), (500, False, 1)]",
     ]  # fmt: skip
 
 

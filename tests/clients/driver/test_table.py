@@ -77,13 +77,14 @@ def test_functions_are_found_by_name_and_release() -> None:
         for name, version in (
             ("cuMemAlloc", 3020), ("cuCtxCreate", 3020), ("cuCtxCreate", 11040),
             ("cuCtxCreate", 13000), ("cuMemAlloc_v2", 3020), ("cuMemAllocFoo", 13000),
-            ("cuEventElapsedTime", 12000), ("cuCtxSynchronize", 12000),
+            ("cuEventElapsedTime", 12000), ("cuCtxSynchronize", 12000), ("cuCtxCreate", 12050),
+            ("cuCtxCreate", 12049), ("cuCtxCreate", 11039),
         )
         for row in [named(name, version)]
     }  # fmt: skip
     assert list(found.values()) == [
         "cuMemAlloc_v2", "cuCtxCreate_v2", "cuCtxCreate_v3", "cuCtxCreate_v4", "cuMemAlloc_v2", None,
-        "cuEventElapsedTime", "cuCtxSynchronize",
+        "cuEventElapsedTime", "cuCtxSynchronize", "cuCtxCreate_v4", "cuCtxCreate_v3", "cuCtxCreate_v2",
     ]  # fmt: skip
 
 

@@ -1,0 +1,194 @@
+"""Launches with attributes, graphs of them, and what a stream calls and tells."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import pytest
+
+from tests.clients.driver.calls import Driver
+from tests.clients.driver.test_copies import DEVICE, Copy3D
+
+# Stores n, how many CTAs its cluster has, and how many bytes of dynamic shared memory there are.
+TEXT = """.version 8.3
+.target sm_90a
+.address_size 64
+.visible .entry k(.param .u64 out, .param .u32 n)
+{
+    .reg .b64 d; .reg .b32 r, c, s;
+    ld.param.u64 d, [out]; ld.param.u32 r, [n];
+    mov.u32 c, %cluster_nctaid.x; mov.u32 s, %dynamic_smem_size;
+    st.global.u32 [d], r; st.global.u32 [d+4], c; st.global.u32 [d+8], s;
+}
+"""
+COOPERATIVE, CLUSTER, PRIORITY = 2, 4, 8
+
+
+class Arguments:
+    """Arguments of the kernel, as a launch takes them."""
+
+    def __init__(self, out: int, n: int) -> None:
+        self.values = ctypes.c_uint64(out), ctypes.c_uint32(n)
+        self.pointers = (ctypes.c_uint64 * 2)(*map(ctypes.addressof, self.values))
+        self.place = ctypes.addressof(self.pointers)
+
+
+class Launcher:
+    """The kernel on a GPU of Hopper, and the three words that it stores."""
+
+    def __init__(self) -> None:
+        self.driver = Driver("sm_90a")
+        self.kernel = self.driver.kernel(TEXT)
+        self.out = self.driver.upload(bytes(12))
+
+    def words(self) -> list[int]:
+        """Return what was stored, and clear it."""
+        found = struct.unpack("<3I", self.driver.download(self.out, 12))
+        self.driver("cuMemsetD8_v2", self.out, 0, 12)
+        return list(found)
+
+    def extended(self, *attributes: bytes, n: int = 7, grid: int = 4, shared: int = 0) -> str:
+        """Launch with attributes, each of 72 bytes; return what it ends with."""
+        held = ctypes.create_string_buffer(
+            b"".join(one.ljust(72, b"\0") for one in attributes), 300
+        )
+        sizes = grid, 1, 1, 32, 1, 1, shared
+        config = struct.pack("<7I4xQQI4x", *sizes, 0, ctypes.addressof(held), len(attributes))
+        place = ctypes.create_string_buffer(config, len(config))
+        given = Arguments(self.out, n)
+        return self.driver.result(
+            "cuLaunchKernelEx", ctypes.addressof(place), self.kernel, given.place, 0
+        )
+
+
+@pytest.fixture(scope="module")
+def launcher() -> Launcher:
+    return Launcher()
+
+
+def test_attributes_of_a_launch(launcher: Launcher) -> None:
+    cluster = struct.pack("<i4x3I", CLUSTER, 2, 1, 1)
+    priority = struct.pack("<i4xi", PRIORITY, -1)
+    assert launcher.extended(shared=160) == "SUCCESS"
+    assert launcher.words() == [7, 1, 160]
+    assert launcher.extended(cluster, n=8) == "SUCCESS"
+    assert launcher.words() == [8, 2, 0]
+    assert launcher.extended(priority, cluster, n=9) == "SUCCESS"
+    assert launcher.words() == [9, 2, 0]
+    assert launcher.extended(priority, struct.pack("<i", 99)) == "NOT_SUPPORTED"
+    assert launcher.words() == [0, 0, 0]
+
+
+def test_cooperative_launches_are_on_the_gpu_together(launcher: Launcher) -> None:
+    many = 1 << 20
+    wanted, unwanted = (struct.pack("<i4xi", COOPERATIVE, one) for one in (1, 0))
+    assert launcher.extended(wanted) == "SUCCESS"
+    refused = launcher.extended(wanted, grid=many)
+    assert refused != "SUCCESS"
+    given = Arguments(launcher.out, 3)
+    sizes = 1, 1, 32, 1, 1, 0
+    for grid, result in ((2, "SUCCESS"), (many, refused)):
+        found = launcher.driver.result(
+            "cuLaunchCooperativeKernel", launcher.kernel, grid, *sizes, 0, given.place
+        )
+        assert found == result
+    assert launcher.extended(unwanted) == "SUCCESS"
+
+
+def test_shared_memory_that_was_not_asked_for(launcher: Launcher) -> None:
+    most_dynamic, limit = 8, 48 * 1024
+    assert launcher.extended(shared=limit) == "SUCCESS"
+    assert launcher.words()[2] == limit
+    assert launcher.extended(shared=limit + 4) == "INVALID_VALUE"
+    launcher.driver("cuFuncSetAttribute", launcher.kernel, most_dynamic, limit + 4)
+    assert launcher.extended(shared=limit + 4) == "SUCCESS"
+    assert launcher.words()[2] == limit + 4
+
+
+def test_a_block_of_parameters(launcher: Launcher) -> None:
+    """It is at least as long as the kernel takes, and says how long it is."""
+    block = struct.pack("<QI", launcher.out, 21)
+    held = ctypes.create_string_buffer(block, 12)
+    for size, result in ((12, "SUCCESS"), (16, "SUCCESS"), (11, "INVALID_VALUE")):
+        nbytes = ctypes.c_uint64(size)
+        pairs = 2, ctypes.addressof(nbytes), 1, ctypes.addressof(held), 0
+        extra = (ctypes.c_uint64 * 5)(*pairs)
+        launch = launcher.kernel, 1, 1, 1, 1, 1, 1, 0, 0, 0, ctypes.addressof(extra)
+        assert launcher.driver.result("cuLaunchKernel", *launch) == result
+        assert launcher.words()[0] == 21 * (result == "SUCCESS")
+    without = launcher.driver.result("cuLaunchKernel", launcher.kernel, *[1] * 6, 0, 0, 0, 0)
+    assert without == "INVALID_VALUE"
+
+
+def test_nodes_of_a_graph_are_as_they_were_when_they_were_added(launcher: Launcher) -> None:
+    driver, copied = launcher.driver, launcher.driver.upload(bytes(4))
+
+    def kernel(given: Arguments) -> Any:
+        """Return CUDA_KERNEL_NODE_PARAMS."""
+        packed = struct.pack("<Q7I4xQQ", launcher.kernel, 1, 1, 1, 32, 1, 1, 0, given.place, 0)
+        return ctypes.create_string_buffer(packed, len(packed) + 16)
+
+    box = Copy3D(
+        srcMemoryType=DEVICE, srcDevice=launcher.out, dstMemoryType=DEVICE, dstDevice=copied,
+        Width=4, Height=1, Depth=1,
+    )  # fmt: skip
+    graph, given = driver("cuGraphCreate"), Arguments(launcher.out, 5)
+    parameters = kernel(given)
+    node = driver("cuGraphAddKernelNode_v2", graph, ctypes.addressof(parameters))
+    copy = driver("cuGraphAddMemcpyNode", graph, ctypes.addressof(box))
+    given.values[1].value, box.Width = 6, 0
+    executable = driver("cuGraphInstantiateWithFlags", graph)
+    late = driver("cuGraphAddKernelNode_v2", graph, ctypes.addressof(parameters))
+    driver("cuGraphLaunch", executable, 0)
+    assert launcher.words()[0] == 5
+    assert driver.download(copied, 4) == struct.pack("<I", 5)
+
+    parameters = kernel(Arguments(launcher.out, 8))
+    change = ctypes.addressof(parameters)
+    assert driver.result("cuGraphExecKernelNodeSetParams_v2", executable, late, change) == (
+        "INVALID_VALUE"
+    )
+    box.Width, box.srcX = 4, 4
+    driver("cuGraphExecKernelNodeSetParams_v2", executable, node, change)
+    driver("cuGraphExecMemcpyNodeSetParams", executable, copy, ctypes.addressof(box))
+    driver("cuGraphLaunch", executable, 0)
+    assert launcher.words()[0] == 8
+    assert driver.download(copied, 4) == struct.pack("<I", 1)
+    driver("cuGraphExecDestroy", executable)
+    assert driver.result("cuGraphLaunch", executable, 0) == "INVALID_HANDLE"
+    assert driver.result("cuGraphLaunch", graph, 0) == "INVALID_HANDLE"
+
+
+def test_what_a_stream_calls() -> None:
+    driver, heard = Driver(), []
+    stream = driver("cuStreamCreate", 1)
+    plain = ctypes.CFUNCTYPE(None, ctypes.c_void_p)(lambda data: heard.append(data))
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_uint64, ctypes.c_int, ctypes.c_void_p)(
+        lambda *given: heard.append(given)
+    )
+    places = [ctypes.cast(one, ctypes.c_void_p).value for one in (plain, callback)]
+    driver("cuLaunchHostFunc", stream, places[0], 0x1234)
+    driver("cuStreamAddCallback", stream, places[1], 0x5678)
+    assert heard == [0x1234, (stream, 0, 0x5678)]
+    assert driver("cuStreamGetFlags", stream) == 1
+    assert driver("cuStreamGetCtx_v2", stream) == (driver.primary, 0)
+    driver("cuStreamDestroy_v2", stream)
+    assert driver.result("cuStreamSynchronize", stream) == "INVALID_HANDLE"
+    assert driver.result("cuStreamSynchronize", 2) == "SUCCESS"
+
+
+def test_events() -> None:
+    driver = Driver()
+    first, last, untimed, never = (driver("cuEventCreate", flags) for flags in (0, 1, 2, 0))
+    for seconds, event in ((0.5, first), (0.25, untimed), (1.25, last)):
+        driver.gpu.seconds = seconds
+        driver("cuEventRecord", event, 0)
+    assert driver("cuEventElapsedTime", first, last) == 750
+    assert driver("cuEventElapsedTime", last, first) == -750
+    for other in (untimed, never):
+        assert driver.result("cuEventElapsedTime", first, other) == "INVALID_HANDLE"
+        assert driver.result("cuEventElapsedTime", other, first) == "INVALID_HANDLE"
+    driver("cuEventDestroy_v2", last)
+    assert driver.result("cuEventQuery", last) == "INVALID_HANDLE"
