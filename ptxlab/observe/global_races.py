@@ -46,18 +46,28 @@ class _Entries:
         self.keys: ShadowTable = shadow.table(np.int64)
         self.places: ShadowTable = shadow.table(np.int32)
 
-    def note(self, granules: Array, keys: Array, place: int) -> None:
+    def note(self, granules: Array, keys: Array, place: int | Array) -> None:
         self.keys.data[granules] = keys
         self.places.data[granules] = place
 
 
 @dataclass(slots=True)
 class _Known:
-    """The last write of each granule of an allocation, and the last reads: of the first thread and last."""
+    """The last write of each granule of an allocation, and the last reads by two warps, the latest first."""
 
     shadow: Shadow
     write: _Entries
     reads: tuple[_Entries, _Entries]
+
+    def read(self, granules: Array, keys: Array, place: int) -> None:
+        """Note reads: of those by one instruction the last, and the first if it is of another warp."""
+        latest, other = self.reads
+        before = latest.keys.data[granules]
+        apart = np.flatnonzero((before != 0) & ((before ^ keys) & _WARPS != 0))
+        other.note(granules[apart], before[apart], latest.places.data[granules[apart]])
+        latest.note(granules, keys, place)
+        apart = np.flatnonzero((keys ^ latest.keys.data[granules]) & _WARPS)[::-1]
+        other.note(granules[apart], keys[apart], place)
 
 
 @dataclass(frozen=True, slots=True)
@@ -175,9 +185,7 @@ class GlobalRaces:
         accesses = _Accesses(memory, known, granules, me, place, writes, items)
         self._compare(accesses, known.write)
         if not writes:
-            earliest, latest = known.reads
-            latest.note(granules, keys, place)
-            earliest.note(granules[::-1], keys[::-1], place)
+            known.read(granules, keys, place)
             return
         for read in known.reads:
             self._compare(accesses, read)

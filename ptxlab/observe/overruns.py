@@ -90,7 +90,7 @@ def _bases(function: Function) -> dict[str, set[str]]:
 
 
 def _made_of(site: Scoped, known: dict[str, set[str]]) -> set[str]:
-    if loads(site.instruction) or site.instruction.opcode in ("call", "shfl"):
+    if loads(site.instruction) or site.instruction.opcode == "call":
         return {_UNKNOWN}
     made: set[str] = set()
     for operand in site.instruction.operands[1:]:

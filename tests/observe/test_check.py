@@ -312,6 +312,20 @@ TWINS = (
         [("error", "bounds overrun", "st.shared.u32 [y+1024], 7", None)], 1,
     ),
     Twins(
+        "an address from another lane",
+        ".shared .align 8 .b8 more[256];\nmov.u32 y, tile;\nadd.u32 y, y, at;\n"
+        "shfl.sync.bfly.b32 y, y, 1, 31, -1;\nst.shared.u32 [y+768], i;",
+        "768", "772",
+        [("error", "bounds overrun", "st.shared.u32 [y+772], i", None)],
+    ),
+    Twins(
+        "an address of one variable or another from another lane",
+        ".shared .align 8 .b8 more[256];\nmov.u32 y, tile;\n@odd mov.u32 y, more;\n"
+        "shfl.sync.bfly.b32 z, y, 1, 31, -1;\nadd.u32 z, z, at;\nst.shared.u32 [z], i;",
+        "@odd mov.u32 y, more;", "add.u32 y, y, 1020;",
+        [("error", "bounds overrun", "st.shared.u32 [z], i", None)],
+    ),
+    Twins(
         "constant memory", "mov.u64 r, fixed;\nld.global.u32 x, [r];", "ld.global.u32 x, [r]", "st.global.u32 [r], i",
         [("error", "bounds", "st.global.u32 [r], i", None)],
     ),

@@ -76,6 +76,15 @@ setp.lt.u32 first, y, 64;
 bar.sync 0;
 @last st.global.u32 [f], 0;
 """
+READ_BY_ALL = """\
+.reg .pred own;
+setp.{}.u32 own, t, 32;
+mul.wide.u32 o, c, 256;
+add.u64 o, p, o;
+ld.global.u32 x, [o];
+bar.sync 0;
+@own st.global.u32 [o], t;
+"""
 TWINS = {
     "warps of a CTA": (
         f"{STORE};\nbar.sync 0;\n{LOAD};", "bar.sync 0;\n", "",
@@ -108,6 +117,18 @@ TWINS = {
     "atomics": (
         "red.global.add.u32 [p], 1;", "red.global.add.u32 [p], 1", "@other red.global.add.u32 [p], 1;\n@!other ld.global.u32 x, [p]",
         [("error", "global RAW", "@!other ld.global.u32 x, [p]", "@other red.global.add.u32 [p], 1")],
+    ),
+    "read by several warps at once": (
+        READ_BY_ALL.format("lt"), "bar.sync 0;", "",
+        [("error", "global WAR", "@own st.global.u32 [o], t", "ld.global.u32 x, [o]")],
+    ),
+    "read by the writer's warp last": (
+        READ_BY_ALL.format("ge"), "bar.sync 0;", "",
+        [("error", "global WAR", "@own st.global.u32 [o], t", "ld.global.u32 x, [o]")],
+    ),
+    "read by the writer's warp again": (
+        READ_BY_ALL.format("ge").replace("bar.sync 0;", "bar.sync 0;\n@own ld.global.u32 y, [o];"), "bar.sync 0;\n", "",
+        [("error", "global WAR", "@own st.global.u32 [o], t", "ld.global.u32 x, [o]")],
     ),
     "a fence": (
         PASSED, "membar.gl;\n", "",
