@@ -24,7 +24,7 @@ from ptxlab.observe.leaving import Leaving
 from ptxlab.observe.map_use import MapUse
 from ptxlab.observe.phases import MbarrierBytes
 from ptxlab.observe.races import Races, is_fence
-from ptxlab.observe.releases import is_relaxed
+from ptxlab.observe.releases import Fences, is_relaxed
 from ptxlab.observe.tile_layouts import TileLayouts
 from ptxlab.observe.unwritten import SharedMemory
 from ptxlab.observe.wgmma_use import WgmmaUse
@@ -58,6 +58,7 @@ class Asynchronous:
         races: Races,
         shared: SharedMemory,
         memory: GlobalRaces,
+        fences: Fences,
     ) -> None:
         self._scene = scene
         self._clocks = clocks
@@ -70,7 +71,7 @@ class Asynchronous:
         self._engines = Engines(
             scene, clocks, races, self._leaving, shared, self.stores, self.layouts
         )
-        self.handovers = Handovers(scene, clocks, races)
+        self.handovers = Handovers(scene, clocks, races, fences)
 
     def before(self, site: Site, frame: Frame, passing: Threads) -> None:
         instruction = site.instruction

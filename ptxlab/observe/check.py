@@ -14,6 +14,7 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.device.protocol import Arguments, Kernel
 from ptxlab.emulator import Site, Watcher
+from ptxlab.emulator.prepare.forms import form_of
 from ptxlab.emulator.run.memory import Access, Allocation, Part, Region
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
@@ -38,6 +39,7 @@ from ptxlab.observe.ordering import AccessKind, Touch
 from ptxlab.observe.overruns import Overruns
 from ptxlab.observe.races import Races, Stored, is_async_copy, is_fence, is_strong
 from ptxlab.observe.registers import RegisterStates
+from ptxlab.observe.releases import Fences, Flags, is_flag
 from ptxlab.observe.unwritten import LocalMemory, Reads, SharedMemory
 from ptxlab.syntax.tree import Instruction, PtxModule, SourceText
 from ptxlab.tensormap.tensor_map import TensorMap
@@ -101,9 +103,13 @@ class Checker(Watcher):
         clocks = Clocks(wave, scene.agents, layers=1 + asynchronous)
         self._order = History(wave, scene.shadow, clocks)
         self._races = Races(scene, self._order)
+        fences = self._fences = Fences(clocks, wave.functions, wave.width)
+        self._flags = Flags(clocks, fences, wave.width)
         self._async: Asynchronous | None = None
         if asynchronous:
-            self._async = Asynchronous(scene, clocks, self._races, self._shared, self._global)
+            self._async = Asynchronous(
+                scene, clocks, self._races, self._shared, self._global, fences
+            )
         self._copies = AsyncCopies(scene, self._races)
         self._grids = GridOrder(scene)
         self._barriers = BarrierUse(scene)
@@ -111,11 +117,15 @@ class Checker(Watcher):
         self._registers = RegisterStates(scene, self._local, self._reads)
 
     def before(self, site: Site, frame: Frame, threads: Threads, passing: Threads | None) -> None:
-        self._scene.site = site
+        self._scene.site, self._scene.frame = site, frame
         self._registers.see(site, frame, threads, passing)
         if passing is None:
             return
         instruction = site.instruction
+        if is_fence(instruction) and "proxy" not in instruction.modifiers:
+            self._fences.fence(instruction, passing.index)
+        elif form_of(instruction).row.mix == "warp":
+            self._flags.meet(passing)
         if self._async is not None:
             self._async.before(site, frame, passing)
         self._copying = instruction.opcode == "cp" and is_async_copy(instruction)
@@ -192,6 +202,8 @@ class Checker(Watcher):
             return
         if self._async is not None:
             self._async.touch(threads, first, access.nbytes, writes=access.writes)
+        if is_flag(instruction):
+            self._flags.access(instruction, Threads(scene.wave.width, index=threads), first)
         kind = AccessKind(access.writes, is_strong(instruction))
         touch = Touch(kind, scene.number(scene.site), entries(threads, count), granules)
         if not access.writes or instruction.opcode in ("atom", "red"):
@@ -305,7 +317,7 @@ class Checker(Watcher):
         if fence is None or followed or finding.severity == "info":
             return finding
         name = f"{fence.instruction.name} on line {fence.line}"
-        hint = f"{finding.hint}; what the {name} and a flag order is not followed here"
+        hint = f"{finding.hint}; what the {name} and a flag in global memory order is not followed here"
         return replace(finding, hint=hint)
 
 

@@ -28,7 +28,8 @@ RULES: dict[str, tuple[str, dict[str, str]]] = {
             "registers": "a register of wgmma touched before its wgmma.wait_group",
             "fence": "wgmma with no wgmma.fence after its registers were touched, or at first",
             "makes|unmakes": "an mbarrier used before its init is known, or while it is taken away",
-            "object|again": "a plain access to an mbarrier; an init where there is one",
+            "object|again": "a plain access to an mbarrier; an init where there is one, by several threads at once "
+            "information",
             "bytes|early": "bytes expected and copied that do not come out even; a phase that ends before its copies",
             "phase": "a phase that can end before a thread has seen the one before",
             "scope": "information: an arrival at another CTA's mbarrier of the scope of its own CTA",

@@ -9,7 +9,7 @@ import numpy as np
 
 from ptxlab.arrays import Array
 from ptxlab.emulator import Site
-from ptxlab.emulator.run.wave import Wave
+from ptxlab.emulator.run.wave import Frame, Wave
 from ptxlab.instrument.sites import sources
 from ptxlab.observe.agents import Agents
 from ptxlab.observe.check_report import Finding, rules
@@ -31,13 +31,14 @@ _ENGINES = {
 class CheckScene:
     """The wave that runs, the instruction it is at, and all findings of the launch so far.
 
-    ``site`` is the instruction at hand. ``shadow`` is that of the wave's shared memory. ``agents`` are
+    ``site`` is the instruction at hand, of the activation ``frame``. ``shadow`` is that of the wave's shared memory. ``agents`` are
     its threads and engines. ``ended`` is the mask of threads that are no more,
     ``names`` has the names of registers.
     """
 
     wave: Wave
     site: Site
+    frame: Frame
     shadow: Shadow
     agents: Agents
     ended: Array

@@ -39,7 +39,7 @@ def _chosen(site: Site, frame: Frame) -> dict[int, Array]:
     form = form_of(site.instruction)
     *_, first, second, selector = site.instruction.operands
     kind = TYPES[form.operands[0]].dtype
-    by = _value(site, frame, selector, form.operands[2])
+    by = operand_value(site, frame, selector, form.operands[2])
     if by is None:
         return {}
     holds = form.compute(np.ones(1, kind), np.zeros(1, kind), by) == 1
@@ -58,7 +58,7 @@ def _undecided(
     _, *both = site.instruction.operands
     found: dict[int, Array] = {}
     for operand, other in (both, both[::-1]):
-        slot, value = _register(site, operand), _value(site, frame, other, "pred")
+        slot, value = _register(site, operand), operand_value(site, frame, other, "pred")
         if slot is None or value is None:
             continue
         place = _register(site, other)
@@ -74,7 +74,7 @@ def _added_to(site: Site, frame: Frame) -> dict[int, Array]:
     if form is None:
         return {}
     place = [operand.name for operand in form.signature].index("scale-d")
-    holds = _value(site, frame, site.instruction.operands[place], "pred")
+    holds = operand_value(site, frame, site.instruction.operands[place], "pred")
     d = slots(site, site.instruction.operands[0])
     return {} if holds is None else {slot: holds for slot in d if slot is not None}
 
@@ -84,7 +84,7 @@ def _register(site: Site, operand: Operand) -> int | None:
     return slot
 
 
-def _value(site: Site, frame: Frame, operand: Operand, type_name: str) -> Array | None:
+def operand_value(site: Site, frame: Frame, operand: Operand, type_name: str) -> Array | None:
     """Return the value of an operand in each thread, None for what is neither register nor integer."""
     dtype = TYPES[type_name].dtype
     if isinstance(operand, Integer):

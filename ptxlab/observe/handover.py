@@ -17,6 +17,7 @@ from ptxlab.emulator.run.mbarriers import OBJECT_BYTES
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.check_scene import CheckScene
+from ptxlab.observe.choices import operand_value
 from ptxlab.observe.clocks import Clocks
 from ptxlab.observe.knowledge import HEARD
 from ptxlab.observe.ordering import AccessKind, Touch
@@ -28,7 +29,7 @@ from ptxlab.observe.releases import Fences, Releases, is_relaxed
 class Handovers:
     """Follows the barrier objects of a wave; ``any`` says that there have been mbarriers."""
 
-    def __init__(self, scene: CheckScene, clocks: Clocks, races: Races) -> None:
+    def __init__(self, scene: CheckScene, clocks: Clocks, races: Races, fences: Fences) -> None:
         self._scene = scene
         self._clocks = clocks
         self._races = races
@@ -40,7 +41,7 @@ class Handovers:
         self._objects = Releases(clocks, 0)
         self._clusters = Releases(clocks, wave.width // self._cluster)
         self._phases = Phases(scene)
-        self._fences = Fences(clocks, wave.functions, wave.width)
+        self._fences = fences
         self._met = np.zeros(wave.ctas, bool)
 
     # ---- mbarriers ----
@@ -52,6 +53,7 @@ class Handovers:
         if what == "init":
             self._again(threads, words)
             self._phases.begin(self._of(words))
+            threads, words = self._makers(threads, words)
         self._touch(AccessKind(writes=True, strong=not makes), threads.index, words)
         if what in ("arrive", "arrive_drop"):
             self._release(site, threads, words)
@@ -143,6 +145,25 @@ class Handovers:
             hint = "mbarrier.inval comes before the memory of an mbarrier is used again"
             self._scene.find("async", "error", "again", there.size, (message, hint), unit="threads")
 
+    def _makers(self, threads: Threads, words: Array) -> tuple[Threads, Array]:
+        """Report objects that several threads make at once. Return one thread for each that make it alike."""
+        scene = self._scene
+        counts = operand_value(scene.site, scene.frame, scene.site.instruction.operands[1], "u32")
+        assert counts is not None
+        counts = np.broadcast_to(counts, (threads.width,))[threads.index]
+        makers = np.unique(np.stack([words, counts]), axis=1, return_index=True)[1]
+        makers.sort()
+        if (together := threads.size - makers.size) == 0:
+            return threads, words
+        other = int(np.setdiff1d(np.arange(threads.size), makers)[0])
+        first = int(np.flatnonzero(words == words[other])[0])
+        who, also = (scene.thread(int(threads.index[at])) for at in (first, other))
+        where = scene.shared_at(int(words[other]) * OBJECT_BYTES)
+        message = f"{who} and {also} both make an mbarrier of {where}, for as many arrivals"
+        hint = "let one thread of the CTA make it"
+        scene.find("async", "info", "again", together, (message, hint), unit="threads")
+        return Threads(threads.width, index=threads.index[makers]), words[makers]
+
     def _touch(self, kind: AccessKind, threads: Array, words: Array) -> None:
         scene = self._scene
         granules, count = scene.shadow.cover(words * OBJECT_BYTES, OBJECT_BYTES)
@@ -161,11 +182,9 @@ class Handovers:
     # ---- clusters ----
 
     def fence(self, site: Site, threads: Threads) -> None:
-        """See a fence: of the proxies, or one that makes relaxed arrivals and waits order."""
+        """See a fence of the proxies."""
         modifiers = site.instruction.modifiers
-        if "proxy" not in modifiers:
-            self._fences.fence(site.instruction, threads.index)
-        elif "async" in modifiers and "global" not in modifiers:
+        if "async" in modifiers and "global" not in modifiers:
             self._clocks.fence(threads.index)
 
     def cluster(self, site: Site, threads: Threads) -> None:

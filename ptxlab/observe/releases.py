@@ -1,4 +1,4 @@
-"""What is told at barrier objects (mbarriers, and the barriers of clusters), and by fences beside them.
+"""What is told at barrier objects (mbarriers, and the barriers of clusters), by flags, and by fences beside them.
 
 A relaxed arrival tells what its thread knew at its last fence, and what a relaxed wait has seen is
 known from the next fence on. Source: PTX ISA, "Memory Consistency Model: Release and Acquire Patterns".
@@ -15,7 +15,8 @@ from ptxlab.emulator.run.threads import Threads
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import WARP
 from ptxlab.observe.clocks import Clocks
-from ptxlab.observe.knowledge import HEARD, TimeRows
+from ptxlab.observe.knowledge import HEARD, TimeRows, in_warps
+from ptxlab.observe.races import is_strong
 from ptxlab.syntax.tree import Function, Instruction
 
 
@@ -57,6 +58,10 @@ class Releases:
         found: Array = objects[first]
         return found
 
+    def reset(self, objects: Array) -> None:
+        """Have objects tell nothing of what they were told."""
+        self._coming.data[:, objects] = 0
+
     def arrive(self, objects: Array, rows: Array) -> None:
         """Tell the phase under way of each object the row beside it."""
         self._coming.fit(rows.shape[2])
@@ -91,17 +96,30 @@ def is_relaxed(instruction: Instruction) -> bool:
     return instruction.opcode in ("mbarrier", "barrier") and "relaxed" in instruction.modifiers
 
 
+_FLAGS = frozenset({"ld", "st", "atom", "red"})
+_RELEASES = frozenset({"release", "acq_rel", "sc"})
+_ACQUIRES = frozenset({"acquire", "acq_rel", "sc"})
+
+
+def is_flag(instruction: Instruction) -> bool:
+    """Say whether an instruction may access a flag in shared memory, by which threads tell each other."""
+    away = {"global", "async"}
+    strong = instruction.opcode in _FLAGS and is_strong(instruction)
+    return strong and away.isdisjoint(instruction.modifiers)
+
+
 class Fences:
     """What threads knew at their last fence, and what they have seen without acquiring it.
 
-    Fences are ``narrow``, of the scope of a CTA, or wide. A program that relaxes nothing needs no notes.
+    Fences are ``narrow``, of the scope of a CTA, or wide. A program that relaxes nothing, and has no flags,
+    does not need notes (``needed``).
     """
 
     def __init__(self, clocks: Clocks, functions: Iterable[Function], width: int) -> None:
         self._clocks = clocks
         self._width = width
-        self._needed = any(
-            is_relaxed(site.instruction)
+        self.needed = any(
+            is_relaxed(site.instruction) or is_flag(site.instruction)
             for function in functions
             for site in instructions(function)
         )
@@ -110,7 +128,7 @@ class Fences:
 
     def fence(self, instruction: Instruction, threads: Array) -> None:
         """See threads execute a fence of memory, not of proxies."""
-        if not self._needed:
+        if not self.needed:
             return
         if self._seen is not None and "release" not in instruction.modifiers:
             self._clocks.learn(threads, self._seen.data, threads)
@@ -145,3 +163,79 @@ class Fences:
 
     def _rows(self) -> TimeRows:
         return TimeRows(self._clocks.layers, self._width)
+
+
+class Flags:
+    """Words of shared memory by which threads tell each other what they know.
+
+    A strong write tells it that releases, or comes after a fence; who reads the word then by a strong read
+    that acquires, or has a fence after it, hears that. An atomic adds to what is told, a store begins anew.
+    A lane tells for those with which it last executed a warp instruction: libcu++ counts down for all whom
+    match.any.sync finds. Source: PTX ISA, "Memory Consistency Model: Release and Acquire Patterns".
+    """
+
+    def __init__(self, clocks: Clocks, fences: Fences, width: int) -> None:
+        self._clocks = clocks
+        self._fences = fences
+        self._objects = Releases(clocks, 0)
+        self._numbers: dict[int, int] = {}
+        self._met = np.zeros(width, np.int32)
+
+    def meet(self, threads: Threads) -> None:
+        """See threads execute a warp instruction together."""
+        if self._fences.needed:
+            self._met[threads.index] = self._clocks.tick()
+
+    def access(self, instruction: Instruction, threads: Threads, first: Array) -> None:
+        """See a strong access of threads to the words of which these are the ``first`` bytes."""
+        opcode, modifiers = instruction.opcode, instruction.modifiers
+        if opcode != "ld":
+            self._write(
+                threads.index, first, not _RELEASES.isdisjoint(modifiers), adds=opcode != "st"
+            )
+        if opcode in ("ld", "atom"):
+            self._read(threads, first, not _ACQUIRES.isdisjoint(modifiers))
+
+    def _write(self, threads: Array, first: Array, releases: bool, *, adds: bool) -> None:
+        if releases:
+            rows: Array | None = self._clocks.released(threads)
+        else:
+            rows = self._fences.told(threads, near=True)
+        objects = self._of(first, new=rows is not None)
+        known = objects >= 0
+        if not adds:
+            self._objects.reset(objects[known])
+        if rows is not None:
+            self._for_warps(rows, threads)
+            self._objects.arrive(objects, rows)
+        self._objects.complete(np.unique(objects[known]))
+
+    def _for_warps(self, rows: Array, threads: Array) -> None:
+        """Let rows, one a thread, know what lanes did before they executed a warp instruction with it."""
+        lanes, met = in_warps(threads // WARP), self._met[threads][:, None]
+        columns, row = lanes % self._clocks.agents.threads, np.arange(threads.size)[:, None]
+        times = np.where(self._met[lanes] == met, met, 0)
+        rows[HEARD, row, columns] = np.maximum(rows[HEARD, row, columns], times)
+
+    def _read(self, threads: Threads, first: Array, acquires: bool) -> None:
+        objects = self._of(first, new=False)
+        known = objects >= 0
+        if not known.any():
+            return
+        threads, objects = Threads(threads.width, index=threads.index[known]), objects[known]
+        if acquires:
+            self._objects.acquire(threads, objects)
+        else:
+            self._fences.see(threads.index, self._objects.told(objects))
+
+    def _of(self, first: Array, *, new: bool) -> Array:
+        """Return the number of each word, -1 for one that tells nothing, unless it is to do so from now on."""
+        words, word = np.unique(first, return_inverse=True)
+        if new:
+            before = len(self._numbers)
+            for at in words.tolist():
+                self._numbers.setdefault(at, len(self._numbers))
+            self._objects.more(len(self._numbers) - before)
+        numbers = np.array([self._numbers.get(at, -1) for at in words.tolist()])
+        of_thread: Array = numbers[word]
+        return of_thread

@@ -126,9 +126,10 @@ TWINS = {
         READ_BY_ALL.format("ge"), "bar.sync 0;", "",
         [("error", "global WAR", "@own st.global.u32 [o], t", "ld.global.u32 x, [o]")],
     ),
-    "read by the writer's warp again": (
-        READ_BY_ALL.format("ge").replace("bar.sync 0;", "bar.sync 0;\n@own ld.global.u32 y, [o];"), "bar.sync 0;\n", "",
-        [("error", "global WAR", "@own st.global.u32 [o], t", "ld.global.u32 x, [o]")],
+    "read by another warp before": (
+        READ_BY_ALL.format("ge").replace("ld.", "@!own ld.").replace("bar.", "@own ld.global.u32 y, [o];\nbar."),
+        "bar.sync 0;\n", "",
+        [("error", "global WAR", "@own st.global.u32 [o], t", "@!own ld.global.u32 x, [o]")],
     ),
     "a fence": (
         PASSED, "membar.gl;\n", "",

@@ -28,11 +28,12 @@ for it is reported. What orders there are barriers (bar.sync, barrier, bar.warp.
 mbarriers from an arrival or a finished copy to a wait, waits for groups (cp.async, cp.async.bulk, wgmma),
 and what these tell of others. Relaxed arrivals and waits order with a fence before or after them, and an
 arrival of the scope of its CTA (.release.cta) tells another CTA nothing. For bulk copies and wgmma a
-fence.proxy.async is needed too. What threads order by a flag in shared memory is not followed, which is
-said where it matters. In global memory a fence of the CTA that wrote and a strong read (atom, ld.acquire,
-volatile) of the other that follows it count as order, whatever the flag: a missing fence is found, one of
-the wrong variable is not, and nor is a race within a warp. A fault (barrier, deadlock, bounds, alignment)
-stops the launch. Not checked: arrays in global memory that were never written (what comes from --arg is).
+fence.proxy.async is needed too. A flag in shared memory orders by a strong write that releases or comes
+after a fence, and a strong read of it that acquires or has a fence after it; what a flag in global memory
+orders in shared memory is not followed, which is said where it matters. In global memory a fence of the CTA
+that wrote and a strong read (atom, ld.acquire, volatile) of the other that follows it count as order,
+whatever the flag: a missing fence is found, one of the wrong variable is not, and nor is a race within a
+warp. A fault (barrier, deadlock, bounds, alignment) stops the launch. Not checked: arrays in global memory that were never written (what comes from --arg is).
 
 The verdict is clean, findings, or incomplete where something of the launch cannot be checked. Exit
 status 0 when nothing worse than warnings was found, 1 otherwise and when incomplete.

@@ -115,6 +115,26 @@ def test_one_arrives_for_its_warp(checked: Check) -> None:
     assert "thread (1, 0, 0) of CTA (0, 0, 0) read" in finding.message
 
 
+MADE_TWICE = """
+    setp.lt.u32 p1, r0, 2;
+    mov.u32 r5, COUNT;
+    @p1 mbarrier.init.shared.b64 [bar], r5;
+    bar.sync 0;
+"""
+
+
+def test_threads_that_make_an_mbarrier_together(checked: Check) -> None:
+    report = checked(MADE_TWICE.replace("COUNT", "7"))
+    [finding] = report.findings
+    assert (report.verdict, finding.severity, finding.rule) == ("clean", "info", "again")
+    assert finding.message.startswith(
+        "thread (0, 0, 0) of CTA (0, 0, 0) and thread (1, 0, 0) of CTA"
+    )
+    other = checked(MADE_TWICE.replace("COUNT", "%tid.x;\n    add.u32 r5, r5, 1"))
+    finding = only(other)
+    assert (finding.severity, finding.rule) == ("error", "makes")
+
+
 def test_an_mbarrier_is_made_before_others_use_it(checked: Check) -> None:
     report = checked(ring().replace("S:  bar.sync 0;", "S:"))
     made = [finding for finding in report.findings if finding.rule == "makes"]
