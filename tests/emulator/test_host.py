@@ -8,9 +8,11 @@ from typing import Any
 import numpy as np
 import pytest
 
+from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import LaunchError, PtxSyntaxError, Unsupported
+from ptxlab.isa.targets import TARGETS
 
 PRINTF = ".extern .func (.param .b32 result) vprintf (.param .b64 format, .param .b64 list);\n"
 
@@ -180,6 +182,17 @@ def test_the_heap_has_an_end(run_on: Any) -> None:
     run = run_on(open_device("emulator"))
     for _ in range(2):
         assert run(body, before=HEAP).sum() == 8
+
+
+def test_what_a_launch_took_from_the_heap_is_there_again_when_memory_is(run_on: Any) -> None:
+    """A launch that is made again, to be looked at, finds memory as it was: three times 6 of 8 MiB."""
+    body = "call (d5), malloc, (6291456); st.global.u64 [d1], d5;"
+    device = EmulatorDevice(TARGETS["sm_80"])
+    run = run_on(device)
+    for _ in range(3):
+        with device.memory.kept():
+            assert run(body, block=1, words=2, before=HEAP).any()
+            assert not run(body, block=1, words=2, before=HEAP).any()  # there is no room for more
 
 
 def test_a_function_nobody_provides(emulate: Any) -> None:

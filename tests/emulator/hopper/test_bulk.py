@@ -56,15 +56,16 @@ def test_who_does_not_wait_sees_what_was_there(run: Run) -> None:
     assert (out == 0).all()
 
 
-def test_multicast_reaches_the_ctas_of_the_mask(run: Run) -> None:
-    data = words(8)
+@pytest.mark.parametrize("size", [4, 16])
+def test_multicast_reaches_the_ctas_of_the_mask(run: Run, size: int) -> None:
+    data = words(2 * size)
     body = (
         START.replace("1024, d1", "0, d1")
-        + """
+        + f"""
         mbarrier.arrive.expect_tx.shared.b64 _, [bar], 1024;
         setp.ne.u32 p2, r4, 1;
         @p2 bra W;
-        mov.u16 h0, 11;
+        mov.u16 h0, {(1 << size) - 1 & ~4};
         cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
             [r3], [d1], 1024, [r2], h0;
     W:  setp.eq.u32 p3, r4, 2;
@@ -75,10 +76,11 @@ def test_multicast_reaches_the_ctas_of_the_mask(run: Run) -> None:
     """
         + OUT
     )
-    out = run(body, words=8 * 256, data=data, grid=8, block=256, cluster=4).reshape(8, 256)
-    for cta in range(8):
-        wanted = np.zeros(256) if cta % 4 == 2 else data[0]
-        assert (out[cta] == wanted).all(), cta
+    ctas = 2 * size
+    out = run(body, words=ctas * 256, data=data, grid=ctas, block=256, cluster=size)
+    for cta, found in enumerate(out.reshape(ctas, 256)):
+        wanted = np.zeros(256) if cta % size == 2 else data[0]
+        assert (found == wanted).all(), cta
 
 
 def test_multicast_to_nobody_copies_nothing(run: Run) -> None:

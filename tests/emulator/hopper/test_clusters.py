@@ -79,6 +79,45 @@ def test_a_store_reaches_the_next_cta(run: Run, load: str, size: int) -> None:
     assert (out == before[:, None] * 1000 + np.arange(32)).all()
 
 
+GENERIC = """
+    mapa.shared::cluster.u32 r7, r3, r6;
+    cvt.u64.u32 d3, r7;
+    cvta.shared::cluster.u64 d3, d3;
+"""
+
+
+def test_a_generic_address_reaches_the_shared_memory_of_every_cta(run: Run) -> None:
+    """Each CTA stores into the next one's, loads from it what it has stored, and adds 1 to all of the last."""
+    body = f"""
+        mov.u32 r4, %cluster_ctarank;
+        mov.u32 r5, %cluster_nctarank;
+        add.u32 r6, r4, 1;
+        rem.u32 r6, r6, r5;
+        {GENERIC}
+        mad.lo.u32 r8, r1, 1000, 7;
+        st.u32 [d3], r8;
+        st.shared.u32 [r3+4], 0;
+        barrier.cluster.arrive;
+        barrier.cluster.wait;
+        ld.u32 r10, [d3];
+        ld.shared.u32 r11, [r3];
+        sub.u32 r6, r5, 1;
+        {GENERIC}
+        atom.add.u32 r12, [d3+4], 1;
+        barrier.cluster.arrive;
+        barrier.cluster.wait;
+        ld.u32 r12, [d3+4];
+        mad.wide.u32 d2, r1, 16, d0;
+        st.global.v4.u32 [d2], {{r10, r11, r12, r4}};
+        barrier.cluster.arrive;
+        barrier.cluster.wait;
+    """
+    out = run(body, words=4 * 12, grid=12, block=1, cluster=4).reshape(12, 4)
+    for cta, found in enumerate(out):
+        before = cta // 4 * 4 + (cta % 4 - 1) % 4
+        assert found.tolist() == [1000 * cta + 7, 1000 * before + 7, 4, cta % 4]
+
+
 def test_addresses_carry_the_rank(run: Run) -> None:
     body = """
         getctarank.shared::cluster.u32 r4, r3;
