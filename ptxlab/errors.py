@@ -97,7 +97,8 @@ class DeviceUnavailable(PtxlabError):
 class LaunchError(PtxlabError):
     """A kernel stopped: out of bounds, misaligned, deadlocked, trapped, or wrongly called.
 
-    ``kind`` names the rule it broke: "bounds", "alignment", "barrier" or "deadlock"; "launch" is another.
+    ``kind`` names the rule it broke: "bounds", "alignment", "async", "barrier", "deadlock" or "tensor memory
+    leak"; "launch" is another.
     """
 
     exit_status = 4

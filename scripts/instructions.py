@@ -12,12 +12,14 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
-from ptxlab.emulator.prepare.forms import REFUSED, forms, opcodes
+from ptxlab.emulator.prepare.forms import REFUSED, find, forms, opcodes
 from ptxlab.emulator.prepare.row import ROWS, Row, RowForm
 from ptxlab.isa.legality import Needs, Version
 from ptxlab.matrix.catalog import MULTIPLICATIONS
 from ptxlab.matrix.form import Form, alternatives
 from ptxlab.matrix.ldmatrix import LDMATRIX, MOVMATRIX, STMATRIX
+from ptxlab.matrix.tcgen05 import TCGEN05
+from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA
 from ptxlab.matrix.wmma import WMMA_MOVES
 
@@ -31,6 +33,8 @@ Box = tuple[frozenset[str], ...]
 _MATRIX: tuple[Form, ...] = (
     *MULTIPLICATIONS,
     *WGMMA,
+    *TCGEN05,
+    *TENSOR_MEMORY_MOVES,
     *LDMATRIX,
     *STMATRIX,
     MOVMATRIX,
@@ -51,6 +55,8 @@ that family. `m64nNk16` is of every n that `ptxlab ops` lists.
   open (NaN patterns, the sums of tensor cores).
 - **model**: the PTX ISA only bounds the error; the emulator gives the correctly rounded result, and a
   GPU's last bits may differ. `cvt.rs` is exact but for results that are subnormal in f16.
+- **unverified**: the nearest rule that is known; no public measurement settles the bits. So are a k of
+  96 and `scale-input-d` of `tcgen05.mma`, whatever its form.
 - **ordering**: nothing to compute, and nothing to wait for, since all threads see one memory.
 """
 
@@ -130,19 +136,23 @@ def _order(box: Box, members: Sequence[RowForm]) -> list[tuple[str, ...]]:
 def matrices() -> Iterator[str]:
     """Give the table of matrix instructions."""
     yield from _header("Forms", "Needs", "Fidelity")
-    groups: dict[tuple[str, str, Version], dict[str, None]] = {}
+    groups: dict[tuple[str, str, Version, str], dict[str, None]] = {}
     for form in _MATRIX:
         opcode = form.name.partition(".")[0]
         target = alternatives(form.minimum_targets)
-        groups.setdefault((opcode, target, form.minimum_ptx), {})[form.line] = None
-    for (opcode, target, ptx), lines in groups.items():
+        modifiers = tuple(form.name.split(".")[1:])
+        key = opcode, target, form.minimum_ptx, find(opcode, modifiers).fidelity
+        groups.setdefault(key, {})[form.line] = None
+    for (opcode, target, ptx, fidelity), lines in groups.items():
         split = [line.split(".")[1:] for line in lines]
         texts = []
         for box in boxes(split):
             columns = zip(*(slots for slots in split if len(slots) == len(box)), strict=True)
             texts.append(written(opcode, box, [tuple(dict.fromkeys(c)) for c in columns]))
         yield _row(
-            "<br>".join(f"`{text}`" for text in texts), wanted(Needs(((target,),), ptx)), "exact"
+            "<br>".join(f"`{text}`" for text in texts),
+            wanted(Needs(((target,),), ptx)),
+            fidelity,
         )
 
 

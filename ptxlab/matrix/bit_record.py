@@ -72,7 +72,7 @@ def choice(name: str, low: int, codes: Mapping[str, int], bits: int = 1) -> BitF
     return BitField(name, low, bits, codes=codes, default=next(iter(codes)))
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, eq=False)
 class BitRecord:
     """A word of ``width`` bits made of ``fields``; all other bits are reserved and zero.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Callable
 from functools import cache
 
 from ptxlab.errors import PtxlabError, nearest
@@ -28,7 +29,8 @@ MULTIPLICATIONS: tuple[MatrixInstruction, ...] = (
 """Every warp-level instruction that multiplies matrices."""
 
 _OPCODE = re.compile(r"wmma\.mma|wmma\.\w+\.\w|\w+")
-_SPACES = ("shared", "shared::cta", "global")
+_UNSAID = re.compile(r"shared(::cta|::cluster)?|global|collector::\w+::\w+|ashift|exclusive")
+"""Modifiers that no form is told by: state spaces, and how ``tcgen05`` uses what it names."""
 _IN_ORDER = {"row": "layout", "col": "layout", "and": "bits", "xor": "bits", "popc": "bits"}
 """Modifiers that keep their order among each other, beside types."""
 
@@ -51,11 +53,9 @@ def forms() -> tuple[Form, ...]:
     The tables of the asynchronous tensor cores are made when they are first asked for: they have
     thousands, which what only runs a program can spare.
     """
-    from ptxlab.matrix.tcgen05 import TCGEN05
-    from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
     from ptxlab.matrix.wgmma import WGMMA_ORDER
 
-    return (*warp_level(), *_warpgroup(), *WGMMA_ORDER, *TCGEN05, *TENSOR_MEMORY_MOVES)
+    return (*warp_level(), *_warpgroup(), *WGMMA_ORDER, *_tensor_memory())
 
 
 def warp_level() -> tuple[Form, ...]:
@@ -68,11 +68,11 @@ def spelling(name: str) -> tuple[str, ...]:
     """Return the parts of a name in an order that all spellings of an instruction have in common.
 
     ptxas takes the modifiers behind an opcode in any order: only types keep theirs among each other,
-    and so do the layouts of A and B, and a bit operation and ``popc``. A state space is left out.
+    and so do the layouts of A and B, and a bit operation and ``popc``. What tells no form is left out.
     """
     found = _OPCODE.match(name)
     opcode = found[0] if found else ""
-    modifiers = (part for part in name[len(opcode) :].split(".") if part not in _SPACES)
+    modifiers = (part for part in name[len(opcode) :].split(".") if not _UNSAID.fullmatch(part))
     return opcode, *sorted(modifiers, key=_group)
 
 
@@ -81,20 +81,21 @@ def _group(modifier: str) -> str:
 
 
 @cache
-def _spelled(warpgroup: bool) -> dict[tuple[str, ...], Form]:
+def _spelled(table: Callable[[], tuple[Form, ...]]) -> dict[tuple[str, ...], Form]:
     found: dict[tuple[str, ...], Form] = {}
-    for form in _warpgroup() if warpgroup else warp_level():
+    for form in table():
         for name in (form.key, form.name):
             found.setdefault(spelling(name), form)
     return found
 
 
 def named(name: str) -> Form | None:
-    """Return the form that an instruction of a warp or warpgroup is, with its modifiers in any order.
+    """Return the form that an instruction is, with its modifiers in any order.
 
     Of several variants it is the first, unless the variant is one of the modifiers.
     """
-    return _spelled(name.startswith("wgmma")).get(spelling(name))
+    late = {"wgmma": _warpgroup, "tcgen05": _tensor_memory}
+    return _spelled(late.get(name.partition(".")[0], warp_level)).get(spelling(name))
 
 
 def families() -> tuple[str, ...]:
@@ -106,6 +107,13 @@ def _warpgroup() -> tuple[MatrixInstruction, ...]:
     from ptxlab.matrix.wgmma import WGMMA
 
     return WGMMA
+
+
+def _tensor_memory() -> tuple[Form, ...]:
+    from ptxlab.matrix.tcgen05 import TCGEN05
+    from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
+
+    return (*TCGEN05, *TENSOR_MEMORY_MOVES)
 
 
 def find(op: str, dtype: str | None = None, acc: str | None = None) -> Form:

@@ -1,7 +1,7 @@
 """Matrix descriptors: the 64 bits that tell ``wgmma`` and ``tcgen05`` where a matrix lies.
 
 Addresses and offsets are in bytes, multiples of 16 below 2**18. ``tcgen05`` has its own record, with a
-version, one mode more, and a second meaning of the leading offset, which ptxlab does not encode.
+version, one mode more, and a second meaning of the leading offset: the address where rows go on.
 
 Source: PTX ISA, "Matrix Descriptor Format" of wgmma, "Shared memory descriptor" of tcgen05; CUTLASS,
 ``mma_sm90_desc.hpp`` and ``mma_sm100_desc.hpp``.
@@ -46,7 +46,7 @@ TCGEN05_DESCRIPTOR = BitRecord(
         _STRIDE,
         BitField("version", 46, 3, default=1, fixed=True),
         _BASE,
-        choice("leading offset mode", 52, {"relative": 0}),
+        choice("leading offset mode", 52, {"relative": 0, "absolute": 1}),
         choice("swizzle", 61, {"none": 0, "128B.atom32B": 1, "128B": 2, "64B": 4, "32B": 6}, 3),
     ),
 )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -12,6 +13,10 @@ from ptxlab.matrix.fragment import FragmentLayout
 from ptxlab.pictured import Pictured
 
 Role = Literal["result", "source", "constant", "address", "tensor memory"]
+
+Fidelity = Literal["exact", "model", "ordering", "unverified"]
+"""How near the emulator comes to a GPU: to the bit; as near as the PTX ISA bounds the error; there is
+nothing to compute; or by the nearest rule that is known, where no public measurement settles the bits."""
 
 SM_10X_TO_12X = ("sm_100f", "sm_110f", "sm_120f")
 SM_12X = ("sm_120f",)
@@ -51,7 +56,8 @@ class SignatureOperand:
 
     Of registers, ``count`` of ``type`` each, a predicate among them, or any that can hold a value of the
     type ``holds`` where it says one (``UNTYPED``: those of plain bits); of constants, so many in braces if more than one, each among
-    its ``allowed`` ones or a register, and ``value`` stands for it in an example. An address is of shared
+    its ``allowed`` ones or a register, and ``value`` stands for it in an example. One alone that is not
+    ``fixed`` may be a register too. An address is of shared
     memory, or lies in a register and is one of Tensor Memory. ``layout`` says which lane holds which
     element, None where an operand is no matrix or several.
     """
@@ -66,6 +72,7 @@ class SignatureOperand:
     value: str = "0"
     holds: str = ""
     allowed: tuple[range, ...] = ()
+    fixed: bool = True
 
     @property
     def registers(self) -> tuple[str, ...]:
@@ -162,6 +169,16 @@ class Form(Pictured, ABC):
     def optional(self) -> tuple[SignatureOperand, ...]:
         """What may be written behind those."""
         return ()
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """How near the emulator comes to a GPU."""
+        return "exact"
+
+    def written(self, counts: Sequence[int]) -> tuple[SignatureOperand, ...]:
+        """Return what the operands of an instruction are that has so many, each of ``counts`` elements."""
+        more = self.optional if len(counts) > len(self.signature) else ()
+        return (*self.signature, *more)
 
     @property
     def key(self) -> str:

@@ -58,7 +58,7 @@ def _scaled(
     packed = kind != "mxf8f6f4"
     fields = (
         _SPARSE,
-        BitField("scale id of b", 5, 1, unit=2) if packed else BitField("scale id of b", 4, 2),
+        BitField("scale id of b", 4, 2),
         choice("a type", 7, inputs, 3),
         choice("b type", 10, inputs, 2 if packed else 3),
         *_NEGATE,
@@ -66,7 +66,7 @@ def _scaled(
         _N,
         choice("scale type", 23, scales),
         BitField("m", 27, 2, unit=128, default=128, least=128),
-        BitField("scale id of a", 30, 1, unit=2) if packed else BitField("scale id of a", 29, 2),
+        BitField("scale id of a", 29, 2),
         *more,
     )
     return BitRecord(f"kind::{kind}", 32, SECTION, fields)
@@ -107,6 +107,9 @@ def checked(kind: str, word: int) -> int:
     values = record(kind).decode(word)
     if values.get("d type") == "f16" and "bf16" in (values["a type"], values["b type"]):
         raise ValueError("D of f16 goes with A and B of f16")
+    for name in ("scale id of a", "scale id of b"):
+        if values.get("k") == "64 (sparse 128)" and int(values[name]) % 2:
+            raise ValueError(f"{name} is 0 or 2 with k of {values['k']}, not {values[name]}")
     if values["m"] not in (32, 64, 128, 256):
         raise ValueError(f"m is 32 (.ws alone), 64, 128 or 256, not {values['m']}")
     if int(values["n"]) > 256:

@@ -13,6 +13,7 @@ from typing import cast
 from ptxlab.isa.targets import WARP
 from ptxlab.matrix.form import (
     UNTYPED,
+    Fidelity,
     Form,
     Role,
     SharedOperand,
@@ -103,6 +104,12 @@ class MatrixInstruction(Form):
         """
         shared = (operand for operand in self.shared if operand.operand == name)
         return next(shared, None) or self.operand("D" if self.shared and name == "C" else name)
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """Nobody has measured sums of sparse products; those of integers are exact all the same."""
+        sparse = self.metadata is not None and self.a_type[0] not in "su"
+        return "unverified" if sparse else "exact"
 
     @property
     def threads(self) -> int:

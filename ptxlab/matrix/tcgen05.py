@@ -11,13 +11,14 @@ that is what the table says.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import product
 
 from ptxlab.isa.legality import Version
 from ptxlab.matrix.form import (
     AsyncInstruction,
+    Fidelity,
     Shapes,
     SignatureOperand,
     address,
@@ -68,7 +69,56 @@ _SCALED = (
 )
 
 
-def _multiplications() -> Iterator[AsyncInstruction]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TensorCoreProduct(AsyncInstruction):
+    """One ``tcgen05.mma``: its ``kind``, how often scales come along k, the CTAs that execute it together.
+
+    ``sparse`` says it of A, ``stationary`` that it is a ``.ws``.
+    """
+
+    kind: str
+    scaling: str
+    group: int
+    sparse: bool
+    stationary: bool
+
+    @property
+    def fidelity(self) -> Fidelity:
+        """Measured are dense products of one CTA; integers are exact all the same."""
+        plain = not (self.sparse or self.stationary or self.group > 1)
+        return "exact" if plain or self.kind == "i8" else "unverified"
+
+    @property
+    def optional(self) -> tuple[SignatureOperand, ...]:
+        """The operand that may stand behind the others."""
+        if self.stationary:
+            return (register("zero-column-mask-desc", "the columns of B that are zero", "b64"),)
+        if self.kind in ("f16", "tf32"):
+            shift = (range(16),)
+            return (constant("scale-input-d", "s: D * 2**-s is added", "1", shift),)
+        return ()
+
+    def written(self, counts: Sequence[int]) -> tuple[SignatureOperand, ...]:
+        """Return what the operands are: a mask of lanes may stand in braces before the last one."""
+        last = len(self.signature) - 1
+        if self.stationary or self.scaling or len(counts) <= last or counts[last] == 1:
+            return AsyncInstruction.written(self, counts)
+        mask = SignatureOperand(
+            "disable-output-lane", "source", "a mask of lanes of D not written", 4 * self.group
+        )
+        several = [*counts[:last], *counts[last + 1 :]]
+        operands = AsyncInstruction.written(self, several)
+        return (*operands[:last], mask, *operands[last:])
+
+    @property
+    def blocks(self) -> int:
+        """How many numbers along k share a scale; 0 without scales."""
+        if not self.scaling:
+            return 0
+        return 16 if self.scaling in ("scale_vec::4X", "block16") else 32
+
+
+def _multiplications() -> Iterator[TensorCoreProduct]:
     choices = (False, True), _GROUPS, VARIANTS
     ms: tuple[int, ...]
     ns: tuple[int, ...]
@@ -96,7 +146,7 @@ def _multiplication(
     *,
     sparse: bool,
     stationary: bool = False,
-) -> AsyncInstruction:
+) -> TensorCoreProduct:
     """Return the form for the shapes of ``ms`` and ``ns``; ``stationary`` is that of the weights."""
     scaled = kind in _SCALED
     opcode = f"tcgen05.mma{'.ws' if stationary else ''}{'.sp' if sparse else ''}"
@@ -113,7 +163,8 @@ def _multiplication(
         operands.append(tensor_memory("scale-A-tmem", "the scales of A"))
         operands.append(tensor_memory("scale-B-tmem", "those of B"))
     operands.append(register("enable-input-d", "whether D is added, or taken as zero", "pred"))
-    return AsyncInstruction(
+    name, _, scaling = kind.name.partition(".block_scale")
+    return TensorCoreProduct(
         opcode + (".block_scale" if scaled else ""),
         f"{opcode}.cta_group::{group}.kind::{kind.name}",
         kind.sparse_targets if sparse else kind.targets,
@@ -123,6 +174,11 @@ def _multiplication(
         meaning=meaning + (", weight stationary" if stationary else ""),
         signature=tuple(operands),
         shapes=(Shapes(ms, ns, kind.k << sparse),),
+        kind=name,
+        scaling=scaling.removeprefix(".") or ("default" if scaled else ""),
+        group=group,
+        sparse=sparse,
+        stationary=stationary,
     )
 
 
@@ -168,7 +224,8 @@ def _others() -> Iterator[AsyncInstruction]:
 
 
 def _allocation() -> Iterator[AsyncInstruction]:
-    columns = constant("nCols", "columns: a power of two from 32 to 512", "32")
+    meaning = "columns: a power of two from 32 to 512"
+    columns = SignatureOperand("nCols", "constant", meaning, value="32", braces=False, fixed=False)
     allocated = register("taddr", "Tensor Memory address of what was allocated")
     written = address("shared address to which the Tensor Memory address is written")
     forms: tuple[tuple[str, str, str, tuple[SignatureOperand, ...]], ...] = (

@@ -28,6 +28,7 @@ _SHAPES = {"16x64b": 128, "16x128b": 64, "16x256b": 32, "32x32b": 128, "16x32bx2
 """The largest repetition of each shape."""
 _HALVES = "16x32bx2"
 _REDUCIBLE = ("32x32b", _HALVES)
+_REDUCED = ("f32", "abs.f32", "NaN.f32", "abs.NaN.f32", "u32", "s32")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -35,7 +36,7 @@ class TensorMemoryMove(Form):
     """One load from or store to Tensor Memory, ``count`` times ``shape``.
 
     ``packed`` stands for the qualifier ``.pack::16b`` or ``.unpack::16b``. ``reduction`` is the operation
-    and type of ``tcgen05.ld.red``, ``min.f32``, which also gives the extremum of what each thread loads.
+    and type of ``tcgen05.ld.red``, ``min.abs.f32``, which also gives the extremum of what each thread loads.
     """
 
     verb: str
@@ -105,7 +106,7 @@ def _moves() -> Iterator[TensorMemoryMove]:
             yield _move(verb, shape, 1 << exponent, packed)
     for shape in _REDUCIBLE:
         for exponent, operation, kind in product(
-            range(1, _SHAPES[shape].bit_length()), ("min", "max"), ("f32", "u32", "s32")
+            range(1, _SHAPES[shape].bit_length()), ("min", "max"), _REDUCED
         ):
             yield _move("ld", shape, 1 << exponent, reduction=f"{operation}.{kind}")
 

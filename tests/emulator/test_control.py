@@ -320,7 +320,7 @@ done:
 @pytest.mark.parametrize(
     ("line", "what"),
     [
-        ("tcgen05.wait::ld.sync.aligned;", "tcgen05.wait"),
+        ("suq.width.b32 r3, [d1];", "suq"),
         ("add.u32.bogus r3, r3, 1;", "bogus"),
         ("mov.u32 r3, %reserved_smem_offset_2;", "%reserved_smem_offset_2"),
     ],

@@ -335,7 +335,7 @@ def test_instruction_descriptors_by_hand() -> None:
         ("i8", {"negate b": "yes"}, "negate b is no here"),
         ("mxf4", {"scale type": "ue4m3"}, "it is ue8m0"),
         ("mxf4", {"major of a": "mn"}, "major of a is k here"),
-        ("mxf4", {"scale id of b": 1}, "no multiple of 2"),
+        ("mxf4", {"scale id of b": 1}, "scale id of b is 0 or 2"),
         ("f8", {}, "no kind f8, there are f16"),
     ],
 )

@@ -98,7 +98,7 @@ def test_the_measured_list_is_whole() -> None:
         "tcgen05.shift": 2,
         "tcgen05.ld": 74,
         "tcgen05.st": 74,
-        "tcgen05.ld.red": 84,
+        "tcgen05.ld.red": 168,
         "tcgen05.alloc": 2,
         "tcgen05.dealloc": 2,
         "tcgen05.relinquish_alloc_permit": 2,

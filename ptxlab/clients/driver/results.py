@@ -33,6 +33,7 @@ class DriverResult(IntEnum):
     HOST_MEMORY_NOT_REGISTERED = 713
     MISALIGNED_ADDRESS = 716
     LAUNCH_FAILED = 719
+    TENSOR_MEMORY_LEAK = 721
     NOT_SUPPORTED = 801
     UNKNOWN = 999
 
@@ -67,6 +68,7 @@ WORDS = {
     ),
     DriverResult.MISALIGNED_ADDRESS: "misaligned address",
     DriverResult.LAUNCH_FAILED: "unspecified launch failure",
+    DriverResult.TENSOR_MEMORY_LEAK: "a kernel exited without deallocating its Tensor Memory",
     DriverResult.NOT_SUPPORTED: "operation not supported",
     DriverResult.UNKNOWN: "unknown error",
 }
@@ -77,6 +79,7 @@ _FAULTS = {
     "alignment": DriverResult.MISALIGNED_ADDRESS,
     "barrier": DriverResult.LAUNCH_TIMEOUT,
     "deadlock": DriverResult.LAUNCH_TIMEOUT,
+    "tensor memory leak": DriverResult.TENSOR_MEMORY_LEAK,
 }
 """What a GPU reports for a fault, by the kind of the LaunchError."""
 

@@ -15,16 +15,14 @@ from ptxlab.isa.legality import Needs
 from ptxlab.isa.targets import target_named
 from ptxlab.matrix.form import Form
 from ptxlab.numbers.types import is_type
-from ptxlab.syntax.tree import Instruction, Node
+from ptxlab.syntax.tree import Address, Instruction, Node
 
-_LATER = "asynchronous tensor cores and their memory are not emulated"
 _BULK = "it is for GPUs from sm_100 on"
 _CLUSTER = "thread block clusters are not emulated: a launch has none"
 _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
 
 REFUSED: dict[str, str] = {
-    "tcgen05": _LATER,
     "clusterlaunchcontrol": _CLUSTER,
     "st.bulk": _BULK,
     "multimem": "one GPU is emulated, and no memory of several",
@@ -178,7 +176,9 @@ def matrix_form(context: Context, form: RowForm) -> Form:
         from ptxlab.matrix.catalog import named
 
         held = len(operands) > 1 and len(context.elements(operands[1])) > 1
-        found = named(f"{form.name}.{'rs' if held else 'ss'}")
+        in_tensor_memory = len(operands) > 1 and isinstance(operands[1], Address)
+        lies = "rs" if held else "ts" if in_tensor_memory else "ss"
+        found = named(f"{form.name}.{lies}") or found
     assert found is not None
     return found
 

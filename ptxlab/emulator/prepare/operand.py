@@ -100,6 +100,8 @@ class OperandCheck:
     def source(self, operand: Operand) -> None:
         if self.kind.kind == "address":
             self._address(operand)
+        elif self.kind.kind == "tensor memory":
+            self._tensor_memory(operand)
         elif self.kind.kind == "tensor":
             self._tensor(operand)
         elif self.kind.kind == "constant":
@@ -333,6 +335,13 @@ class OperandCheck:
         declared = TYPES[register.type]
         if not declared.is_integer or declared.bits not in (32, 64):
             self._reject(f"{operand.base.text} cannot hold an address", operand)
+
+    def _tensor_memory(self, operand: Operand) -> None:
+        """Check ``[register + offset]``, a register of 32 bits."""
+        base = operand.base if isinstance(operand, Address) and not operand.extra else None
+        if base is None:
+            self._reject("a Tensor Memory address in brackets is needed here", operand)
+        self._register(base, self.type)
 
     def _tensor(self, operand: Operand) -> None:
         """Check ``[map, {coordinates}]``."""

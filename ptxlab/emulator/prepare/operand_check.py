@@ -122,9 +122,8 @@ def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> O
 
 def _check_signature(context: Context, form: Form) -> None:
     """Hold operands against those that its table gives a matrix instruction."""
-    found, signature = context.instruction.operands, form.signature
-    if len(found) > len(signature):
-        signature += form.optional
+    found = context.instruction.operands
+    signature = form.written([len(context.elements(operand)) for operand in found])
     for operand, wanted in zip(context.operands(len(signature)), signature, strict=True):
         check = _of_signature(context, wanted)
         if wanted.role == "result":
@@ -135,8 +134,10 @@ def _check_signature(context: Context, form: Form) -> None:
 
 def _of_signature(context: Context, wanted: SignatureOperand) -> OperandCheck:
     untyped = wanted.holds == UNTYPED
-    kind: RowKind = "address" if wanted.role == "address" else "value"
-    if wanted.role == "constant" and wanted.count == 1:
+    kind: RowKind = "value"
+    if wanted.role in ("address", "tensor memory"):
+        kind = wanted.role
+    if wanted.role == "constant" and wanted.count == 1 and wanted.fixed:
         kind = "constant"
     return OperandCheck(
         context,

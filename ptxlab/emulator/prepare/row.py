@@ -42,7 +42,7 @@ from typing import Any, Literal
 from ptxlab.arrays import Array
 from ptxlab.emulator.prepare.order import Order, leads, order_of
 from ptxlab.isa.legality import ANYWHERE, Needs, parse_needs
-from ptxlab.matrix.form import Form
+from ptxlab.matrix.form import Fidelity, Form
 from ptxlab.numbers.types import TYPES
 
 CARRY = "cc"
@@ -53,7 +53,6 @@ Binary = Callable[[Array, Array], Array]
 
 
 Builder = Callable[..., Any]
-Fidelity = Literal["exact", "model", "ordering"]
 Mix = Literal[
     "integer",
     "floating point",
@@ -85,6 +84,7 @@ RowKind = Literal[
     "element",
     "or predicate",
     "tensor",
+    "tensor memory",
 ]
 
 ANY = "*"
@@ -151,7 +151,8 @@ class Row:
 
     ``mix`` is the class of the instruction mix that it counts as, and ``work`` how many operations
     each element of its result takes as Nsight Compute counts them. ``fidelity`` is "model" where the
-    PTX ISA bounds the error only, "ordering" where nothing is computed. A ``collective`` one needs
+    PTX ISA bounds the error only, "ordering" where nothing is computed; a table of matrix instructions
+    says of each of its own what is "unverified". A ``collective`` one needs
     threads of a warp to arrive together: its steps have ``participants`` (``program.BasicBlock``). The
     operands of a ``wider`` one may have more bits than their type (PTX ISA, "Operand Size Exceeding
     Instruction-Type Size").
@@ -266,6 +267,8 @@ class RowForm:
     @property
     def fidelity(self) -> Fidelity:
         """How near it comes to a GPU; see ``Row``."""
+        if self.row.fidelity == "exact" and self.matrix is not None:
+            return self.matrix.fidelity
         return self.row.fidelity
 
     @cached_property

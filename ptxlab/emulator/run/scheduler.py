@@ -69,7 +69,7 @@ class Scheduler:
             self._turns += 1
             group.ran = self._turns
             self._run(group, self._met if fair else self._passed)
-        self.wave.bulk_copies.wait_all(self.wave.alive)
+        self.wave.finish()
 
     def _idle(self) -> bool:
         """When nobody can run, have work land, or whoever may give up waiting do so. False at the end."""

@@ -18,10 +18,12 @@ from ptxlab.emulator.run.clusters import ClusterBarriers
 from ptxlab.emulator.run.in_flight import Groups, Schedule, Signals
 from ptxlab.emulator.run.mbarriers import OBJECT_BYTES, Mbarriers
 from ptxlab.emulator.run.memory import RANK_SHIFT, Access, GlobalMemory, Part, Region, pitched
+from ptxlab.emulator.run.tensor_memory import TensorMemory
+from ptxlab.emulator.run.tensor_work import TensorWork
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.transfer import Moved, Told
 from ptxlab.emulator.run.wave_memory import WaveMemory
-from ptxlab.errors import Location
+from ptxlab.errors import LaunchError, Location
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, WARPGROUP, Target
 from ptxlab.launch_config import Dim3, LaunchConfig
@@ -41,8 +43,8 @@ class Wave:
     has executed, each once for all threads it ran for. ``shared`` says where shared variables are, of
     the ``shared_bytes`` that a CTA has. ``constants`` are the registers that all frames of a layout
     begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
-    another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma) and
-    ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
+    another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma),
+    ``tensor_work`` and ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
     which uses so many ``cores``.
     """
 
@@ -91,6 +93,9 @@ class Wave:
             own.copies.begin(self.copies, self.cores)
         self.products = Groups(self.width, self.schedule, WARPGROUP)
         self.signals = Signals(self.schedule)
+        self.tensor_memory = TensorMemory(ctas, self.watcher.poison)
+        self.tensor_work = TensorWork(ctas, self.schedule)
+        self.tensor_stores = Groups(self.width, self.schedule)
         if self.watched:
             self.mbarriers.tell = self.watcher.complete
             self.clusters.tell = self.watcher.clusters_met
@@ -108,7 +113,7 @@ class Wave:
     @property
     def changes(self) -> int:
         """Grows with whatever may end a wait, but barriers of a CTA and the end of threads."""
-        return self.mbarriers.changes + self.clusters.changes
+        return self.mbarriers.changes + self.clusters.changes + self.tensor_memory.changes
 
     @property
     def warps(self) -> int:
@@ -135,6 +140,23 @@ class Wave:
         if self.config.cluster_ctas == 1:
             return address(offset)
         return (self.rank_of << RANK_SHIFT).astype(np.uint64) + np.uint64(offset)
+
+    def finish(self) -> None:
+        """Have all that is under way land when every thread has ended.
+
+        Raise LaunchError for Tensor Memory that nobody has given back.
+        """
+        self.bulk_copies.wait_all(self.alive)
+        self.tensor_work.wait_all(Threads(self.ctas))
+        left = self.tensor_memory.left()
+        if left is not None:
+            cta, columns, line = left
+            raise LaunchError(
+                f"{self.cta(cta)} has ended with {columns} columns of Tensor Memory that it allocated here",
+                location=self.locate(line),
+                hint="tcgen05.dealloc gives them back: a launch that leaves some fails",
+                kind="tensor memory leak",
+            )
 
     def locate(self, line: int) -> Location:
         """Return the place of ``line`` in the PTX text, for error messages."""

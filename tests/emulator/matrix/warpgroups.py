@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,7 +29,7 @@ class Placed:
     major: str = "k"
 
     @classmethod
-    def densely(cls, start: int, mn: int, k: int, swizzle: str, major: str) -> Placed:
+    def densely(cls, start: int, mn: int, k: int, swizzle: str, major: str) -> Self:
         """Put a matrix from ``start`` on without gaps, atom by atom, a span of k in each if k-major."""
         atom = 8 * SPANS[swizzle]
         if major == "k":

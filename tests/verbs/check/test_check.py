@@ -39,11 +39,7 @@ REVERSE = """\
 RACE = REVERSE.replace("    bar.sync 0;\n", "")
 WARNING = REVERSE.replace("bar.sync 0", "bar.warp.sync -1").replace("--block 64", "--block 32")
 WARNING = WARNING.replace("sub.u32 j, 252", "sub.u32 j, 124").replace("bar.warp.sync -1;", "")
-UNMODELLED = (
-    REVERSE.replace("bar.sync 0;", "tcgen05.wait::ld.sync.aligned;")
-    .replace("sm_80", "sm_100a")
-    .replace(".version 8.0", ".version 8.6")
-)
+UNMODELLED = REVERSE.replace("bar.sync 0;", "suq.width.b32 j, [p];")
 TRAP = REVERSE.replace("bar.sync 0;", "trap;")
 MISTAKE = REVERSE.replace("bar.sync 0;", "bar.sync 0")
 UNROLLED = """\

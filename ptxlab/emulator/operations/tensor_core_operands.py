@@ -1,0 +1,109 @@
+"""The operands of tcgen05.mma, read from shared memory and Tensor Memory when it is executed.
+
+Matrices are [rows, cols, products] of raw words, of each CTA one: of a pair they stand side by side.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.operations.tensor_core_issue import Cells
+from ptxlab.emulator.run.tensor_memory import LANES
+from ptxlab.emulator.run.wave import Wave
+from ptxlab.matrix.canonical import UNIT_BYTES
+from ptxlab.matrix.shared_matrix import elements, unpadded
+from ptxlab.matrix.sparse import Metadata
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem
+from ptxlab.matrix.tensor_memory_operand import metadata
+from ptxlab.numbers.formats import CONTAINED
+
+_WORD_BITS = 32
+
+
+def from_shared(wave: Wave, problem: TensorCoreProblem, name: str, units: Array) -> Array:
+    """Return A or B out of units [products, lines, units] of 16 bytes of the wave's shared memory."""
+    operand, major = (
+        (problem.a, problem.majors[0]) if name == "A" else (problem.b, problem.majors[1])
+    )
+    lines = wave.regions["shared"].items(UNIT_BYTES)[units]
+    form = CONTAINED.get(operand.dtype)
+    if operand.bits == 8 and form is not None and form.bits < operand.bits:
+        octets = np.ascontiguousarray(lines).view(np.uint8)
+        lines = unpadded(octets, form.bits) << np.uint8(form.low_bit)
+    return elements(operand, major, lines)
+
+
+def both_halves(b: Array, group: int) -> Array:
+    """Return B [k, n / group, products] of each CTA with the columns of both, the same for each."""
+    if group == 1:
+        return b
+    k, n, products = b.shape
+    pairs = b.reshape(k, n, products // group, group).transpose(0, 3, 1, 2)
+    return pairs.reshape(k, group * n, products // group).repeat(group, axis=2)
+
+
+def from_tensor_memory(
+    wave: Wave, problem: TensorCoreProblem, place: Cells, *, shifted: bool
+) -> list[Array]:
+    """Return A as it lies in the lanes of each part of D; ``shifted`` takes each row from a lane further on."""
+    rows, k, bits = problem.a.rows, problem.a.cols, problem.bits
+    column = np.arange(k * bits // _WORD_BITS)
+    found = []
+    for lanes in problem.path.lanes():
+        if shifted:
+            lanes = np.minimum(lanes + 1, LANES - 1)
+        words = wave.tensor_memory.cells.take(place.at(lanes[:, np.newaxis], column))
+        found.append(_elements(words, bits).reshape(-1, rows, k).transpose(1, 2, 0))
+    return found
+
+
+def _elements(words: Array, bits: int) -> Array:
+    """Split words [..., columns] into elements, low bits first."""
+    octets = np.ascontiguousarray(words).view(np.uint8)
+    if bits < 8:
+        return np.stack([octets & 15, octets >> 4], axis=-1).reshape(*octets.shape[:-1], -1)
+    return octets.view(np.dtype(f"u{bits // 8}"))
+
+
+class Differing(ValueError):
+    """Scales that are not the same in all lanes that must hold them, in the product ``at``."""
+
+    def __init__(self, name: str, at: int) -> None:
+        super().__init__(
+            f"the scales of {name} differ between the quarters of Tensor Memory's lanes"
+        )
+        self.at = at
+
+
+def scales(wave: Wave, problem: TensorCoreProblem, name: str, place: Cells) -> Array:
+    """Return the scales of A, [rows, blocks, products], or B, [blocks, n, products].
+
+    Raises Differing where copies differ.
+    """
+    path = problem.path
+    lanes, column = path.scales_of_a() if name == "A" else path.scales_of_b()
+    words = wave.tensor_memory.cells.take(place.at(lanes, column))
+    first = problem.scale_ids[name == "B"]
+    octets = np.ascontiguousarray(words).view(np.uint8).reshape(*words.shape, 4)
+    octets = octets[..., first : first + problem.blocks]
+    differ = (octets != octets[:, :1]).any(axis=(1, 2, 3))
+    if differ.any():
+        raise Differing(name, int(differ.argmax()))
+    found = octets[:, 0]
+    return found.transpose(1, 2, 0) if name == "A" else found.transpose(2, 1, 0)
+
+
+def places(wave: Wave, problem: TensorCoreProblem, place: Cells, part: int) -> Array:
+    """Return the k of every element of a sparse A, [rows, k / 2, products], for a part of D.
+
+    Raises InvalidMetadata, whose ``matrix`` is the product.
+    """
+    rows = problem.a.rows
+    meaning = Metadata(problem.k, problem.bits, ordered=True, rows=rows)
+    lane, column, bit = metadata(rows, meaning.chunks, problem.bits)
+    lane = lane + rows * part
+    words = wave.tensor_memory.cells.take(place.at(lane, column + problem.selector))
+    values = words >> bit.astype(np.uint32) & np.uint32(15)
+    meaning.validate(values)
+    return np.moveaxis(meaning.columns(values), 0, -1)

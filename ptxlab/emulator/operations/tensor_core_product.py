@@ -1,0 +1,300 @@
+"""tcgen05.mma: one thread has the tensor cores of a CTA, or of two, multiply matrices.
+
+A lies in shared memory or in Tensor Memory, B in shared memory, D in Tensor Memory. What registers say is
+taken when the thread issues the product; memory is read and written when it is executed, in the order of
+issue (``tensor_core_issue``). Of a pair each CTA has half of the rows of A and D, and half of the columns
+of B, which both read. Collector buffers keep what may not change anyway, and do nothing here.
+
+Source: PTX ISA, "TensorCore 5th Generation Instructions: tcgen05.mma", "tcgen05.mma.sp", "tcgen05.mma.ws",
+"tcgen05.mma.ws.sp".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+import numpy as np
+
+from ptxlab.arrays import Array
+from ptxlab.emulator.operations.matrix import Factors
+from ptxlab.emulator.operations.tensor_core_arithmetic import arithmetic, scaled_down
+from ptxlab.emulator.operations.tensor_core_issue import Cells, Issued, Operation, Place
+from ptxlab.emulator.operations.tensor_core_operands import (
+    Differing,
+    both_halves,
+    from_shared,
+    from_tensor_memory,
+    places,
+    scales,
+)
+from ptxlab.emulator.prepare.context import Context
+from ptxlab.emulator.prepare.forms import matrix_form
+from ptxlab.emulator.prepare.program import Step
+from ptxlab.emulator.prepare.row import RowForm, UnknownForm, row
+from ptxlab.emulator.run.registers import Source
+from ptxlab.emulator.run.tensor_memory import COLUMNS, LANES
+from ptxlab.emulator.run.threads import Threads
+from ptxlab.emulator.run.wave import Frame
+from ptxlab.isa.targets import Target
+from ptxlab.matrix.canonical import MODES
+from ptxlab.matrix.descriptor import READERS, TCGEN05_DESCRIPTOR
+from ptxlab.matrix.sparse import InvalidMetadata
+from ptxlab.matrix.tcgen05 import TensorCoreProduct
+from ptxlab.matrix.tensor_core_problem import TensorCoreProblem, problem
+from ptxlab.matrix.tensor_memory_operand import QUARTER, zero_columns
+from ptxlab.syntax.tree import Address, Integer, Operand
+
+_USES = ("fill", "use", "lastuse", "discard")
+_WORD_BITS = 32
+_HALF = 16
+_LOW = np.uint32(0xFFFF)
+_LONG_K_TARGET = "sm_103a"
+
+
+@dataclass(frozen=True, slots=True)
+class Multiplication:
+    """One tcgen05.mma, prepared. ``a`` is a descriptor, or a place in Tensor Memory."""
+
+    operation: Operation
+    form: TensorCoreProduct
+    target: Target
+    d: Place
+    a: Source | Place
+    b: Source
+    metadata: Place | None
+    scales: Sequence[Place]
+    descriptor: Source
+    masks: Sequence[Source]
+    adds: Source
+    shift: int
+    zeros: Source | None
+    shifted: bool
+
+    def __call__(self, frame: Frame, threads: Threads) -> None:
+        """Issue the products of threads."""
+        for issued in self.operation.issued(frame, threads):
+            words = issued.values(self.descriptor)
+            for word in np.unique(words).tolist():
+                self._begin(issued.part(words == word), int(word))
+
+    def _begin(self, issued: Issued, word: int) -> None:
+        """Take the operands of products of one instruction descriptor, and have them executed in turn."""
+        try:
+            found = problem(self.form, word)
+        except ValueError as error:
+            what = f"instruction descriptor {word:#010x}: {error}"
+            raise issued.fault(0, what, kind="launch") from None
+        if found.k != self.form.shapes[0].k and self.target.name != _LONG_K_TARGET:
+            raise issued.unsupported(f"k of {found.k} does not exist on {self.target.name}")
+        self._refuse(issued, found)
+        issued.start(_Product(self, issued, found).land)
+
+    def _refuse(self, issued: Issued, found: TensorCoreProblem) -> None:
+        """Raise Unsupported where nothing public says how operands lie."""
+        if found.path.scattered and found.form.sparse:
+            raise issued.unsupported(
+                f"where the metadata of a sparse A of m {found.m} lies is not modelled"
+            )
+        if self.shifted and found.path.rows != LANES:
+            raise issued.fault(0, f".ashift with m of {found.m}", kind="launch")
+        if max(found.scale_ids) + found.blocks > _WORD_BITS // 8:
+            raise issued.unsupported(
+                f"{found.blocks} scales from byte {max(found.scale_ids)} of a column on are not modelled"
+            )
+
+
+class _Product:
+    """Products that have been issued: registers as they were, for memory as it will be."""
+
+    def __init__(self, how: Multiplication, issued: Issued, found: TensorCoreProblem) -> None:
+        self._how = how
+        self._issued = issued
+        self._problem = found
+        path = found.path
+        halves = (0, _HALF) if path.scattered else (0,)
+        self._d = issued.cells(how.d, path.columns, "D", lanes=halves)
+        self._b = self._shared(how.b, "B")
+        self._a: Array | Cells
+        if isinstance(how.a, Source):
+            self._a = self._shared(how.a, "A")
+        else:
+            columns = found.a.cols * found.bits // _WORD_BITS
+            self._a = issued.cells(how.a, columns, "A", lanes=halves)
+        width = 1 if found.bits >= _HALF else 2
+        self._metadata = how.metadata and issued.cells(how.metadata, width, "the metadata")
+        counts = (path.rows, path.columns)
+        self._scales = [
+            issued.cells(place, -(-count // QUARTER), f"the scales of {name}")
+            for place, count, name in zip(how.scales, counts, "AB", strict=False)
+        ]
+        self._adds = issued.values(how.adds).repeat(found.form.group)
+        self._masks = np.array([issued.values(mask) for mask in how.masks], np.uint32)
+        self._zeros = None if how.zeros is None else self._zero_columns(issued.values(how.zeros))
+        self._compute = arithmetic(found, how.target)
+
+    def _shared(self, source: Source, name: str) -> Array:
+        """Return the units of 16 bytes that A or B is read from."""
+        issued, found = self._issued, self._problem
+        operand, major = (found.a, found.majors[0]) if name == "A" else (found.b, found.majors[1])
+        descriptors = issued.values(source)
+        for at, word in enumerate(descriptors.tolist()):
+            try:
+                mode = MODES[str(TCGEN05_DESCRIPTOR.decode(word)["swizzle"])]
+                if found.bits == 4 or operand.dtype in READERS["tcgen05"].types:
+                    dtype = "e2m1x2" if found.bits == 4 else operand.dtype
+                    READERS["tcgen05"].check(dtype, major, mode)
+            except ValueError as error:
+                what = f"the descriptor of {name}, {word:#018x}: {error}"
+                raise issued.fault(at, what, kind="launch") from None
+        return issued.units(operand, major, descriptors)
+
+    def _zero_columns(self, masks: Array) -> Array:
+        """Return which columns of B are zero, [n, products]."""
+        path = self._problem.path
+        try:
+            columns = [zero_columns(mask, path.n, path.parts) for mask in masks.tolist()]
+        except ValueError as error:
+            raise self._issued.unsupported(error) from None
+        return np.stack(columns, axis=1)
+
+    # ---- execution ----
+
+    def land(self, chosen: Array | None) -> None:
+        """Execute the products at the positions ``chosen``, or all."""
+        operations = slice(None) if chosen is None else chosen
+        self._execute(operations, self._issued.of_ctas(chosen))
+
+    def _execute(self, operations: Array | slice, some: Array | slice) -> None:
+        """Compute D of some ``operations``, and ``some`` CTAs that are theirs."""
+        found, wave = self._problem, self._issued.wave
+        path, group = found.path, found.form.group
+        cells = self._d.part(some).at(*(x[np.newaxis] for x in path.d()))[:, 0]
+        b = both_halves(from_shared(wave, found, "B", self._b[some]), group)
+        if self._zeros is not None:
+            b = np.where(self._zeros[:, operations], b.dtype.type(0), b)
+        c = self._addend(cells, self._adds[some])
+        scaled = self._read_scales(some)
+        if isinstance(self._a, Cells):
+            shifted = self._how.shifted
+            parts = from_tensor_memory(wave, found, self._a.part(some), shifted=shifted)
+        else:
+            parts = [from_shared(wave, found, "A", self._a[some])]
+        d = np.empty_like(c)
+        width = path.n // len(parts)
+        for number, a in enumerate(parts):
+            of = slice(number * width, (number + 1) * width)
+            factors = Factors(
+                a, b[:, of], c[:, of], self._places(some, number), self._of(scaled, of)
+            )
+            d[:, of] = self._compute(factors)
+        self._write(cells, d, operations)
+
+    def _of(self, scaled: tuple[Array, ...], columns: slice) -> tuple[Array, ...]:
+        """Return the scales of A, and of some columns of B."""
+        return (scaled[0], scaled[1][:, columns]) if scaled else ()
+
+    def _addend(self, cells: Array, adds: Array) -> Array:
+        """Return C [rows, n, products]: D as it is, or zero where ``adds`` does not hold."""
+        words = self._issued.wave.tensor_memory.cells.take(cells).transpose(1, 2, 0)
+        c = (words & _LOW).astype(np.uint16) if self._problem.d_type == "f16" else words
+        if not adds.all():
+            c = np.where(adds, c, c.dtype.type(0))
+        return scaled_down(np.ascontiguousarray(c), self._how.shift, self._problem.d_type)
+
+    def _read_scales(self, some: Array | slice) -> tuple[Array, ...]:
+        wave, found = self._issued.wave, self._problem
+        try:
+            return tuple(
+                scales(wave, found, name, place.part(some))
+                for name, place in zip("AB", self._scales, strict=False)
+            )
+        except Differing as error:
+            hint = "each quarter of the lanes must hold all of them: tcgen05.cp.32x128b.warpx4 copies so"
+            raise self._issued.fault(0, str(error), hint=hint, kind="launch") from None
+
+    def _places(self, some: Array | slice, part: int) -> Array | None:
+        if self._metadata is None:
+            return None
+        try:
+            return places(self._issued.wave, self._problem, self._metadata.part(some), part)
+        except InvalidMetadata as error:
+            raise self._issued.fault(0, f"{error} is undefined", kind="launch") from None
+
+    def _write(self, cells: Array, d: Array, operations: Array | slice) -> None:
+        """Write D [rows, n, products], but to lanes that are disabled."""
+        memory = self._issued.wave.tensor_memory.cells
+        words = d.transpose(2, 0, 1).astype(np.uint32)
+        if self._problem.d_type == "f16":
+            words |= (
+                self._issued.wave.tensor_memory.blank & ~_LOW
+            )  # what is in the upper half of a cell, the PTX ISA leaves open
+        if not len(self._masks):
+            memory[cells] = words
+            return
+        masks = self._masks[:, operations].T.reshape(len(cells), -1)
+        lane = cells // COLUMNS % LANES
+        disabled = np.take_along_axis(
+            masks, (lane // _WORD_BITS).reshape(len(cells), -1), axis=1
+        ).reshape(lane.shape) >> (lane % _WORD_BITS).astype(np.uint32) & np.uint32(1)
+        kept = disabled == 0
+        memory[cells[kept]] = words[kept]
+
+
+# ---- from the instruction to that -----------------------------------------------------------
+
+
+def multiply(context: Context, asked: RowForm) -> Step:
+    """Multiply, for every thread that executes it, when it is waited for."""
+    form = matrix_form(context, asked)
+    assert isinstance(form, TensorCoreProduct)
+    operands = context.instruction.operands
+    names = form.written([len(context.elements(operand)) for operand in operands])
+    given = {name.name: operand for name, operand in zip(names, operands, strict=True)}
+    shifted = _checked(asked, form)
+    shift, zeros, masks = (
+        given.get(name)
+        for name in ("scale-input-d", "zero-column-mask-desc", "disable-output-lane")
+    )
+    return Multiplication(
+        operation=Operation.of(context, asked),
+        form=form,
+        target=context.target,
+        d=context.address(given["d-tmem"]),
+        a=_a(context, given),
+        b=context.source(given["b-desc"], "b64"),
+        metadata=context.address(given["sp-meta-tmem"]) if form.sparse else None,
+        scales=[context.address(given[f"scale-{name}-tmem"]) for name in "AB" if form.scaling],
+        descriptor=context.source(given["idesc"], "b32"),
+        masks=() if masks is None else context.sources(masks, "b32"),
+        adds=context.source(given["enable-input-d"], "pred"),
+        shift=shift.value if isinstance(shift, Integer) else 0,
+        zeros=None if zeros is None else context.source(zeros, "b64"),
+        shifted=shifted,
+    )
+
+
+def _a(context: Context, given: Mapping[str, Operand]) -> Source | Place:
+    place = given.get("a-tmem")
+    if isinstance(place, Address):
+        return context.address(place)
+    return context.source(given["a-desc"], "b64")
+
+
+def _checked(asked: RowForm, form: TensorCoreProduct) -> bool:
+    """Say whether A is shifted. Raise UnknownForm for modifiers that the form does not take."""
+    shifted = "ashift" in asked.modifiers
+    if shifted and (form.variant != "ts" or form.stationary or form.scaling):
+        raise UnknownForm("takes .ashift with A in Tensor Memory, and without scales or .ws")
+    buffers = ("b0", "b1", "b2", "b3") if form.stationary else ("a",)
+    uses = [use for use in _USES if not (shifted and use in ("fill", "use"))]
+    known = {f"collector::{buffer}::{use}" for buffer in buffers for use in uses}
+    wrong = [m for m in asked.modifiers if m.startswith("collector") and m not in known]
+    if wrong:
+        raise UnknownForm(f"does not take .{wrong[0]}")
+    return shifted
+
+
+_multiply = partial(row, operands="", step=multiply, mix="matrix multiply")
+_multiply("tcgen05.mma.*")

@@ -1,0 +1,119 @@
+"""What a ``tcgen05.mma`` multiplies: its form and the instruction descriptor, read together.
+
+Source: PTX ISA, "Matrix Shape", "Instruction descriptor" and "Major-ness supported by Strides" of tcgen05.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import lru_cache
+
+from ptxlab.matrix import instruction_descriptor
+from ptxlab.matrix.form import SharedOperand
+from ptxlab.matrix.fragment import container_bits
+from ptxlab.matrix.tcgen05 import TensorCoreProduct
+from ptxlab.matrix.tensor_memory_operand import DataPath
+
+_LONG_K = 96
+_PACKED = ("mxf4", "mxf4nvf4")
+_BYTE = 8
+
+
+@dataclass(frozen=True, slots=True)
+class TensorCoreProblem:
+    """One product of ``m`` x ``n`` x ``k``, k being that of B: of types, majors and signs.
+
+    ``scale_type`` is "" without scales, ``scale_ids`` are the first bytes of A's and B's. ``selector``
+    is the sparsity selector. ``negates`` says that the product is subtracted.
+    """
+
+    form: TensorCoreProduct
+    m: int
+    n: int
+    k: int
+    a_type: str
+    b_type: str
+    d_type: str
+    majors: tuple[str, str]
+    negates: bool
+    saturates: bool
+    scale_type: str
+    scale_ids: tuple[int, int]
+    selector: int
+
+    @property
+    def path(self) -> DataPath:
+        """How D lies."""
+        form = self.form
+        return DataPath.of(
+            self.m, self.n, form.group, stationary=form.stationary, sparse=form.sparse
+        )
+
+    @property
+    def bits(self) -> int:
+        """How many bits an element of A or B takes."""
+        return 4 if self.form.kind in _PACKED else container_bits(self.a_type)
+
+    @property
+    def blocks(self) -> int:
+        """How many scales a row of A has, 0 without."""
+        return self.k // self.form.blocks if self.scale_type else 0
+
+    @property
+    def a(self) -> SharedOperand:
+        """A of one CTA; half of it where it is sparse."""
+        return SharedOperand(
+            "A", self.path.rows, self.k >> self.form.sparse, self.a_type, self.bits, self.majors[:1]
+        )
+
+    @property
+    def b(self) -> SharedOperand:
+        """The columns of B that one CTA has."""
+        n = self.n // self.form.group
+        return SharedOperand("B", self.k, n, self.b_type, self.bits, self.majors[1:])
+
+
+@lru_cache(maxsize=1024)
+def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
+    """Return what ``form`` multiplies by an instruction descriptor. Raises ValueError for what it cannot."""
+    kind = form.kind
+    values = instruction_descriptor.record(kind).decode(instruction_descriptor.checked(kind, word))
+    [shapes] = form.shapes
+    m, n = int(values["m"]), int(values["n"])
+    k = _LONG_K if values.get("k") == str(_LONG_K) else shapes.k
+    if (values["sparse"] == "yes") != form.sparse:
+        raise ValueError(
+            f"sparse is {values['sparse']} in the descriptor of a {'sparse' * form.sparse or 'dense'} product"
+        )
+    if k == _LONG_K and form.sparse:
+        raise ValueError(f"k of {k} is for dense products")
+    if m not in shapes.m or n not in shapes.n:
+        raise ValueError(f"m {m} and n {n} are none of {shapes}")
+    majors = str(values["major of a"]), str(values["major of b"])
+    found = TensorCoreProblem(
+        form=form,
+        m=m,
+        n=n,
+        k=k,
+        a_type=str(values["a type"]),
+        b_type=str(values["b type"]),
+        d_type=str(values.get("d type", "f32")),
+        majors=majors,
+        negates=values.get("negate a") != values.get("negate b"),
+        saturates=values.get("saturate") == "yes",
+        scale_type=str(values.get("scale type", "")),
+        scale_ids=(int(values.get("scale id of a", 0)), int(values.get("scale id of b", 0))),
+        selector=int(values.get("sparsity selector", 0)),
+    )
+    _check_majors(found)
+    return found
+
+
+def _check_majors(found: TensorCoreProblem) -> None:
+    """Raise ValueError for what cannot be contiguous along m or n."""
+    for name, kind, major in zip("AB", (found.a_type, found.b_type), found.majors, strict=True):
+        if major == "mn" and kind in ("e2m3", "e3m2", "e2m1"):
+            raise ValueError(f"{name} of {kind} must be contiguous along k")
+    step = 16 * found.form.group
+    if found.majors[1] == "mn" and found.bits == _BYTE and found.n % step:
+        raise ValueError(f"n is {found.n}: of 8-bit B along n it is a multiple of {step}")
