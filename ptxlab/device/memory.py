@@ -113,7 +113,7 @@ class Memory(Closing):
 
     @abstractmethod
     def fill_zero(self, address: int, nbytes: int) -> None:
-        """Set device memory to zero."""
+        """Set what was just allocated to zero."""
 
     @abstractmethod
     def read(self, address: int, nbytes: int) -> Octets:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from hashlib import blake2b
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,8 @@ from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of
 from ptxlab.prediction.values import Array, Where
 
 U32, U64 = np.uint32, np.uint64
-_PATTERNS = 2000
-"""So many patterns of addresses are kept: the same one elsewhere costs the same."""
+_PATTERN_BYTES = 32 << 20
+"""Patterns of addresses are kept in so much: the same one elsewhere costs the same."""
 
 
 class Accesses:
@@ -38,7 +39,8 @@ class Accesses:
         self._shared = Words(None, self._shared_words * ctas)
         self._cta = np.repeat(np.arange(ctas), launch.threads)
         self._local = Words(None, registers.threads * (STACK // 4))
-        self._seen: dict[tuple[int, int, bytes, bytes], tuple[int, Request]] = {}
+        self._seen: dict[tuple[int, int, bytes], tuple[int, Request]] = {}
+        self._seen_bytes = 0
 
     def move(self, i: DecodedInstruction, where: Where) -> None:
         space, addresses = self._place(i, where)
@@ -152,15 +154,23 @@ class Accesses:
         tables = [self._table(one, where) for one in addresses]
         asked = self._asked(i, where)
         base = int(tables[-1][0, 0])
-        pattern = b"".join((table - table[0, 0]).tobytes() for table in tables)
-        key = (i.number, 0 if space == "shared" else base % LINE, pattern, asked.tobytes())
+        pattern = blake2b(asked.data, digest_size=16)
+        for table in tables:
+            pattern.update((table - table[0, 0]).data)
+        key = (i.number, 0 if space == "shared" else base % LINE, pattern.digest())
         seen = self._seen.get(key)
         if seen is None:
-            if len(self._seen) > _PATTERNS:
-                self._seen.clear()
-            seen = self._seen[key] = (base, self._counted(i, space, tables, asked, nbytes))
+            seen = base, self._counted(i, space, tables, asked, nbytes)
+            self._remember(key, seen)
         first, request = seen
         return request.moved((base - first) // LINE)
+
+    def _remember(self, key: tuple[int, int, bytes], seen: tuple[int, Request]) -> None:
+        if self._seen_bytes > _PATTERN_BYTES:
+            self._seen.clear()
+            self._seen_bytes = 0
+        self._seen[key] = seen
+        self._seen_bytes += seen[1].nbytes
 
     def _counted(
         self, i: DecodedInstruction, space: str, tables: list[Array], asked: Array, nbytes: int

@@ -24,13 +24,11 @@ from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.values import Array, Where
+from ptxlab.prediction.warps import Asked
 from ptxlab.tensormap.encoding import MAP_BYTES
 
 PARITY = 1 << 31
 """The bit of a token's upper word, and of what a wait is given, that says which phase is meant."""
-
-Asked = tuple[tuple[Operation | Copy, ...], ...]
-"""What each warp asks."""
 
 
 class AsynchronousCopies:

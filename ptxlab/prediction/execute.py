@@ -8,7 +8,7 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.accesses import Accesses
-from ptxlab.prediction.asynchronous import Asked, AsynchronousCopies
+from ptxlab.prediction.asynchronous import AsynchronousCopies
 from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.instructions import executed_as
 from ptxlab.prediction.launch import Launch
@@ -18,6 +18,7 @@ from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
 from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.values import Array, Where
+from ptxlab.prediction.warps import Asked
 from ptxlab.toolchain.control import INSTRUCTION_BYTES
 
 

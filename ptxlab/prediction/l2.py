@@ -9,25 +9,33 @@ than the cache of an H100 and a GH200 take as long as that says (markdewing/AI_k
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import chain
 
 import numpy as np
 
 from ptxlab.prediction import machine
-from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import OPCODES, REDUCTIONS, is_bulk_store
 from ptxlab.prediction.requests import SECTOR, Request
+from ptxlab.prediction.sectors import SectorMap
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.trace import Loop
+from ptxlab.prediction.trace import SampledLoop
 from ptxlab.prediction.values import Array
+from ptxlab.prediction.warps import Asked
 
 _THREADS = 1 << 15
 """So many threads are run at a time."""
 _ROUNDS = 60
+
+
+SPREAD = 32
+"""So many turns of the longest of the loops that are not run whole, and the same part of the others, are asked."""
+
+_HOTTEST, _LEFT_OUT = 1, 255
+"""Numbers of loops: the hottest, and what is asked of none."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,29 +64,25 @@ def reuse(
     launch: Launch,
     issued: Array,
     numbers: Array,
-    loop: Loop | None,
+    loops: Sequence[SampledLoop],
     resident: int,
     size: float,
 ) -> Reuse:
     """Work out what a cache of ``size`` bytes has for a grid of which ``resident`` CTAs run at a time.
 
-    ``issued`` are the steps of a warp, ``numbers`` their instructions.
+    ``issued`` are the steps of a warp, ``numbers`` their instructions; ``loops`` those it loses turns of.
     """
     every = float(sum(region.nbytes for region in launch.regions))
     if every <= size:
         return Reuse({}, every)
-    first, both = _turns(loop, len(issued))
-    steps = issued[:both].tolist()
-    asked = {step: int(numbers[step]) for step in steps if _loads(code[numbers[step]])}
-    limit = int(issued[first - 1])
+    steps = _loading(code, issued, numbers, loops)
     ctas = int(np.prod(launch.config.grid))
     one, two = (
-        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), asked, limit)
+        _Touched(code, launch, range(n * resident, min((n + 1) * resident, ctas)), steps)
         for n in (0, 1)
     )
     loaded = sum(launch.regions[n].nbytes for n in one.by_region)
-    turns = 1 if loop is None else len(loop.runs[0])
-    touched = {n: one.bytes(n, turns) for n in one.by_region}
+    touched = {n: one.bytes(n, _turns_for_one(loops)) for n in one.by_region}
     stored = (every - loaded) * resident / ctas
     again, once = kept(sum(touched.values()) + stored, size), kept(every, size)
     hits = {n: once + (again - once) * one.shared(two, n) for n in one.by_region}
@@ -88,12 +92,52 @@ def reuse(
     )
 
 
-def _turns(loop: Loop | None, steps: int) -> tuple[int, int]:
-    """Return where the first and the second turn of the loop end."""
-    if loop is None or len(loop.runs[0]) < 2:
-        return steps, steps
-    (_, first), (_, second) = loop.runs[0][:2]
-    return first, second
+@dataclass(frozen=True, slots=True)
+class _Load:
+    """A step that loads: its instruction, and the loop it is a later turn of, by number from 1 on, or 0."""
+
+    number: int
+    loop: int
+
+
+def _loading(
+    code: Sequence[DecodedInstruction],
+    issued: Array,
+    numbers: Array,
+    loops: Sequence[SampledLoop],
+) -> dict[int, _Load]:
+    """Return what loads until the end of the hottest loop's second turn, of other loops some turns."""
+    of_loop, end = np.zeros(len(issued), np.uint8), len(issued)
+    for n, one in enumerate(loops, 1):
+        for run in one.loop.runs:
+            for first, last in run[1:]:
+                of_loop[first:last] = n
+            for first, last in run[_spread(run, loops) :] if n > 1 else ():
+                of_loop[first:last] = _LEFT_OUT
+    if loops and len(loops[0].loop.runs[0]) > 1:
+        end = loops[0].loop.runs[0][1][1]
+    found = zip(issued[:end].tolist(), of_loop[:end].tolist(), strict=True)
+    return {
+        step: _Load(int(numbers[step]), loop)
+        for step, loop in found
+        if loop != _LEFT_OUT and _loads(code[numbers[step]])
+    }
+
+
+def _spread(run: Sequence[tuple[int, int]], loops: Sequence[SampledLoop]) -> int:
+    """Return how many turns of a run are asked: all loops that walk the same rows see the same part of these."""
+    longest = max(len(run) for one in loops[1:] for run in one.loop.runs)
+    return max(2, -(-len(run) * min(SPREAD, longest) // longest))
+
+
+def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
+    """Return for how many turns a later one stands that was asked for, by number of loop as ``_Load`` has them."""
+    others = (
+        sum(len(run) - 1 for run in one.loop.runs)
+        / (sum(min(len(run), _spread(run, loops)) - 1 for run in one.loop.runs) or 1)
+        for one in loops[1:]
+    )
+    return [1, *(len(one.loop.runs[0]) - 1 for one in loops[:1]), *others]
 
 
 def _loads(i: DecodedInstruction) -> bool:
@@ -102,50 +146,56 @@ def _loads(i: DecodedInstruction) -> bool:
     return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
 
 
-def _sectors(request: Request | Asked) -> Iterable[tuple[int, ...]]:
+def _sectors(request: Request | Asked) -> Array:
     if isinstance(request, Request):
-        return request.sectors
-    return (one.sectors for of_warp in request for one in of_warp if isinstance(one, Copy))
+        return request.every
+    copies = (one for of_warp in request for one in of_warp if isinstance(one, Copy))
+    return np.fromiter(chain.from_iterable(one.sectors for one in copies), np.int64)
 
 
 class _Touched:
-    """The sectors that CTAs load until step ``limit``, and in the turn behind it, by region.
-
-    ``asked`` are the steps that load, and their instructions.
-    """
+    """The sectors that CTAs load at some ``steps``, by region, and which loop was the first to load each."""
 
     def __init__(
         self,
         code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
-        asked: Mapping[int, int],
-        limit: int,
+        steps: Mapping[int, _Load],
     ) -> None:
-        self.by_region: dict[int, tuple[set[int], set[int]]] = {}
+        self._steps = steps
+        self._regions = sorted(enumerate(launch.regions), key=lambda entry: entry[1].base)
+        self._bases = np.array([region.base // SECTOR for _, region in self._regions])
+        self.by_region: dict[int, SectorMap] = {}
         self.region_of: dict[int, int] = {}
-        ends = np.array([(r.base + r.nbytes) // SECTOR for r in launch.regions])
-        order = np.argsort(ends)
         piece = max(1, _THREADS // launch.threads)
         chosen = [one for one in ctas if one % launch.cluster == 0]
+        asked = np.array(list(steps), int)
         for begin in range(0, len(chosen), piece):
-            part = chosen[begin : begin + piece]
-            found = machine.requests(code, launch, part, np.array(list(asked), int))
-            for step, request in found.items():
-                sectors = np.unique(np.fromiter(chain.from_iterable(_sectors(request)), np.int64))
-                if not len(sectors):
-                    continue
-                region = int(order[np.searchsorted(ends[order], sectors[0], "right")])
-                self.region_of[asked[step]] = region
-                sets = self.by_region.setdefault(region, (set(), set()))
-                sets[step > limit].update(sectors.tolist())
+            machine.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
 
-    def bytes(self, region: int, turns: int) -> int:
-        first, second = self.by_region[region]
-        return SECTOR * (len(first) + len(second - first) * (turns - 1))
+    def _touch(self, step: int, request: Request | Asked) -> None:
+        sectors = _sectors(request)
+        if not len(sectors):
+            return
+        load = self._steps[step]
+        first, last = np.searchsorted(self._bases, (sectors.min(), sectors.max()), "right") - 1
+        self.region_of[load.number] = self._regions[first][0]
+        for at in range(first, last + 1):
+            number, region = self._regions[at]
+            if number not in self.by_region:
+                self.by_region[number] = SectorMap(region.base, region.nbytes)
+            inside = sectors
+            if first != last:
+                inside = sectors[np.searchsorted(self._bases, sectors, "right") - 1 == at]
+            self.by_region[number].add(inside, load.loop)
+
+    def bytes(self, region: int, turns: Sequence[float]) -> float:
+        """Return how many bytes are loaded; what a later turn of a loop loads counts for so many ``turns``."""
+        loaded = self.by_region[region]
+        return SECTOR * sum(loaded.count(n) * each for n, each in enumerate(turns))
 
     def shared(self, later: _Touched, region: int) -> float:
-        """Return the part of what others load later that was loaded here."""
-        first, _ = self.by_region[region]
-        theirs, _ = later.by_region.get(region, (set(), set()))
-        return len(first & theirs) / len(theirs) if theirs else 0.0
+        """Return the part of what others load later that was loaded here, the hottest loop's second turn apart."""
+        theirs = later.by_region.get(region)
+        return self.by_region[region].shared(theirs, but=_HOTTEST) if theirs else 0.0

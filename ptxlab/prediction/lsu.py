@@ -10,10 +10,10 @@ from collections import OrderedDict
 from collections.abc import Sequence
 
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.requests import LINE, SECTOR
+from ptxlab.prediction.requests import LINE, SECTOR, Served
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.warps import PARTITIONS, Served, Warp
+from ptxlab.prediction.warps import PARTITIONS, Skipped, Warp
 
 QUEUE = 5
 """Memory instructions that wait before a sub-partition's address unit: four and a latch; arXiv 2503.20481."""
@@ -81,6 +81,17 @@ class LoadStoreUnit:
         warp.hold(t.writes, done, far or bool(sectors))
         warp.hold(t.frees, max(begins, now + SOURCES_READ), bool(sectors))
 
+    def skip(self, warp: Warp, skipped: Skipped, now: float) -> None:
+        """Have the L1 cache hold what turns that are left out would have loaded."""
+        for sector in skipped.sectors(warp.number, self._l1_sectors):
+            self._l1.setdefault(sector, now)
+            self._l1.move_to_end(sector)
+        self._evict()
+
+    def _evict(self) -> None:
+        while len(self._l1) > self._l1_sectors:
+            self._l1.popitem(last=False)
+
     def _fetch(self, t: InstructionTiming, sectors: Sequence[int], now: float) -> float:
         """Return when the sectors are there; those that L1 has, or that are under way, are not asked again."""
         latest, missed = now, 0
@@ -103,8 +114,7 @@ class LoadStoreUnit:
                 for sector in sectors:
                     if sector not in l1:
                         l1[sector] = latest
-                while len(l1) > self._l1_sectors:
-                    l1.popitem(last=False)
+                self._evict()
         return latest
 
 

@@ -7,14 +7,13 @@ that stand at the lowest instruction run first, so that those which parted meet 
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.code import DecodedInstruction, NotFollowed
 from ptxlab.prediction.execute import Executor
 from ptxlab.prediction.launch import Launch
@@ -26,9 +25,13 @@ from ptxlab.prediction.pipes import OPCODES
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.values import ALL, Array, Where
+from ptxlab.prediction.warps import Asked
 
 _TOGETHER = "UCGABAR_ARV"
 """Counts once for a warp, whose lanes wait there for each other."""
+
+Tell = Callable[[int, Request | Asked], None]
+"""Called with a step, by number, and what its instruction asks for."""
 
 MOST_STEPS = 3_000_000
 """So many instructions are followed, of all warps that stand together; then something is said to be endless."""
@@ -93,18 +96,21 @@ def run(code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int])
 
 
 def requests(
-    code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int], asked: Array
-) -> dict[int, Request | Asked]:
-    """Run a kernel's CTAs again, and return what the steps ``asked`` about ask memory for."""
-    machine = Machine(code, launch, ctas, Needed(code, addresses=True, floats=launch.floats), asked)
-    machine.run()
-    return machine.requests
+    code: Sequence[DecodedInstruction],
+    launch: Launch,
+    ctas: Sequence[int],
+    asked: Array,
+    tell: Tell,
+) -> None:
+    """Run a kernel's CTAs again, and tell what each of the steps ``asked`` about asks memory for."""
+    needed = Needed(code, addresses=True, floats=launch.floats)
+    Machine(code, launch, ctas, needed, asked, tell).run()
 
 
 class Machine:
     """The threads of some CTAs of a launch, from the first instruction to the last exit.
 
-    Only what is ``needed`` is run, all if that is not said; ``requests`` are those of the steps ``asked`` about.
+    Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests.
     """
 
     def __init__(
@@ -114,6 +120,7 @@ class Machine:
         ctas: Sequence[int],
         needed: Needed | None = None,
         asked: Array | None = None,
+        tell: Tell | None = None,
     ) -> None:
         self._code = code
         self._executor = Executor(launch, ctas)
@@ -129,7 +136,7 @@ class Machine:
         self._passed_by = passed_by(code)
         self._memory = {i.number for i in code if _is_memory(i)}
         self.steps = IssueOrder()
-        self.requests: dict[int, Request | Asked] = {}
+        self._tell: Tell = tell or _ignored
 
     @property
     def memory(self) -> GlobalWords:
@@ -239,7 +246,7 @@ class Machine:
         for number in sorted(asked.union(needed)):
             self._at = number
             if number in asked:
-                self.requests[step + number] = self._executor.request(self._code[number], where)
+                self._tell(step + number, self._executor.request(self._code[number], where))
             if number in needed:
                 self._executor.execute(self._code[number], where)
 
@@ -296,7 +303,7 @@ class Machine:
             raise Unsupported(f"'{i.sass.text}' is not in the model of time")
         step = self.steps.count - 1
         if self._among(step) and isinstance(i.sources[0], SassRegister):
-            self.requests[step] = self._executor.named(i, where)
+            self._tell(step, self._executor.named(i, where))
         if i.has("ARV"):
             front.pc += 1
             return False
@@ -307,7 +314,7 @@ class Machine:
         step = self.steps.count - 1
         asked = self._executor.waits(i, where)
         if self._among(step):
-            self.requests[step] = asked
+            self._tell(step, asked)
         waits = tuple(one for of_warp in asked for one in of_warp if isinstance(one, Operation))
         front.phases = tuple(dict.fromkeys(one for one in waits if one.kind == WAIT))
         if self._executor.asynchronous.reached(front.phases):
@@ -342,6 +349,10 @@ class Machine:
                 hint="a prediction needs control flow that follows from sizes and arguments",
             )
         return threads if holds is True else threads[holds]
+
+
+def _ignored(step: int, request: Request | Asked) -> None:
+    """Take no note of a request."""
 
 
 def _is_memory(i: DecodedInstruction) -> bool:

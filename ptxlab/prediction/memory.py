@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.values import Array
+from ptxlab.prediction.values import ALL, Array, Where
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,37 +20,44 @@ class MemoryRange:
     data: Array | None = None
 
 
-class Words:
-    """Words of 32 bits, all unknown until known ones are stored."""
+_GIVEN, _UNKNOWN, _STORED = range(3)
 
-    def __init__(self, words: Array | None, count: int) -> None:
-        self._count = count
-        self._given = words
-        self._words: Array | None = words
-        self._known: Array | None = None if words is None else np.ones(len(words), bool)
+
+class Words:
+    """Words of 32 bits: those ``given``, all unknown where that is None, until others are stored."""
+
+    def __init__(self, given: Array | None, count: int) -> None:
+        self._count, self._given = count, given
+        self._state: Array | None = None
+        self._stored: Array | None = None
 
     def load(self, places: Array) -> Array | None:
         """Return the words at ``places``, by number, None unless all are known."""
-        if self._words is None or self._known is None:
+        given = None if self._given is None else self._given[places]
+        if self._state is None:
+            return given
+        state = self._state[places]
+        if (state == _UNKNOWN).any() or (given is None and (state == _GIVEN).any()):
             return None
-        if not self._known[places].all():
-            return None
-        found: Array = self._words[places]
-        return found
+        if self._stored is None:
+            return given
+        found: Array = self._stored[places]
+        return found if given is None else np.where(state == _STORED, found, given)
 
     def store(self, places: Array, values: Array | None) -> None:
         """Store words, None for those that are not known."""
-        if self._words is None or self._known is None:
-            if values is None:
+        if self._state is None:
+            if values is None and self._given is None:
                 return
-            self._words, self._known = (
-                np.zeros(self._count, np.uint32), np.zeros(self._count, bool)
-            )  # fmt: skip
-        elif self._words is self._given:
-            self._words = self._words.copy()
-        if values is not None:
-            self._words[places] = values
-        self._known[places] = values is not None
+            # Of zeros only those that are written to take memory.
+            self._state = np.zeros(self._count, np.uint8)
+        if values is None:
+            self._state[places] = _UNKNOWN
+            return
+        if self._stored is None:
+            self._stored = np.zeros(self._count, np.uint32)
+        self._stored[places] = values
+        self._state[places] = _STORED
 
 
 class GlobalWords:
@@ -81,11 +88,17 @@ class GlobalWords:
         for _ in self._by_region(addresses):
             pass
 
-    def _by_region(self, addresses: Array) -> Iterator[tuple[Words, Array, Array]]:
+    def _by_region(self, addresses: Array) -> Iterator[tuple[Words, Array, Where]]:
         """Yield the words of each region, the places in them, and which of the addresses are there."""
-        regions = np.searchsorted(self._bases, addresses, "right") - 1
-        for region in np.unique(regions).tolist():
-            here = regions == region
+        if not len(addresses):
+            return
+        extremes = np.array([addresses.min(), addresses.max()])
+        first, last = (np.searchsorted(self._bases, extremes, "right") - 1).tolist()
+        regions = None
+        if first != last:  # seldom
+            regions = np.searchsorted(self._bases, addresses, "right") - 1
+        for region in [first] if regions is None else np.unique(regions).tolist():
+            here: Where = ALL if regions is None else regions == region
             inside = addresses[here]
             if region < 0 or inside.max() >= self._ends[region]:
                 raise Unsupported(
@@ -100,5 +113,5 @@ def _words(region: MemoryRange) -> Array | None:
     if region.data is None:
         return None
     data = np.ascontiguousarray(region.data).reshape(-1).view(np.uint8)
-    padded: Array = np.pad(data, (0, -data.size % 4))
-    return padded.view(np.uint32)
+    whole: Array = np.pad(data, (0, -data.size % 4)) if data.size % 4 else data
+    return whole.view(np.uint32)

@@ -1,8 +1,6 @@
-"""How long a launch would take: CTAs of one SM clock by clock, then the whole grid.
+"""How long a launch would take: CTAs of one SM, then the whole grid.
 
-The turns of a hot loop are alike: a few are run, and again as many more, and the difference is what
-each of the rest costs. A grid comes in generations of CTAs that fill all SMs, and a last one that may
-not.
+A grid comes in generations of CTAs that fill all SMs, and a last one that may not.
 """
 
 from __future__ import annotations
@@ -15,19 +13,14 @@ import numpy as np
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.occupancy import Occupancy, occupancy
-from ptxlab.prediction import machine, trace
-from ptxlab.prediction.asynchronous import Asked
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.l2 import Reuse, reuse
 from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.pipes import ATOMICS
-from ptxlab.prediction.requests import Request
+from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.slow_paths import passed_by
-from ptxlab.prediction.sm import Run, Sm
-from ptxlab.prediction.timing import timings
-from ptxlab.prediction.values import Array
-from ptxlab.prediction.warps import PARTITIONS, Served, Warp
+from ptxlab.prediction.sm import Run
+from ptxlab.prediction.warps import PARTITIONS
 
 LAUNCH_SECONDS = 3e-6
 """What a launch costs before the first CTA begins: 2 to 5 microseconds."""
@@ -37,15 +30,6 @@ MOSTLY = 0.6
 
 MODELLED = 0.11
 """The mean error of the model on published kernels, see docs/predict.md; the range says so."""
-
-
-@dataclass(frozen=True, slots=True)
-class Resident:
-    """What ``ctas`` CTAs take that share an SM; ``run`` has only some turns of their hottest loop."""
-
-    ctas: int
-    cycles: float
-    run: Run
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,7 +88,7 @@ def modelled(
     ctas = int(np.prod(launch.config.grid))
     sms = chip.gpu.sms
     generations, tail = divmod(ctas, sms * fits.ctas)
-    model = _Model(code, launch, chip, shared)
+    model = ResidentModel(code, launch, chip, shared)
     first = model.resident(min(fits.ctas, -(-ctas // sms)), min(ctas, sms))
     cycles = first.cycles * generations
     if tail:
@@ -131,129 +115,6 @@ def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
     meeting = ("atomics that meet at an address",) if atomics else ()
     slow = ("divisions and roots of numbers at the edges of the format",) if passed_by(code) else ()
     return ("power and the clock it leaves", "instruction cache", *meeting, *slow)
-
-
-class _Model:
-    def __init__(
-        self, code: Sequence[DecodedInstruction], launch: Launch, chip: Chip, shared: int
-    ) -> None:
-        self._code, self._launch, self._chip, self._shared = code, launch, chip, shared
-        self.reuse = Reuse()
-
-    def resident(self, ctas: int, sms: int) -> Resident:
-        """Run CTAs that lie as far apart as there are SMs, of which ``sms`` have some."""
-        launch, chip = self._launch, self._chip
-        every = int(np.prod(launch.config.grid))
-        apart = chip.gpu.sms // launch.cluster * launch.cluster
-        chosen = [min(apart * n, every - 1) // launch.cluster * launch.cluster for n in range(ctas)]
-        steps = machine.run(self._code, launch, chosen)
-        of_warps = trace.of_warps(steps, launch.warps * ctas)
-        numbers = steps.numbers
-        returns = np.array([i.number for i in self._code if i.sass.opcode == "RET"], int)
-        loop = trace.hottest(numbers[of_warps[0]], returns)
-        if not self.reuse.nbytes:
-            size = chip.memory.l2_mib << 20
-            together = ctas * chip.gpu.sms
-            self.reuse = reuse(self._code, launch, of_warps[0], numbers, loop, together, size)
-        work = _Work(self, numbers, of_warps, chosen, chip.used_by(sms))
-        if any(i.sass.opcode == "SYNCS" for i in self._code):
-            return work.tiled(trace.tiles(of_warps, numbers, returns))
-        return work.turned(loop)
-
-    def requests(self, chosen: Sequence[int], asked: Array) -> dict[int, Request | Asked]:
-        """Return what the steps ``asked`` about of some CTAs ask memory for."""
-        return machine.requests(self._code, self._launch, chosen, asked)
-
-    def run(self, numbers: Array, warps: Sequence[Warp], ctas: int, chip: Chip) -> Run:
-        """Run warps on an SM; ``numbers`` are the instructions of all steps."""
-        timed = timings(self._code, np.unique(numbers).tolist(), chip, self.reuse.hits)
-        return Sm(chip, timed, warps, self._shared * ctas).run()
-
-    @property
-    def warps(self) -> int:
-        return self._launch.warps
-
-
-class _Work:
-    """What the warps of CTAs that share an SM issue, to be run in part."""
-
-    def __init__(
-        self,
-        model: _Model,
-        numbers: Array,
-        of_warps: Sequence[Array],
-        chosen: Sequence[int],
-        chip: Chip,
-    ) -> None:
-        self._model, self._numbers, self._of_warps = model, numbers, of_warps
-        self._chosen, self._chip = chosen, chip
-        self._requests: dict[int, Request | Asked] = {}
-
-    def turned(self, loop: trace.Loop | None) -> Resident:
-        """Run some turns of a loop, and as many more."""
-        few = trace.kept_turns(loop, len(self._of_warps))
-        more = {id(issued): trace.cut(issued, loop, 2 * few) for issued in self._of_warps}
-        self._ask([one.steps for one in more.values()])
-        first = id(self._of_warps[0])
-        many, left_now = (
-            self._run({key: one.steps for key, one in more.items()}),
-            more[first].left_out,
-        )
-        fewer = {id(issued): trace.cut(issued, loop, few) for issued in self._of_warps}
-        left = fewer[first].left_out
-        if left == left_now:
-            return Resident(len(self._chosen), many.cycles, many)
-        slope = many.cycles - self._run({key: one.steps for key, one in fewer.items()}).cycles
-        return Resident(len(self._chosen), many.cycles + slope / (left - left_now) * left_now, many)
-
-    def tiled(self, tiles: dict[int, list[int]] | None) -> Resident:
-        """Run all, or of a persistent kernel some tiles: warps that wait for each other lose no turn."""
-        kept = {id(issued): issued for issued in self._of_warps}
-        if tiles is None:
-            self._ask(list(kept.values()))
-            whole = self._run(kept)
-            return Resident(len(self._chosen), whole.cycles, whole)
-        few = trace.FEW_TILES
-        for key, begun in tiles.items():
-            kept[key] = kept[key][: begun[few + 1]]
-        self._ask(list(kept.values()))
-        longest = max(tiles, key=lambda key: len(kept[key]))
-        begun = tiles[longest]
-        passed: list[float] = []
-        run = self._run(kept, longest, [begun[1], begun[few]], passed)
-        each = (passed[1] - passed[0]) / (few - 1)
-        return Resident(len(self._chosen), passed[1] + each * (len(begun) - few), run)
-
-    def _ask(self, steps: Sequence[Array]) -> None:
-        self._requests = self._model.requests(self._chosen, np.concatenate(steps))
-
-    def _run(
-        self,
-        kept: dict[int, Array],
-        marked: int = 0,
-        marks: Sequence[int] = (),
-        passed: list[float] | None = None,
-    ) -> Run:
-        """Run the steps that are left of each warp; ``passed`` are told when a ``marked`` one is there."""
-        warps = []
-        for number, issued in enumerate(self._of_warps):
-            steps = kept[id(issued)]
-            asked = [self._requests.get(step) for step in steps.tolist()]
-            asks = [_asked(one, number) for one in asked]
-            orders = {at: one[number] for at, one in enumerate(asked) if isinstance(one, tuple)}
-            cta, instructions = number // self._model.warps, self._numbers[steps].tolist()
-            warps.append(Warp(cta, instructions, asks, orders))
-        if passed is not None:
-            first = next(n for n, issued in enumerate(self._of_warps) if id(issued) == marked)
-            warps[first].marks, warps[first].passed = list(marks), passed
-        return self._model.run(self._numbers, warps, len(self._chosen), self._chip)
-
-
-def _asked(request: Request | Asked | None, warp: int) -> Served | None:
-    if not isinstance(request, Request):
-        return None
-    lines = 0 if request.lines is None else int(request.lines[warp])
-    return int(request.passes[warp]), lines, request.sectors[warp] if request.sectors else ()
 
 
 def _used(run: Run, chip: Chip) -> dict[str, float]:

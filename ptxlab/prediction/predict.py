@@ -12,7 +12,6 @@ import numpy as np
 from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.loading import Loadable, OtherTarget, load_assembled
 from ptxlab.device.memory import Buffer
-from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.device.shapes import clusters
 from ptxlab.device.tensor_maps import DeviceTensorMap
@@ -26,6 +25,7 @@ from ptxlab.prediction.kept import kept
 from ptxlab.prediction.launch import Launch, constant_bank
 from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.model import Prediction, modelled
+from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.tensormap.encoding import MAP_BYTES
@@ -59,7 +59,7 @@ def predict(
     """
     chip = find(gpu)
     program, cubin = load_for(chip, source, options)
-    with closing(open_device("emulator", arch=target_of(chip).name)) as device:
+    with closing(UnfilledDevice(target_of(chip))) as device:
         chosen = device.load(program).kernel(kernel)
         passed = [
             device.upload(one) if isinstance(one, np.ndarray) and one.ndim else one for one in args

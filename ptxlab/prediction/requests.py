@@ -7,7 +7,7 @@ passes (NVIDIA developer forum, topic 77228).
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -19,25 +19,68 @@ LINE, SECTOR = 128, 32
 _PASS = 128
 
 
+Served = tuple[int, int, list[int]]
+"""What one warp asks for: passes through shared memory, lines, and the sectors by number."""
+
+
+@dataclass(frozen=True, slots=True)
+class Sectors:
+    """The ``numbers`` of the sectors that warps ask for; those of warp n begin at ``bounds[n]``."""
+
+    numbers: Array
+    bounds: Array
+
+    @property
+    def nbytes(self) -> int:
+        return self.numbers.nbytes + self.bounds.nbytes
+
+
 @dataclass(frozen=True, slots=True)
 class Request:
     """What one instruction asks for, warp by warp.
 
-    ``passes`` [warps] through shared memory; ``sectors`` of global memory, by number, and how many
-    ``lines`` [warps] they are in.
+    ``passes`` [warps] through shared memory; the sectors of global memory that each warp asks for, and
+    how many ``lines`` [warps] they are in. Requests that differ by where they begin share one pattern.
     """
 
     passes: Array
-    sectors: tuple[tuple[int, ...], ...] = ()
+    pattern: Sectors | None = None
     lines: Array | None = None
+    begin: int = 0
+    """The sector from which those of the pattern are counted."""
 
     def moved(self, lines: int) -> Request:
         """Return what the same costs when all addresses are so many lines further."""
-        if not lines or not self.sectors:
+        if not lines or self.pattern is None:
             return self
-        by = lines * (LINE // SECTOR)
-        moved = tuple(tuple(sector + by for sector in of_warp) for of_warp in self.sectors)
-        return Request(self.passes, moved, self.lines)
+        return replace(self, begin=self.begin + lines * (LINE // SECTOR))
+
+    @property
+    def every(self) -> Array:
+        """The sectors that all warps ask for, one warp's behind another's."""
+        numbers = np.zeros(0, np.int64) if self.pattern is None else self.pattern.numbers
+        found: Array = numbers + self.begin
+        return found
+
+    def sectors(self, warp: int) -> list[int]:
+        """Return the sectors that a warp asks for, by number."""
+        if self.pattern is None:
+            return []
+        first, end = self.pattern.bounds[warp : warp + 2]
+        found: list[int] = (self.pattern.numbers[first:end] + self.begin).tolist()
+        return found
+
+    def served(self, warp: int) -> Served:
+        """Return what one warp asks for."""
+        lines = 0 if self.lines is None else int(self.lines[warp])
+        return int(self.passes[warp]), lines, self.sectors(warp)
+
+    @property
+    def nbytes(self) -> int:
+        """What keeping it takes."""
+        arrays = (self.passes, self.lines)
+        held = sum(one.nbytes for one in arrays if one is not None)
+        return held + (self.pattern.nbytes if self.pattern else 0)
 
 
 def of_shared(table: Array, asked: Array, nbytes: int) -> Array:
@@ -69,16 +112,14 @@ def of_matrices(table: Array, count: int) -> Array:
     return total
 
 
-def of_global(table: Array, asked: Array) -> tuple[tuple[tuple[int, ...], ...], Array]:
+def of_global(table: Array, asked: Array) -> tuple[Sectors, Array]:
     """Return the sectors each warp asks for, and of how many lines; items do not cross sectors."""
-    sectors = np.sort(_filled(table, asked) // SECTOR, axis=1)
+    sectors = np.sort((_filled(table, asked) // SECTOR).astype(np.int64), axis=1)
     lines = sectors // (LINE // SECTOR)
     asking = np.asarray(asked.any(axis=1))[:, None]
     new, new_lines = (_changes(one) & asking for one in (sectors, lines))
-    return (
-        tuple(tuple(row[kept].tolist()) for row, kept in zip(sectors, new, strict=True)),
-        new_lines.sum(axis=1),
-    )
+    bounds = np.append(0, np.cumsum(new.sum(axis=1)))
+    return Sectors(sectors[new], bounds), new_lines.sum(axis=1)
 
 
 def _changes(ordered: Array) -> Array:

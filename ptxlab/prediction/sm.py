@@ -163,7 +163,10 @@ class Sm:
         self._account(warp, number, now)
         self.issued += 1
         warp.issued = now
-        asks, orders = warp.asks[warp.at], warp.orders.get(warp.at, ())
+        for skipped in warp.skips.get(warp.at, ()):
+            if self._timings[skipped.number].cached:
+                self._lsu.skip(warp, skipped, now)
+        asks, orders = warp.asked()
         warp.at += 1
         if warp.marks and warp.at > warp.marks[0]:
             warp.marks.pop(0)
@@ -171,7 +174,7 @@ class Sm:
             self._over = not warp.marks
         kind = t.kind
         if kind == kinds.MEMORY:
-            self._lsu.request(warp, t, asks or (0, 0, ()), now)
+            self._lsu.request(warp, t, asks, now)
         elif kind in (kinds.FIXED, kinds.VARIABLE):
             warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)

@@ -1,9 +1,9 @@
-"""What each warp issues, with the turns of the hottest loop that are like the ones before left out."""
+"""What each warp issues, with the turns of its loops that are like the ones before left out."""
 
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -19,16 +19,8 @@ FEW_TILES = 3
 ENOUGH = 24_000
 """Instructions of all warps in the turns that are kept, if those are not too few or too many."""
 
-
-@dataclass(frozen=True, slots=True)
-class Trace:
-    """The steps that one warp issues, by number in ``Steps``: those of the ``kept`` turns of a loop.
-
-    ``left_out`` turns are missing.
-    """
-
-    steps: Array
-    left_out: int
+MOST = 400_000
+"""Instructions of all warps that are run clock by clock: of what issues more, other loops lose turns too."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,29 +31,67 @@ class Loop:
     runs: tuple[tuple[tuple[int, int], ...], ...]
 
     @property
-    def instructions(self) -> int:
-        return sum(end - first for run in self.runs for first, end in run)
-
-    @property
     def turns(self) -> int:
         return sum(map(len, self.runs))
 
+    def after(self, turns: int) -> Iterator[tuple[int, int]]:
+        """Yield the turns of each run behind the first ``turns``."""
+        return (turn for run in self.runs for turn in run[turns:])
 
-def of_warps(steps: IssueOrder, warps: int) -> list[Array]:
-    """Return the steps of each warp, by number; warps that issue the same share one array."""
+
+@dataclass(frozen=True, slots=True)
+class SampledLoop:
+    """A loop of which ``few`` turns of each run, and as many more, show what all cost."""
+
+    loop: Loop
+    few: int
+
+    @property
+    def left_out(self) -> int:
+        """How many turns are not run, those of turns of other loops that are not run among them."""
+        return sum(1 for _ in self.loop.after(2 * self.few))
+
+
+def of_warps(steps: IssueOrder, warps: int) -> tuple[list[Array], list[int]]:
+    """Return the steps of each kind of warps, by number, and of which kind each warp is."""
     issued = np.ones((len(steps.first), warps), bool)
     for row, some in enumerate(steps.warps):
         if some is not None:
             issued[row] = False
             issued[row, some] = True
     kinds, kind_of = np.unique(issued, axis=1, return_inverse=True)
-    every, lengths = np.arange(steps.count), steps.lengths
-    of_kinds = [every[np.repeat(kind, lengths)] for kind in kinds.T]
-    return [of_kinds[kind] for kind in kind_of.tolist()]
+    every, lengths = np.arange(steps.count, dtype=np.int32), steps.lengths
+    return [every[np.repeat(kind, lengths)] for kind in kinds.T], kind_of.tolist()
 
 
-def hottest(numbers: Array, returns: Array) -> Loop | None:
-    """Find the loop that most of a warp's instructions are turns of, by the instructions it issues.
+def sampled(numbers: Array, returns: Array, warps: int) -> list[SampledLoop]:
+    """Return the loops to leave turns out of, by the instructions that one of so many warps issues.
+
+    The hottest comes first, and others until what is left is little enough to be run.
+    """
+    chosen: list[SampledLoop] = []
+    rest = loops(numbers, returns)
+    left = np.ones(len(numbers), bool)
+    while rest and (not chosen or np.count_nonzero(left) * warps > MOST):
+        hot = max(rest, key=lambda loop: _left_out(loop, left))
+        if chosen and not _left_out(hot, left):
+            break
+        rest.remove(hot)
+        body = _instructions(hot.after(0), left) / hot.turns
+        few = int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS))
+        chosen.append(SampledLoop(hot, few))
+        left = kept(len(numbers), chosen)
+    return chosen
+
+
+def alike(chosen: Sequence[SampledLoop], numbers: Array, returns: Array) -> list[SampledLoop]:
+    """Return the same loops in what another warp issues, as far as it runs through them."""
+    own = {loop.head: loop for loop in loops(numbers, returns)}
+    return [SampledLoop(own[one.loop.head], one.few) for one in chosen if one.loop.head in own]
+
+
+def loops(numbers: Array, returns: Array) -> list[Loop]:
+    """Find the loops of which a warp goes through more than a turn, by the instructions it issues.
 
     Who goes back by one of the instructions ``returns`` begins no turn.
     """
@@ -70,53 +100,83 @@ def hottest(numbers: Array, returns: Array) -> Loop | None:
     begun: dict[int, int] = {}
     for last in back.tolist():
         head = int(numbers[last + 1])
-        first = begun.get(head)
-        if first is not None and (numbers[first : last + 1] >= head).all():
+        first = begun.get(head, 0)
+        if head in begun and (numbers[first : last + 1] >= head).all():
             turns[head].append((first, last + 1))
         else:
-            entered = np.flatnonzero(numbers[: last + 1] == head)
+            entered = np.flatnonzero(numbers[first : last + 1] == head)
             if len(entered):
-                turns[head].append((int(entered[-1]), last + 1))
+                turns[head].append((first + int(entered[-1]), last + 1))
         begun[head] = last + 1
-    loops = [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
-    return max(loops, key=_left_out, default=None)
+    return [Loop(head, _runs(of_head)) for head, of_head in turns.items()]
 
 
-def kept_turns(loop: Loop | None, warps: int) -> int:
-    """Return how many turns of each run show what all cost."""
-    if loop is None:
-        return MANY_TURNS
-    body = loop.instructions / loop.turns
-    return int(np.clip(ENOUGH / (body * warps), FEW_TURNS, MANY_TURNS))
+def hottest(found: Sequence[Loop]) -> Loop | None:
+    """Return the loop that most of a warp's instructions are turns of."""
+    return max(found, key=_left_out, default=None)
 
 
-def tiles(of_warps: Sequence[Array], numbers: Array, returns: Array) -> dict[int, list[int]] | None:
-    """Return where each tile of a persistent kernel begins for its warps, which are told by ``id``.
+def tiles(kinds: Sequence[Array], numbers: Array, returns: Array) -> dict[int, list[int]] | None:
+    """Return where each tile of a persistent kernel begins, by kind of warps, of those that have any.
 
     A tile is a run of the hottest loop. None where the warps that work do not run through equally many,
     or through too few.
     """
     found = {}
-    for issued in {id(one): one for one in of_warps}.values():
-        loop = hottest(numbers[issued], returns)
+    for kind, issued in enumerate(kinds):
+        loop = hottest(loops(numbers[issued], returns))
         if loop is not None:
-            found[id(issued)] = [run[0][0] for run in loop.runs]
+            found[kind] = [run[0][0] for run in loop.runs]
     counts = {len(begun) for begun in found.values()}
     few = len(counts) != 1 or max(counts) < FEW_TILES + 2
     return None if few else found
 
 
-def cut(steps: Array, loop: Loop | None, turns: int) -> Trace:
-    """Leave out the turns of a loop after the first ``turns`` of each run."""
-    if loop is None:
-        return Trace(steps, 0)
-    kept = np.ones(len(steps), bool)
-    left_out = 0
-    for run in loop.runs:
-        for first, end in run[turns:]:
-            kept[first:end] = False
-            left_out += 1
-    return Trace(steps[kept], left_out)
+def kept(length: int, chosen: Sequence[SampledLoop], shortened: int = -1) -> Array:
+    """Say which of ``length`` instructions are left: twice as many turns as few, or few, by a loop's head."""
+    left = np.ones(length, bool)
+    for one in chosen:
+        for first, end in one.loop.after(one.few * (1 if one.loop.head == shortened else 2)):
+            left[first:end] = False
+    return left
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """Where ``turns`` of a run are left out, before the instruction at ``place`` of those that are left.
+
+    The turns before it begin at ``first`` and, ``apart`` turns later, at ``last``, of ``length`` instructions.
+    """
+
+    place: int
+    turns: int
+    first: int
+    last: int
+    apart: int
+    length: int
+
+
+def gaps(chosen: Sequence[SampledLoop], left: Array) -> Iterator[Gap]:
+    """Yield where turns are left out of runs of which some are ``left``."""
+    places = np.cumsum(left)
+    for one in chosen:
+        for run in one.loop.runs:
+            (begun, _), there = run[0], [turn for turn in run if left[turn[0]]]
+            if 1 < len(there) < len(run):
+                last, end = there[-1]
+                yield Gap(
+                    int(places[end - 1]),
+                    len(run) - len(there),
+                    begun,
+                    last,
+                    len(there) - 1,
+                    end - last,
+                )
+
+
+def turns_in(loop: Loop, left: Array) -> int:
+    """Return how many turns of a loop have begun among the instructions that are ``left``."""
+    return sum(bool(left[first]) for first, _ in loop.after(0))
 
 
 def _runs(turns: Sequence[tuple[int, int]]) -> tuple[tuple[tuple[int, int], ...], ...]:
@@ -129,5 +189,12 @@ def _runs(turns: Sequence[tuple[int, int]]) -> tuple[tuple[tuple[int, int], ...]
     return tuple(map(tuple, runs))
 
 
-def _left_out(loop: Loop) -> int:
-    return sum(end - first for run in loop.runs for first, end in run[FEW_TURNS:])
+def _left_out(loop: Loop, left: Array | None = None) -> int:
+    return _instructions(loop.after(FEW_TURNS), left)
+
+
+def _instructions(turns: Iterable[tuple[int, int]], left: Array | None) -> int:
+    """Count the instructions of some turns, or those of them that are ``left``."""
+    if left is None:
+        return sum(end - first for first, end in turns)
+    return sum(int(np.count_nonzero(left[first:end])) for first, end in turns)

@@ -6,31 +6,63 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
 from ptxlab.prediction.mbarriers import Operation
+from ptxlab.prediction.requests import Request, Served
 from ptxlab.prediction.tma import Copy
 
 PARTITIONS = 4
 """Sub-partitions of an SM, each with warps of its own."""
 
 NEVER = float("inf")
-
-Served = tuple[int, int, tuple[int, ...]]
-"""What one warp asks for: passes through shared memory, lines, and the sectors by number."""
+_NOTHING: Served = (0, 0, [])
 
 Orders = tuple[Operation | Copy, ...]
-"""What it asks of mbarriers, barriers named by a register, and the tensor memory accelerator."""
+"""What one asks of mbarriers, barriers named by a register, and the tensor memory accelerator."""
+
+Asked = tuple[Orders, ...]
+"""What each warp asks of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """What an instruction, by ``number``, would load in ``turns`` more turns of a loop.
+
+    It did in one turn what ``first`` says, and ``apart`` turns later what ``last`` does.
+    """
+
+    number: int
+    turns: int
+    apart: int
+    first: Request
+    last: Request
+
+    def sectors(self, warp: int, most: int) -> list[int]:
+        """Return the last sectors that a warp would load, ``most`` or a few more, as they go on evenly."""
+        first, last = self.first.sectors(warp), self.last.sectors(warp)
+        if not first or not last:
+            return []
+        stride = (last[0] - first[0]) / self.apart
+        if abs(stride) >= 1:
+            behind = range(max(1, self.turns - most // len(last)), self.turns + 1)
+            offsets = [int(stride * turn) for turn in behind]
+        else:  # several turns share a sector
+            end, sign = int(abs(stride) * self.turns), 1 if stride > 0 else -1
+            offsets = [sign * n for n in range(max(1, end - most // len(last)), end + 1)]
+        return [sector + offset for offset in offsets for sector in last]
 
 
 @dataclass(slots=True, eq=False)
 class Warp:
-    """A warp: ``trace`` are the numbers of the instructions it issues, ``asks`` what each asks for.
+    """A warp, by its ``number`` on the SM: ``trace`` are the numbers of the instructions it issues.
 
-    ``orders`` is what is asked of what is asynchronous, by place in the trace.
+    ``asks`` is what all warps ask for with it, of memory or of what is asynchronous, by place in the trace.
     """
 
     cta: int
     trace: Sequence[int]
-    asks: Sequence[Served | None]
-    orders: Mapping[int, Orders] = field(default_factory=dict)
+    asks: Mapping[int, Request | Asked] = field(default_factory=dict)
+    number: int = 0
+    skips: Mapping[int, Sequence[Skipped]] = field(default_factory=dict)
+    """Loads of turns that are left out before a place of the trace."""
     part: int = 0
     at: int = 0
     ready: float = 0
@@ -51,6 +83,13 @@ class Warp:
     product: float = 0.0
     products: list[float] = field(default_factory=list)
     """When groups of a warpgroup's products are there."""
+
+    def asked(self) -> tuple[Served, Orders]:
+        """Return what its next instruction asks for."""
+        asks = self.asks.get(self.at)
+        if isinstance(asks, Request):
+            return asks.served(self.number), ()
+        return _NOTHING, asks[self.number] if asks else ()
 
     def hold(self, board: int | None, until: float, far: bool = False) -> None:
         """Hold a scoreboard, if any, until some time; ``far`` is what comes from beyond the SM."""

@@ -23,6 +23,7 @@ from ptxlab.prediction.machine import Machine, requests, run
 from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.warps import Asked
 from ptxlab.toolchain.assembly import Assembly
 
 Words = npt.NDArray[np.uint32]
@@ -80,11 +81,15 @@ def issued(code: Sequence[DecodedInstruction], launch: Launch) -> Issued:
                 launch.warps * len(every) if warps is None else len(warps)
             )
     numbers = steps.numbers
-    for step, asked in requests(code, launch, every, np.arange(steps.count)).items():
+
+    def tell(step: int, asked: Request | Asked) -> None:
         if not isinstance(asked, Request):
             found.copies += [one for of_warp in asked for one in of_warp if isinstance(one, Copy)]
-            continue
+            return
+        sectors = [len(asked.sectors(warp)) for warp in range(len(asked.passes))]
         found.passes[code[numbers[step]].sass.opcode] += int(asked.passes.sum())
-        found.sectors += sum(map(len, asked.sectors))
-        found.requests += sum(map(bool, asked.sectors))
+        found.sectors += sum(sectors)
+        found.requests += sum(map(bool, sectors))
+
+    requests(code, launch, every, np.arange(steps.count), tell)
     return found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -18,6 +19,8 @@ from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.machine import Machine
 from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.needed import Needed
+from ptxlab.prediction.requests import Request
+from ptxlab.prediction.warps import Asked
 from ptxlab.toolchain.assembly import Assembly
 
 KERNEL = """\
@@ -93,33 +96,45 @@ def kernel(program: Path) -> tuple[list[DecodedInstruction], Launch]:
     return decode(assembly.cubin, assembly.functions, "scaled"), launch
 
 
+Answers = dict[int, Request | Asked]
+
+
+def plain(answers: Answers) -> dict[int, Any]:
+    """Return what was asked of memory as numbers, which can be compared."""
+    return {
+        step: (one.passes.tolist(), [one.served(warp) for warp in range(len(one.passes))])
+        if isinstance(one, Request)
+        else one
+        for step, one in answers.items()
+    }
+
+
 def test_what_is_left_out_changes_nothing(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     code, launch = kernel
     every = np.arange(100_000)
-    whole = Machine(code, launch, (0, 2), asked=every)
+    all_answers: Answers = {}
+    all_steps = Machine(code, launch, (0, 2), asked=every, tell=all_answers.__setitem__).run()
     for addresses in (True, False):
-        some = Machine(
-            code, launch, (0, 2), Needed(code, addresses=addresses), every if addresses else None
-        )
-        steps, all_steps = some.run(), whole.steps if whole.steps.count else whole.run()
+        answers: Answers = {}
+        needed, asked = Needed(code, addresses=addresses), every if addresses else None
+        steps = Machine(code, launch, (0, 2), needed, asked, answers.__setitem__).run()
         assert np.array_equal(steps.numbers, all_steps.numbers)
         assert list(map(str, steps.warps)) == list(map(str, all_steps.warps))
         if addresses:
-            assert str(some.requests) == str(whole.requests)
+            assert plain(answers) == plain(all_answers)
 
 
 def test_few_steps_asked_about_are_answered_as_all(
     kernel: tuple[list[DecodedInstruction], Launch],
 ) -> None:
     code, launch = kernel
-    whole = Machine(code, launch, (0, 2), asked=np.arange(100_000))
-    whole.run()
-    asked = np.array(sorted(whole.requests)[-7::2])
-    some = Machine(code, launch, (0, 2), Needed(code, addresses=True), asked)
-    some.run()
-    assert {step: str(one) for step, one in some.requests.items()} == {
-        step: str(whole.requests[step]) for step in asked.tolist()
-    }
+    whole: Answers = {}
+    some: Answers = {}
+    every = np.arange(100_000)
+    Machine(code, launch, (0, 2), asked=every, tell=whole.__setitem__).run()
+    asked = np.array(sorted(whole)[-7::2])
+    Machine(code, launch, (0, 2), Needed(code, addresses=True), asked, some.__setitem__).run()
+    assert plain(some) == {step: plain(whole)[step] for step in asked.tolist()}
 
 
 @pytest.mark.parametrize("program", [SPILLED], ids=["spilled"], indirect=True)

@@ -58,8 +58,9 @@ def issued(
     launch = Launch(device.target, config, bytes(chosen.packed(passed)), regions)
     ctas = range(config.grid[0])
     steps = run(code, launch, ctas)
-    asked = requests(code, launch, ctas, np.arange(steps.count)).values()
-    return chosen, [one for one in asked if isinstance(one, Request)]
+    asked: dict[int, Any] = {}
+    requests(code, launch, ctas, np.arange(steps.count), asked.__setitem__)
+    return chosen, [one for one in asked.values() if isinstance(one, Request)]
 
 
 def test_sectors_are_those_of_profile() -> None:
@@ -76,8 +77,7 @@ def test_sectors_are_those_of_profile() -> None:
             device, resources.path("kernels/naive.cu"), LaunchConfig.of(6, (32, 32)), passed
         )
         counted = count(kernel, LaunchConfig.of(6, (32, 32)), passed)
-    sectors = sum(len(of_warp) for request in steps for of_warp in request.sectors)
-    assert sectors == counted.totals.sectors
+    assert sum(len(request.every) for request in steps) == counted.totals.sectors
 
 
 def test_wavefronts_are_those_of_profile() -> None:

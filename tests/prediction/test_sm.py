@@ -93,7 +93,7 @@ def test_a_scoreboard_holds_whatever_writes_it() -> None:
         1: instruction(FIXED, waits=(5,)),
         2: instruction(EXIT),
     }
-    warp = Warp(0, [0, 1, 2], [None] * 3)
+    warp = Warp(0, [0, 1, 2])
     assert Sm(find("t4"), timings, [warp], shared=0).run().cycles == pytest.approx(14 + 2, abs=1)
 
 

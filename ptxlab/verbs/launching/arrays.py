@@ -8,11 +8,13 @@ import struct
 import tokenize
 import zipfile
 import zlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ptxlab.arrays import Array
 from ptxlab.cli.readers import suggestion
@@ -38,12 +40,20 @@ _DAMAGED = (
 """What numpy raises for a file that is none of its own, or not whole."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class ArrayValue:
-    """An array argument and the PTX type of its elements."""
+    """An array argument, made when it is first looked at; ``dtype`` is the PTX type of its elements."""
 
-    array: Array
+    make: Callable[[], Array]
+    shape: tuple[int, ...]
     dtype: str
+
+    @cached_property
+    def array(self) -> Array:
+        return self.make()
+
+    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
+        return np.asarray(self.array, dtype)
 
 
 def element_type(name: str) -> ScalarType:
@@ -83,14 +93,18 @@ def load(text: str) -> ArrayValue:
             )
     array = np.ascontiguousarray(array)
     if type_name:
-        return ArrayValue(array.view(element_type(type_name).dtype), type_name)
+        return _given(array.view(element_type(type_name).dtype), type_name)
     for name, kind in ELEMENT_TYPES.items():
         if kind.dtype == array.dtype and kind.kind != "bits":
-            return ArrayValue(array, name)
+            return _given(array, name)
     example = text if archive is None or archive["name"] else f"{text}:NAME"
     raise ValueError(
         f"{path} holds {array.dtype}, which no PTX type is; say how to read it, as @{example}:bf16"
     )
+
+
+def _given(array: Array, dtype: str) -> ArrayValue:
+    return ArrayValue(lambda: array, array.shape, dtype)
 
 
 def _member(path: str, name: str | None) -> Array:

@@ -179,7 +179,7 @@ def bind_launch(asked: Asked, device: Device, module: Module | None = None) -> P
         )
     config = LaunchConfig.of(asked.grid, block, asked.shared, asked.cluster, asked.cooperative)
     mapped = {
-        name: device.upload(value.array)
+        name: device.upload(value)
         for name, value in asked.values.items()
         if name in asked.mapped and isinstance(value, ArrayValue)
     }
@@ -207,7 +207,7 @@ def place(
     if not isinstance(value, ArrayValue):
         return value
     by_value = declared.count != 1 or declared.size != 8
-    return value.array if by_value else device.upload(value.array)
+    return value.array if by_value else device.upload(value)
 
 
 def fill_in(args: argparse.Namespace, path: Path) -> None:

@@ -151,7 +151,8 @@ def _make(maker: str, inside: str, seed: tuple[int, ...]) -> ArrayValue:
         raise ValueError(f"{maker} takes a shape and a type{more}")
     kind, shape = element_type(fields[1]), _shape(fields[0])
     _refuse_more_than_memory(shape)
-    return ArrayValue(converted(MAKERS[maker](shape, kind, seed), kind), kind.name)
+    MAKERS[maker]((1,) * len(shape), kind, seed)  # or say why not, before anybody needs it
+    return ArrayValue(lambda: converted(MAKERS[maker](shape, kind, seed), kind), shape, kind.name)
 
 
 def _refuse_more_than_memory(shape: tuple[int, ...]) -> None:

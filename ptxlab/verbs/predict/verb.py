@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from contextlib import closing
 
-from ptxlab.cli.common import add_common, emit, open_device, terminal_width
+from ptxlab.cli.common import add_common, emit, terminal_width
 from ptxlab.cli.options import add
 from ptxlab.cli.readers import positive
 from ptxlab.verbs.launching.options import ARGUMENTS, add_launch
@@ -40,6 +40,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 def execute(args: argparse.Namespace) -> int:
     from ptxlab.prediction.chip import find
     from ptxlab.prediction.predict import load_for, of_launch, target_of
+    from ptxlab.prediction.unfilled import UnfilledDevice
     from ptxlab.toolchain.assembly import Assembly
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.predict import text as view
@@ -55,7 +56,7 @@ def execute(args: argparse.Namespace) -> int:
     asked = read_launch(args, line_info=True)
     program, cubin = load_for(chip, asked.file, asked.options)
     assembly = Assembly(program, cubin)
-    with closing(open_device(args)) as device:
+    with closing(UnfilledDevice(target_of(chip))) as device:
         launch = bind_launch(asked, device, device.load(program))
         found = of_launch(assembly, launch.kernel, launch.config, launch.passed, chip, args.clock)
     lines = view.by_line(found, assembly, launch.kernel.name)

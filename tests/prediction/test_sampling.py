@@ -1,0 +1,151 @@
+"""What is left out of a long kernel: its prediction takes little memory, and comes out as if all were run."""
+
+from __future__ import annotations
+
+import tracemalloc
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from ptxlab.isa.targets import TARGETS
+from ptxlab.prediction import accesses, sectors, trace
+from ptxlab.prediction.accesses import Accesses
+from ptxlab.prediction.model import Prediction
+from ptxlab.prediction.predict import predict
+from ptxlab.prediction.sectors import SectorMap
+from ptxlab.prediction.trace import Loop
+from ptxlab.prediction.unfilled import UnfilledDevice
+
+SOFTMAX = Path(__file__).parent / "softmax.cu"
+THREADS = {"thread_a_row": 128, "warp_a_row": 128, "cta_a_row": 256}
+ROWS = {"thread_a_row": 128, "warp_a_row": 4, "cta_a_row": 1}
+"""Rows of a CTA."""
+COLUMNS = {"thread_a_row": 16, "warp_a_row": 16 * 32, "cta_a_row": 4 * 256}
+"""Columns that a turn of the longest loop takes: the compiler unrolls."""
+
+NONE = np.zeros(0, int)
+
+UNEVEN = """\
+.version 7.1
+.target sm_86
+.address_size 64
+.visible .entry k(.param .u64 p)
+{
+  .reg .b32 t, i, a; .reg .b64 q, r; .reg .f32 f; .reg .pred u;
+  ld.param.u64 q, [p]; mov.u32 t, %tid.x; mov.u32 i, 0;
+more:
+  mul.lo.u32 a, t, i; mul.wide.u32 r, a, 4; add.u64 r, q, r;
+  ld.volatile.global.f32 f, [r]; add.u32 i, i, 1;
+  setp.lt.u32 u, i, 128; @u bra more;
+  ret;
+}
+"""
+"""A warp whose lanes lie further apart from turn to turn."""
+
+
+def softmax(kernel: str, rows: int, columns: int) -> Prediction:
+    """Predict a softmax of rows that nobody writes to: zeros take no memory."""
+    x, y = (np.zeros((rows, columns), np.float32) for _ in range(2))
+    grid, block = rows // ROWS[kernel], THREADS[kernel]
+    return predict(SOFTMAX, "rtx3090", grid, block, [x, y, columns], kernel=kernel)
+
+
+@pytest.mark.parametrize("kernel", THREADS)
+def test_turns_that_are_left_out_of_several_loops_cost_what_they_would(
+    kernel: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As if only the hottest loop were shortened, and the others run whole."""
+    rows, columns = 82 * ROWS[kernel], 24 * COLUMNS[kernel]
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    monkeypatch.setattr(trace, "ENOUGH", 1)
+    monkeypatch.setattr(trace, "MOST", 1 << 60)
+    whole = softmax(kernel, rows, columns)
+    monkeypatch.setattr(trace, "MOST", 1)
+    short = softmax(kernel, rows, columns)
+    assert short.cycles == pytest.approx(whole.cycles, rel=0.03)
+    assert short.used["dram"] == pytest.approx(whole.used["dram"], rel=0.05)
+
+
+def test_a_prediction_needs_little_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread a row, and two million elements: what is issued, asked for and loaded is not kept whole."""
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    rows, columns = 4096, 512
+    softmax("thread_a_row", 128, columns)  # compiles it
+    tracemalloc.start()
+    softmax("thread_a_row", rows, columns)
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert (
+        peak - 2 * 2 * 4 * rows * columns < 32 << 20
+    )  # the arrays, and where they would be on the GPU
+
+
+def test_a_map_of_sectors_counts_each_once_by_the_least_kind() -> None:
+    one, other = SectorMap(1 << 20, 4096 + 1), SectorMap(1 << 20, 4096 + 1)
+    first = (1 << 20) // 32
+    one.add(np.array([first, first + 3, first + 3, first + 128]), 1)
+    one.add(np.array([first + 3, first + 4]), 0)
+    one.add(np.array([first + 4]), 2)
+    other.add(np.array([first, first + 4, first + 5]), 0)
+    assert [one.count(kind) for kind in range(3)] == [2, 2, 0]
+    assert one.shared(other, but=1) == 1 / 3
+    assert one.shared(other, but=2) == 2 / 3
+
+
+def test_of_a_large_region_some_blocks_stand_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of 16 KiB of which a quarter was loaded; one of 16 blocks of 128 sectors is looked at."""
+    monkeypatch.setattr(sectors, "MOST", 1 << 16)
+    every = np.arange(1 << 20)
+    found, other = (SectorMap(1 << 20, 32 << 20) for _ in range(2))
+    found.add((1 << 15) + every[every % 512 < 128], 0)
+    other.add((1 << 15) + every, 0)
+    assert found.count(0) == pytest.approx(len(every) / 4, rel=0.05)
+    assert found.shared(other, but=1) == pytest.approx(1 / 4, rel=0.05)
+
+
+def test_loops_are_found_by_where_a_warp_goes_back() -> None:
+    """An inner loop of 2 to 3, twice in each turn of an outer one of 1 to 5; what comes once is none."""
+    turn = [1, 2, 3, 2, 3, 2, 3, 4, 5]
+    numbers = np.array([0, *turn, *turn, 6])
+    found = {loop.head: loop for loop in trace.loops(numbers, NONE)}
+    assert found[2] == Loop(2, (((2, 4), (4, 6)), ((11, 13), (13, 15))))
+    assert found[1] == Loop(1, (((1, 10),),))
+
+
+def test_arrays_are_not_made_before_somebody_asks_for_their_numbers() -> None:
+    class Told:
+        shape, dtype = (2, 3), np.dtype(np.float32)
+        made = 0
+
+        def __array__(self, dtype: object = None, copy: bool | None = None) -> object:
+            self.made += 1
+            return np.arange(6, dtype=np.float32).reshape(2, 3)
+
+    told = Told()
+    with closing(UnfilledDevice(TARGETS["sm_80"])) as device:
+        buffer, other = device.upload(told), device.upload([1, 2])  # type: ignore[arg-type]
+        assert told.made == 0
+        assert buffer.numpy().tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert other.numpy().tolist() == [1, 2]
+        assert device.zeros(3, "u32").numpy().tolist() == [0, 0, 0]
+    assert told.made == 1
+
+
+def test_patterns_of_addresses_are_kept_within_a_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each turn's lanes lie otherwise: the memory is that of some patterns, not of all."""
+    sizes: list[int] = []
+    remember = Accesses._remember
+
+    def watched(self: Accesses, *seen: Any) -> None:
+        remember(self, *seen)
+        sizes.append(sum(request.nbytes for _, request in self._seen.values()))
+
+    monkeypatch.setattr(accesses, "_PATTERN_BYTES", 4096)
+    monkeypatch.setattr(Accesses, "_remember", watched)
+    monkeypatch.setattr("ptxlab.prediction.predict.kept", lambda *told: told[-1]())
+    predict(UNEVEN, "rtx3090", 1, 32, [np.zeros(1 << 14, np.float32)])
+    assert len(sizes) > 20
+    assert 4096 < max(sizes) < 3 * 4096
