@@ -257,6 +257,21 @@ def test_races_of_one_kernel_at_several_lines_are_all_reported() -> None:
     assert [one.findings[0].line for one in session.reports] == [13, 14]
 
 
+def test_launches_that_stop_at_several_lines_are_all_reported() -> None:
+    session = Session("sm_80", check=True)
+    text = RACES.replace("st.shared.u32 [a], t;", "trap;").replace(
+        "st.shared.u32 [a+4], t;", "trap;"
+    )
+    kernel = session.load(text, "traps.ptx").kernel("races")
+    for n in (0, 1, 1, 0):
+        with pytest.raises(LaunchError, match="trap"):
+            session.launch(kernel, CONFIG, struct.pack("<I", n))
+    assert [
+        line for one in session.reports for line in (13, 14) if f":{line}:" in one.unchecked[0]
+    ] == [13, 14]
+    assert len(session.reports) == 2
+
+
 # Copies words from x to where they end, of which the address is given.
 UNTIL = """.version 8.0
 .target sm_80

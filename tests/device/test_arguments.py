@@ -169,6 +169,13 @@ def test_python_floats_round_to_nearest_even() -> None:
     assert bind("f32", -0.0) == b"\0\0\0\x80"
 
 
+@pytest.mark.parametrize("kind", ["f16", "f32", "f64", "bf16"])
+@pytest.mark.parametrize("given_as", [np.float16, np.float32, np.float64, BF16])
+def test_nan_of_any_type_is_nan(kind: str, given_as: Any) -> None:
+    found = np.frombuffer(bind(kind, given_as(float("nan"))), TYPES[kind].dtype)
+    assert np.isnan(found.astype(np.float64)).all()
+
+
 @given(st.floats(-1e38, 1e38))
 def test_bf16_is_rounded_once(value: float) -> None:
     """Against exact fractions: the result is the nearest bf16, and the even one of two."""

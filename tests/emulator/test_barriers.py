@@ -333,6 +333,7 @@ done:
     [
         ("mov.u32 r4, 16; bar.sync r4;", "barrier 16 of 16"),
         ("mov.u32 r4, 40; bar.sync 1, r4;", "40 threads, which is no number of whole warps"),
+        ("mov.u32 r4, 0; bar.sync 1, r4;", "0 threads, which is no number of whole warps"),
         ("bar.arrive 1, 96; bar.arrive 1, 64;", "used in another way"),
         ("setp.lt.u32 p1, r0, 32; @p1 bar.sync 1, 64; @!p1 bar.sync 1;", "used in another way"),
         ("setp.lt.u32 p1, r0, 32; @p1 bar.sync 1; @!p1 bar.red.or.pred p2, 1, p1;", "another way"),

@@ -296,6 +296,23 @@ def test_what_nobody_documents_is_refused(changes: dict[str, Any], what: str) ->
         box_of(encode(replace(given, **changes)))
 
 
+def test_im2col_takes_every_image() -> None:
+    pixels = Im2col((0,), (0,), 16, 4)
+    given = TensorMap("u8", BASE, (16, 4, 4), (16, 64), pixels, (1, 1, 1))
+    Box(given)
+    with pytest.raises(Unsupported, match="im2col that takes every 2th image is not modelled"):
+        Box(replace(given, element_strides=(1, 1, 2)))
+
+
+def test_a_tensor_may_lie_in_the_upper_half_of_all_addresses() -> None:
+    for address in (1 << 63, (1 << 64) - 256):
+        box = Box(TensorMap("u8", address, (16, 4), (64,), (16, 4), (1, 1)))
+        rows = box.rows((0, 1))
+        assert [int(one) % (1 << 64) for one in rows.addresses] == [
+            address + 64 * row for row in (1, 2, 3)
+        ]
+
+
 def test_boxes_are_kept() -> None:
     data = encode(TensorMap("u8", BASE, (16,), (), (16,), (1,)))
     assert box_of(data) is box_of(bytes(bytearray(data)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import struct
 from dataclasses import fields
+from dataclasses import replace as changed
 
 import pytest
 from cuda.bindings import driver
@@ -185,6 +186,14 @@ def test_a_map_can_be_made_from_zeros(seed: int) -> None:
         data = replace(data, field, value, ordinal)
     assert data == encode(tensor_map)
     assert decode(data) == tensor_map
+
+
+def test_32_bits_of_a_size_of_4_gi_are_zero() -> None:
+    """Dimensions have up to 2**32 elements, and a register has 32 bits."""
+    tensor_map = TensorMap("u8", 0, (1 << 32, 4), (1 << 32,), (16, 4), (1, 1))
+    small = encode(changed(tensor_map, dims=(1, 4)))
+    assert replace(small, "global_dim", 0, 0) == encode(tensor_map)
+    assert decode(replace(small, "global_dim", 0, 0)).dims == (1 << 32, 4)
 
 
 def test_what_is_read_of_a_map_is_its_first_half() -> None:

@@ -51,8 +51,7 @@ def put(gpu: EmulatedGpu, address: int, data: Array) -> None:
 @answers("cuMemcpyPeerAsync", "u64 -u64 u64 -u64 u64 -u64")
 def copy(gpu: EmulatedGpu, to: int, source: int, nbytes: int) -> None:
     if nbytes:
-        # A copy of what is read: both may be parts of the same memory.
-        put(gpu, to, bytes_at(gpu, source, nbytes).copy())
+        put(gpu, to, bytes_at(gpu, source, nbytes))  # NumPy sees where both overlap
 
 
 class _Side(NamedTuple):

@@ -179,6 +179,16 @@ def test_who_does_not_come_is_missed_and_who_has_ended_is_not(run: Run) -> None:
         run(stays, words=1, grid=2, cluster=2)
 
 
+def test_clusters_do_not_wait_for_each_other(run: Run) -> None:
+    """The second one comes to its barrier when the first has passed its own."""
+    body = """
+        setp.lt.u32 p1, r1, 2; @p1 bra MEET;
+    AGAIN: ld.global.relaxed.gpu.u32 r4, [d0]; setp.eq.u32 p2, r4, 0; @p2 bra AGAIN;
+    MEET: barrier.cluster.arrive; barrier.cluster.wait;
+        st.global.relaxed.gpu.u32 [d0], 7;"""
+    assert run(body, words=1, grid=4, cluster=2).tolist() == [7]
+
+
 def test_a_grid_may_count_clusters(run: Run) -> None:
     body = "mov.u32 r4, %nctaid.x; mad.wide.u32 d2, r1, 4, d0; st.global.u32 [d2], r4;"
     directives = ".reqntid 1 .reqnctapercluster 4 .blocksareclusters"

@@ -4,6 +4,7 @@ import math
 import os
 import random
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 
 from ptxlab.cli.readers import dimensions
 from ptxlab.errors import PtxlabError
-from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue
+from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, errors, npz
 from ptxlab.verbs.launching.values import read, split
 
 SEED = (0, 0)
@@ -102,6 +103,13 @@ def test_files_come_back_to_the_bit(tmp_path: Path) -> None:
     short = np.asfortranarray(np.arange(6).reshape(2, 3)).astype(np.int16)
     loaded = array(save(tmp_path / "y.npy", short))
     assert (loaded.dtype, loaded.array.tolist()) == ("s16", short.tolist())
+    for dtype, name in (
+        (np.uint32, "u32"),
+        (np.uint8, "u8"),
+        (np.int64, "s64"),
+        (np.float16, "f16"),
+    ):
+        assert array(save(tmp_path / "w.npy", np.zeros(3, dtype))).dtype == name
     halves = np.array([1.5, -2.0], ml_dtypes.bfloat16)
     text = save(tmp_path / "z.npy", halves)
     assert array(f"{text}:bf16").array.tobytes() == halves.tobytes()
@@ -126,6 +134,14 @@ def test_an_archive_gives_the_array_that_is_named(tmp_path: Path) -> None:
             read("A", text, SEED)
     np.savez(path, only=one)
     assert array(f"@{path}").array.tolist() == [0, 1, 2]
+
+
+def test_the_same_arrays_are_the_same_bytes_at_any_time(tmp_path: Path) -> None:
+    path = tmp_path / "x.npz"
+    path.write_bytes(npz({"file": np.arange(3), "b": np.ones(2)}))
+    with zipfile.ZipFile(path) as archive:
+        assert {one.date_time for one in archive.infolist()} == {(1980, 1, 1, 0, 0, 0)}
+    assert array(f"@{path}:file").array.tolist() == [0, 1, 2]
 
 
 def test_bytes_of_eight_bit_floats_are_those_of_ml_dtypes() -> None:
@@ -227,3 +243,17 @@ def test_an_array_is_made_where_nobody_says_how_much_memory_there_is(
     """As on Windows, which has no sysconf."""
     monkeypatch.delattr(os, "sysconf")
     assert array("ones(2x3,f32)").array.sum() == 6
+
+
+def test_what_is_as_near_as_a_tolerance_says_is_right() -> None:
+    """The tolerance is of what is wanted; infinities and NaN are right where they are wanted."""
+    inf, nan = np.inf, np.nan
+    cases = [
+        (inf, inf, True, 0), (-inf, -inf, True, 0), (nan, nan, True, 0), (inf, -inf, False, inf),
+        (inf, 1, False, inf), (1, inf, False, inf), (4, 6, True, 2), (6, 4, False, 2), (5.5, 4, True, 1.5),
+        (-5.5, -4, True, 1.5), (0.5, 0, True, 0.5), (0.75, 0, False, 0.75), (1, nan, False, nan),
+    ]  # fmt: skip
+    value, want, right, error = (np.array(column) for column in zip(*cases, strict=True))
+    found, found_error = errors(value, want, (0.25, 0.5))
+    assert found.tolist() == right.astype(bool).tolist()
+    np.testing.assert_array_equal(found_error, error)
