@@ -26,11 +26,12 @@ import numpy as np
 from ptxlab.arrays import Array
 from ptxlab.matrix.bit_record import BitRecord
 from ptxlab.matrix.canonical import MODES, UNIT_BYTES
-from ptxlab.matrix.descriptor import ADDRESS_BITS, WGMMA_DESCRIPTOR
+from ptxlab.matrix.descriptor import ADDRESS_BITS, TCGEN05_DESCRIPTOR, WGMMA_DESCRIPTOR
 from ptxlab.matrix.form import SharedOperand
 
 _LINES = 8
 _PERIOD = max(mode.period for mode in MODES.values())
+_ABSOLUTE = np.uint64(TCGEN05_DESCRIPTOR.field("leading offset mode").encode("absolute"))
 _WHOLE_PERIODS = WGMMA_DESCRIPTOR.field("start address").encode((1 << ADDRESS_BITS) - _PERIOD)
 """The bits of a start address that move a matrix together with the pattern of its swizzle."""
 
@@ -43,8 +44,9 @@ def addresses(
     ``descriptors`` are 64-bit words made as ``record`` says. Addresses count from the beginning of a CTA's shared memory and
     may lie behind its end. Raises ValueError for a descriptor that says what is not modelled.
     """
-    patterns, which = np.unique(descriptors & ~np.uint64(_WHOLE_PERIODS), return_inverse=True)
-    start = (descriptors & np.uint64(_WHOLE_PERIODS)).astype(np.int64) * UNIT_BYTES
+    moves = np.where(descriptors & _ABSOLUTE, np.uint64(0), descriptors & np.uint64(_WHOLE_PERIODS))
+    patterns, which = np.unique(descriptors ^ moves, return_inverse=True)
+    start = moves.astype(np.int64) * UNIT_BYTES
     units = np.stack([_pattern(operand, major, int(word), record) for word in patterns])
     return np.asarray(units[which] + start[:, np.newaxis, np.newaxis])
 
