@@ -89,6 +89,8 @@ def problem(form: TensorCoreProduct, word: int) -> TensorCoreProblem:
         raise ValueError(f"k of {k} is for dense products")
     if m not in shapes.m or n not in shapes.n:
         raise ValueError(f"m {m} and n {n} are none of {shapes}")
+    if kind == "f16" and values["a type"] != values["b type"]:
+        raise ValueError(f"A of {values['a type']} does not go with B of {values['b type']}")
     majors = str(values["major of a"]), str(values["major of b"])
     found = TensorCoreProblem(
         form=form,

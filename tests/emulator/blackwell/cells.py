@@ -160,18 +160,19 @@ def after(
     words: Sequence[int] = (),
     target: str = "sm_100a",
     schedule: str = "late",
+    group: int = 0,
 ) -> Array:
     """Return Tensor Memory [ctas, 128, 512] after ``body``, given it and shared memory [ctas, bytes] before.
 
-    There are as many CTAs as a pair has, or one.
+    The CTAs are one group, or several of ``group`` CTAs.
     """
-    gpu, group = device(target, schedule), len(cells)
+    gpu, group = device(target, schedule), group or len(cells)
     made = kernel(body, shared.shape[1], group, target, schedule)
     given = np.zeros(8, np.uint64)
     given[: len(words)] = words
     out = gpu.upload(np.ascontiguousarray(cells, dtype=np.uint32))
     arrays = [out, gpu.upload(np.ascontiguousarray(shared)), gpu.upload(given)]
-    made.launch(grid=group, block=128, cluster=group, args=arrays)
+    made.launch(grid=len(cells), block=128, cluster=group, args=arrays)
     return out.numpy()
 
 

@@ -8,8 +8,10 @@ import numpy as np
 import pytest
 
 from ptxlab.arrays import Array
+from ptxlab.isa.targets import DotProduct
+from ptxlab.numbers.tensor_core import multiply_add
 from tests.emulator.blackwell.cells import after
-from tests.emulator.blackwell.operands import Problem
+from tests.emulator.blackwell.operands import BITS, Problem, coded, in_containers, lane_column
 
 ISSUE = """
     .reg .b32 idesc, d;
@@ -44,6 +46,19 @@ def check(problem: Problem, body: str, **more: Any) -> None:
 def test_each_layout_of_d(m: int, n: int, group: int, stationary: bool) -> None:
     problem = Problem("f16", m, n, "f16", "f16", group=group, stationary=stationary)
     check(problem, issued(problem))
+
+
+@pytest.mark.parametrize(("m", "group"), [(128, 1), (256, 2)])
+def test_many_ctas_multiply_at_once(m: int, group: int) -> None:
+    """Each has other numbers."""
+    problems = [Problem("f16", m, 32, "f16", "f16", group=group, seed=seed) for seed in range(3)]
+    before = np.concatenate([problem.cells() for problem in problems])
+    expected = before.copy()
+    for number, problem in enumerate(problems):
+        problem.put(expected[group * number : group * (number + 1)], problem.result())
+    shared = np.concatenate([problem.shared() for problem in problems])
+    found = after(issued(problems[0]), before, shared, problems[0].words(), group=group)
+    np.testing.assert_array_equal(found, expected)
 
 
 TYPES = [
@@ -133,8 +148,6 @@ def test_the_addend_can_be_scaled_down() -> None:
 
 def a_in_cells(problem: Problem, cells: Array, column: int, part: int, a: Array) -> None:
     """Write A where D's rows are, for one of the parts of the columns of D."""
-    from tests.emulator.blackwell.operands import BITS, coded, in_containers, lane_column
-
     codes = in_containers(coded(a, problem.a_type), problem.a_type).astype(np.uint64)
     bits = max(8, BITS.get(problem.a_type, 8))
     parts = {"E": 2, "B": 2, "G": 4}.get(problem.form, 1)
@@ -199,3 +212,38 @@ def test_a_shifted_takes_each_row_from_the_next_lane() -> None:
     body = issued(problem).replace("kind::f16", "kind::f16.ashift").replace("x0", "[r10]")
     found = after("add.u32 r10, t, 200;" + body, before, problem.shared(), problem.words())
     np.testing.assert_array_equal(found, expected)
+
+
+RULES = DotProduct(25, 16, -21, -133)
+"""Those of sm_100: 25 bits below the largest exponent, a step of all products (MMA-Sim)."""
+
+RANDOM = [("f16", "f16", "f32"), ("f16", "f16", "f16"), ("f16", "bf16", "f32"), ("tf32", "tf32", "f32"),
+          ("f8f6f4", "e4m3", "f32"), ("f8f6f4", "e5m2", "f16")]  # fmt: skip
+
+
+@pytest.mark.parametrize(("kind", "dtype", "d_type"), RANDOM)
+def test_random_bits_are_added_in_one_step(kind: str, dtype: str, d_type: str) -> None:
+    """The step itself is held against MMA-Sim's record elsewhere: tests/numbers."""
+    problem = Problem(kind, 128, 16, dtype, dtype, d_type)
+    rng = problem.rng
+    bits = {"f16": 16, "bf16": 16, "tf32": 32}.get(dtype, 8)
+    word = np.dtype(f"u{bits // 8}")
+    a = rng.integers(0, 1 << bits, (128, problem.k), dtype=np.uint64).astype(word)
+    b = rng.integers(0, 1 << bits, (16, problem.k), dtype=np.uint64).astype(word)
+    shared = np.zeros((1, 32768), np.uint8)
+    for words, tile in zip((a, b), problem.tiles(), strict=True):
+        tile.write(shared[0], words)
+    before = rng.integers(0, 1 << 32, (1, 128, 512), dtype=np.uint32)
+    c = before[0, :, 32:48]
+    if d_type == "f16":
+        c = (c & 0xFFFF).astype(np.uint16)
+    d = multiply_add(
+        a[..., None],
+        b.T[..., None],
+        np.ascontiguousarray(c)[..., None],
+        dtype=dtype,
+        acc=d_type,
+        rules=RULES,
+    )
+    found = after(issued(problem), before, shared, problem.words())
+    np.testing.assert_array_equal(found[0, :, 32:48], d[..., 0])

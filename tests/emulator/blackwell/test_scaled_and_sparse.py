@@ -59,7 +59,9 @@ def issued_scaled(problem: Problem, qualifier: str) -> str:
     return f"add.u32 r10, t, {A_AT}; add.u32 r11, t, {B_AT};" + body
 
 
-def run_scaled(problem: Problem, block: int, kind: str, qualifier: str, **more: str) -> None:
+def run_scaled(
+    problem: Problem, block: int, kind: str, qualifier: str, target: str = "sm_100a"
+) -> None:
     a_codes, a, b_codes, b = scaled(problem, block, kind)
     before = problem.cells()
     ids = (int(problem.more.get("scale id of a", 0)), int(problem.more.get("scale id of b", 0)))
@@ -68,7 +70,7 @@ def run_scaled(problem: Problem, block: int, kind: str, qualifier: str, **more: 
     left, right = problem.a * a.repeat(block, axis=1), problem.b * b.repeat(block, axis=1)
     problem.put(expected, left @ right.T + problem.c)
     body = issued_scaled(problem, qualifier)
-    found = after(body, before, problem.shared(), problem.words(), **more)
+    found = after(body, before, problem.shared(), problem.words(), target)
     np.testing.assert_array_equal(found, expected)
 
 
