@@ -27,10 +27,10 @@ from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.gemm.published import three_digits
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
-from ptxlab.toolchain.assembly import Assembly
 
 ROOT = Path(__file__).parents[1]
 PUBLISHED = ROOT / "benchmarks" / "published.toml"

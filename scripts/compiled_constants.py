@@ -18,11 +18,12 @@ from pathlib import Path
 
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS, Target
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import SassRegister
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.code import DecodedInstruction, decode
-from ptxlab.prediction.operands import SassRegister
 from ptxlab.prediction.predict import target_of
-from ptxlab.toolchain.assembly import Assembly
 
 FILE = Path(__file__).resolve().parents[1] / "benchmarks" / "constants.toml"
 HEAD = """\

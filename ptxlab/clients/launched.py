@@ -14,9 +14,9 @@ from ptxlab.launch_config import LaunchConfig
 
 # Imported when they are asked for, which few programs do.
 if TYPE_CHECKING:
+    from ptxlab.machine.assembly import Assembly
     from ptxlab.observe import CheckReport, Profile
     from ptxlab.observe.diff import DiffReport
-    from ptxlab.toolchain.assembly import Assembly
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,8 +78,8 @@ class Launched:
 
     def sass(self) -> Assembly:
         """Return the program beside the machine code that NVIDIA's assembler makes of it."""
+        from ptxlab.machine.assembly import Assembly
         from ptxlab.toolchain import link_ptx
-        from ptxlab.toolchain.assembly import Assembly
 
         module, arch = self.kernel.program.module, self.kernel.device.target.name
         return Assembly(module, link_ptx(self.ptx, arch=arch, path=module.source.path))

@@ -22,13 +22,13 @@ from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.verification import Verdict, Verification
 from ptxlab.isa.occupancy import Occupancy, occupancy
 from ptxlab.layouts.shared_memory import PASS_BYTES
+from ptxlab.machine.sass import SassFunction, SassInstruction, sass
 from ptxlab.observe import count
 from ptxlab.observe.counters import Counts, total
 from ptxlab.observe.counting import COPY
 from ptxlab.observe.traffic import SECTOR_BYTES
 from ptxlab.syntax.tree import Instruction
 from ptxlab.toolchain import Resources
-from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
 ARITHMETIC = {"fma": "FFMA", "mma": "HMMA", "wgmma": "HGMMA"}
 """The opcode in SASS that does a kernel's work, by its method of summation, which is one of PTX."""

@@ -23,10 +23,10 @@ from ptxlab.gemm.tile import AS_IT_IS, Sizes
 from ptxlab.gemm.tile_file import tile_for
 from ptxlab.gemm.tiles import candidates, cuttable
 from ptxlab.isa.gpus import Gpu
+from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.model import Prediction
 from ptxlab.prediction.predict import of_launch, target_of
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.workers import Progress, results
 
 

@@ -87,3 +87,25 @@ def fma_bf16(a: Array, b: Array, c: Array) -> Array:
     if has_nan(high):
         r[high != high] = BF16.nan_value
     return r
+
+
+def extremum(largest: bool, propagate: bool) -> Callable[[Array, Array], Array]:
+    """Return min or max of f32 or f64: -0 is below +0; NaN loses, or wins if ``propagate``.
+
+    NaN results are left for the caller to make canonical.
+    """
+    chooser = np.maximum if largest else np.minimum
+    combine = np.bitwise_and if largest else np.bitwise_or
+
+    def compute(a: Array, b: Array) -> Array:
+        r: Array = chooser(a, b)
+        if not propagate and has_nan(r):
+            # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
+            r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
+        zero = r == 0
+        if not some(zero):
+            return r
+        word = f"u{r.dtype.itemsize}"
+        return np.where(zero & (a == b), combine(a.view(word), b.view(word)).view(r.dtype), r)
+
+    return compute

@@ -9,16 +9,16 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.launch import NOWHERE, STACK, Launch
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import NOWHERE, STACK, Launch
+from ptxlab.machine.memory import GlobalWords, Words
+from ptxlab.machine.operands import URZ, ZERO_REGISTER, SassAddress, SassRegister
+from ptxlab.machine.registers import Registers
+from ptxlab.machine.row import accessed_bytes, matrices
+from ptxlab.machine.values import Array, Where
+from ptxlab.machine.words import LOW
 from ptxlab.prediction.mbarriers import OFFSET
-from ptxlab.prediction.memory import GlobalWords, Words
-from ptxlab.prediction.operands import URZ, ZERO_REGISTER, SassAddress, SassRegister
-from ptxlab.prediction.pipes import ATOMICS, OPCODES, accessed_bytes, is_wide, matrices
-from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import LINE, Request, of_global, of_matrices, of_shared
-from ptxlab.prediction.values import Array, Where
 
 U32, U64 = np.uint32, np.uint64
 _PATTERN_BYTES = 32 << 20
@@ -44,7 +44,7 @@ class Accesses:
 
     def move(self, i: DecodedInstruction, where: Where) -> None:
         space, addresses = self._place(i, where)
-        self._move(i, where, space, addresses, accessed_bytes(i))
+        self._move(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
 
     def request(self, i: DecodedInstruction, where: Where) -> Request:
         if isinstance(where, np.ndarray) and not len(where):
@@ -52,21 +52,21 @@ class Accesses:
         space, addresses = self._place(i, where)
         if space == "global":
             self._global.require(addresses[0])
-        return self._request(i, where, space, addresses, accessed_bytes(i))
+        return self._request(i, where, space, addresses, accessed_bytes(i.sass.modifiers))
 
     # ---- values -----------------------------------------------------------------------------
 
     def _move(
         self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
-        opcode = i.sass.opcode
-        if opcode in ("LDSM", "LDGSTS", *ATOMICS) or nbytes < 4:
+        row = i.known
+        if row.matrix or row.atomic or row.space == "copy" or nbytes < 4:
             self._forget(i, where, space, addresses, nbytes)
             return
         memory, places = self._words(where, space, addresses[0], nbytes // 4)
         if i.dest is not None:
             self._registers.write_row(i.dest, where, [memory.load(place) for place in places])
-        if not opcode.startswith("ST"):
+        if not row.stores:
             return
         for n, place in enumerate(places):
             data = i.sources[-1]
@@ -78,7 +78,7 @@ class Accesses:
         self, i: DecodedInstruction, where: Where, space: str, addresses: list[Array], nbytes: int
     ) -> None:
         self._registers.forget(i, where)
-        if i.sass.opcode not in ("LDSM", "LDS", "LDG", "LD"):
+        if i.known.stores or space == "copy":
             space = "shared" if space == "copy" else space
             memory, places = self._words(where, space, addresses[0], max(nbytes // 4, 1))
             for place in places:
@@ -106,17 +106,17 @@ class Accesses:
 
     def _place(self, i: DecodedInstruction, where: Where) -> tuple[str, list[Array]]:
         """Return the space that is accessed, and where; generic addresses may be of shared memory."""
-        space, addresses = OPCODES[i.sass.opcode].memory, self._addresses(i, where)
+        space, addresses = i.known.space, self._addresses(i, where)
         if space == "shared":
             addresses = [one & U64(OFFSET) for one in addresses]
-        if i.sass.opcode not in ("LD", "ST"):
+        if space != "generic":
             return space, addresses
         shared = addresses[0] >> U64(32) == U64(NOWHERE)
         if shared.all():
-            return "shared", [addresses[0] & do.LOW]
+            return "shared", [addresses[0] & LOW]
         if shared.any():
             raise Unsupported(f"'{i.sass.text}' accesses shared and global memory at once")
-        return space, addresses
+        return "global", addresses
 
     def _addresses(self, i: DecodedInstruction, where: Where) -> list[Array]:
         places = [one for one in i.operands if isinstance(one, SassAddress)]
@@ -124,7 +124,7 @@ class Accesses:
 
     def address(self, i: DecodedInstruction, place: SassAddress, where: Where) -> Array:
         """Return the address of each thread, 64 bits wide."""
-        wide = is_wide(i, place)
+        wide = i.is_wide(place)
         count = len(np.arange(self._registers.threads)[where])
         total: Any = np.zeros(count, U64)
         for register, scale in ((place.base, place.scale), (place.uniform, 1)):
@@ -143,7 +143,7 @@ class Accesses:
                 )
             total = total + np.asarray(value).astype(U64) * U64(scale)
         total = total + U64(place.offset & (2**64 - 1))
-        found: Array = total if wide else total & do.LOW
+        found: Array = total if wide else total & LOW
         return found
 
     # ---- costs ------------------------------------------------------------------------------
@@ -176,8 +176,8 @@ class Accesses:
         self, i: DecodedInstruction, space: str, tables: list[Array], asked: Array, nbytes: int
     ) -> Request:
         if space == "shared":
-            if i.sass.opcode == "LDSM":
-                return Request(of_matrices(tables[0], matrices(i)))
+            if i.known.matrix:
+                return Request(of_matrices(tables[0], matrices(i.sass.modifiers)))
             return Request(of_shared(tables[0], asked, nbytes))
         if space == "local":
             lanes = np.arange(WARP, dtype=U64)

@@ -12,18 +12,17 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import PARAMETERS, Launch
+from ptxlab.machine.memory import GlobalWords
+from ptxlab.machine.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
+from ptxlab.machine.registers import Registers
+from ptxlab.machine.values import Array, Where
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction import tma
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.mbarriers import OFFSET, Key, Operation, SmMbarriers
-from ptxlab.prediction.memory import GlobalWords
-from ptxlab.prediction.operands import ZERO_REGISTER, Operand, Predicate, SassAddress, SassRegister
-from ptxlab.prediction.pipes import BULK, is_bulk_store
-from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.prediction.tma import Copy
-from ptxlab.prediction.values import Array, Where
 from ptxlab.prediction.warps import Asked
 from ptxlab.tensormap.encoding import MAP_BYTES
 
@@ -54,7 +53,7 @@ class AsynchronousCopies:
         if not len(threads):
             return ((),) * self._warps
         found: list[tuple[int, Operation]] | list[tuple[int, Copy]]
-        found = self._copies(i, threads) if i.sass.opcode in tma.OPCODES else self._operations(
+        found = self._copies(i, threads) if i.does == "bulk copy" else self._operations(
             i, threads, next(address(one) for one in i.operands if isinstance(one, SassAddress))
         )  # fmt: skip
         return phases.by_warp(found, self._warps)
@@ -135,12 +134,12 @@ class AsynchronousCopies:
         place, other = (one.uniform for one in i.operands if isinstance(one, SassAddress))
         assert place is not None
         assert other is not None
-        stores = i.sass.opcode == "UTMASTG" or is_bulk_store(i)
+        stores = i.copies_out
         key = None
         if not stores:
             cta = int(thread[0]) // self._threads
             key = (cta, self._uniform(i, place.number + 1, thread) & OFFSET)
-        if i.sass.opcode == BULK:
+        if not i.known.boxes:
             found = self._row(i, place if stores else other, key, thread)
         else:
             signed = self._coordinates(i, place.number + (1 if stores else 2), thread)
@@ -185,7 +184,7 @@ class AsynchronousCopies:
 
     def _map(self, address: int) -> bytes:
         """Return the bytes of a tensor map, of the parameters or in global memory."""
-        place = address - tma.PARAMETERS
+        place = address - PARAMETERS
         if 0 <= place < len(self._parameters):
             return self._parameters[place : place + MAP_BYTES]
         places = np.arange(address, address + MAP_BYTES, 4, dtype=np.uint64)

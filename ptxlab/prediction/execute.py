@@ -7,19 +7,17 @@ from collections.abc import Sequence
 import numpy as np
 
 from ptxlab.errors import Unsupported
+from ptxlab.machine.control import INSTRUCTION_BYTES
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import GlobalWords
+from ptxlab.machine.operands import SassAddress
+from ptxlab.machine.registers import Registers
+from ptxlab.machine.values import Array, Where
 from ptxlab.prediction.accesses import Accesses
 from ptxlab.prediction.asynchronous import AsynchronousCopies
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.instructions import executed_as
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.memory import GlobalWords
-from ptxlab.prediction.operands import SassAddress
-from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES
-from ptxlab.prediction.registers import Registers
 from ptxlab.prediction.requests import Request
-from ptxlab.prediction.values import Array, Where
 from ptxlab.prediction.warps import Asked
-from ptxlab.toolchain.control import INSTRUCTION_BYTES
 
 
 class Executor:
@@ -35,7 +33,7 @@ class Executor:
     def holds(self, i: DecodedInstruction, where: Where) -> Array | bool | None:
         """Say for which threads an instruction's guard and a branch's predicates hold: all, some, or unknown."""
         found: Array | bool = True
-        for predicate in (i.guard, *i.ins, *(i.outs if i.sass.opcode == "BRA" else ())):
+        for predicate in (i.guard, *i.ins):
             if predicate is not None:
                 value = self._registers.predicate(predicate, where)
                 if value is None:
@@ -46,27 +44,27 @@ class Executor:
         return found
 
     def execute(self, i: DecodedInstruction, where: Where) -> None:
-        row = OPCODES.get(i.sass.opcode)
+        row = i.row
         if row is None:
             raise Unsupported(
                 f"no timing is known of '{i.sass.text}'",
-                hint="the instruction is not in the table of ptxlab/prediction/pipes.py",
+                hint="the instruction is not in the tables of ptxlab/machine/operations",
             )
-        active = self._asking(i, where) if row.memory else self._active(i, where)
+        active = self._asking(i, where) if row.space else self._active(i, where)
         if active is None:
             self._registers.forget(i, where)
         elif isinstance(active, np.ndarray) and not len(active):
             return
-        elif i.sass.opcode in ASYNCHRONOUS:
+        elif row.asynchronous:
             self.asynchronous.run(i, active, self.asked(i, active))
-        elif row.memory:
+        elif row.space:
             self._accesses.move(i, active)
         else:
-            executed = executed_as(i, self._floats)
-            if executed is None:
+            compute = i.computed(self._floats)
+            if compute is None:
                 self._registers.forget(i, active)
             else:
-                executed(self._registers, i, active)
+                compute(self._registers, i, active)
 
     def address(self, i: DecodedInstruction, where: Array) -> Array:
         """Return the number of the instruction that each thread returns to."""
@@ -79,7 +77,7 @@ class Executor:
     def request(self, i: DecodedInstruction, where: Where) -> Request | Asked:
         """Return what an instruction asks memory for, or of mbarriers."""
         active = self._asking(i, where)
-        if i.sass.opcode in ASYNCHRONOUS:
+        if i.known.asynchronous:
             return self.asked(i, active)
         return self._accesses.request(i, active)
 

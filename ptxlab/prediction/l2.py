@@ -15,15 +15,14 @@ from itertools import chain
 
 import numpy as np
 
-from ptxlab.prediction import machine
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.pipes import OPCODES, REDUCTIONS, is_bulk_store
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.values import Array
+from ptxlab.prediction import interpreter
 from ptxlab.prediction.requests import SECTOR, Request
 from ptxlab.prediction.sectors import SectorMap
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.trace import SampledLoop
-from ptxlab.prediction.values import Array
 from ptxlab.prediction.warps import Asked
 
 _THREADS = 1 << 15
@@ -141,9 +140,10 @@ def _turns_for_one(loops: Sequence[SampledLoop]) -> list[float]:
 
 
 def _loads(i: DecodedInstruction) -> bool:
-    row = OPCODES.get(i.sass.opcode)
-    stores = i.sass.opcode in ("ST", "STG", "UTMASTG", *REDUCTIONS) or is_bulk_store(i)
-    return row is not None and row.memory in ("global", "copy", "tensor map") and not stores
+    row = i.row
+    if row is None or row.space not in ("global", "generic", "copy", "tensor map"):
+        return False
+    return not i.copies_out if row.does == "bulk copy" else row.loads
 
 
 def _sectors(request: Request | Asked) -> Array:
@@ -172,7 +172,7 @@ class _Touched:
         chosen = [one for one in ctas if one % launch.cluster == 0]
         asked = np.array(list(steps), int)
         for begin in range(0, len(chosen), piece):
-            machine.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
+            interpreter.requests(code, launch, chosen[begin : begin + piece], asked, self._touch)
 
     def _touch(self, step: int, request: Request | Asked) -> None:
         sectors = _sectors(request)

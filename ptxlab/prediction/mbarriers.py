@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import TypeVar
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.code import DecodedInstruction
+from ptxlab.machine.instruction import DecodedInstruction
 
 T = TypeVar("T")
 

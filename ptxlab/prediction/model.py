@@ -13,10 +13,9 @@ import numpy as np
 
 from ptxlab.errors import PtxlabError
 from ptxlab.isa.occupancy import Occupancy, occupancy
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.pipes import ATOMICS
 from ptxlab.prediction.resident import ResidentModel
 from ptxlab.prediction.slow_paths import passed_by
 from ptxlab.prediction.sm import Run
@@ -111,7 +110,7 @@ def modelled(
 
 def _not_modelled(code: Sequence[DecodedInstruction]) -> tuple[str, ...]:
     """Say what takes time on a GPU and none in the model."""
-    atomics = any(one.sass.opcode in ATOMICS for one in code)
+    atomics = any(one.row is not None and one.row.atomic for one in code)
     meeting = ("atomics that meet at an address",) if atomics else ()
     slow = ("divisions and roots of numbers at the edges of the format",) if passed_by(code) else ()
     return ("power and the clock it leaves", "instruction cache", *meeting, *slow)

@@ -19,21 +19,23 @@ from ptxlab.device.variable import ModuleVariable
 from ptxlab.errors import Location
 from ptxlab.isa.targets import TARGETS, Target
 from ptxlab.launch_config import Dim, LaunchConfig
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch, constant_bank
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.machine.sass import SassInstruction
 from ptxlab.prediction.chip import Chip, find, names
-from ptxlab.prediction.code import DecodedInstruction, NotFollowed, decode
 from ptxlab.prediction.kept import kept
-from ptxlab.prediction.launch import Launch, constant_bank
-from ptxlab.prediction.memory import MemoryRange
 from ptxlab.prediction.model import Prediction, modelled
+from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.unfilled import UnfilledDevice
 from ptxlab.syntax.functions import Parameter
 from ptxlab.syntax.tree import PtxModule
 from ptxlab.tensormap.encoding import MAP_BYTES
 from ptxlab.tensormap.encoding import decode as decode_map
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.constant_memory import ADDRESSES, VARIABLES, constant_memory
 from ptxlab.toolchain.cubin import Cubin
-from ptxlab.toolchain.sass import SassInstruction
 
 
 def predict(

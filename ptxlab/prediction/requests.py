@@ -13,7 +13,7 @@ import numpy as np
 
 from ptxlab.isa.targets import WARP
 from ptxlab.layouts.shared_memory import wavefronts
-from ptxlab.prediction.values import Array
+from ptxlab.machine.values import Array
 
 LINE, SECTOR = 128, 32
 _PASS = 128

@@ -12,15 +12,15 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from ptxlab.prediction import machine, trace
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.values import Array
+from ptxlab.prediction import interpreter, trace
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import DecodedInstruction
 from ptxlab.prediction.l2 import Reuse, reuse
-from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.sm import Run, Sm
 from ptxlab.prediction.timing import timings
-from ptxlab.prediction.values import Array
 from ptxlab.prediction.warps import Asked, Skipped, Warp
 
 
@@ -48,24 +48,24 @@ class ResidentModel:
         every = int(np.prod(launch.config.grid))
         apart = chip.gpu.sms // launch.cluster * launch.cluster
         chosen = [min(apart * n, every - 1) // launch.cluster * launch.cluster for n in range(ctas)]
-        steps = machine.run(self._code, launch, chosen)
+        steps = interpreter.run(self._code, launch, chosen)
         kinds, kind_of = trace.of_warps(steps, launch.warps * ctas)
         numbers, first = steps.numbers, kinds[kind_of[0]]
-        returns = np.array([i.number for i in self._code if i.sass.opcode == "RET"], int)
+        returns = np.array([i.number for i in self._code if i.does == "return"], int)
         loops = trace.sampled(numbers[first], returns, len(kind_of))
         if not self.reuse.nbytes:
             size = chip.memory.l2_mib << 20
             together = ctas * chip.gpu.sms
             self.reuse = reuse(self._code, launch, first, numbers, loops, together, size)
         work = _Work(self, numbers, kinds, kind_of, chosen, chip.used_by(sms))
-        if any(i.sass.opcode == "SYNCS" for i in self._code):
+        if any(i.does == "phase" for i in self._code):
             return work.tiled(trace.tiles(kinds, numbers, returns))
         return work.turned(loops, returns)
 
     def requests(self, chosen: Sequence[int], asked: Array) -> dict[int, Request | Asked]:
         """Return what the steps ``asked`` about of some CTAs ask memory for."""
         found: dict[int, Request | Asked] = {}
-        machine.requests(self._code, self._launch, chosen, asked, found.__setitem__)
+        interpreter.requests(self._code, self._launch, chosen, asked, found.__setitem__)
         return found
 
     def run(self, numbers: Array, warps: Sequence[Warp], ctas: int, chip: Chip) -> Run:

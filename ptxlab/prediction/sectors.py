@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from ptxlab.machine.values import Array
 from ptxlab.prediction.requests import SECTOR
-from ptxlab.prediction.values import Array
 
 _BLOCK = 128
 """Sectors in a row that are looked at together."""

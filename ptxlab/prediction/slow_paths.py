@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 
-from ptxlab.prediction.code import DecodedInstruction
+from ptxlab.machine.instruction import DecodedInstruction
 
 _SLOW_PATH = re.compile(r"__cuda_sm\w+_(?:f32|f64|dblrcp)(?:_|$)")
 """Names of such functions; those for integers of 64 bits are called whatever the data."""
@@ -20,12 +20,12 @@ def passed_by(code: Sequence[DecodedInstruction]) -> dict[int, bool]:
     """Return the branches beside a slow path, by number, and whether each is taken to pass it by."""
     found: dict[int, bool] = {}
     for i in code:
-        conditional = i.guard is not None or bool(i.outs) or bool(i.ins)
+        conditional = i.guard is not None or bool(i.ins)
         if not conditional or i.target is None:
             continue
-        if i.sass.opcode == "CALL" and _is_slow(i):
+        if i.does == "call" and _is_slow(i):
             found[i.number] = False
-        elif i.sass.opcode == "BRA":
+        elif i.does == "branch":
             jumping, staying = _leads_in(code, i.target), _leads_in(code, i.number + 1)
             if jumping != staying:
                 found[i.number] = staying
@@ -38,10 +38,10 @@ def _leads_in(code: Sequence[DecodedInstruction], number: int) -> bool:
     while number < len(code) and number not in seen:
         seen.add(number)
         i = code[number]
-        if i.sass.opcode == "CALL" and i.guard is None:
+        if i.does == "call" and i.guard is None:
             return _is_slow(i)
-        if i.sass.opcode in ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR"):
-            if i.sass.opcode != "BRA" or i.guard is not None or i.target is None:
+        if i.row is not None and i.row.flow:
+            if i.does != "branch" or i.guard is not None or i.target is None:
                 return False
             number = i.target
         else:

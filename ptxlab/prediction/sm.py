@@ -15,7 +15,7 @@ from ptxlab.errors import Unsupported
 from ptxlab.prediction import timing as kinds
 from ptxlab.prediction.chip import Chip
 from ptxlab.prediction.lsu import SOURCES_READ, LoadStoreUnit
-from ptxlab.prediction.meetings import Meetings
+from ptxlab.prediction.rendezvous import Rendezvous
 from ptxlab.prediction.timing import InstructionTiming
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import NEVER, PARTITIONS, Orders, Warp
@@ -61,7 +61,7 @@ class Sm:
         self.busy: dict[str, float] = defaultdict(float)
         self.issued = 0
         self._lsu = LoadStoreUnit(chip, shared, self.busy)
-        self._meetings = Meetings(chip.latency, warps, self._wake)
+        self._rendezvous = Rendezvous(chip.latency, warps, self._wake)
 
     def run(self) -> Run:
         end = 0.0
@@ -190,15 +190,15 @@ class Sm:
             return
         self._prepare(warp, t, now)
         if kind in (kinds.BARRIER, kinds.ARRIVE):
-            self._meetings.meet(warp, t, orders, kind == kinds.BARRIER, now)
+            self._rendezvous.meet(warp, t, orders, kind == kinds.BARRIER, now)
         elif kind == kinds.CLUSTER_ARRIVE:
-            self._meetings.arrive_at_cluster(warp, now)
+            self._rendezvous.arrive_at_cluster(warp, now)
         elif kind == kinds.CLUSTER_WAIT:
-            self._meetings.wait_for_cluster(warp, t)
+            self._rendezvous.wait_for_cluster(warp, t)
         elif kind == kinds.SLEEP:
             warp.pause("sleeping", now + t.latency)
         elif kind == kinds.SYNC:
-            self._meetings.synchronise(warp, t, orders, now)
+            self._rendezvous.synchronise(warp, t, orders, now)
             if warp.ready != NEVER:
                 warp.hold(t.writes, now + t.latency)
             warp.hold(t.frees, now + SOURCES_READ)
@@ -233,7 +233,7 @@ class Sm:
     def _leave(self, warp: Warp, now: float) -> None:
         warp.ready = NEVER
         self._parts[warp.part].remove(warp)
-        self._meetings.leave(warp, now)
+        self._rendezvous.leave(warp, now)
 
     def _copy(self, warp: Warp, t: InstructionTiming, orders: Orders, now: float) -> None:
         """Have the tensor memory accelerator copy what a warp asks."""
@@ -243,7 +243,7 @@ class Sm:
                 if one.key is None:
                     warp.copies = max(warp.copies, there)
                 else:
-                    self._meetings.landed(one, there)
+                    self._rendezvous.landed(one, there)
         warp.hold(t.writes, now + SOURCES_READ)
         warp.hold(t.frees, now + SOURCES_READ)
 

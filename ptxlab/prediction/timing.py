@@ -2,15 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction import wgmma
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import (
+    UNIFORM,
+    ZERO_REGISTER,
+    Immediate,
+    SassAddress,
+    SassName,
+    SassRegister,
+)
+from ptxlab.machine.row import Row
 from ptxlab.prediction.chip import Chip
-from ptxlab.prediction.code import DecodedInstruction, NotFollowed
-from ptxlab.prediction.operands import UNIFORM, ZERO_REGISTER, Immediate, SassName, SassRegister
-from ptxlab.prediction.pipes import BULK, OPCODES
+from ptxlab.prediction.refusal import NotFollowed
 
 FIXED, MEMORY, VARIABLE, BARRIER, ARRIVE, EXIT, GROUP, PENDING = range(8)
 """How an instruction is dealt with: the last two close a group of copies, and wait for some."""
@@ -19,18 +27,26 @@ SYNC, TMA, PRODUCT, PRODUCTS, CLUSTER_ARRIVE, CLUSTER_WAIT, SLEEP = range(8, 15)
 """An mbarrier's, a bulk copy, a warpgroup's product, one that waits for some, a cluster's barrier, a pause."""
 
 _NEEDS = {
-    "UTMALDG": "tma", "UTMASTG": "tma", BULK: "tma", "SYNCS": "cluster", "UCGABAR_ARV": "cluster", "UCGABAR_WAIT": "cluster",
+    "bulk copy": "tma", "phase": "cluster", "cluster arrive": "cluster", "cluster wait": "cluster",
 }  # fmt: skip
-"""The latency that a chip must have for an instruction, which some have not."""
+"""The latency that a chip must have for what an instruction does, which some have not."""
 
-_ONE_SOURCE = ("MOV", "IABS", "POPC", "FLO", "BREV", "I2F", "F2I", "MUFU", "F2F", "I2FP")
-"""Whose only source lies in the second slot."""
+_KINDS = {
+    "exit": EXIT, "close group": GROUP, "cluster arrive": CLUSTER_ARRIVE, "cluster wait": CLUSTER_WAIT,
+    "phase": SYNC, "bulk copy": TMA, "product": PRODUCT,
+}  # fmt: skip
 
 _SHAPES = {
     "884": (8, 8, 4), "1684": (16, 8, 4), "1688": (16, 8, 8), "16816": (16, 8, 16),
     "16832": (16, 8, 32), "16864": (16, 8, 64), "8816": (8, 8, 16), "8832": (8, 8, 32),
 }  # fmt: skip
 
+
+_WARPGROUP_SHAPE = re.compile(r"(\d+)x(\d+)x(\d+)$")
+_SHARED_BYTES = 128
+_OTHER_FACTORS = {"BF16": "bf16", "TF32": "tf32"}
+_AS_F16 = {"e4m3": 2, "s8": 2}
+"""So many times the rate of f16: NVIDIA H100 data sheet."""
 
 _BITS = {
     "bf16": 16, "f16": 16, "tf32": 32, "f32": 32, "s32": 32, "s8": 8, "s4": 4, "e4m3": 8, "e2m1": 4,
@@ -81,17 +97,15 @@ def _told(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
 
 
 def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
-    row = OPCODES.get(i.sass.opcode)
+    row = i.row
     if row is None:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
-    if _NEEDS.get(i.sass.opcode, "l2") not in chip.latency:
+    if _NEEDS.get(row.does, "l2") not in chip.latency:
         raise Unsupported(f"no timing is known of '{i.sass.text}' on {chip.gpu.name}")
-    kind, group = _kind(i, bool(row.memory), bool(row.latency))
-    pipes, hold = _pipes(i, row.pipe, chip) if kind != PRODUCT else ((), wgmma.held(i, chip))
-    opcode = i.sass.opcode
-    loads = opcode in ("LDG", "LD", "LDL", "LDS", "LDSM", "LDGSTS", "ATOM", "ATOMG", "ATOMS")
-    latency = chip.latency.get(row.latency or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
-        2 if i.has("128") and row.memory else 0
+    kind, group = _kind(i, row)
+    pipes, hold = _pipes(i, row.pipe, chip) if kind != PRODUCT else ((), _warpgroup(i, chip))
+    latency = chip.latency.get(row.scoreboard or ("tensor" if kind == PRODUCT else row.pipe), 0) + (
+        2 if i.has("128") and row.space else 0
     )
     if kind == SLEEP:
         latency = _slept(i, chip)
@@ -99,34 +113,29 @@ def _timing(i: DecodedInstruction, chip: Chip) -> InstructionTiming:
     return InstructionTiming(
         kind, pipes, hold, latency, c.stall, c.waits, c.writes, c.reads,
         _reads(i) if kind == FIXED else (),
-        loads,
-        loads and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))) and "ATOM" not in opcode,
-        opcode == "LDGSTS" or (kind == PRODUCT and any(one == SassName("gsb0") for one in i.operands)),
+        row.loads,
+        row.loads and not row.atomic and not any(map(i.has, ("BYPASS", "STRONG", "CONSTANT"))),
+        row.space == "copy" or (kind == PRODUCT and any(one == SassName("gsb0") for one in i.operands)),
         group,
     )  # fmt: skip
 
 
-def _kind(i: DecodedInstruction, memory: bool, variable: bool) -> tuple[int, tuple[int, int]]:
-    opcode = i.sass.opcode
-    if opcode == "BAR":
+def _kind(i: DecodedInstruction, row: Row) -> tuple[int, tuple[int, int]]:
+    """Return how an instruction is dealt with, and its group as ``InstructionTiming`` has it."""
+    if row.does == "barrier":
         number, threads = (*(_number(one) for one in i.sources), 0, 0)[:2]
         return (ARRIVE if i.has("ARV") else BARRIER), (number, threads)
-    if opcode == "DEPBAR":
+    if row.does == "await group":
         scoreboard = i.operands[0]
         assert isinstance(scoreboard, SassName)
         return PENDING, (int(scoreboard.text.removeprefix("SB")), _number(i.operands[1]))
-    if opcode == "WARPGROUP" and i.has("DEPBAR"):
+    if row.does == "await products" and i.has("DEPBAR"):
         return PRODUCTS, (0, _number(i.operands[1]))
-    simple = {
-        "EXIT": EXIT, "LDGDEPBAR": GROUP, "UTMACMDFLUSH": GROUP,
-        "UCGABAR_ARV": CLUSTER_ARRIVE, "UCGABAR_WAIT": CLUSTER_WAIT, "SYNCS": SYNC, "UTMALDG": TMA, "UTMASTG": TMA, BULK: TMA,
-        **dict.fromkeys(wgmma.OPCODES, PRODUCT),
-    }  # fmt: skip
-    if opcode == "NANOSLEEP" and not i.has("SYNCS"):  # which an mbarrier ends
+    if row.does == "sleep" and not i.has("SYNCS"):  # which an mbarrier ends
         return SLEEP, (0, 0)
-    if opcode in simple:
-        return simple[opcode], (0, 0)
-    return (MEMORY if memory else VARIABLE if variable else FIXED), (0, 0)
+    if row.does in _KINDS:
+        return _KINDS[row.does], (0, 0)
+    return (MEMORY if row.space else VARIABLE if row.scoreboard else FIXED), (0, 0)
 
 
 def _slept(i: DecodedInstruction, chip: Chip) -> int:
@@ -163,14 +172,15 @@ def _tensor(i: DecodedInstruction, chip: Chip) -> float:
 def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
     """Return the shape of a product, and the types of its factors and of its sums, as rates are told of them."""
     shape, *types = (one for one in i.sass.modifiers if one != "SF")
-    opcode, scaled = i.sass.opcode, i.has("SF")
     sums = {"F32": "f32", "F16": "f16"}.get(types[0], "s32") if types else "f16"
-    if opcode == "HMMA":
-        dtype = {"BF16": "bf16", "TF32": "tf32"}.get(types[-1] if types else "", "f16")
-    elif opcode == "IMMA":
+    dtype = i.known.factors
+    if dtype == "f16":
+        dtype = _OTHER_FACTORS.get(types[-1] if types else "", dtype)
+    elif dtype == "s8":
         dtype = {"S8": "s8", "U8": "s8", "S4": "s4", "U4": "s4"}[types[0]]
-    else:  # up to 8 bits at the rate of FP8, or two of 4 bits with scales: PTX ISA, .kind of mma
-        dtype = {("QMMA", False): "e4m3", ("OMMA", True): "e2m1"}.get((opcode, scaled), "")
+    elif i.has("SF") != (dtype == "e2m1"):
+        # Up to 8 bits are at the rate of FP8, or two of 4 bits with scales: PTX ISA, .kind of mma.
+        dtype = ""
     if shape not in _SHAPES or not dtype:
         raise Unsupported(f"no timing is known of '{i.sass.text}'")
     return _SHAPES[shape], dtype, sums
@@ -179,9 +189,8 @@ def _product(i: DecodedInstruction) -> tuple[tuple[int, int, int], str, str]:
 def _reads(i: DecodedInstruction) -> tuple[tuple[int, int, int, bool], ...]:
     """Return the registers read through the ports, by slot; those of a uniform file have others."""
     found = []
-    first = 1 if i.sass.opcode in _ONE_SOURCE else 0
-    wide = OPCODES[i.sass.opcode].pipe == "tensor"
-    for slot, source in enumerate(i.sources[:3], first):
+    wide = i.known.pipe == "tensor"
+    for slot, source in enumerate(i.sources[:3], i.known.slot):
         if not isinstance(source, SassRegister) or source.number >= UNIFORM:
             continue
         if source.number == ZERO_REGISTER:
@@ -198,3 +207,41 @@ def _registers_of(i: DecodedInstruction, slot: int) -> int:
     bits = _BITS[dtype]
     words = (m * k * bits, k * n * bits, m * n * _BITS[acc])[slot]
     return max(words // 1024, 1)
+
+
+def _warpgroup(i: DecodedInstruction, chip: Chip) -> float:
+    """Return how many cycles a warpgroup's product holds the tensor core of each sub-partition.
+
+    One of m64nNk16 takes N / 2 cycles of an SM that multiplies 4096 FLOP a clock. What is in shared memory
+    comes at 128 bytes a clock, A too where it lies there: with N below 64 that is slower, 16 + N / 4 cycles.
+    NVIDIA H100 Tensor Core GPU Architecture: the rate, and the width of shared memory.
+    """
+    m, n, k = _warpgroup_shape(i)
+    dtype, acc = _warpgroup_types(i)
+    of_f16 = chip.gpu.tensor.get(("f16", "f32"))
+    rate = (
+        _AS_F16[dtype] * of_f16
+        if of_f16 and dtype in _AS_F16
+        else chip.gpu.tensor.get((dtype, acc))
+    )
+    if rate is None or i.has("SP"):
+        raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    first = next(iter(i.sources), None)
+    rows = n + (m if isinstance(first, SassAddress) else 0)
+    return max(2 * m * n * k / rate, rows * k * _BITS[dtype] / 8 / _SHARED_BYTES)
+
+
+def _warpgroup_shape(i: DecodedInstruction) -> tuple[int, int, int]:
+    """Return m, n and k of a product."""
+    found = _WARPGROUP_SHAPE.match(i.sass.modifiers[0])
+    if found is None:
+        raise Unsupported(f"no timing is known of '{i.sass.text}'")
+    m, n, k = map(int, found.groups())
+    return m, n, k
+
+
+def _warpgroup_types(i: DecodedInstruction) -> tuple[str, str]:
+    modifiers, factors = i.sass.modifiers, i.known.factors
+    dtype = next((_OTHER_FACTORS[one] for one in modifiers if one in _OTHER_FACTORS), factors)
+    acc = "s32" if factors == "s8" else "f16" if modifiers[1] == "F16" else "f32"
+    return dtype, acc

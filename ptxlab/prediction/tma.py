@@ -13,16 +13,12 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.prediction.mbarriers import Key
-from ptxlab.prediction.pipes import BULK
 from ptxlab.prediction.requests import SECTOR
 from ptxlab.tensormap.box import box_of
 from ptxlab.tensormap.encoding import MAP_BYTES
 
-OPCODES = ("UTMALDG", "UTMASTG", BULK)
 UNIT = 16
 """Bytes of a unit of what a bulk copy is told to copy, in the lower half of a word; the upper has CTAs."""
-PARAMETERS = 0x7FFE << 32
-"""Where the parameters of a launch are among generic addresses: far from all buffers."""
 
 
 @dataclass(frozen=True, slots=True)

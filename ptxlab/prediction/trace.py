@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from ptxlab.prediction.machine import IssueOrder
-from ptxlab.prediction.values import Array
+from ptxlab.machine.values import Array
+from ptxlab.prediction.interpreter import IssueOrder
 
 FEW_TURNS = 4
 MANY_TURNS = 16

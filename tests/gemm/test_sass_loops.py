@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ptxlab.gemm.facts import loops, main_loop
-from ptxlab.toolchain.sass import SassFunction, read_sass
+from ptxlab.machine.sass import SassFunction, read_sass
 
 # Two versions of a loop, the second one inside of another, and code around them.
 TEXT = """

@@ -14,10 +14,10 @@ from ptxlab.gemm.facts import SassLoop, loops, main_loop
 from ptxlab.gemm.problem import EPILOGUES, LAYOUTS
 from ptxlab.gemm.tile import require
 from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import SassFunction, sass
 from ptxlab.observe.counters import total
 from ptxlab.observe.profile import Profile, count
 from ptxlab.toolchain import Resources, compile_cuda, link_ptx
-from ptxlab.toolchain.sass import SassFunction, sass
 from tests.gemm.simt import KERNELS, Rewrite, observed, rewrite
 
 __all__ = ["rewrite"]

@@ -22,10 +22,10 @@ from ptxlab.gemm.problem import LAYOUTS, Inputs, memory_type, uploaded
 from ptxlab.gemm.run import compute
 from ptxlab.gemm.tile import Tile, require
 from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import sass
 from ptxlab.observe.check import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import compile_cuda, link_ptx
-from ptxlab.toolchain.sass import sass
 from tests.gemm.simt import QUICK
 
 KERNEL = ALGORITHMS["tensor_core"]

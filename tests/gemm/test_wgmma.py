@@ -20,10 +20,10 @@ from ptxlab.gemm.problem import LAYOUTS, DeviceOperands, Inputs, memory_type, up
 from ptxlab.gemm.run import compute, prepare
 from ptxlab.gemm.tile import AS_IT_IS, Sizes, require
 from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.sass import sass
 from ptxlab.observe import check
 from ptxlab.observe.check_report import CheckReport
 from ptxlab.toolchain import assemble_cuda
-from ptxlab.toolchain.sass import sass
 
 RUNGS = [name for name, each in ALGORITHMS.items() if each.target == "sm_90a"]
 FEW = 2

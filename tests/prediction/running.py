@@ -17,14 +17,15 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.code import DecodedInstruction, decode
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.machine import Machine, requests, run
-from ptxlab.prediction.memory import MemoryRange
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.prediction.interpreter import Interpreter, requests, run
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.tma import Copy
 from ptxlab.prediction.warps import Asked
-from ptxlab.toolchain.assembly import Assembly
 
 Words = npt.NDArray[np.uint32]
 
@@ -50,7 +51,7 @@ class Both:
             launch = Launch(
                 device.target, config, bytes(kernel.packed(passed)), regions, floats=True
             )
-            machine = Machine(code, launch, range(grid))
+            machine = Interpreter(code, launch, range(grid))
             machine.run()
             buffer = passed[out]
             end = buffer.address + buffer.nbytes

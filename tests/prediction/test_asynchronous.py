@@ -13,11 +13,11 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
 from ptxlab.prediction import mbarriers as phases
 from ptxlab.prediction.chip import find
 from ptxlab.prediction.mbarriers import Operation, SmMbarriers
 from ptxlab.prediction.predict import as_machine_code, of_launch, predict
-from ptxlab.toolchain.assembly import Assembly
 from tests.prediction.running import issued
 
 KEY = (0, 1024)

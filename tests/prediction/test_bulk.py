@@ -13,13 +13,13 @@ from ptxlab.device.opening import open_device
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.operands import Predicate
 from ptxlab.prediction.chip import find
-from ptxlab.prediction.code import decode
-from ptxlab.prediction.operands import Predicate
 from ptxlab.prediction.predict import as_machine_code, predict
 from ptxlab.prediction.timing import FIXED, timings
 from ptxlab.prediction.tma import Copy
-from ptxlab.toolchain.assembly import Assembly
 from tests.prediction.running import issued
 
 THERE_AND_BACK = """\

@@ -11,10 +11,11 @@ import pytest
 
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
 from ptxlab.prediction.chip import find, names
-from ptxlab.prediction.code import DecodedInstruction, decode
 from ptxlab.prediction.predict import target_of
-from ptxlab.toolchain.assembly import Assembly
 from scripts import compiled_constants as compiled
 
 ON_RECORD: dict[str, Any] = tomllib.loads(compiled.FILE.read_text(encoding="utf-8"))

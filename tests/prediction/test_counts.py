@@ -19,9 +19,9 @@ from ptxlab.gemm.run import cutting
 from ptxlab.gemm.tensor_maps import arguments
 from ptxlab.gemm.tile import AS_IT_IS
 from ptxlab.gemm.tile_file import tile_for
+from ptxlab.machine.assembly import Assembly
 from ptxlab.observe.profile import Profile, count
 from ptxlab.prediction.predict import as_machine_code
-from ptxlab.toolchain.assembly import Assembly
 from tests.prediction.running import Issued, issued
 
 SMALL_BF16 = Problem(256, 128, 128, "bf16", "f32")

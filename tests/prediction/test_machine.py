@@ -5,10 +5,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from ptxlab.prediction.code import DecodedInstruction
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.values import Array, Bank, Where
 from ptxlab.prediction.execute import Executor
-from ptxlab.prediction.needed import read_by
-from ptxlab.prediction.values import Array, Bank, Where
+from ptxlab.prediction.program_slice import read_by
 from tests.prediction.running import Both
 
 ARCHS = (

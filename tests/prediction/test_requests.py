@@ -14,13 +14,13 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device, Kernel
 from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import MemoryRange
 from ptxlab.observe.profile import count
-from ptxlab.prediction.code import decode
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.machine import requests, run
-from ptxlab.prediction.memory import MemoryRange
+from ptxlab.prediction.interpreter import requests, run
 from ptxlab.prediction.requests import Request, of_shared
-from ptxlab.toolchain.assembly import Assembly
 
 SHARED = """\
 .version 7.0

@@ -8,10 +8,10 @@ from contextlib import suppress
 import pytest
 
 from ptxlab.errors import ToolchainError
+from ptxlab.machine.sass import read_target
 from ptxlab.toolchain import assemble_cuda, disassemble, link_ptx
 from ptxlab.toolchain.fatbin import is_cubin, members
 from ptxlab.toolchain.machine_code import entries
-from ptxlab.toolchain.sass import read_target
 from tests.toolchain.binaries import CUBIN, LZ4, PTX, ZSTD, container, executable, member
 
 SOURCE = """

@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 
 from ptxlab.errors import ToolchainError
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.sass import read_sass, sass
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import (
     assemble_cuda,
@@ -19,10 +21,8 @@ from ptxlab.toolchain import (
     nvjitlink,
     nvrtc,
 )  # fmt: skip
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cache import bypassed
 from ptxlab.toolchain.cubin import Remark, read_remarks, read_resources
-from ptxlab.toolchain.sass import read_sass, sass
 from ptxlab.toolchain.wheels import ToolAbsent
 
 TEXT = """\

@@ -22,12 +22,10 @@ from ptxlab.numbers.formats import F16, FORMATS, Format
 from ptxlab.numbers.rounding import (
     by_block,
     flush,
-    has_nan,
     narrow,
     saturate,
     settle,
     settle_f64,
-    some,
 )
 from ptxlab.numbers.rounding import relu as not_negative
 from ptxlab.numbers.types import packed
@@ -221,28 +219,6 @@ floating("copysign.<T>", "T T -> T", make=_copysign, T="f32 f64")
 # ---- min, max -------------------------------------------------------------------------------
 
 
-def extremum(largest: bool, propagate: bool) -> Compute:
-    """Return min or max of f32 or f64: -0 is below +0; NaN loses, or wins if ``propagate``.
-
-    NaN results are left for the caller to make canonical.
-    """
-    chooser = np.maximum if largest else np.minimum
-    combine = np.bitwise_and if largest else np.bitwise_or
-
-    def compute(a: Array, b: Array) -> Array:
-        r: Array = chooser(a, b)
-        if not propagate and has_nan(r):
-            # Not numpy's fmin: to that, a signalling NaN is at times more than a NaN.
-            r = np.where(np.isnan(a), b, np.where(np.isnan(b), a, r))
-        zero = r == 0
-        if not some(zero):
-            return r
-        word = f"u{r.dtype.itemsize}"
-        return np.where(zero & (a == b), combine(a.view(word), b.view(word)).view(r.dtype), r)
-
-    return compute
-
-
 def _with_xorsign(compute: Compute) -> Compute:
     """Return ``compute`` on magnitudes, with the product's sign on its result (``.xorsign.abs``)."""
 
@@ -255,7 +231,7 @@ def _with_xorsign(compute: Compute) -> Compute:
 
 
 def _of_two(largest: bool, T: str, ftz: str = "", NaN: str = "", xorsign: str = "") -> Compute:
-    choose = extremum(largest, bool(NaN))
+    choose = floats.extremum(largest, bool(NaN))
     if xorsign:
         choose = _with_xorsign(choose)
     return modified(nearest(choose, format_of(T).name), T, ftz)
@@ -263,7 +239,7 @@ def _of_two(largest: bool, T: str, ftz: str = "", NaN: str = "", xorsign: str = 
 
 def _of_three(largest: bool, T: str, ftz: str, NaN: str, abs: str) -> Compute:
     """Return the form with three sources, whose ``.abs`` drops all three signs."""
-    choose = extremum(largest, bool(NaN))
+    choose = floats.extremum(largest, bool(NaN))
 
     def compute(*inputs: Array) -> Array:
         a, b, c = (np.abs(x) for x in inputs) if abs else inputs

@@ -7,11 +7,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from ptxlab.prediction import code
+from ptxlab.machine.assembly import Assembly, PtxLine
+from ptxlab.machine.decode import called as functions_of
 from ptxlab.prediction.model import MODELLED, Prediction
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
-from ptxlab.toolchain.assembly import Assembly, PtxLine
 from ptxlab.view.json import members
 from ptxlab.view.sources import Sources, source_text
 from ptxlab.view.text import fields
@@ -37,7 +37,7 @@ class PredictedLine:
 def by_line(found: Prediction, assembly: Assembly, kernel: str) -> list[PredictedLine]:
     """Return the lines with machine code, those first that take most of the warps' time."""
     lines, first = [], 0
-    for function in code.called(assembly.functions, kernel):
+    for function in functions_of(assembly.functions, kernel):
         numbers = {one.address: n for n, one in enumerate(function.instructions, first)}
         first += len(numbers)
         lines += [_line(found, line, numbers) for line in assembly.lines(function.name)]

@@ -38,10 +38,10 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def execute(args: argparse.Namespace) -> int:
+    from ptxlab.machine.assembly import Assembly
     from ptxlab.prediction.chip import find
     from ptxlab.prediction.predict import load_for, of_launch, target_of
     from ptxlab.prediction.unfilled import UnfilledDevice
-    from ptxlab.toolchain.assembly import Assembly
     from ptxlab.verbs.launching.launch import bind_launch, read_launch
     from ptxlab.verbs.predict import text as view
     from ptxlab.view.sources import read_sources

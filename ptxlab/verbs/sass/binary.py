@@ -11,12 +11,12 @@ from math import prod
 from ptxlab.device.loading import find_file
 from ptxlab.errors import PtxlabError, ToolchainError, Unsupported
 from ptxlab.isa.targets import target_named
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.sass import read_target
 from ptxlab.syntax.parser import parse
 from ptxlab.toolchain import Cubin, disassemble, link_ptx
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.fatbin import Member, is_cubin, members
 from ptxlab.toolchain.machine_code import entries
-from ptxlab.toolchain.sass import read_target
 from ptxlab.toolchain.wheels import ToolAbsent
 from ptxlab.verbs.sass.programs import AssembledProgram, chosen, kernel, of_module
 

@@ -13,11 +13,11 @@ from ptxlab.device.loading import find_file, load_assembled, pick
 from ptxlab.device.shapes import declared
 from ptxlab.isa.occupancy import MULTIPROCESSORS, Occupancy, occupancy
 from ptxlab.isa.targets import DEFAULT_TARGET, TARGETS, target_named
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.sass import SassFunction
 from ptxlab.syntax.tree import PtxModule
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cubin import Used
 from ptxlab.toolchain.fatbin import Member
-from ptxlab.toolchain.sass import SassFunction
 from ptxlab.verbs.launching.launch import merged, run_lines
 from ptxlab.verbs.launching.options import compilation
 

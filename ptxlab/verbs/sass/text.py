@@ -10,12 +10,12 @@ from itertools import zip_longest
 from typing import Any
 
 from ptxlab.isa.occupancy import Occupancy
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.sass import SassFunction, SassInstruction
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.names import called
-from ptxlab.toolchain.assembly import Assembly
 from ptxlab.toolchain.cubin import Resources, Used
 from ptxlab.toolchain.fatbin import Member
-from ptxlab.toolchain.sass import SassFunction, SassInstruction
 from ptxlab.verbs.sass.binary import told, way_to
 from ptxlab.verbs.sass.programs import AssembledKernel, AssembledProgram
 from ptxlab.view.json import members

@@ -11,8 +11,8 @@ from ptxlab.device.loading import load_assembled
 from ptxlab.errors import PtxlabError
 from ptxlab.instrument.sites import instructions
 from ptxlab.isa.targets import Target
+from ptxlab.machine.sass import SassInstruction, sass
 from ptxlab.syntax.tree import Function
-from ptxlab.toolchain.sass import SassInstruction, sass
 from ptxlab.verbs.launching.launch import Asked
 
 _PRODUCT = "GMMA."

@@ -11,6 +11,7 @@ import pytest
 from ptxlab.emulator.prepare.row import ROWS
 from ptxlab.fragments import receipts, support
 from ptxlab.fragments.specimen import program
+from ptxlab.machine.sass import sass
 from ptxlab.main import main
 from ptxlab.matrix.catalog import MULTIPLICATIONS, families, forms
 from ptxlab.matrix.form import Form
@@ -20,7 +21,6 @@ from ptxlab.matrix.tensor_memory import TENSOR_MEMORY_MOVES
 from ptxlab.matrix.wgmma import WGMMA, WGMMA_ORDER
 from ptxlab.matrix.wmma import WMMA_MOVES
 from ptxlab.toolchain import link_ptx
-from ptxlab.toolchain.sass import sass
 
 
 def ops(capsys: pytest.CaptureFixture[str], *words: str) -> list[dict[str, Any]]:

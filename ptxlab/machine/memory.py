@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ptxlab.errors import Unsupported
-from ptxlab.prediction.values import ALL, Array, Where
+from ptxlab.machine.values import ALL, Array, Where
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.instructions import executed_as
-from ptxlab.prediction.operands import (
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import (
     TRUE_PREDICATE,
     URZ,
     ZERO_REGISTER,
@@ -21,15 +20,13 @@ from ptxlab.prediction.operands import (
     SassConstant,
     SassRegister,
 )
-from ptxlab.prediction.pipes import ASYNCHRONOUS, OPCODES, accessed_bytes, is_wide
+from ptxlab.machine.row import accessed_bytes
 from ptxlab.prediction.slow_paths import passed_by
-
-FLOW = ("BRA", "CALL", "RET", "EXIT", "BSYNC", "BAR")
-"""Instructions that may move threads elsewhere, or have them wait."""
 
 _STACK_POINTER = 1
 _PREDICATES = 512
 _SPACES = {name: 1 << 528 + n for n, name in enumerate(("shared", "global", "local"))}
+_SPACES |= {"copy": _SPACES["shared"], "generic": _SPACES["shared"] | _SPACES["global"]}
 _SPILLED = 531
 """The words of local memory, one by one, where they are known for registers that were spilled."""
 _BOX = 7
@@ -42,7 +39,7 @@ _TOLD = ("alu", "fmaheavy", "lsu", "uniform")
 """Pipes of whose instructions it is known how many registers they write; others write one at least."""
 
 
-class Needed:
+class ProgramSlice:
     """What must be run of a kernel: for its control flow, and for its ``addresses`` too."""
 
     def __init__(
@@ -102,33 +99,34 @@ class _Facts:
     def __init__(
         self, i: DecodedInstruction, addresses: bool, spilled: bool, settled: bool, floats: bool
     ) -> None:
-        opcode = i.sass.opcode
-        row = OPCODES.get(opcode)
-        space = {"copy": "shared"}.get(row.memory, row.memory) if row else ""
+        row = i.row
+        space = row.space if row else ""
         self.unknown = row is None
         """What is not known at all is run, to be refused."""
-        self.writes = _written(i, 4) | (_ALL_PREDICATES if opcode == "R2P" else 0)
+        self.writes = _written(i, 4)
+        if row is not None and row.every_predicate == "written":
+            self.writes |= _ALL_PREDICATES
         self.kills = 0 if i.guard else _written(i, 4 if row and row.pipe in _TOLD else 1)
         guard = _reads(i.guard)
-        self.reads = guard | _reads_of(i) if executed_as(i, floats) else guard
+        self.reads = guard | _reads_of(i) if i.computed(floats) else guard
         self.roots = self.always = 0
         """What is read when memory is asked, and whoever asks."""
-        if opcode in ASYNCHRONOUS:
+        if row is not None and row.asynchronous:
             self.always = guard | _asynchronous(i) | _SPACES["global"]
-        elif opcode in FLOW and not settled:
+        elif row is not None and row.flow and not settled:
             self.roots = guard | _reads_of(i)
         elif space:
             places = guard | _union(i.ins)
             for one in i.operands:
                 if isinstance(one, SassAddress):
-                    places |= _address(one, is_wide(i, one))
+                    places |= _address(one, i.is_wide(one))
             self.roots = places if addresses else 0
             self.reads = places
             apart = spilled and space == "local"
             held = _words_of_stack(i) if apart else _SPACES[space]
             if i.dest is not None:
                 self.reads |= held
-            if i.dest is None or "ATOM" in opcode:
+            if i.dest is None or i.known.stores:
                 self.writes |= held
                 self.reads |= _stored(i)
                 self.kills |= held if apart and i.guard is None else 0
@@ -145,13 +143,13 @@ def _successors(
     code: Sequence[DecodedInstruction], settled: Mapping[int, bool]
 ) -> list[tuple[int, ...]]:
     """Return which instructions may follow each, of those that are ``settled`` where they go."""
-    returns = tuple(i.number + 1 for i in code if i.sass.opcode == "CALL")
+    returns = tuple(i.number + 1 for i in code if i.does == "call")
     found: list[tuple[int, ...]] = []
     for i in code:
-        opcode, onwards = i.sass.opcode, (i.number + 1,)
-        if opcode == "RET":
+        onwards = (i.number + 1,)
+        if i.does == "return":
             found.append((*returns, *onwards))
-        elif opcode in ("BRA", "CALL") and i.target is not None:
+        elif i.does in ("branch", "call") and i.target is not None:
             jumps, stays = (settled.get(i.number, True), not settled.get(i.number, False))
             found.append((*((i.target,) * jumps), *(onwards * stays)))
         else:
@@ -166,7 +164,7 @@ def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
     separate as registers, where an array's would be anywhere.
     """
     pointer = 1 << _STACK_POINTER
-    local = [i for i in code if i.sass.opcode in ("LDL", "STL")]
+    local = [i for i in code if i.row is not None and i.row.space == "local"]
     sets = [i.number for i in code if _written(i, 4) & pointer]
     last = max(sets, default=0)
     return (
@@ -180,22 +178,21 @@ def _only_spills(code: Sequence[DecodedInstruction]) -> bool:
 def _on_stack(i: DecodedInstruction) -> bool:
     (place,) = (one for one in i.operands if isinstance(one, SassAddress))
     base = place.base
-    whole = accessed_bytes(i) % 4 == 0 and place.offset % 4 == 0
+    whole = accessed_bytes(i.sass.modifiers) % 4 == 0 and place.offset % 4 == 0
     return whole and place.uniform is None and base is not None and base.number == _STACK_POINTER
 
 
 def _words_of_stack(i: DecodedInstruction) -> int:
     (place,) = (one for one in i.operands if isinstance(one, SassAddress))
-    words = (1 << accessed_bytes(i) // 4) - 1
+    words = (1 << accessed_bytes(i.sass.modifiers) // 4) - 1
     return words << _SPILLED + place.offset // 4
 
 
 def _written(i: DecodedInstruction, most: int) -> int:
     """Return what an instruction writes, of registers ``most`` at most."""
     found = 0
-    row = OPCODES.get(i.sass.opcode)
-    if i.dest is not None and row is not None:
-        found |= ((1 << min(row.written(i), most)) - 1) << i.dest.number
+    if i.dest is not None and i.row is not None:
+        found |= ((1 << min(i.written, most)) - 1) << i.dest.number
     for one in i.outs:
         found |= 1 << _PREDICATES + one.number
     return found & ~_FIXED
@@ -203,11 +200,10 @@ def _written(i: DecodedInstruction, most: int) -> int:
 
 def _reads_of(i: DecodedInstruction) -> int:
     """Return what the operands of an instruction say, without its guard."""
-    found = _ALL_PREDICATES if i.sass.opcode == "P2R" else 0
-    if i.sass.opcode in FLOW:
+    found = _ALL_PREDICATES if i.known.every_predicate == "read" else 0
+    if i.known.flow:
         return found | _union(i.operands)
-    pairs = i.takes_pairs
-    sums = i.has("WIDE") or (i.has("HI") and "IMAD" in i.sass.opcode)
+    pairs, sums = i.takes_pairs, any(map(i.has, i.known.sums_pairs))
     for place, one in enumerate(i.sources):
         third_of_wide = place == 2 and sums
         found |= _reads(one, 2 if pairs or third_of_wide else 1)
@@ -228,7 +224,7 @@ def _asynchronous(i: DecodedInstruction) -> int:
 def _stored(i: DecodedInstruction) -> int:
     """Return the data that a store reads: behind the address."""
     data = [one for one in i.sources if isinstance(one, SassRegister)]
-    return _union(data, accessed_bytes(i) // 4 or 1)
+    return _union(data, accessed_bytes(i.sass.modifiers) // 4 or 1)
 
 
 def _union(operands: Iterable[Operand], words: int = 1) -> int:

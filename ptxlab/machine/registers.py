@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.operands import (
+from ptxlab.machine import words
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.operands import (
     TRUE_PREDICATE,
     UPT,
     URZ,
@@ -21,8 +21,7 @@ from ptxlab.prediction.operands import (
     SassConstant,
     SassRegister,
 )
-from ptxlab.prediction.pipes import OPCODES
-from ptxlab.prediction.values import Array, Bank, Where
+from ptxlab.machine.values import Array, Bank, Where
 
 U32, U64 = np.uint32, np.uint64
 
@@ -69,14 +68,20 @@ class Registers:
     def pair(self, operand: Operand, where: Where, *, signed: bool) -> Any:
         """Return an operand of 64 bits: two registers, two constants, or a number."""
         if isinstance(operand, Immediate):
-            return do.wide(np.asarray(U32(operand.value)), signed=signed)
+            return words.wide(np.asarray(U32(operand.value)), signed=signed)
         lower = self.value(operand, where, bare=True)
         upper = self.value(_next(operand), where, bare=True)
         if lower is None or upper is None:
             return None
-        found = do.joined(lower, upper)
+        found = words.joined(lower, upper)
         negated = isinstance(operand, SassRegister | SassConstant) and operand.negated
         return U64(0) - found if negated else found
+
+    def source(self, i: DecodedInstruction, operand: Operand, where: Where) -> Any:
+        """Return a source: a word, or 64 bits where the instruction has so many."""
+        if i.takes_pairs:
+            return self.pair(operand, where, signed=True)
+        return self.value(operand, where)
 
     def constant(self, constant: SassConstant, where: Where) -> Any:
         offset = constant.offset
@@ -100,12 +105,12 @@ class Registers:
         value = np.abs(value) if operand.absolute else value
         return -value if operand.negated else value
 
-    def write(self, i: DecodedInstruction, where: Where, value: Any, *, words: int = 1) -> None:
-        """Write ``words`` registers: a word, or the halves of 64 bits."""
+    def write(self, i: DecodedInstruction, where: Where, value: Any, *, count: int = 1) -> None:
+        """Write ``count`` registers: a word, or the halves of 64 bits."""
         if i.dest is None:
             return
-        if words == 2:
-            halves = (None, None) if value is None else (do.low(value), do.high(value))
+        if count == 2:
+            halves = (None, None) if value is None else (words.low(value), words.high(value))
             self.write_row(i.dest, where, halves)
         else:
             self.words.write(i.dest.number, where, value)
@@ -125,12 +130,12 @@ class Registers:
         """Write what a comparison found, and its opposite, combined with a predicate that is known."""
         other = np.asarray(ins[0] if ins else True)
         for predicate, value in zip(i.outs, (found, ~found), strict=False):
-            self.tell(predicate, where, do.combined(i, value, other))
+            self.tell(predicate, where, words.combined(i, value, other))
 
     def forget(self, i: DecodedInstruction, where: Where) -> None:
         """Have what an instruction writes be unknown."""
         if i.dest is not None:
-            self.write_row(i.dest, where, [None] * OPCODES[i.sass.opcode].written(i))
+            self.write_row(i.dest, where, [None] * i.written)
         for predicate in i.outs:
             self.tell(predicate, where, None)
 

@@ -1,4 +1,4 @@
-"""What floating-point instructions of the machine compute, where control flow or an address depends on them."""
+"""Floating-point instructions of the machine."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 
 import numpy as np
 
-from ptxlab.emulator.operations.floating import extremum
-from ptxlab.numbers.floats import by_way_of_double, fma_f32, fma_f32_nearest
+from ptxlab.machine import words
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import ZERO_REGISTER, Immediate, SassRegister
+from ptxlab.machine.registers import Registers
+from ptxlab.machine.row import rows
+from ptxlab.machine.values import Array, Where
+from ptxlab.numbers.floats import by_way_of_double, extremum, fma_f32, fma_f32_nearest
 from ptxlab.numbers.formats import F32 as FORMAT
 from ptxlab.numbers.rounding import flush, narrow, saturate, settle
-from ptxlab.prediction import arithmetic as do
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.operands import ZERO_REGISTER, Immediate, SassRegister
-from ptxlab.prediction.registers import Registers
-from ptxlab.prediction.values import Array, Where
 
 U32, F32, F64 = np.uint32, np.float32, np.float64
-Compute = Callable[..., Array]
+Compute = Callable[..., Any]
 
 _DIRECTIONS = {"RM": "rm", "RP": "rp", "RZ": "rz"}
 _KNOWN = {*_DIRECTIONS, "RN", "FTZ", "SAT"}
@@ -44,9 +44,6 @@ def _multiply_add(mode: str, a: Array, b: Array, c: Array) -> Array:
     return fma_f32(a, b, c, mode) if mode else fma_f32_nearest(a, b, c)
 
 
-_ARITHMETIC: dict[str, Compute] = {"FADD": _add, "FMUL": _multiply, "FFMA": _multiply_add}
-"""By opcode, with how it is rounded if not to nearest, and its sources."""
-
 _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
     "RCP": np.reciprocal,
     "RSQ": lambda x: 1 / np.sqrt(x),
@@ -58,17 +55,21 @@ _APPROXIMATE: dict[str, Callable[[Array], Array]] = {
 """By modifier of MUFU, of float64. The last bits may differ on a GPU; divisions and roots put them right."""
 
 
-def arithmetic(r: Registers, i: DecodedInstruction, where: Where) -> None:
-    """FADD, FMUL, FFMA, rounded once."""
-    known = set(i.sass.modifiers) <= _KNOWN
-    values = _reals(r, i, where) if known else None
-    if values is None:
-        r.forget(i, where)
-        return
-    _write(r, i, where, _ARITHMETIC[i.sass.opcode.removeprefix("U")](_direction(i), *values))
+def _rounded_once(operation: Compute) -> Compute:
+    """Return the instruction of an operation, which is given how it is rounded, "" for to nearest, and its sources."""
+
+    def compute(r: Registers, i: DecodedInstruction, where: Where) -> None:
+        known = set(i.sass.modifiers) <= _KNOWN
+        values = _reals(r, i, where) if known else None
+        if values is None:
+            r.forget(i, where)
+            return
+        _write(r, i, where, operation(_direction(i), *values))
+
+    return compute
 
 
-def approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """MUFU, to which numbers next to zero are zero but for TANH: ptxas scales what may be one."""
     compute = _APPROXIMATE.get(i.sass.modifiers[0])
     values = _reals(r, i, where) if compute else None
@@ -81,7 +82,7 @@ def approximated(r: Registers, i: DecodedInstruction, where: Where) -> None:
     _write(r, i, where, flush(found) if scaled else found)
 
 
-def least_or_most(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _least_or_most(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FMNMX: the least where its predicate holds."""
     values, least = _reals(r, i, where), r.predicate(i.ins[0], where)
     if values is None or least is None or len(values) != 2:
@@ -91,7 +92,7 @@ def least_or_most(r: Registers, i: DecodedInstruction, where: Where) -> None:
     _write(r, i, where, np.where(least, low, high))
 
 
-def select(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _select(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FSEL."""
     values, chosen = _reals(r, i, where), r.predicate(i.ins[0], where)
     if values is None or chosen is None:
@@ -100,16 +101,16 @@ def select(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, np.where(chosen, *values).astype(F32).view(U32))
 
 
-def compare(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _compare(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """FSETP."""
     values, ins = _reals(r, i, where), [r.predicate(one, where) for one in i.ins]
     if values is None or any(value is None for value in ins):
         r.forget(i, where)
         return
-    r.tell_compared(i, where, do.compare(i.sass.modifiers[0], *values), ins)
+    r.tell_compared(i, where, words.compare(i.sass.modifiers[0], *values), ins)
 
 
-def from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """I2F of words, or of their lower parts."""
     word = r.value(i.sources[0], where)
     if word is None or any(map(i.has, _OTHER_SIZES)):
@@ -120,7 +121,7 @@ def from_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, narrow(whole.astype(F64), FORMAT, _direction(i) or "rn").view(U32))
 
 
-def to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """F2I to words, at whose limits it ends; what is no number becomes zero."""
     values = _reals(r, i, where)
     if values is None or any(map(i.has, (*_OTHER_SIZES, *_SIZES.keys() - {"U32"}))):
@@ -132,7 +133,7 @@ def to_integer(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, np.clip(whole, *limits).astype(np.int64).astype(U32))
 
 
-def half_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _half_constant(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """A sum with minus zero is how the compiler makes a word of two halves that it knows."""
     zero = [one for one in i.sources if isinstance(one, SassRegister)]
     reals = [one.real for one in i.sources if isinstance(one, Immediate)]
@@ -165,3 +166,23 @@ def _write(r: Registers, i: DecodedInstruction, where: Where, found: Any) -> Non
     if i.has("SAT"):
         found = saturate(found)
     r.write(i, where, settle(found).view(U32))
+
+
+ROWS = (
+    *rows("FMUL", "fma", _rounded_once(_multiply), uniform=True),
+    *rows("FADD", "fma", _rounded_once(_add), uniform=True, floats=True),
+    *rows("FFMA", "fma", _rounded_once(_multiply_add), uniform=True, floats=True),
+    *rows("FMNMX", "alu", _least_or_most, floats=True),
+    *rows("FSEL", "alu", _select, uniform=True, floats=True),
+    *rows("FSETP", "alu", _compare, uniform=True),
+    *rows("MUFU", "xu", _approximated, scoreboard="xu", slot=1),
+    *rows("I2F", "xu", _from_integer, uniform=True, scoreboard="xu", slot=1),
+    *rows("I2FP", "alu", _from_integer, uniform=True, slot=1),
+    *rows("F2I", "xu", _to_integer, uniform=True, scoreboard="xu", slot=1),
+    *rows("F2F", "xu", scoreboard="xu", slot=1),
+    *rows("FRND FCHK", "xu", scoreboard="xu"),
+    *rows("HFMA2 HADD2", "fma2", _half_constant),
+    *rows("HMUL2", "fma2"),
+    *rows("HSETP2 HMNMX2 F2FP", "alu"),
+    *rows("DFMA DADD DMUL DSETP", "fp64", scoreboard="fp64", words=2),
+)

@@ -12,12 +12,14 @@ import numpy as np
 from ptxlab.isa.occupancy import MULTIPROCESSORS
 from ptxlab.isa.targets import WARP, Target
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.memory import MemoryRange
-from ptxlab.prediction.tma import PARAMETERS
-from ptxlab.prediction.values import Array
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.machine.values import Array
 
 WINDOW, NOWHERE = 0x18, 0x7FFF0000
 """Where bank 0 has where shared memory begins among generic addresses: far from all buffers."""
+
+PARAMETERS = 0x7FFE << 32
+"""Where the parameters of a launch are among generic addresses: far from all buffers."""
 
 STACK = 1 << 14
 """The bytes of local memory that a thread may use, of which the stack begins at the end."""

@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from ptxlab.instrument.sites import instructions, sources
+from ptxlab.machine.sass import SassFunction, SassInstruction, sass
 from ptxlab.syntax.functions import SourceLine
 from ptxlab.syntax.tree import Function, PtxModule
 from ptxlab.toolchain.cubin import Cubin
-from ptxlab.toolchain.sass import SassFunction, SassInstruction, sass
 
 
 @dataclass(frozen=True, slots=True)

@@ -10,8 +10,9 @@ import pytest
 from ptxlab import resources
 from ptxlab.device.loading import load_assembled
 from ptxlab.isa.targets import TARGETS
-from ptxlab.prediction.code import DecodedInstruction, decode
-from ptxlab.toolchain.assembly import Assembly
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
 
 ARCHS = ("sm_80", "sm_86", "sm_89", "sm_90a", "sm_100a", "sm_120a")
 FILE = "ptx/gemm_m16n8k16_bf16_f32.ptx"

@@ -1,70 +1,22 @@
-"""A kernel's machine code, decoded: each instruction with its operands and control bits."""
+"""A kernel's machine code, decoded: each instruction with its operands, its row and its control bits."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from itertools import takewhile
 
-from ptxlab.errors import Unsupported
-from ptxlab.prediction.operands import Immediate, Operand, Predicate, SassRegister, read
-from ptxlab.toolchain.control import INSTRUCTION_BYTES, Control, control
+from ptxlab.machine.control import INSTRUCTION_BYTES, control
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import Immediate, Operand, Predicate, SassRegister, read
+from ptxlab.machine.row import Row
+from ptxlab.machine.sass import SassFunction, SassInstruction
+from ptxlab.machine.table import ROWS
 from ptxlab.toolchain.cubin import Cubin
 from ptxlab.toolchain.elf import read_elf
-from ptxlab.toolchain.sass import SassFunction, SassInstruction
-
-_LEADING = ("PLOP3", "UPLOP3", "R2P")
-"""Whose first operands are predicates, of which not all are written."""
-
-_ONE_OUT = ("VOTE", "VOTEU")
-"""Which write one predicate and read those behind it."""
-
-_NOTHING_OUT = ("RET", "BAR", "WARPSYNC", "BRX", "JMX", "UTMALDG", "UTMASTG", "UBLKCP", "NANOSLEEP")
-"""Whose first register is read."""
-
-_PREDICATE_FIRST = ("LOP3", "ULOP3", "SHFL", "ELECT")
-"""Which may write a predicate and name it before the register."""
 
 _CODE_ADDRESS = re.compile(r"32@(?P<half>lo|hi)\(\(?(?:\S+ \+ )?(?P<label>[^@\s]+)@srel\)*$")
 _RETURN = re.compile(r"(?P<register>R\d+) (?:0x0|`\(.*\))$")
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedInstruction:
-    """One instruction, ``number`` among those of the kernel and what it calls.
-
-    ``dest`` is the register it writes, ``outs`` are the predicates it writes, ``sources`` what it
-    reads, ``ins`` the predicates behind them. ``target`` is the number that a branch goes to.
-    """
-
-    number: int
-    sass: SassInstruction
-    control: Control
-    guard: Predicate | None
-    operands: tuple[Operand, ...]
-    dest: SassRegister | None
-    outs: tuple[Predicate, ...]
-    sources: tuple[Operand, ...]
-    ins: tuple[Predicate, ...]
-    target: int | None
-
-    def has(self, modifier: str) -> bool:
-        return modifier in self.sass.modifiers
-
-    @property
-    def takes_pairs(self) -> bool:
-        """Whether its sources have 64 bits."""
-        compares = self.sass.opcode in ("ISETP", "UISETP")
-        return self.has("64") or (compares and (self.has("S64") or self.has("U64")))
-
-
-class NotFollowed(Unsupported):
-    """What keeps a kernel from being predicted, with the ``instruction`` that does."""
-
-    def __init__(self, error: Unsupported, instruction: DecodedInstruction) -> None:
-        super().__init__(error.message, location=error.location, hint=error.hint)
-        self.instruction = instruction
 
 
 def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunction]:
@@ -72,10 +24,15 @@ def called(functions: Mapping[str, SassFunction], kernel: str) -> list[SassFunct
     found = [functions[kernel]]
     for function in found:
         for i in function.instructions:
-            other = functions.get(i.target or "") if i.opcode == "CALL" else None
+            other = functions.get(i.target or "") if _calls(i) else None
             if other is not None and other not in found:
                 found.append(other)
     return found
+
+
+def _calls(i: SassInstruction) -> bool:
+    row = ROWS.get(i.opcode)
+    return row is not None and row.does == "call"
 
 
 def decode(
@@ -105,10 +62,12 @@ def _instruction(
     """Decode an instruction; ``places`` are the numbers of labels and functions that it may name."""
     operands = tuple(_operand(text, places) for text in sass.operands)
     guard = read(sass.guard[1:]) if sass.guard else None
-    dest, outs, sources, ins = _roles(sass.opcode, operands)
+    row = ROWS.get(sass.opcode)
+    dest, outs, sources, ins = _roles(row, operands)
     return DecodedInstruction(
         number,
         sass,
+        row,
         control(code[sass.address : sass.address + INSTRUCTION_BYTES]),
         guard if isinstance(guard, Predicate) else None,
         operands,
@@ -131,18 +90,21 @@ def _operand(text: str, places: Mapping[str, int]) -> Operand:
 
 
 def _roles(
-    opcode: str, operands: Sequence[Operand]
+    row: Row | None, operands: Sequence[Operand]
 ) -> tuple[SassRegister | None, tuple[Predicate, ...], tuple[Operand, ...], tuple[Predicate, ...]]:
-    """Tell what is written from what is read: results stand first, and predicates read stand last."""
-    rest = list(operands)
-    first = _predicates(rest[:1]) if opcode in _PREDICATE_FIRST else []
-    rest = rest[len(first) :]
-    if opcode in _NOTHING_OUT:
+    """Tell what is written from what is read, as the row says: register, predicates, sources, and predicates read."""
+    rest, stand = list(operands), row.operands if row else "results first"
+    if stand == "nothing out":
         return None, (), tuple(rest), ()
+    if stand == "a condition":
+        read_first = _predicates(rest)
+        return None, (), tuple(rest[len(read_first) :]), tuple(read_first)
+    first = _predicates(rest[:1]) if stand == "a predicate first" else []
+    rest = rest[len(first) :]
     dest = rest.pop(0) if rest and isinstance(rest[0], SassRegister) else None
-    if opcode in _LEADING:
+    if stand == "predicates first":
         return None, tuple(one for one in rest[:2] if isinstance(one, Predicate)), tuple(rest), ()
-    after = [] if first else _predicates(rest)[: 1 if opcode in _ONE_OUT else None]
+    after = [] if first else _predicates(rest)[: 1 if stand == "one predicate out" else None]
     outs = (*first, *after)
     rest = rest[len(after) :]
     ins = tuple(reversed(list(_predicates(rest[::-1]))))

@@ -1,14 +1,15 @@
-"""What the lanes of a warp tell each other: votes, shuffles, sums, and which of them is chosen."""
+"""Instructions of the machine by which lanes of a warp tell each other: votes, shuffles, sums, and who is chosen."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from ptxlab.isa.targets import WARP
-from ptxlab.prediction.code import DecodedInstruction
-from ptxlab.prediction.operands import TRUE_PREDICATE, Predicate
-from ptxlab.prediction.registers import Registers
-from ptxlab.prediction.values import Where
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.operands import TRUE_PREDICATE, Predicate
+from ptxlab.machine.registers import Registers
+from ptxlab.machine.row import rows
+from ptxlab.machine.values import Where
 
 U32, U64 = np.uint32, np.uint64
 
@@ -23,7 +24,7 @@ _REDUCTIONS = {
 """What joins the words of a warp, and the word that changes nothing."""
 
 
-def reduce(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _reduce(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """Join the words of the lanes that are there: where it does not say how, to the bits that all have."""
     value = r.value(i.sources[0], where)
     if value is None or i.has("F32"):
@@ -38,7 +39,7 @@ def reduce(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, np.repeat(joined.astype(U32), WARP)[where])
 
 
-def vote(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _vote(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """Count what holds for the lanes of a warp."""
     value = r.predicate((i.ins or (Predicate(TRUE_PREDICATE),))[-1], where)
     if value is None:
@@ -55,7 +56,7 @@ def vote(r: Registers, i: DecodedInstruction, where: Where) -> None:
         r.tell(predicate, where, np.repeat(every, WARP)[where])
 
 
-def shuffle(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _shuffle(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """Take the word of another lane; a lane that is not there is answered with one's own."""
     a, lane, clamp = (r.value(one, where) for one in i.sources)
     if a is None or lane is None or clamp is None:
@@ -79,7 +80,7 @@ def shuffle(r: Registers, i: DecodedInstruction, where: Where) -> None:
         r.tell(predicate, where, inside.reshape(-1)[where])
 
 
-def elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
+def _elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
     """Choose the lowest of the lanes that are there."""
     here = np.zeros(r.threads, bool)
     here[where] = True
@@ -88,3 +89,13 @@ def elect(r: Registers, i: DecodedInstruction, where: Where) -> None:
     r.write(i, where, lowest[where].astype(U32))
     for predicate in i.outs[:1]:
         r.tell(predicate, where, chosen)
+
+
+ROWS = (
+    *rows("VOTE VOTEU", "alu", _vote, operands="one predicate out"),
+    *rows("REDUX", "adu", _reduce, scoreboard="adu"),
+    *rows("CREDUX", "alu", _reduce),
+    *rows("SHFL", "lsu", _shuffle, operands="a predicate first", scoreboard="special"),
+    *rows("ELECT", "control", _elect, operands="a predicate first"),
+    *rows("MOVM", "lsu", scoreboard="special"),
+)

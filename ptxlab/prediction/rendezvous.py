@@ -14,7 +14,7 @@ CLUSTER = -1
 """Where the barrier of a cluster is among the mbarriers; the other CTAs are there as soon as the first."""
 
 
-class Meetings:
+class Rendezvous:
     """The barriers of the CTAs whose ``warps`` are on an SM; ``wake`` has a warp go on at some time."""
 
     def __init__(

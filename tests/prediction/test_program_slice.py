@@ -14,14 +14,15 @@ from ptxlab.device.memory import Buffer
 from ptxlab.device.opening import open_device
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
-from ptxlab.prediction.code import DecodedInstruction, decode
-from ptxlab.prediction.launch import Launch
-from ptxlab.prediction.machine import Machine
-from ptxlab.prediction.memory import MemoryRange
-from ptxlab.prediction.needed import Needed
+from ptxlab.machine.assembly import Assembly
+from ptxlab.machine.decode import decode
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.prediction.interpreter import Interpreter
+from ptxlab.prediction.program_slice import ProgramSlice
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.warps import Asked
-from ptxlab.toolchain.assembly import Assembly
 
 KERNEL = """\
 extern "C" __global__ void scaled(const float *in, const int *rows, float *out, int n) {
@@ -113,11 +114,11 @@ def test_what_is_left_out_changes_nothing(kernel: tuple[list[DecodedInstruction]
     code, launch = kernel
     every = np.arange(100_000)
     all_answers: Answers = {}
-    all_steps = Machine(code, launch, (0, 2), asked=every, tell=all_answers.__setitem__).run()
+    all_steps = Interpreter(code, launch, (0, 2), asked=every, tell=all_answers.__setitem__).run()
     for addresses in (True, False):
         answers: Answers = {}
-        needed, asked = Needed(code, addresses=addresses), every if addresses else None
-        steps = Machine(code, launch, (0, 2), needed, asked, answers.__setitem__).run()
+        needed, asked = ProgramSlice(code, addresses=addresses), every if addresses else None
+        steps = Interpreter(code, launch, (0, 2), needed, asked, answers.__setitem__).run()
         assert np.array_equal(steps.numbers, all_steps.numbers)
         assert list(map(str, steps.warps)) == list(map(str, all_steps.warps))
         if addresses:
@@ -131,9 +132,11 @@ def test_few_steps_asked_about_are_answered_as_all(
     whole: Answers = {}
     some: Answers = {}
     every = np.arange(100_000)
-    Machine(code, launch, (0, 2), asked=every, tell=whole.__setitem__).run()
+    Interpreter(code, launch, (0, 2), asked=every, tell=whole.__setitem__).run()
     asked = np.array(sorted(whole)[-7::2])
-    Machine(code, launch, (0, 2), Needed(code, addresses=True), asked, some.__setitem__).run()
+    Interpreter(
+        code, launch, (0, 2), ProgramSlice(code, addresses=True), asked, some.__setitem__
+    ).run()
     assert plain(some) == {step: plain(whole)[step] for step in asked.tolist()}
 
 
@@ -144,7 +147,7 @@ def test_what_was_spilled_and_decides_nothing_is_left_out(
     """Where control flow alone is asked for, sums and addresses are not even stored."""
     code, _ = kernel
     stores = {i.number for i in code if i.sass.opcode == "STL"}
-    needed = set(Needed(code, addresses=False).of(0, len(code), False))
+    needed = set(ProgramSlice(code, addresses=False).of(0, len(code), False))
     assert len(stores) > 10
     assert len(stores & needed) < len(stores) / 2
 
@@ -152,5 +155,5 @@ def test_what_was_spilled_and_decides_nothing_is_left_out(
 def test_less_is_run(kernel: tuple[list[DecodedInstruction], Launch]) -> None:
     code, _ = kernel
     loop = next(i for i in code if i.sass.opcode in ("FFMA", "FADD"))
-    needed = Needed(code, addresses=True).of(loop.number, loop.number + 1, True)
+    needed = ProgramSlice(code, addresses=True).of(loop.number, loop.number + 1, True)
     assert loop.number not in needed

@@ -14,20 +14,20 @@ import numpy as np
 
 from ptxlab.errors import Unsupported
 from ptxlab.isa.targets import WARP
-from ptxlab.prediction.code import DecodedInstruction, NotFollowed
+from ptxlab.machine.instruction import DecodedInstruction
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import GlobalWords
+from ptxlab.machine.operands import SassRegister
+from ptxlab.machine.values import ALL, Array, Where
 from ptxlab.prediction.execute import Executor
-from ptxlab.prediction.launch import Launch
 from ptxlab.prediction.mbarriers import WAIT, Operation
-from ptxlab.prediction.memory import GlobalWords
-from ptxlab.prediction.needed import Needed
-from ptxlab.prediction.operands import SassRegister
-from ptxlab.prediction.pipes import OPCODES
+from ptxlab.prediction.program_slice import ProgramSlice
+from ptxlab.prediction.refusal import NotFollowed
 from ptxlab.prediction.requests import Request
 from ptxlab.prediction.slow_paths import passed_by
-from ptxlab.prediction.values import ALL, Array, Where
 from ptxlab.prediction.warps import Asked
 
-_TOGETHER = "UCGABAR_ARV"
+_TOGETHER = "cluster arrive"
 """Counts once for a warp, whose lanes wait there for each other."""
 
 Tell = Callable[[int, Request | Asked], None]
@@ -92,7 +92,9 @@ def run(code: Sequence[DecodedInstruction], launch: Launch, ctas: Sequence[int])
 
     Raises Unsupported, with the instruction, where something decides that is not known.
     """
-    return Machine(code, launch, ctas, Needed(code, addresses=False, floats=launch.floats)).run()
+    return Interpreter(
+        code, launch, ctas, ProgramSlice(code, addresses=False, floats=launch.floats)
+    ).run()
 
 
 def requests(
@@ -103,11 +105,11 @@ def requests(
     tell: Tell,
 ) -> None:
     """Run a kernel's CTAs again, and tell what each of the steps ``asked`` about asks memory for."""
-    needed = Needed(code, addresses=True, floats=launch.floats)
-    Machine(code, launch, ctas, needed, asked, tell).run()
+    needed = ProgramSlice(code, addresses=True, floats=launch.floats)
+    Interpreter(code, launch, ctas, needed, asked, tell).run()
 
 
-class Machine:
+class Interpreter:
     """The threads of some CTAs of a launch, from the first instruction to the last exit.
 
     Only what is ``needed`` is run, all if that is not said; of the steps ``asked`` about ``tell`` is told the requests.
@@ -118,7 +120,7 @@ class Machine:
         code: Sequence[DecodedInstruction],
         launch: Launch,
         ctas: Sequence[int],
-        needed: Needed | None = None,
+        needed: ProgramSlice | None = None,
         asked: Array | None = None,
         tell: Tell | None = None,
     ) -> None:
@@ -132,9 +134,9 @@ class Machine:
         self._needed = needed
         self._asked = [] if asked is None else np.unique(asked).tolist()
         self._last = MOST_STEPS if asked is None else max(self._asked, default=-1)
-        self._flow = [i.number for i in code if i.sass.opcode in _FLOW]
+        self._flow = [i.number for i in code if i.does in _FLOW]
         self._passed_by = passed_by(code)
-        self._memory = {i.number for i in code if _is_memory(i)}
+        self._memory = {i.number for i in code if i.row is not None and i.row.space}
         self.steps = IssueOrder()
         self._tell: Tell = tell or _ignored
 
@@ -196,7 +198,7 @@ class Machine:
 
     def _released(self) -> Front:
         """Let go whom nobody can be waited for any more: who wants to meet others, then barriers."""
-        meeting = [front for front in self._fronts if front.waits == "BSYNC"]
+        meeting = [front for front in self._fronts if front.waits == "meet"]
         others = [front for front in self._fronts if not front.phases and front.waits != _TOGETHER]
         if not others:
             self._at = self._fronts[0].pc
@@ -224,12 +226,12 @@ class Machine:
                 return
             instruction = self._code[flow]
             front.pc = self._at = flow
-            if instruction.sass.opcode == _TOGETHER and self._is_torn(front.threads):
+            if instruction.does == _TOGETHER and self._is_torn(front.threads):
                 self.steps.add(first, end, warps)
                 front.waits = _TOGETHER
                 return
             self.steps.add(first, end + 1, warps)
-            if _FLOW[instruction.sass.opcode](self, front, instruction, where) or others:
+            if _FLOW[instruction.does](self, front, instruction, where) or others:
                 return
 
     def _stretch(self, first: int, end: int, where: Where) -> None:
@@ -321,7 +323,7 @@ class Machine:
             front.phases = ()
             front.pc += 1
             return False
-        front.waits = i.sass.opcode
+        front.waits = i.does
         return True
 
     def _among(self, step: int) -> bool:
@@ -337,7 +339,7 @@ class Machine:
         if alone:
             front.pc += 1
             return False
-        front.waits = i.sass.opcode
+        front.waits = i.does
         return True
 
     def _taken(self, i: DecodedInstruction, where: Where, threads: Array) -> Array:
@@ -355,19 +357,15 @@ def _ignored(step: int, request: Request | Asked) -> None:
     """Take no note of a request."""
 
 
-def _is_memory(i: DecodedInstruction) -> bool:
-    row = OPCODES.get(i.sass.opcode)
-    return row is not None and bool(row.memory)
-
-
 _FLOW = {
-    "BRA": Machine._branch,
-    "CALL": Machine._branch,
-    "RET": Machine._return,
-    "EXIT": Machine._exit,
-    "BSYNC": Machine._wait,
-    "BAR": Machine._barrier,
-    "SYNCS": Machine._mbarrier,
-    "UCGABAR_ARV": Machine._arrive,
-    "UCGABAR_WAIT": Machine._wait,
+    "branch": Interpreter._branch,
+    "call": Interpreter._branch,
+    "return": Interpreter._return,
+    "exit": Interpreter._exit,
+    "meet": Interpreter._wait,
+    "barrier": Interpreter._barrier,
+    "phase": Interpreter._mbarrier,
+    "cluster arrive": Interpreter._arrive,
+    "cluster wait": Interpreter._wait,
 }
+"""What follows what an instruction does to threads."""

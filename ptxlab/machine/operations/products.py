@@ -1,0 +1,20 @@
+"""Products of tensor cores: of a warp, and those that a warpgroup queues."""
+
+from __future__ import annotations
+
+from functools import partial
+
+from ptxlab.machine.row import accumulators, rows
+
+_of_warp = partial(rows, pipe="tensor", writes=accumulators)
+_of_warpgroup = partial(rows, pipe="wgmma", words=128, does="product")
+
+ROWS = (
+    *_of_warp("HMMA", factors="f16"),
+    *_of_warp("IMMA", factors="s8"),
+    *_of_warp("QMMA", factors="e4m3"),
+    *_of_warp("OMMA", factors="e2m1"),
+    *_of_warpgroup("HGMMA", factors="f16"),
+    *_of_warpgroup("QGMMA", factors="e4m3"),
+    *_of_warpgroup("IGMMA", factors="s8"),
+)

@@ -1,0 +1,173 @@
+"""An instruction of the machine is a row: how it is written, what it computes, and what it does beside.
+
+    rows("IADD3", "alu", _add, uniform=True, pairs=True)
+    rows("LDG LD", "lsu", space="global", loads=True, scoreboard="global")
+
+The first text has opcodes that differ in nothing here, with ``uniform`` there is each with a U before it
+too, which the uniform datapath runs. ``compute`` is given the registers, the instruction and the threads
+it runs for, all at once, and writes what comes of it; an instruction without is not computed. Everything
+else is a column, so that nobody who follows, times or runs machine code asks for an opcode by name.
+
+Which pipe: the tables of instruction throughput in the CUDA Programming Guide, Nsight Compute's
+"Pipelines", and arXiv 2503.20481. What the operands are is read off what nvdisasm prints.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+Modifiers = tuple[str, ...]
+Compute = Callable[[Any, Any, Any], None]
+"""Given the registers, the instruction and the threads."""
+
+Operands = Literal[
+    "results first",
+    "a predicate first",
+    "predicates first",
+    "one predicate out",
+    "a condition",
+    "nothing out",
+]
+"""How results stand among the operands.
+
+``results first``: the register, then predicates that are written; those that are read stand last.
+``a predicate first``: one may be written that is named before the register, and no other.
+``predicates first``: the first two are predicates, not all of which are written.
+``one predicate out``: of predicates behind the register only the first is written.
+``a condition``: predicates stand first and are read.
+``nothing out``: the first register is read.
+"""
+
+Space = Literal["", "shared", "global", "generic", "local", "copy", "mbarrier", "tensor map"]
+"""The memory that is accessed; ``copy`` is global memory, and shared memory that it is copied to."""
+
+Does = Literal[
+    "",
+    "branch",
+    "call",
+    "return",
+    "exit",
+    "meet",
+    "barrier",
+    "phase",
+    "cluster arrive",
+    "cluster wait",
+    "bulk copy",
+    "close group",
+    "await group",
+    "product",
+    "await products",
+    "sleep",
+]
+"""What it does to threads, or has done beside them.
+
+``meet``: lanes of a warp wait for those that parted from them. ``phase``: works on an mbarrier.
+``bulk copy``: tells the tensor memory accelerator. ``product``: queues one before the tensor cores.
+``close group`` and ``await group``: of the copies that a warp has under way; ``await products`` likewise.
+"""
+
+_WIDTHS = {"WIDE": 2, "64": 2, "128": 4, "U64": 2, "S64": 2, "F64": 2}
+_SIZES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
+
+
+def one_word(modifiers: Modifiers) -> int:
+    return 1
+
+
+def two_words_unless_32(modifiers: Modifiers) -> int:
+    """Return two words but where it says 32."""
+    return 1 if "32" in modifiers else 2
+
+
+def accumulators(modifiers: Modifiers) -> int:
+    """Return the registers of a product of tensor cores: of 8 x 8, or f16, half as many."""
+    return 2 if "F16" in modifiers or modifiers[0].startswith("88") else 4
+
+
+def matrices(modifiers: Modifiers) -> int:
+    """Return how many 8 x 8 matrices LDSM loads: ``LDSM.16.M88.4``, and one where it does not say."""
+    return int(modifiers[-1]) if modifiers[-1] in ("2", "4") else 1
+
+
+def accessed_bytes(modifiers: Modifiers) -> int:
+    """Return how many bytes a thread accesses in memory."""
+    return next((_SIZES[one] for one in modifiers if one in _SIZES), 4)
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """One opcode, in all its forms.
+
+    ``pipe`` is what it holds, a name of a chip's. An instruction of variable latency is waited for by a
+    ``scoreboard``, and the column says by which of a chip's latencies. ``loads`` and ``stores`` say what it does
+    to memory, ``atomic`` that it is both at once or, where nothing is loaded, a reduction.
+    """
+
+    opcode: str
+    pipe: str
+    compute: Compute | None = None
+    floats: bool = False
+    """It is about floating-point numbers that are results at most: no integer division is made of it."""
+    operands: Operands = "results first"
+    words: int = 1
+    """Registers that it writes where no modifier says."""
+    writes: Callable[[Modifiers], int] | None = None
+    """How many registers it writes, by its modifiers, where that is not the usual rule."""
+    pairs: bool = False
+    """It is computed of 64 bits too."""
+    of_pairs: Modifiers = ("64",)
+    """Modifiers with which its sources have 64 bits."""
+    sums_pairs: Modifiers = ("WIDE",)
+    """Modifiers with which its third source has 64 bits."""
+    every_predicate: Literal["", "read", "written"] = ""
+    slot: int = 0
+    """The source slot that its first source lies in."""
+    factors: str = ""
+    """The type of a product's factors where no modifier says."""
+    scoreboard: str = ""
+    space: Space = ""
+    loads: bool = False
+    stores: bool = False
+    atomic: bool = False
+    matrix: bool = False
+    """Each lane gives the address of a row of a matrix, and not of what it gets."""
+    boxes: bool = False
+    """It copies a box of a tensor map, and not bytes in a row."""
+    does: Does = ""
+
+    @property
+    def asynchronous(self) -> bool:
+        """Whether it works on mbarriers, or has copied what ends their phases."""
+        return self.does in ("phase", "bulk copy")
+
+    @property
+    def flow(self) -> bool:
+        """Whether it may move threads elsewhere, or have them wait."""
+        return self.does in ("branch", "call", "return", "exit", "meet", "barrier")
+
+    def written(self, modifiers: Modifiers) -> int:
+        """Return how many registers in a row it writes."""
+        if self.writes is not None:
+            return self.writes(modifiers)
+        found = (
+            _WIDTHS[one] for one in ("WIDE", *modifiers) if one in modifiers and one in _WIDTHS
+        )
+        return next(found, self.words)
+
+
+def rows(
+    opcodes: str,
+    pipe: str,
+    compute: Compute | None = None,
+    *,
+    uniform: bool = False,
+    **columns: Any,
+) -> Iterator[Row]:
+    """Yield a row for each opcode, and with ``uniform`` its twin of the uniform datapath."""
+    for opcode in opcodes.split():
+        row = Row(opcode, pipe, compute, **columns)
+        yield row
+        if uniform:
+            yield replace(row, opcode=f"U{opcode}", pipe="uniform", scoreboard="", slot=0)
