@@ -39,7 +39,7 @@ def decode(
     cubin: Cubin, functions: Mapping[str, SassFunction], kernel: str
 ) -> list[DecodedInstruction]:
     """Decode a kernel of a cubin and what it calls, one behind the other from address 0 on."""
-    decoded: list[DecodedInstruction] = []
+    found: list[DecodedInstruction] = []
     bases: dict[str, int] = {}
     chosen = called(functions, kernel)
     for function in chosen:
@@ -48,15 +48,15 @@ def decode(
         code, first = _section(cubin, f".text.{function.name}"), bases[function.name]
         places = {name: at // INSTRUCTION_BYTES + first for name, at in function.labels.items()}
         for number, sass in enumerate(function.instructions, first):
-            decoded.append(_instruction(number, sass, code, bases | places))
-    return decoded
+            found.append(decoded(number, sass, code, bases | places))
+    return found
 
 
 def _section(cubin: Cubin, name: str) -> bytes:
     return next((one.content for one in read_elf(cubin.image).sections if one.name == name), b"")
 
 
-def _instruction(
+def decoded(
     number: int, sass: SassInstruction, code: bytes, places: Mapping[str, int]
 ) -> DecodedInstruction:
     """Decode an instruction; ``places`` are the numbers of labels and functions that it may name."""

@@ -86,12 +86,18 @@ class Registers:
     def constant(self, constant: SassConstant, where: Where) -> Any:
         offset = constant.offset
         if constant.register is not None and constant.register.number not in (ZERO_REGISTER, URZ):
-            register = self.words.read(constant.register.number, where)
-            if register is None or register.min() != register.max():
-                return None
-            offset += int(register[0])
+            return self._indexed(constant.bank, offset, constant.register, where)
         word = self._constants.get((constant.bank, offset & ~3))
         return None if word is None else U32(word)
+
+    def _indexed(self, bank: int, offset: int, register: SassRegister, where: Where) -> Any:
+        """Return the words of a bank behind ``offset`` at which a register is, thread by thread."""
+        index = self.words.read(register.number, where)
+        if index is None:
+            return None
+        places, nth = np.unique(index, return_inverse=True)
+        words = [self._constants.get((bank, offset + place & ~3)) for place in places.tolist()]
+        return None if None in words else np.array(words, U32)[nth]
 
     def real(self, operand: Operand, where: Where) -> Any:
         if isinstance(operand, Immediate):

@@ -78,3 +78,18 @@ def test_what_is_added_in_memory_is_written_and_may_meet(gpu: str) -> None:
     stored, found = (predict(text, gpu, 108, 32, passed) for text in (walks, added))
     assert found.cycles == pytest.approx(stored.cycles, rel=0.05)
     assert set(found.not_modelled) - set(stored.not_modelled) == {"atomics that meet at an address"}
+
+
+def test_what_is_stored_takes_room_from_what_is_loaded_again() -> None:
+    """All CTAs read the same 4 MiB; what an A100's 20 MiB have of these depends on what the CTAs store."""
+    turns, ctas, kib_160 = 26, 216, 160 << 10
+    operand = np.zeros(1 << 20, "f4")
+    little, much = (
+        predict(
+            KERNEL.replace("SHARED", "0"), "a100", ctas, 32,
+            [operand, np.zeros(mib << 18, "f4"), turns], shared=kib_160,
+        )
+        for mib in (17, 400)
+    )  # fmt: skip
+    latency = find("a100").latency
+    assert little.cycles / much.cycles == pytest.approx(latency["l2"] / latency["dram"], abs=0.15)

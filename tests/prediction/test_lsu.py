@@ -1,0 +1,154 @@
+"""The way of memory instructions and copies through an SM, request by request, by pencil."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import replace
+
+import pytest
+
+from ptxlab.prediction.chip import Chip, MemorySystem, find
+from ptxlab.prediction.lsu import LoadStoreUnit
+from ptxlab.prediction.timing import MEMORY, InstructionTiming
+from ptxlab.prediction.tma import Copy
+from ptxlab.prediction.warps import Warp
+
+L2, DRAM, TMA, L1, SHARED = 200, 500, 100, 30, 24
+SYSTEM = MemorySystem(
+    request=2, wavefront=1, l1_bytes=64, l2_bytes=16.0, l1_kib=1, l2_mib=6, clock=1000
+)
+LATENCY = {"l2": L2, "dram": DRAM, "tma": TMA}
+
+
+def unit(shared: int = 0, **memory: float) -> LoadStoreUnit:
+    plain = find("rtx3090")
+    system = replace(SYSTEM, **memory)  # type: ignore[arg-type]
+    chip = Chip(plain.gpu, plain.holds, plain.latency | LATENCY, system)
+    return LoadStoreUnit(chip, shared, defaultdict(float))
+
+
+LOAD = InstructionTiming(
+    MEMORY, (), 0, L1, 1, (), writes=0, frees=1, reads=(), loads=True, cached=True
+)
+FOUR = (0, 1, [0, 1, 2, 3])
+
+
+def there(
+    lsu: LoadStoreUnit, t: InstructionTiming, asks: tuple[int, int, list[int]], now: float
+) -> float:
+    """Return when what a warp asks for is there: it is of another sub-partition each time."""
+    warp = Warp(0, [0], part=int(now) % 4)
+    lsu.request(warp, t, asks, now)
+    return warp.board[0]
+
+
+def test_a_load_waits_for_the_port_of_the_sm() -> None:
+    """4 sectors take 8 cycles of 16 bytes; the second load's begin when the first's are through."""
+    lsu = unit()
+    assert there(lsu, LOAD, FOUR, 0) == 2 + L2
+    assert there(lsu, LOAD, (0, 1, [4, 5, 6, 7]), 1) == 2 + 8 + L2
+    assert there(lsu, LOAD, (0, 1, [8, 9, 10, 11]), 2) == 2 + 8 + 8 + L2
+
+
+def test_a_store_holds_the_port_and_nobody_waits_for_it() -> None:
+    lsu, store = unit(), replace(LOAD, loads=False, cached=False)
+    assert there(lsu, store, FOUR, 0) == L1
+    assert there(lsu, LOAD, (0, 1, [4, 5, 6, 7]), 1) == 2 + 8 + L2
+
+
+def test_what_l1_has_or_is_on_its_way_there_is_not_asked_again() -> None:
+    lsu = unit()
+    first = there(lsu, LOAD, FOUR, 0)
+    assert there(lsu, LOAD, FOUR, 1) == first
+    assert there(lsu, LOAD, FOUR, 1000) == 1000 + L1
+    assert there(lsu, replace(LOAD, cached=False), FOUR, 2000) == 2000 + 2 + L2
+
+
+def test_the_oldest_lines_leave_l1() -> None:
+    """32 sectors fit: of 33 the first is gone, but not one that was asked for in between."""
+    lsu = unit()
+    there(lsu, LOAD, (0, 8, list(range(32))), 0)
+    there(lsu, LOAD, (0, 1, [0]), 1000)
+    there(lsu, LOAD, (0, 1, [99]), 2000)
+    assert there(lsu, LOAD, (0, 1, [0]), 3000) == 3000 + L1
+    assert there(lsu, LOAD, (0, 1, [1]), 4000) > 4000 + L2
+
+
+def test_shared_memory_is_taken_from_l1() -> None:
+    lsu = unit(shared=1024)
+    there(lsu, LOAD, FOUR, 0)
+    assert there(lsu, LOAD, FOUR, 1000) == 1000 + 2 + L2
+
+
+def test_what_l2_lacks_comes_from_dram() -> None:
+    assert there(unit(), replace(LOAD, hits=0.0), FOUR, 0) == 2 + DRAM
+    assert there(unit(), replace(LOAD, hits=1.0), FOUR, 0) == 2 + L2
+    found = [there(unit(), replace(LOAD, hits=0.25), (0, 1, [4 * line]), 0) for line in range(2000)]
+    assert found.count(2 + L2) / 2000 == pytest.approx(0.25, abs=0.03)
+
+
+def test_a_load_of_many_lines_holds_the_pipe_for_each() -> None:
+    """A line a cycle, or 64 bytes of them; behind it another load waits."""
+    lsu = unit(l1_kib=64)
+    there(lsu, LOAD, (0, 32, [4 * n for n in range(32)]), 0)
+    assert there(lsu, LOAD, (0, 1, [0]), 501) == 501 + L1
+    there(lsu, LOAD, (0, 32, [4 * n for n in range(32)]), 1000)
+    assert there(lsu, LOAD, (0, 1, [0]), 1001) == 1000 + 32 + L1
+    there(lsu, LOAD, (0, 4, list(range(16))), 2000)
+    assert there(lsu, LOAD, (0, 1, [0]), 2001) == 2000 + 8 + L1
+
+
+def test_wavefronts_hold_the_pipe() -> None:
+    shared = replace(LOAD, latency=SHARED, cached=False)
+    assert there(unit(), shared, (5, 0, []), 0) == 5 - 2 + SHARED
+    assert there(unit(wavefront=2), shared, (5, 0, []), 0) == 10 - 2 + SHARED
+    lsu = unit()
+    there(lsu, shared, (1, 0, []), 0)
+    assert there(lsu, shared, (1, 0, []), 1) == 2 + SHARED  # two cycles at least
+
+
+def test_what_is_copied_past_l1_takes_passes_and_lines_and_no_bytes_of_l1() -> None:
+    past = replace(LOAD, copies=True, cached=False)
+    lsu = unit()
+    warp = Warp(0, [0])
+    lsu.request(warp, past, (4, 1, list(range(16))), 0)
+    assert warp.copies == 4 + 1 + L2
+    through = Warp(0, [0])
+    unit().request(through, replace(past, cached=True), (4, 4, list(range(16))), 0)
+    assert through.copies == 4 + 8 + L2
+
+
+def test_six_instructions_of_a_sub_partition_are_one_too_many() -> None:
+    """The address unit takes one in four cycles: the sixth waits until the first of five has gone on."""
+    lsu, warp = unit(), Warp(0, [0])
+    shared = replace(LOAD, latency=SHARED, cached=False)
+    for _ in range(5):
+        assert lsu.full_until(0, 0) == 0
+        lsu.request(warp, shared, (1, 0, []), 0)
+    assert lsu.full_until(0, 0) == 0  # one of them is in the unit
+    lsu.request(warp, shared, (1, 0, []), 0)
+    assert lsu.full_until(0, 0) == 4
+    assert lsu.full_until(1, 0) == 0
+    assert lsu.full_until(0, 4) == 0
+
+
+def test_sources_are_read_when_the_request_is_served() -> None:
+    lsu, warp, shared = unit(), Warp(0, [0]), replace(LOAD, latency=SHARED, cached=False)
+    lsu.request(warp, shared, (1, 0, []), 0)
+    assert warp.board[1] == 10
+    lsu.request(warp, shared, (40, 0, []), 0)
+    lsu.request(warp, shared, (1, 0, []), 1)
+    assert warp.board[1] == 44  # served behind the forty
+
+
+def test_a_copy_to_several_ctas_takes_its_part_of_the_port() -> None:
+    """4096 bytes at 16 a clock; each of two CTAs is brought half."""
+    sectors = tuple(range(128))
+    alone, shared = (unit().copy(Copy((0, 0), 4096, sectors, n), 1.0, 0) for n in (1, 2))
+    assert alone == TMA + 256 + L2
+    assert shared == TMA + 128 + L2
+    assert unit().copy(Copy((0, 0), 4096, sectors), 0.0, 0) == TMA + 256 + DRAM
+    assert unit().copy(Copy(None, 4096, sectors), 1.0, 0) == TMA + 256  # a store is not waited for
+    lsu = unit()
+    lsu.copy(Copy((0, 0), 4096, sectors), 1.0, 0)
+    assert lsu.copy(Copy((0, 0), 4096, sectors), 1.0, 50) == TMA + 512 + L2
