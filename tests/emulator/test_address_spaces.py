@@ -1,16 +1,166 @@
-"""isspacep, and 128-bit registers put together and taken apart, in kernels."""
+"""Names without a state space, isspacep, and registers put together and taken apart, in kernels."""
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
+import pytest
+
+from ptxlab.errors import LaunchError, PtxSyntaxError, ToolchainError
+from ptxlab.toolchain import disassemble, link_ptx
+from tests.emulator.conftest import kernel_text
 
 BEFORE = """
 .global .align 4 .b8 somewhere[16];
 .const .align 4 .b8 constant[16];
 """
 SPACES = ("global", "const", "local", "shared", "shared::cta", "param")
+
+
+VARIABLES = """
+.shared .align 16 .b8 in_shared[64];
+.global .align 16 .b32 in_global[4] = {1, 2, 3, 4};
+.const .align 16 .b32 in_const[4];
+.extern .shared .align 16 .b8 dynamic[];
+"""
+IN_LOCAL = "    .local .align 16 .b8 in_local[64];\n"
+
+# Each leaves what 4 + 5 is in r3. In machine code the access is one of the space, or none is left.
+NAMED = {
+    "ld": "st.{space}.u32 [{name}+4], 9; bar.sync 0; ld.u32 r3, [{name}+4];",
+    "st": "st.u32 [{name}+4], 9; bar.sync 0; ld.{space}.u32 r3, [{name}+4];",
+    "a vector": "st.v2.u32 [{name}+8], {{4, 5}}; ld.v2.u32 {{r4, r5}}, [{name}+8]; add.u32 r3, r4, r5;",
+    "volatile": "st.volatile.u32 [{name}+4], 9; ld.volatile.u32 r3, [{name}+4];",
+    "in order": "st.release.cta.u32 [{name}+4], 9; ld.acquire.cta.u32 r3, [{name}+4];",
+}
+ATOMS = {
+    "atom": "st.u32 [{name}], 4; atom.add.u32 r4, [{name}], 5; ld.u32 r3, [{name}];",
+    "red": "st.u32 [{name}], 4; red.add.u32 [{name}], 5; ld.u32 r3, [{name}];",
+    "mbarrier": """
+        mbarrier.init.b64 [{name}], 1; mbarrier.arrive.b64 d3, [{name}];
+        mbarrier.test_wait.b64 p1, [{name}], d3; selp.u32 r3, 9, 0, p1;""",
+    "cp.async": """
+        cp.async.ca.shared.global [{name}], [in_global], 16, 12; cp.async.wait_all;
+        ld.b32 r3, [{name}+8]; ld.b32 r4, [{name}+12]; add.u32 r4, r4, 6; add.u32 r3, r3, r4;""",
+}
+
+
+@pytest.mark.parametrize(
+    ("what", "name"),
+    [
+        *(
+            (what, name)
+            for what in NAMED
+            for name in ("in_shared", "dynamic", "in_local", "in_global")
+        ),
+        *((what, name) for what in ATOMS for name in ("in_shared", "dynamic")),
+    ],
+)
+def test_a_name_without_a_space_is_in_its_own(run: Any, what: str, name: str) -> None:
+    """As ptxas has it, which makes STS and LDS, STL and LDL, ATOMS of such instructions."""
+    space = name.removeprefix("in_").replace("dynamic", "shared")
+    body = (NAMED | ATOMS)[what].format(name=name, space=space)
+    whole = IN_LOCAL + body + "\n    st.global.u32 [d1], r3;"
+    found = run(whole, before=VARIABLES, shared=64, block=1)
+    assert found.tolist() == [[9]]
+    if space != "global":
+        sass = disassemble(
+            link_ptx(kernel_text(whole, VARIABLES).replace("d1", "d0"), arch="sm_80")
+        )
+        assert not re.search(r"\b(LD|ST|ATOM)(\.\S+)? ", sass)
+
+
+@pytest.mark.parametrize(
+    ("register", "name"), [("r4", "in_shared"), ("d4", "in_shared"), ("d4", "in_local")]
+)
+def test_the_offset_of_a_variable_is_no_generic_address(
+    emulate: Any, register: str, name: str
+) -> None:
+    """ptxas makes LD of it: what a register holds is not looked into, and below the windows is nothing."""
+    mov = f"mov.u{32 if register == 'r4' else 64} {register}, {name};"
+    sass = disassemble(
+        link_ptx(
+            kernel_text(IN_LOCAL + f"{mov} ld.volatile.u32 r3, [{register}+4];", VARIABLES),
+            arch="sm_80",
+        )
+    )
+    assert re.search(r"\bLD[. ]", sass)
+    with pytest.raises(LaunchError, match=r"load of 4 bytes at 0x4(04)? .* is out of bounds"):
+        emulate(f"{IN_LOCAL} {mov} ld.u32 r3, [{register}+4];", before=VARIABLES, shared=64)
+    within = (
+        f"cvta.{name[3:]}.u64 d4, d4; st.u32 [d4+4], 9; ld.u32 r3, [d4+4]; st.global.u32 [d1], r3;"
+    )
+    if register == "d4":
+        assert emulate(f"{IN_LOCAL} {mov} {within}", before=VARIABLES, shared=64)[0] == 9
+
+
+def ptxas_takes(text: str) -> bool:
+    try:
+        link_ptx(text, arch="sm_80")
+    except ToolchainError as error:
+        if "ptxas rejected this PTX" not in error.message:
+            raise
+        return False
+    return True
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        "ld.u32 r3, [in_const];",
+        "ldu.u32 r3, [in_const];",
+        "st.u32 [in_const], 3;",
+        "atom.add.u32 r3, [in_const], 3;",
+        "prefetch.L1 [in_const];",
+        "ld.u64 d3, [out];",
+        "ld.volatile.u64 d3, [out];",
+        "cp.async.ca.shared.global [in_shared], [in_shared], 16;",
+        "cp.async.ca.shared.global [in_global], [in_global], 16;",
+    ],
+)
+def test_a_name_in_another_space_is_refused(emulate: Any, line: str) -> None:
+    with pytest.raises(PtxSyntaxError, match=r"lies in \.(const|param|shared|global), not in"):
+        emulate(line, before=VARIABLES)
+    assert not ptxas_takes(kernel_text(line, VARIABLES))
+
+
+PACKED = ".reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c; .reg .v2 .f32 e; .reg .v4 .b32 q; "
+
+
+@pytest.mark.parametrize(
+    ("moves", "found"),
+    [
+        ("mov.b32 a, 0x70005; mov.b32 r4, a;", 0x70005),
+        ("mov.b32 a, 0x70005; mov.b32 r4, {a.y, a.x};", 0x50007),
+        (
+            "mov.b32 b.x, 3; mov.b32 b.y, 4; mov.b64 d3, b; shr.u64 d3, d3, 31; cvt.u32.u64 r4, d3;",
+            8,
+        ),
+        ("mov.b64 c, 0x4000300020001; mov.b32 r4, {c.w, c.x};", 0x10004),
+        ("mov.b64 e, 0x400000003F800000; mov.b32 r4, e.y;", 0x40000000),
+        ("mov.b64 d3, 7; mov.b64 b, d3; mov.b32 r4, b.x;", 7),
+        ("mov.b32 r3, 5; mov.b32 {r4}, {r3};", None),
+        ("mov.b32 r3, 5; mov.b32 {r4}, r3;", 5),
+        ("mov.b32 r3, 5; mov.b32 r4, {r3};", 5),
+        ("mov.u64 d3, b;", None),
+        ("mov.b64 d3, a;", None),
+        ("mov.b64 b, b;", None),
+        ("mov.b32 r4, h1;", None),
+        ("mov.b32 h1, r4;", None),
+        ("mov.u32 r4, {r3};", None),
+    ],
+)
+def test_mov_packs_a_register_that_is_a_vector(emulate: Any, moves: str, found: int | None) -> None:
+    """What it takes ptxas takes, and nothing else."""
+    body = PACKED + moves + " st.global.u32 [d1], r4;"
+    assert ptxas_takes(kernel_text(body)) == (found is not None)
+    if found is None:
+        with pytest.raises(PtxSyntaxError):
+            emulate(body)
+    else:
+        assert (emulate(body) == found).all()
 
 
 def test_each_address_is_in_its_own_space(run: Any) -> None:

@@ -10,11 +10,12 @@ import pytest
 from ptxlab.emulator.prepare.forms import REFUSED, opcodes, reason
 from ptxlab.emulator.prepare.preparation import prepare
 from ptxlab.emulator.prepare.program import Program
-from ptxlab.errors import PtxSyntaxError, Unsupported
+from ptxlab.errors import PtxSyntaxError, ToolchainError, Unsupported
 from ptxlab.fragments.specimen import collection, statement
 from ptxlab.isa.targets import TARGETS, ptx_since
 from ptxlab.matrix.catalog import forms
 from ptxlab.syntax import parse
+from ptxlab.toolchain import link_ptx
 
 LINE = 8
 VERSIONS = runpy.run_path(str(Path(__file__).parents[2] / "scripts" / "certify.py"))["VERSIONS"]
@@ -115,6 +116,39 @@ def test_a_target_older_than_an_instruction() -> None:
     assert caught.value.location.line == LINE
     assert caught.value.hint == "it needs sm_80 or newer"
     prepare(parse(text.replace("sm_75", "sm_80")), TARGETS["sm_90a"], "k")
+
+
+@pytest.mark.parametrize(
+    ("instruction", "without", "within"),
+    [
+        ("bmsk.clamp.b32 r1, r2, r3;", "sm_62", "sm_70"),
+        ("nanosleep.u32 1;", "sm_62", "sm_70"),
+        ("set.gtu.u32.f16 r1, h1, h2;", "sm_52", "sm_53"),
+        ("abs.f16 h1, h2;", "sm_52", "sm_53"),
+        ("cvt.pack.sat.u8.s32.b32 r1, r2, r3, r4;", "sm_70", "sm_72"),
+        ("cvt.pack.sat.u4.s32.b32 r1, r2, r3, r4;", "sm_72", "sm_75"),
+        ("tanh.approx.f32 r1, r2;", "sm_72", "sm_75"),
+    ],
+)
+def test_modules_for_targets_that_no_longer_are(
+    instruction: str, without: str, within: str
+) -> None:
+    """PTX for GPUs before Turing still runs on those that came later, and is held to what these had."""
+    turing = TARGETS["sm_75"]
+    with pytest.raises(PtxSyntaxError, match=rf"not in the module's \.target {without}"):
+        prepare(parse(kernel(instruction, without)), turing, "k")
+    assert counted(prepare(parse(kernel(instruction, within)), turing, "k")) == 2
+    for target, takes in ((without, False), (within, True)):
+        text = kernel(instruction, target).replace(".reg .b128 q<9>;", "")
+        assert ptxas_takes(text, "sm_75") == takes
+
+
+def ptxas_takes(text: str, arch: str) -> bool:
+    try:
+        link_ptx(text, arch=arch)
+    except ToolchainError:
+        return False
+    return True
 
 
 def test_a_target_that_was_given_an_instruction_later() -> None:

@@ -76,10 +76,10 @@ def _is_constant(address: int, memory: GlobalMemory) -> bool:
 
 
 _NEEDS = {
-    "shared::cta": "sm_75 7.8",
+    "shared::cta": "sm_30 7.8",
     "shared::cluster": "sm_90 7.8",
-    "param": "sm_75 7.7",
-    "param::entry": "sm_75 8.3",
+    "param": "sm_70 7.7",
+    "param::entry": "sm_70 8.3",
 }
 _SPACES = "global shared shared::cta shared::cluster local const param param::entry"
 _convert = partial(row, step=convert_address, mix="conversion", needs=_NEEDS, space=_SPACES)

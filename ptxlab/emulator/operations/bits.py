@@ -153,8 +153,8 @@ def _extended(mode: str, T: str) -> Callable[[Array, Array], Array]:
 
 bits("bfe.<T>", "T u32<256 u32<256 -> T", make=_extract, T="u32 u64 s32 s64")
 bits("bfi.<T>", "T T u32<256 u32<256 -> T", make=_insert, T="b32 b64")
-bits("bmsk.<mode>.b32", "u32 u32 -> u32", make=_mask, needs="sm_75 7.6", mode=MODES)
-bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_75 7.6", mode=MODES, T="u32 s32")
+bits("bmsk.<mode>.b32", "u32 u32 -> u32", make=_mask, needs="sm_70 7.6", mode=MODES)
+bits("szext.<mode>.<T>", "T u32 -> T", make=_extended, needs="sm_70 7.6", mode=MODES, T="u32 s32")
 
 
 # ---- prmt -----------------------------------------------------------------------------------

@@ -157,9 +157,9 @@ for _types, _operators, _ftz, _results, _needs in _COMPARED:
 # Its results by what it compares, and what they need; those of bf16 take no .ftz.
 _FROM_WORDS = (("u32 s32 f32 f16", ""), ("bf16", _BF16))
 _SET_RESULTS = {
-    "f16": (("u16 s16 u32 s32", "sm_75 6.5"), ("f16", ""), ("bf16", _BF16)),
+    "f16": (("u16 s16 u32 s32", "sm_53 6.5"), ("f16", ""), ("bf16", _BF16)),
     "bf16": (("u16 s16 u32 s32 bf16", _BF16),),
-    "f16x2": (("u32 s32", "sm_75 6.5"), ("f16x2", "")),
+    "f16x2": (("u32 s32", "sm_53 6.5"), ("f16x2", "")),
     "bf16x2": (("u32 s32 bf16x2", _BF16),),
 }
 

@@ -190,7 +190,7 @@ def _reduction(context: Context, form: RowForm, operands: list[tree.Operand]) ->
     return Reduction(form["op"], context.source(operands.pop(), "pred"), destination)
 
 
-_meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_75 7.8"})
+_meet = partial(row, exit=barrier, mix="synchronization", needs={"cta": "sm_30 7.8"})
 for _opcode, _aligned in (("bar", ""), ("barrier", "{.aligned}")):
     _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32?", mode="sync")
     _meet(_opcode + "{.cta}.<mode>" + _aligned, "u32<16 u32/32", mode="arrive")

@@ -173,7 +173,7 @@ _single(
     rnd="rn rz",
     satfinite="satfinite",
     D="f16 bf16",
-    needs={"": "sm_75 8.1", "relu": "sm_80 7.0", "bf16": "sm_80 7.0"},
+    needs={"": "sm_70 8.1", "relu": "sm_80 7.0", "bf16": "sm_80 7.0"},
 )
 _single(
     "cvt.<rnd>{.satfinite}.<D>.f32",

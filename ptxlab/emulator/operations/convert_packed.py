@@ -215,7 +215,7 @@ def _pack_below(D: str) -> Callable[[Array, Array, Array], Array]:
     return lambda a, b, c: (c << above) | both(a, b)
 
 
-_NEEDS_PACK = "sm_75 6.5"
+_NEEDS_PACK = {"": "sm_72 6.5", **dict.fromkeys(("u4", "s4", "u2", "s2"), "sm_75 6.5")}
 conversion("cvt.pack.sat.<D>.s32", "s32 s32 -> u32", make=_pack, D="u16 s16", needs=_NEEDS_PACK)
 conversion(
     "cvt.pack.sat.<D>.s32.b32",

@@ -151,7 +151,7 @@ def wait_group(context: Context, form: RowForm) -> Step:
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
     row(
         f"cp.async.<cache>.<shared>.global{_hint}{{.<prefetch>}}",
-        f"[b8] [b8] #u32 ~u32?{_policy}",
+        f"[b8@shared] [b8@global] #u32 ~u32?{_policy}",
         step=copy,
         mix="asynchronous copy",
         cache=" ".join(SIZES),

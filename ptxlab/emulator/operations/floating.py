@@ -206,7 +206,7 @@ def _copysign(T: str) -> Compute:
 
 for _opcode, _change, _plain, _needs in (
     ("neg", np.bitwise_xor, partial(native.on_sign, "xor", 0), ""),
-    ("abs", lambda bits, sign: bits & ~sign, partial(native.on_sign, "and", -1), "sm_75 6.5"),
+    ("abs", lambda bits, sign: bits & ~sign, partial(native.on_sign, "and", -1), "sm_53 6.5"),
 ):
     _row = partial(floating, operands="T -> T", make=partial(_on_sign, _change), native=_plain)
     _row(_opcode + "{.ftz}.<T>", T="f32")

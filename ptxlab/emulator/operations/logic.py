@@ -121,6 +121,6 @@ bits(
     "lop3.<boolean>.b32",
     "b32 b32 b32 #u32 pred -> b32?|pred",
     make=_lop3_and_predicate,
-    needs="sm_75 8.2",
+    needs="sm_70 8.2",
     boolean="and or",
 )

@@ -59,8 +59,14 @@ def scatter(access: Access, frame: Frame, threads: Threads, items: Array) -> Non
 def memory_operand(
     context: Context, form: RowForm, address: Any, nbytes: int, verb: str, *, writes: bool
 ) -> Access:
-    """Return the access that ``address`` makes in the form's state space."""
+    """Return the access that ``address`` makes in the form's state space, or in its variable's own.
+
+    That is ptxas's reading of a name where an instruction names no space; of those of whole matrices it
+    takes the name's offset for a generic address.
+    """
     space = state_space(form.modifiers)
+    if space == "generic" and not form.row.tabled:
+        space = context.space_of(address) or space
     base, offset = context.address(address)
     if nbytes not in ITEM:
         context.refuse(f"an access of {nbytes} bytes")
@@ -270,14 +276,14 @@ EVICTIONS = " ".join(
 )
 PREFETCHES = "L2::64B L2::128B L2::256B"
 NEEDS = {
-    "b128": "sm_75 8.3",
-    "mmio": "sm_75 8.2",
-    "sys b128": "sm_75 8.4",
+    "b128": "sm_70 8.3",
+    "mmio": "sm_70 8.2",
+    "sys b128": "sm_70 8.4",
     "cluster": "sm_90 7.8",
-    "shared::cta": "sm_75 7.8",
+    "shared::cta": "sm_30 7.8",
     "shared::cluster": "sm_90 7.8",
     HINT: "sm_80 7.4",
-    **dict.fromkeys(EVICTIONS.split(), "sm_75 7.4"),
+    **dict.fromkeys(EVICTIONS.split(), "sm_70 7.4"),
     "L2::64B": "sm_75 7.4",
     "L2::128B": "sm_75 7.4",
     "L2::256B": "sm_80 7.4",

@@ -42,16 +42,18 @@ def join(parts: Sequence[Array], dtype: np.dtype[Any]) -> Array:
 def move(context: Context, form: RowForm) -> Step:
     """Build ``mov``, of registers or, with a vector operand, of the parts of one.
 
-    Of b16 there are two parts of 8 bits; of b32, b64 and b128 two or four.
+    Of b16 there are two parts of 8 bits; of b32, b64 and b128 two or four. One stands for the whole.
     """
-    if not any(isinstance(operand, Vector) for operand in context.instruction.operands):
+    operands = [context.in_braces(operand) for operand in context.instruction.operands]
+    if not any(isinstance(operand, Vector) for operand in operands):
         return alu_step(context, form)
     whole = TYPES[form.results[0]]
     if whole.kind != "bits":
         raise UnknownForm(f"does not take type .{whole.name} with a vector")
-    target, value = context.operands(2)
+    context.operands(2)
+    target, value = operands
     vector = target if isinstance(target, Vector) else value
-    if not isinstance(vector, Vector):
+    if not isinstance(vector, Vector) or (target is vector and isinstance(value, Vector)):
         context.reject(f"{context.instruction.name} takes one vector operand")
     count = len(vector.elements)
     part = TYPES.get(f"b{whole.bits // count}")
@@ -61,6 +63,8 @@ def move(context: Context, form: RowForm) -> Step:
         destinations = [context.destination(e, part.name) for e in vector.elements]
         source = context.source(value, whole.name)
         context.lowered = Lowered([source], destinations, partial(native.parts, count))
+        if count == 1:
+            return register_step(lambda bits: bits, destinations, [source])
         return register_step(lambda bits: split(bits, part.dtype, count), destinations, [source])
     sources = [context.source(e, part.name) for e in vector.elements]
     destination = context.destination(target, whole.name)
@@ -84,4 +88,4 @@ _TYPES = "u16 u32 u64 s16 s32 s64 b16 b32 b64 f32 f64 pred"
 row("mov.<T>", "$T -> $T", lambda a: a, step=move, native=native.moved, mix="move", T=_TYPES)
 _ELEMENTS = _TYPES.removesuffix(" pred")
 row("mov.<vec>.<T>", "T*vec -> T*vec", step=move_vector, mix="move", vec="v2 v4", T=_ELEMENTS)
-row("mov.b128", "$b128 -> $b128", lambda a: a, step=move, mix="move", needs="sm_75 8.3")
+row("mov.b128", "$b128 -> $b128", lambda a: a, step=move, mix="move", needs="sm_70 8.3")

@@ -70,7 +70,7 @@ def trap(context: Context, form: RowForm) -> Step:
     return run
 
 
-_PROXIES = {"alias": "sm_75 7.5", "async": "sm_90 8.0"}
+_PROXIES = {"alias": "sm_60 7.5", "async": "sm_90 8.0"}
 
 _order = partial(row, operands="", step=fence, mix="synchronization", fidelity="ordering")
 _order("membar.<scope>", scope="cta gl sys")
@@ -85,7 +85,7 @@ for _side in ("acquire.sync_restrict::shared::cluster", "release.sync_restrict::
     _order(f"fence.{_side}.cluster", needs="sm_90 8.6")
     _order(f"fence.proxy.async::generic.{_side}.cluster", needs="sm_90 8.6")
 _order("fence.mbarrier_init.release.cluster", needs="sm_90 8.0")
-_order("fence.proxy.alias", needs=_PROXIES)
+_order("fence.proxy.alias", needs="sm_70 7.5")
 _order(
     "fence.proxy.async{.<space>}",
     needs=_PROXIES,
@@ -104,7 +104,7 @@ row(
 )
 row("trap", "", step=trap, mix="control")
 row("brkpt", "", step=trap, mix="control")
-row("nanosleep.u32", "u32", step=sleep, mix="control", fidelity="ordering", needs="sm_75 6.3")
+row("nanosleep.u32", "u32", step=sleep, mix="control", fidelity="ordering", needs="sm_70 6.3")
 row("pmevent", "#u32<16", step=event, mix="control", fidelity="ordering")
 row("pmevent.mask", "#u32<65536", step=event, mix="control", fidelity="ordering")
 

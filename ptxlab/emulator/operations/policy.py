@@ -102,7 +102,7 @@ def _apply(context: Context, form: RowForm) -> Step:
 
 
 def _discard(context: Context, form: RowForm) -> Step:
-    """Leave 128 bytes without a value: they keep theirs unless the watcher has a poison for them."""
+    """Leave 128 bytes without a value: a launch lets them keep theirs, a check fills them with NaN."""
     where, size = context.operands(2)
     _require_line(context, size)
     base, offset = context.address(where)

@@ -19,7 +19,18 @@ from ptxlab.emulator.run.registers import Destination, Narrower, Source
 from ptxlab.emulator.run.threads import Threads
 from ptxlab.emulator.run.wave import Frame, InFrame, InWave, address
 from ptxlab.numbers.types import TYPES, ScalarType
-from ptxlab.syntax.tree import Address, Element, Float, Integer, Name, Node, Not, Operand, Symbol
+from ptxlab.syntax.tree import (
+    Address,
+    Element,
+    Float,
+    Integer,
+    Name,
+    Node,
+    Not,
+    Operand,
+    Symbol,
+    Vector,
+)
 
 SINK = "_"
 
@@ -242,6 +253,14 @@ class Context(Names):
             return self.source(operand.base, f"u{TYPES[register.type].bits}"), operand.offset
         return self.source(operand.base, "u64"), operand.offset
 
+    def space_of(self, operand: Operand) -> str | None:
+        """Return the state space of the variable that an address names; None of a register."""
+        base = operand.base if isinstance(operand, Address) else None
+        variable = None if base is None else self.variable(base.text)
+        if variable is None:
+            return None
+        return "shared" if variable.space == "dynamic" else variable.space
+
     def elements(self, operand: Operand) -> Sequence[Operand]:
         """Return the elements of a vector operand; a lone operand itself.
 
@@ -255,6 +274,11 @@ class Context(Names):
             return []
         parts = (Name(f"{operand.text}.{x}", position=operand.position) for x in "xyzw")
         return [part for part in parts if self.register(part.text) is not None]
+
+    def in_braces(self, operand: Operand) -> Operand:
+        """Return a register that is itself a vector as its components in braces; any other operand itself."""
+        parts = self.components(operand)
+        return Vector(tuple(parts), position=operand.position) if parts else operand
 
     def sources(self, operand: Operand, type_name: str) -> list[Source]:
         """Return how to read the elements of a vector operand; see ``source``."""

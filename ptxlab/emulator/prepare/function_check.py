@@ -115,7 +115,7 @@ _RULES = {
     "explicitcluster": _Rule(True, needs=_CLUSTER),
     "maxclusterrank": _Rule(True, needs=_CLUSTER),
     "blocksareclusters": _Rule(True, needs=parse_needs("sm_90 9.0")),
-    "noreturn": _Rule(False, needs=parse_needs("sm_75 6.4")),
+    "noreturn": _Rule(False, needs=parse_needs("sm_30 6.4")),
     "abi_preserve": _Rule(False, needs=parse_needs("sm_80 9.0")),
     "abi_preserve_control": _Rule(False, needs=parse_needs("sm_80 9.0")),
 }

@@ -35,6 +35,8 @@ from ptxlab.syntax.tree import (
 )
 
 _SPACES = {"global", "shared", "const", "local", "param"}
+_GENERIC = ("global", "shared", "local")
+"""Where ptxas takes a variable to lie if an instruction names no state space."""
 _LIES_IN = {"dynamic": "shared", **dict.fromkeys(PASSED, "param")}
 """The state spaces that only the emulator tells apart."""
 
@@ -85,6 +87,8 @@ class OperandCheck:
     about: str | None = None
 
     def result(self, operand: Operand) -> None:
+        if self.kind.kind == "datum":
+            operand = self.context.in_braces(operand)
         if isinstance(operand, Vector):
             self._vector(operand, is_result=True)
             return
@@ -98,6 +102,8 @@ class OperandCheck:
             self._register(operand, self.type)
 
     def source(self, operand: Operand) -> None:
+        if self.kind.kind == "datum":
+            operand = self.context.in_braces(operand)
         if self.kind.kind == "address":
             self._address(operand)
         elif self.kind.kind == "tensor memory":
@@ -311,7 +317,7 @@ class OperandCheck:
     def _part(self, operand: Vector) -> ScalarType:
         """Return the type of one of the parts of a register that mov packs or unpacks."""
         count, whole = len(operand.elements), self.type
-        if whole.kind != "bits" or count not in (2, 4) or whole.bits // count < 8:
+        if whole.kind != "bits" or count not in (1, 2, 4) or whole.bits // count < 8:
             self._reject(f"a .{whole.name} has no {count} parts", operand)
         return TYPES[f"b{whole.bits // count}"]
 
@@ -358,18 +364,20 @@ class OperandCheck:
             self._same_space(name)
 
     def _same_space(self, base: Name) -> None:
-        """Check that a variable lies in the state space that the instruction names, if it names one."""
+        """Check that a variable lies in the state space that the instruction names, or in a generic one."""
         context = self.context
         variable = context.variable(base.text)
         if variable is None and context.function(base.text) is not None:
             self._reject(f"'{base.text}' is a function, and no memory", base)
         modifiers = [self.space] if self.space else context.instruction.modifiers
         named = {part.split("::")[0] for part in modifiers} & _SPACES
-        if variable is None or not named:
+        if variable is None:
             return
         space = _LIES_IN.get(variable.space, variable.space)
-        if space not in named:
-            self._reject(f"'{base.text}' lies in .{space}, not in .{', .'.join(named)}", base)
+        if space not in (named or _GENERIC):
+            self._reject(
+                f"'{base.text}' lies in .{space}, not in .{', .'.join(named or _GENERIC)}", base
+            )
 
 
 def agrees(declared: ScalarType, wanted: ScalarType, rule: str, *, wider: bool) -> bool:

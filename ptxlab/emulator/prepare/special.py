@@ -125,7 +125,7 @@ _add("%lanemask_lt", partial(_lanemask, compare=np.less))
 _add("%lanemask_le", partial(_lanemask, compare=np.less_equal))
 _add("%lanemask_gt", partial(_lanemask, compare=np.greater))
 _add("%lanemask_ge", partial(_lanemask, compare=np.greater_equal))
-_add("%current_graph_exec", lambda wave: np.zeros(1, np.uint64), bits=64, needs="sm_75 8.0")
+_add("%current_graph_exec", lambda wave: np.zeros(1, np.uint64), bits=64, needs="sm_50 8.0")
 for _number in range(32):
     _add(f"%envreg{_number}", _constant(0))
 _add("%envreg1", lambda wave: _u32(wave.workspace >> 32))
