@@ -126,7 +126,7 @@ def test_a_name_in_another_space_is_refused(emulate: Any, line: str) -> None:
     assert not ptxas_takes(kernel_text(line, VARIABLES))
 
 
-PACKED = ".reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c; .reg .v2 .f32 e; .reg .v4 .b32 q; "
+PACKED = ".reg .v2 .b16 v<3>; .reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c; .reg .v2 .f32 e; .reg .v4 .b32 q; "
 
 
 @pytest.mark.parametrize(
@@ -134,6 +134,10 @@ PACKED = ".reg .v2 .b16 a; .reg .v2 .u32 b; .reg .v4 .b16 c; .reg .v2 .f32 e; .r
     [
         ("mov.b32 a, 0x70005; mov.b32 r4, a;", 0x70005),
         ("mov.b32 a, 0x70005; mov.b32 r4, {a.y, a.x};", 0x50007),
+        ("mov.b32 v0, 0x70005; mov.b32 v2, {v0.y, v0.r}; mov.b32 r4, v2;", None),
+        ("mov.b32 v0, 0x70005; mov.b32 v2, 0x90008; mov.b32 r4, {v2.x, v0.g};", 0x70008),
+        ("mov.b32 r4, v3;", None),
+        ("mov.b32 r4, r1.x;", None),
         (
             "mov.b32 b.x, 3; mov.b32 b.y, 4; mov.b64 d3, b; shr.u64 d3, d3, 31; cvt.u32.u64 r4, d3;",
             8,

@@ -107,13 +107,11 @@ class Names:
         scope: Scope | None = self.scope
         while scope is not None:
             found = scope.registers.get(name)
+            if found is None and scope.ranges:
+                scope.declare_counted(name, self.new_slot)
+                found = scope.registers.get(name)
             if found is not None:
                 return found
-            type_name = scope.counted(name) if scope.ranges else None
-            if type_name is not None:
-                register = Register(self.new_slot(type_name), type_name)
-                scope.registers[name] = register
-                return register
             scope = scope.parent
         return None
 

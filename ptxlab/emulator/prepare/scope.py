@@ -88,7 +88,7 @@ class Scope:
 
     parent: Scope | None = None
     registers: dict[str, Register] = field(default_factory=dict)
-    ranges: list[tuple[str, int, str]] = field(default_factory=list)
+    ranges: list[tuple[str, int, str, int]] = field(default_factory=list)
     variables: dict[str, Variable] = field(default_factory=dict)
     unmodelled: dict[str, str] = field(default_factory=dict)
     labels: dict[str, int] = field(default_factory=dict)
@@ -101,12 +101,23 @@ class Scope:
             yield scope
             scope = scope.parent
 
-    def counted(self, name: str) -> str | None:
-        """Return the type of ``name`` when a counted declaration of this scope holds it."""
-        for prefix, count, type_name in self.ranges:
-            if counts(prefix, count, name):
-                return type_name
-        return None
+    def declare_counted(self, name: str, new_slot: NewSlot) -> None:
+        """Declare the register, or vector of which it is a component, that a counted declaration holds."""
+        whole, component, _ = name.partition(".")
+        if component and f"{whole}.x" in self.registers:
+            return
+        for prefix, count, type_name, vector in self.ranges:
+            if counts(prefix, count, whole) and bool(component) == (vector > 1):
+                self.declare(whole, type_name, vector, new_slot)
+
+    def declare(self, name: str, type_name: str, vector: int, new_slot: NewSlot) -> None:
+        """Declare a register, or the components of one that is a vector of several."""
+        if vector == 1:
+            self.registers[name] = Register(new_slot(type_name), type_name)
+            return
+        for letters in ("xr", "yg", "zb", "wa")[:vector]:
+            register = Register(new_slot(type_name), type_name)
+            self.registers |= {f"{name}.{letter}": register for letter in letters}
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -136,15 +147,11 @@ class Site:
 
 def declare_registers(scope: Scope, declaration: Declaration, new_slot: NewSlot) -> None:
     for declarator in declaration.names:
-        name = declarator.name
+        name, kind, vector = declarator.name, declaration.type, declaration.vector
         if declarator.count is not None:
-            scope.ranges.append((name, declarator.count, declaration.type))
-        elif declaration.vector > 1:
-            for letters in ("xr", "yg", "zb", "wa")[: declaration.vector]:
-                register = Register(new_slot(declaration.type), declaration.type)
-                scope.registers |= {f"{name}.{letter}": register for letter in letters}
+            scope.ranges.append((name, declarator.count, kind, vector))
         else:
-            scope.registers[name] = Register(new_slot(declaration.type), declaration.type)
+            scope.declare(name, kind, vector, new_slot)
 
 
 PASSED = ("call", "given", "returned")
