@@ -9,7 +9,6 @@ import re
 import shutil
 import sys
 from collections.abc import Iterator
-from importlib import metadata
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -34,6 +33,8 @@ def requirements(extra: str = "") -> Iterator[tuple[str, str]]:
 
     With an ``extra`` only that which it adds. Nothing of a ptxlab that is run without being installed.
     """
+    from importlib import metadata  # as long to import as a tenth of ptxlab, and rarely asked for
+
     try:
         wanted = metadata.requires("ptxlab") or []
     except metadata.PackageNotFoundError:
@@ -74,6 +75,8 @@ def _pip() -> str:
 
 def _source() -> str:
     """Return what ptxlab was installed from: a folder or file of this machine, or its name."""
+    from importlib import metadata
+
     try:
         origin = json.loads(metadata.distribution("ptxlab").read_text("direct_url.json") or "{}")
     except metadata.PackageNotFoundError:

@@ -8,8 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Executor
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import BrokenExecutor, Executor
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, TypeVar
@@ -77,7 +76,7 @@ def results(
     try:
         for future in futures:
             yield future.result()
-    except BrokenProcessPool:
+    except BrokenExecutor:
         raise PtxlabError(
             "a worker died, of too little memory perhaps", hint="--workers 1 has only this process"
         ) from None
