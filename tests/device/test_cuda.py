@@ -99,6 +99,8 @@ def test_auto_prefers_the_gpu(driver: Any) -> None:
     assert "is sm_90a, not sm_80" in other.note
     with pytest.raises(DeviceUnavailable, match="is sm_90a, not sm_100a"):
         open_device("cuda", arch="sm_100a")
+    released = driver.named("cuDevicePrimaryCtxRelease")
+    assert len(released) == 2, "those that are not the one that was asked for are closed"
 
 
 def test_second_gpu(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -271,7 +273,7 @@ def test_dynamic_shared_memory_is_asked_for(gpu: CudaDevice, driver: Any) -> Non
     assert "232448" in str(caught.value)
 
 
-@pytest.mark.parametrize(("size", "asked"), [(8, 0), (16, 1)])
+@pytest.mark.parametrize(("size", "asked"), [(8, 0), (9, 1), (16, 1)])
 def test_large_clusters_are_allowed(gpu: CudaDevice, driver: Any, size: int, asked: int) -> None:
     text = PTX.replace("sm_80", "sm_90").replace(")\n{", f")\n.reqnctapercluster {size}, 1, 1\n{{")
     kernel = gpu.load(text).kernel()

@@ -3,6 +3,7 @@
 import os
 import subprocess
 import sys
+import weakref
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,7 @@ import pytest
 
 from ptxlab import resources
 from ptxlab.device.memory import Buffer
+from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
 from ptxlab.errors import PtxlabError, PtxSyntaxError, ToolchainError, Unsupported
 
@@ -307,3 +309,36 @@ def test_asking_for_a_gpu_without_one_ends_the_tests_clearly() -> None:
     )
     assert ran.returncode == 3
     assert "--device emulator" in ran.stdout + ran.stderr
+
+
+@pytest.mark.parametrize("kind", ["i2", "u4", "f4", "f8"])
+def test_arrays_in_another_byte_order_are_uploaded_in_that_of_the_gpu(
+    device: Device, kind: str
+) -> None:
+    values = np.arange(5).astype(f">{kind}")
+    with device.upload(values) as buffer:
+        assert buffer.dtype == np.dtype(f"<{kind}")
+        assert buffer.numpy().tobytes() == values.astype(f"<{kind}").tobytes()
+
+
+def test_a_device_that_is_closed_keeps_nothing() -> None:
+    device = open_device("emulator")
+    words = np.zeros(4, np.uint32)
+    device.map(words)
+    held = weakref.ref(words)
+    del words
+    assert held() is not None
+    device.close()
+    assert held() is None
+    device.close()
+
+
+def test_addresses_of_32_bits_are_not_for_newer_gpus() -> None:
+    text = ".version 8.0\n.target sm_75\n.address_size 32\n.visible .entry k() { ret; }\n"
+    for arch in ("sm_75", "sm_89"):
+        open_device("emulator", arch=arch).load(text).kernel().launch(1, 1)
+    for arch in ("sm_90", "sm_100a"):
+        with pytest.raises(Unsupported, match="addresses of 32 bits are not for") as caught:
+            open_device("emulator", arch=arch).load(text)
+        assert caught.value.location is not None
+        assert caught.value.location.line == 3

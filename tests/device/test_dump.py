@@ -8,6 +8,7 @@ import pytest
 from ptxlab.device.dump import launch_rewritten
 from ptxlab.device.emulator import EmulatorDevice
 from ptxlab.device.protocol import Device, Dump, Dumped
+from ptxlab.emulator.run import grid
 from ptxlab.errors import PtxlabError, Unsupported
 from ptxlab.isa.targets import TARGETS
 from ptxlab.launch_config import LaunchConfig
@@ -129,6 +130,99 @@ def test_both_ways_find_the_same(asked: Dump) -> None:
     assert (direct.words == stored.words).all()
     assert (direct.passes == stored.passes).all()
     assert direct.places == stored.places
+
+
+SHARED = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.visible .entry k(.param .u64 out)
+{
+    .shared .b32 first, own[4];
+    .reg .b32 a, c, x, y;
+    mov.u32 c, %ctaid.x;
+    mov.u32 x, %tid.x;
+    mov.u32 a, own;
+    mad.lo.u32 x, c, 1000, x;
+    st.shared.u32 [a+8], c;
+    {
+        .shared .b32 own[2];
+        .reg .b32 inner;
+        mov.u32 inner, own;
+        st.shared.u32 [inner], 77;
+        bar.sync 0;
+    }
+    ret;
+}
+"""
+
+
+def test_each_thread_of_any_wave_has_its_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    kernel = device.load(SHARED).kernel()
+    wanted = [1000 * cta + thread for cta in range(7) for thread in range(40)]
+    for threads in (64, 128, 16384):
+        monkeypatch.setattr(grid, "WAVE_THREADS", threads)
+        found = kernel.launch(7, 40, [0], dump=Dump("mad.lo", ("x",))).dump
+        assert found is not None
+        assert found.words[:, 0].tolist() == wanted
+
+
+@pytest.mark.parametrize("cta", [0, 2, 5])
+def test_shared_memory_is_that_of_the_threads_cta(
+    monkeypatch: pytest.MonkeyPatch, cta: int
+) -> None:
+    """Of two variables of a name it is the one that the place sees."""
+    monkeypatch.setattr(grid, "WAVE_THREADS", 256)
+    kernel = EmulatorDevice(TARGETS["sm_90a"]).load(SHARED).kernel()
+    found = kernel.launch(7, 40, [0], dump=Dump("bar.sync", thread=40 * cta + 3, before=True)).dump
+    assert found is not None
+    assert found.shared is not None
+    words, places = found.shared.data.view(np.uint32), found.shared.variables
+    assert len(words) == 7
+    assert words[places["own"] // 4] == 77
+    assert cta in words.tolist()
+    outside = kernel.launch(7, 40, [0], dump=Dump("ret", thread=40 * cta + 3, before=True)).dump
+    assert outside is not None
+    assert outside.shared is not None
+    assert outside.shared.data.view(np.uint32)[outside.shared.variables["own"] // 4 + 2] == cta
+
+
+VARIABLES = """\
+.version 8.0
+.target sm_80
+.address_size 64
+.global .u32 count[2] = {5, 6};
+.global .u64 where = count;
+.global .u32 total;
+.visible .entry k(.param .u64 out)
+{
+    .reg .b32 x; .reg .b64 o;
+    ld.global.u64 o, [where];
+    ld.global.u32 x, [o+4];
+    add.u32 x, x, 1;
+    st.global.u32 [o+4], x;
+    st.global.u32 [total], x;
+    ret;
+}
+"""
+
+
+def test_a_rewritten_kernel_has_the_variables_and_leaves_them_changed() -> None:
+    """What they hold goes there and back, but for addresses: those are of variables of its own."""
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    module = device.load(VARIABLES)
+    function, config = module.kernel().function, LaunchConfig.of(1, 1)
+    assert function is not None
+    pointer = module.variable("where").numpy().tolist()
+    for turn in (7, 8):
+        packed = module.kernel().packed([0])
+        found = launch_rewritten(module, function, Dump("add.u32", ("x",)), config, packed).dump
+        assert found is not None
+        assert found.words.tolist() == [[turn]]
+        assert module.variable("count").numpy().tolist() == [5, turn]
+        assert module.variable("total").numpy().tolist() == turn
+        assert module.variable("where").numpy().tolist() == pointer
 
 
 @pytest.mark.parametrize(

@@ -191,3 +191,30 @@ def test_no_more_shared_memory_than_the_variables_take(device: Device) -> None:
         device.load(within).kernel().launch(1, 32, [found])
         with pytest.raises(ptxlab.LaunchError, match="outside shared memory, which has 256 bytes"):
             device.load(beyond).kernel().launch(1, 32, [found])
+
+
+@pytest.mark.parametrize("static", [1, 20, 48])
+def test_dynamic_shared_memory_is_all_there_behind_its_alignment(
+    device: Device, static: int
+) -> None:
+    """Behind the static variables it begins at a multiple of 16, and has as many bytes as were asked for."""
+    text = f"""
+.version 8.0
+.target sm_80
+.address_size 64
+.extern .shared .align 16 .b8 dynamic[];
+.visible .entry k(.param .u64 p)
+{{
+    .shared .b8 own[{static}];
+    .reg .b32 a, b; .reg .b64 q;
+    ld.param.u64 q, [p];
+    mov.u32 a, own; st.shared.u8 [a+{static - 1}], 7;
+    mov.u32 a, dynamic; st.shared.u32 [a+60], 5; ld.shared.u32 b, [a+60];
+    st.global.u32 [q], b;
+}}
+"""
+    with device.zeros(1, "u32") as found:
+        device.load(text).kernel().launch(1, 1, [found], shared=64)
+        assert found.numpy().tolist() == [5]
+        with pytest.raises(ptxlab.LaunchError, match="outside shared memory"):
+            device.load(text).kernel().launch(1, 1, [found], shared=60)

@@ -9,6 +9,7 @@ import pytest
 
 from ptxlab.device.opening import open_device
 from ptxlab.device.protocol import Device
+from ptxlab.emulator.run import grid
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
 from tests.emulator.hopper.conftest import Run, hopper_text
 
@@ -187,6 +188,35 @@ def test_clusters_do_not_wait_for_each_other(run: Run) -> None:
     MEET: barrier.cluster.arrive; barrier.cluster.wait;
         st.global.relaxed.gpu.u32 [d0], 7;"""
     assert run(body, words=1, grid=4, cluster=2).tolist() == [7]
+
+
+def test_clusters_are_never_cut_and_run_in_the_order_of_their_numbers(
+    run: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each CTA notes when it came and what its neighbour in the cluster has in shared memory."""
+    body = """
+        mov.u32 r4, %ctaid.y; mov.u32 r5, %nctaid.x; mad.lo.u32 r4, r4, r5, r1;
+        st.shared.u32 [r3], r4; barrier.cluster.arrive; barrier.cluster.wait;
+        mov.u32 r6, %cluster_ctarank; xor.b32 r6, r6, 1; mapa.shared::cluster.u32 r7, r3, r6;
+        ld.shared::cluster.u32 r8, [r7]; barrier.cluster.arrive; barrier.cluster.wait;
+        atom.global.add.u32 r9, [d0], 1; mad.wide.u32 d2, r4, 8, d0;
+        st.global.u32 [d2+8], r9; st.global.u32 [d2+12], r8;"""
+    beside = [[0, 1], [4, 5], [2, 3], [6, 7], [8, 9], [12, 13], [10, 11], [14, 15]]
+    for threads in (32, 192, 16384):
+        monkeypatch.setattr(grid, "WAVE_THREADS", threads)
+        found = run(body, words=34, grid=(4, 4), block=1, cluster=(2, 2))[2:].reshape(16, 2)
+        order = np.argsort(found[:, 0])
+        assert order.reshape(4, 4).tolist() == [[x, x + 1, x + 4, x + 5] for x in (0, 2, 8, 10)]
+        assert sorted(map(sorted, zip(range(16), found[:, 1].tolist(), strict=True))) == sorted(
+            beside + beside
+        )
+
+
+@pytest.mark.parametrize("size", ["0", "0, 2"])
+def test_clusters_of_nothing_are_none(run: Run, size: str) -> None:
+    body = "mov.u32 r4, %nclusterid.x; mad.wide.u32 d2, r1, 4, d0; st.global.u32 [d2], r4;"
+    out = run(body, words=4, grid=4, block=1, directives=f".reqnctapercluster {size}")
+    assert out.tolist() == [4] * 4
 
 
 def test_a_grid_may_count_clusters(run: Run) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from contextlib import nullcontext
 
 import numpy as np
 import pytest
@@ -203,3 +204,54 @@ def test_copies_arrive_when_they_have_landed(run: Run) -> None:
     twin = body.replace(".noinc", "")
     with pytest.raises(LaunchError, match="32 of 32 arrivals"):  # each adds an arrival of its own
         run(twin, words=32, data=data)
+
+
+def test_copies_arrive_without_those_that_are_begun_later(run: Run) -> None:
+    """What comes after the arrival has landed only when it is waited for itself."""
+    body = """
+        @p0 mbarrier.init.shared.b64 [bar], 32; mov.u64 d5, 0; mad.lo.u32 r4, r0, 16, r3;
+        st.shared.u64 [r4], d5; st.shared.u64 [r4+1024], d5; bar.sync 0;
+        mad.wide.u32 d2, r0, 16, d1;
+        cp.async.cg.shared.global [r4], [d2], 16;
+        cp.async.mbarrier.arrive.noinc.shared.b64 [bar];
+        cp.async.cg.shared.global [r4+1024], [d2], 16;
+    W:  mbarrier.try_wait.parity.shared.b64 p1, [bar], 0;
+        @!p1 bra W;
+        ld.shared.u32 r6, [r4]; ld.shared.u32 r7, [r4+1024]; cp.async.wait_all; ld.shared.u32 r8, [r4+1024];
+        mad.wide.u32 d3, r0, 12, d0; st.global.u32 [d3], r6; st.global.u32 [d3+4], r7;
+        st.global.u32 [d3+8], r8;
+    """
+    data = np.arange(1, 129, dtype=np.uint32)
+    own = data[::4]
+    found = run(body, words=96, data=data).reshape(32, 3)
+    assert (found == np.stack([own, 0 * own, own], axis=1)).all()
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "what"),
+    [
+        (
+            "1048575",
+            "cp.async.mbarrier.arrive.shared.b64 [bar];",
+            "1048576 arrivals pending after it",
+        ),
+        ("1048574", "cp.async.mbarrier.arrive.shared.b64 [bar];", ""),
+        (
+            "9",
+            "mbarrier.expect_tx.relaxed.cta.shared.b64 [bar], 1048576;",
+            "a transaction count of 1048576",
+        ),
+        (
+            "9",
+            "mbarrier.complete_tx.relaxed.cta.shared.b64 [bar], 1048576;",
+            "a transaction count of -1048576",
+        ),
+        ("9", "mbarrier.complete_tx.relaxed.cta.shared.b64 [bar], 1048575;", ""),
+    ],
+)
+def test_an_object_counts_no_further_than_it_has_bits(
+    run: Run, first: str, second: str, what: str
+) -> None:
+    body = f"mbarrier.init.shared.b64 [bar], {first}; {second}"
+    with pytest.raises(LaunchError, match=what) if what else nullcontext():
+        run(body, words=1, block=1)

@@ -15,7 +15,7 @@ import pytest
 from ptxlab.cli.readers import dimensions
 from ptxlab.errors import PtxlabError
 from ptxlab.verbs.launching.arrays import ELEMENT_TYPES, ArrayValue, errors, npz
-from ptxlab.verbs.launching.values import read, split
+from ptxlab.verbs.launching.values import is_array, read, split
 
 SEED = (0, 0)
 
@@ -257,3 +257,24 @@ def test_what_is_as_near_as_a_tolerance_says_is_right() -> None:
     found, found_error = errors(value, want, (0.25, 0.5))
     assert found.tolist() == right.astype(bool).tolist()
     np.testing.assert_array_equal(found_error, error)
+
+
+def test_an_array_is_no_larger_than_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It is made in 64 bits, whatever it then has."""
+    pages = {"SC_PAGE_SIZE": 100, "SC_PHYS_PAGES": 10}
+    monkeypatch.setattr(os, "sysconf", pages.__getitem__)
+    assert array("zeros(125,u8)").array.size == 125
+    with pytest.raises(PtxlabError, match="making it takes 1,008 bytes, this machine has 1,000"):
+        read("A", "zeros(126,u8)", SEED)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("@x.npy", True), ("zeros(4,f32)", True), ("randn(4x4, f16 ,seed=3)", True), ("zeros(f32)", False),
+        ("zeros(f32,4)", False), ("zeros(4)", False), ("tma(f32,box=4)", False), ("tma(a,f32)", False), ("5", False),
+        ("f32", False), ("sin(4,f32)", False),
+    ],
+)  # fmt: skip
+def test_what_is_an_array(text: str, expected: bool) -> None:
+    assert is_array(text) is expected
