@@ -17,7 +17,7 @@ Source: PTX ISA, "Tensors" and "Im2col mode"; CUDA C++ Programming Guide, "Swizz
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from math import prod
 
@@ -88,6 +88,21 @@ class Box:
             places, numbers, begin = self._lines(coordinates[1:], begin)
         return BoxRows(self, places + _signed(begin), numbers, start, stop)
 
+    def four(self, column: int, lines: Sequence[int]) -> BoxRows:
+        """Return the rows of a copy of four rows of a matrix, wherever they lie, one behind the other.
+
+        Raises ValueError for a map of anything but boxes of one row of a matrix.
+        """
+        tensor_map, box = self.map, self._of_four
+        start = max(0, -column) * tensor_map.size
+        stop = min(box.row_bytes, (tensor_map.dims[0] - column) * tensor_map.size)
+        inside = [number for number, line in enumerate(lines) if 0 <= line < tensor_map.dims[1]]
+        if stop <= start or not inside:
+            return BoxRows(box, _NOTHING, _NOTHING, 0, 0)
+        begin = tensor_map.address + column * tensor_map.size + start
+        places = np.array([lines[number] for number in inside]) * tensor_map.strides[0]
+        return BoxRows(box, places + _signed(begin), np.array(inside), start, stop)
+
     def units(self, address: int) -> Integers:
         """Return where each unit of 16 bytes lies of a copy at a shared ``address``, in such units.
 
@@ -115,6 +130,13 @@ class Box:
             return np.zeros(self.nbytes, np.uint8)
         form = FORMATS[self.map.dtype]
         return np.full(self.nbytes // self.map.size, form.nan_word, form.word).view(np.uint8)
+
+    @cached_property
+    def _of_four(self) -> Box:
+        given = self.map.box
+        if isinstance(given, Im2col) or len(given) != 2 or given[1] != 1:
+            raise ValueError("four rows are copied with boxes of one row of a matrix")
+        return Box(replace(self.map, box=(given[0], 4)))
 
     @cached_property
     def _pattern(self) -> Integers:

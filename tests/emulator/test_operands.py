@@ -200,7 +200,7 @@ def written(form: RowForm) -> list[str]:
         listed = ",".join(held(name, i % 4) for i in range(count))
         if kind.kind == "tensor":
             return f"[%xu64_3, {{{listed}}}]"
-        return f"{{{listed}}}" if count > 1 or kind.fewer else held(name, number)
+        return f"{{{listed}}}" if count > 1 or kind.more else held(name, number)
 
     results = [x for x in zip(form.row.results, form.results, strict=True) if x[1] != CARRY]
     sources = [x for x in zip(form.row.sources, form.operands, strict=True) if x[1] != CARRY]

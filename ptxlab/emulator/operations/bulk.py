@@ -101,15 +101,30 @@ def start_in_group(frame: Frame, threads: Threads, data: Grouped) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """The mbarrier that hears of copies."""
+    """The mbarrier that hears of copies.
+
+    Of a copy for several CTAs it is that of each, or, by ``pairs``, in each pair of CTAs that of the
+    one on the side where the address says.
+    """
 
     objects: Objects
+    pairs: bool = False
 
     @classmethod
-    def of(cls, context: Context, form: RowForm, operand: Operand) -> Signal:
-        """Take the operand, which is an object of the CTA that the data is for."""
+    def of(
+        cls, context: Context, form: RowForm, operand: Operand, *, pairs: bool = False
+    ) -> Signal:
+        """Take the operand, which is an object of the CTA that the data is for, or one of its pair."""
         objects = Objects.of(context, form, operand)
-        return cls(Objects(replace(objects.access, space=CLUSTER)))
+        return cls(Objects(replace(objects.access, space=CLUSTER)), pairs)
+
+    def _address(self, frame: Frame, copies: BulkCopies) -> Array:
+        access = self.objects.access
+        if not self.pairs or copies.rank is None:
+            return copies.address(access, frame)
+        given = replace(copies, rank=None).address(access, frame)
+        side = (given >> np.uint64(RANK_SHIFT)).astype(np.int64) & 1
+        return replace(copies, rank=(copies.rank & ~1) | side).address(access, frame)
 
     def start(self, frame: Frame, copies: BulkCopies, transfer: Landing, nbytes: Array) -> None:
         """Have the data land some time, and each copy's mbarrier hear of its ``nbytes`` then."""
@@ -117,7 +132,7 @@ class Signal:
         if not copies.thread.size:
             return  # the mask of a multicast names no CTA
         owners = Threads(wave.width, index=copies.threads.index[copies.thread])
-        [part] = located(access, frame, owners, copies.address(access, frame))
+        [part] = located(access, frame, owners, self._address(frame, copies))
         index = np.broadcast_to(part.index, nbytes.shape)
         if wave.watched:
             told = Told(index, nbytes, copies.thread)

@@ -43,8 +43,8 @@ def _rank(address: Array) -> Array:
 
 _NEEDS = "sm_90 7.8"
 _address = partial(row, mix="conversion", needs=_NEEDS, T="u32 u64")
-_address("mapa{.<space>}.<T>", "$T u32 -> T", make=_mapped, space="shared::cluster")
-_address("getctarank{.<space>}.<T>", "$T -> u32", _rank, space="shared::cluster")
+_address("mapa{.<space>}.<T>", "=T u32 -> T", make=_mapped, space="shared::cluster")
+_address("getctarank{.<space>}.<T>", "=T -> u32", _rank, space="shared::cluster")
 
 
 # ---- barrier.cluster ------------------------------------------------------------------------

@@ -134,7 +134,7 @@ _match("match.<mode>.sync.<T>", "T u32 -> u32|pred", mode="all")
 
 
 def redux(context: Context, form: RowForm) -> Step:
-    """Reduce integers; the floating-point forms of sm_100a are not modelled."""
+    """Reduce integers."""
     reduction, dtype = REDUCTIONS[form["op"]], TYPES[form["T"]].dtype
     limits = np.iinfo(dtype)  # type: ignore[type-var]
     neutral = {"min": limits.max, "max": limits.min, "and": -1}.get(form["op"], 0)
@@ -151,6 +151,39 @@ def redux(context: Context, form: RowForm) -> Step:
 _redux = partial(_row, step=redux, needs="sm_80 7.0")
 _redux("redux.sync.<op>.<T>", "T u32 -> T", op="add min max", T="u32 s32")
 _redux("redux.sync.<op>.<T>", "u32 u32 -> u32", op="and or xor", T="b32")
+
+
+def redux_float(context: Context, form: RowForm) -> Step:
+    """Find the least or the largest number: +0 is above -0, and a NaN counts only where the form says so."""
+    largest, takes_nan, magnitude = form["op"] == "max", bool(form["NaN"]), bool(form["abs"])
+
+    def among(value: Array, members: Array) -> Array:
+        bits = value.view(np.uint32) & np.uint32(0x7FFFFFFF if magnitude else 0xFFFFFFFF)
+        is_nan = members & ((bits & np.uint32(0x7FFFFFFF)) > np.uint32(0x7F800000))
+        # Numbers of which the larger one stands for the larger value.
+        sign = np.uint32(1 << 31)
+        ordered = np.where(bits & sign, ~bits, bits | sign)
+        ordered = np.where(members & ~is_nan, ordered, np.uint32(0 if largest else 0xFFFFFFFF))
+        choose = np.max if largest else np.min
+        found = choose(ordered, axis=1, keepdims=True)
+        words = np.where(found & sign, found ^ sign, ~found)
+        none = ~(members & ~is_nan).any(axis=1, keepdims=True)
+        wrong = none | is_nan.any(axis=1, keepdims=True) if takes_nan else none
+        result: Array = np.where(wrong, np.uint32(0x7FFFFFFF), words).view(np.float32)
+        return result
+
+    return _together(context, form, among)
+
+
+_row(
+    "redux.sync.<op>{.<abs>}{.<NaN>}.f32",
+    "f32 u32 -> f32",
+    step=redux_float,
+    needs="sm_100f 8.6",
+    op="min max",
+    abs="abs",
+    NaN="NaN",
+)
 
 
 # ---- shfl -----------------------------------------------------------------------------------

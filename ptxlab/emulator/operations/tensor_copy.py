@@ -104,6 +104,8 @@ class Tensor:
             raise ValueError(f"coordinates {coordinates} of a store, which are not negative")
         if self.stores and box.map.element.is_tf32:
             raise Unsupported("a store with a tensor map of tf32 is not modelled: NVIDIA is silent")
+        if self.mode.endswith("4"):
+            return box.four(coordinates[0], coordinates[1:])
         return box.rows(coordinates, offsets)
 
 
@@ -250,7 +252,7 @@ def load(context: Context, form: RowForm) -> Step:
     target, place, barrier, *offsets = operands
     tensor = Tensor.of(context, form, place, *offsets)
     write = _in_shared(context, target, form["to"], "write")
-    signal = Signal.of(context, form, barrier)
+    signal = Signal.of(context, form, barrier, pairs=form["group"] == "cta_group::2")
 
     def run(frame: Frame, threads: Threads) -> None:
         rows = tensor.rows(frame, threads)
@@ -334,40 +336,56 @@ def prefetch(context: Context, form: RowForm) -> Step:
 # ---- rows -----------------------------------------------------------------------------------
 
 _row = partial(row, mix="asynchronous copy", needs="sm_90 8.0")
+_FOUR = "sm_100f sm_110f 8.6"
+_NEEDS = {
+    "": "sm_90 8.0",
+    "cta_group::1": _FOUR,
+    "cta_group::2": _FOUR,
+    "tile::gather4": _FOUR,
+    "tile::scatter4": _FOUR,
+}
 _TILE, _IM2COL = "1d 2d 3d 4d 5d", "3d 4d 5d"
 _START = "cp.async.bulk.tensor.<dim>.<to>.global"
 for _hint, _policy in (("", ""), (f".{HINT}", " b64")):
-    for _mode, _dims, _name, _more in (
-        ("{.<mode>}", _TILE, "tile", ""),
-        (".<mode>", _IM2COL, "im2col", " u16*dim-2"),
+    for _mode, _dims, _name, _tensor, _more in (
+        ("{.<mode>}", _TILE, "tile", "&s32*dim", ""),
+        (".<mode>", _IM2COL, "im2col", "&s32*dim", " u16*dim-2"),
+        (".<mode>", "2d", "tile::gather4", "&s32*dim+3", ""),
     ):
         _shaped = partial(_row, dim=_dims, mode=_name)
         for _cast, _mask in (("", ""), (f".{MULTICAST}", " u16")):
             _shaped(
-                f"{_START}{_mode}.{SIGNAL}{_cast}{_hint}",
-                f"[b8@to] &s32*dim [b64@to]{_more}{_mask}{_policy}",
+                f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_cast}{_hint}",
+                f"[b8@to] {_tensor} [b64@to]{_more}{_mask}{_policy}",
                 step=load,
+                needs=_NEEDS,
                 to="shared::cluster",
+                group="cta_group::1 cta_group::2",
             )
         _shaped(
-            f"{_START}{_mode}.{SIGNAL}{_hint}",
-            f"[b8@to] &s32*dim [b64@to]{_more}{_policy}",
+            f"{_START}{_mode}.{SIGNAL}{{.<group>}}{_hint}",
+            f"[b8@to] {_tensor} [b64@to]{_more}{_policy}",
             step=load,
-            needs="sm_90 8.6",
+            needs={**_NEEDS, "": "sm_90 8.6", "tile::gather4": "sm_100 8.6"},
             to="shared::cta",
+            group="cta_group::1 cta_group::2",
         )
         _shaped(
             f"cp.async.bulk.prefetch.tensor.<dim>.L2.global{_mode}{_hint}",
-            f"&s32*dim{_more}{_policy}",
+            f"{_tensor}{_more}{_policy}",
             step=prefetch,
+            needs=_NEEDS,
         )
-    for _mode, _dims, _name in (
-        ("{.<mode>}", _TILE, "tile"),
-        (".<mode>", _IM2COL, "im2col_no_offs"),
+    for _mode, _dims, _name, _tensor in (
+        ("{.<mode>}", _TILE, "tile", "&s32*dim"),
+        (".<mode>", _IM2COL, "im2col_no_offs", "&s32*dim"),
+        (".<mode>", "2d", "tile::scatter4", "&s32*dim+3"),
     ):
-        _stores = partial(_row, step=store, dim=_dims, mode=_name)
+        _stores = partial(_row, step=store, dim=_dims, mode=_name, needs=_NEEDS)
         _end = f"{_mode}.bulk_group{_hint}"
-        _stores(f"cp.async.bulk.tensor.<dim>.global.shared::cta{_end}", f"&s32*dim [b8]{_policy}")
+        _stores(f"cp.async.bulk.tensor.<dim>.global.shared::cta{_end}", f"{_tensor} [b8]{_policy}")
+        if _name == "tile::scatter4":
+            continue
         _stores(
             f"cp.reduce.async.bulk.tensor.<dim>.global.shared::cta.<op>{_end}",
             f"&s32*dim [b8]{_policy}",

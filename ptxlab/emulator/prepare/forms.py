@@ -17,14 +17,10 @@ from ptxlab.matrix.form import Form
 from ptxlab.numbers.types import is_type
 from ptxlab.syntax.tree import Address, Instruction, Node
 
-_BULK = "it is for GPUs from sm_100 on"
-_CLUSTER = "thread block clusters are not emulated: a launch has none"
 _TEXTURE = "textures and surfaces are not emulated"
 _STACK = "the stack of a thread cannot be moved; a .local array stands still"
 
 REFUSED: dict[str, str] = {
-    "clusterlaunchcontrol": _CLUSTER,
-    "st.bulk": _BULK,
     "multimem": "one GPU is emulated, and no memory of several",
     "tex": _TEXTURE,
     "tld4": _TEXTURE,

@@ -202,7 +202,7 @@ class OperandCheck:
             self._special(operand, wanted, bits)
         elif context.function(name) is not None or context.variable(name) is not None:
             self._of_its_space(operand)
-            if self.kind.kind != "datum" or not wanted.is_integer:
+            if self.kind.kind not in ("datum", "place") or not wanted.is_integer:
                 hint = "move it to a register first: mov.u64 %rd, " + name
                 self._reject(f"{self.name} takes no address of '{name}'", operand, hint)
         elif name.startswith("%"):

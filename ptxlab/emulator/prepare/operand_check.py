@@ -112,7 +112,7 @@ def _of_row(context: Context, form: RowForm, kind: OperandClass, name: str) -> O
         kind,
         TYPES[name],
         form.count(kind) if kind.vector else 0,
-        braced=bool(kind.fewer),
+        braced=bool(kind.more),
         wider=form.row.wider and not alternate,
         rule="type" if name in form.modifiers else untyped,
         allowed=() if kind.allowed is None else (kind.allowed,),

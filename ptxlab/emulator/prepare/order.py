@@ -14,6 +14,7 @@ from ptxlab.numbers.types import is_type
 _HALVES = "lo hi wide"
 _LEADING = {
     "bar": "cta warp sync arrive red",
+    "clusterlaunchcontrol": "try_cancel async query_cancel",
     "barrier": "cta cluster sync arrive wait red",
     "cp": "reduce async bulk prefetch tensor mbarrier arrive wait_group commit_group wait_all",
     "createpolicy": "fractional range cvt",
@@ -23,7 +24,8 @@ _LEADING = {
     **dict.fromkeys(("dp2a", "mad", "mad24", "madc", "mul", "mul24"), _HALVES),
     **dict.fromkeys(("fence", "membar"), "proxy"),
     "mbarrier": "init inval arrive arrive_drop expect_tx complete_tx pending_count test_wait try_wait parity",
-    **dict.fromkeys(("red", "st"), "async"),
+    "red": "async",
+    "st": "async bulk",
     "shf": "l r",
     "tensormap": "replace",
 }

@@ -85,6 +85,7 @@ RowKind = Literal[
     "or predicate",
     "tensor",
     "tensor memory",
+    "place",
 ]
 
 ANY = "*"
@@ -126,11 +127,12 @@ class OperandClass:
     ``T``    a register or a constant          ``#T``   a constant
     ``[T]``  the address of one in memory      ``T*v``  as many registers as slot ``v`` says
     ``[T@s]``  that, in the space of slot ``s``  ``&T*d``  a tensor map and so many coordinates
-    ``T*d-2``  as many as slot ``d`` says less 2
+    ``T*d-2``  as many as slot ``d`` says less 2, or ``+2``
     ``@x``   a name: of a label, a function    ``a|p``  a pair, whose half ``p`` may be left out
     ``T?``   what may be left out: at the      ``cc``   the carry flag, which is not written
              end, or a result, written ``_``
     ``%T``   a special register as well        ``$T``   that, an address, or the parts in braces
+    ``=T``   an address as well
     ``T<n``  if a constant, one below n        ``T/n``  if a constant, a multiple of n
     ``~T``   or a predicate
     ``^T``   a part of a register, as video instructions select it
@@ -139,7 +141,7 @@ class OperandClass:
     type: str
     kind: RowKind = "value"
     vector: str = ""
-    fewer: int = 0
+    more: int = 0
     space: str = ""
     optional: bool = False
     allowed: range | None = None
@@ -257,7 +259,7 @@ class RowForm:
     def count(self, kind: OperandClass) -> int:
         """Return how many registers an operand is made of, 1 where it is no vector."""
         digits = re.sub(r"\D", "", self[kind.vector])
-        return int(digits or 1) - kind.fewer
+        return int(digits or 1) + kind.more
 
     @property
     def sources(self) -> int:
@@ -393,7 +395,7 @@ def _slot(name: str, words: str, is_set: bool, is_open: bool) -> ModifierSlot:
 
 
 _OPERAND = re.compile(
-    r"([#@\[%$^~&]?)(\w*)(?:@(\w+))?\]?(?:\*(\w+)(?:-(\d+))?)?(?:<(\d+))?(?:/(\d+))?(\?)?"
+    r"([#@\[%$^~&=]?)(\w*)(?:@(\w+))?\]?(?:\*(\w+)([-+]\d+)?)?(?:<(\d+))?(?:/(\d+))?(\?)?"
 )
 _KINDS: dict[str, RowKind] = {
     "": "value",
@@ -405,6 +407,7 @@ _KINDS: dict[str, RowKind] = {
     "^": "part",
     "~": "or predicate",
     "&": "tensor",
+    "=": "place",
 }
 
 
@@ -425,12 +428,12 @@ def _operand(word: str, optional: bool) -> OperandClass | None:
     found = _OPERAND.fullmatch(word)
     if found is None:
         return None
-    mark, kind, space, vector, fewer, below, multiple, marked = found.groups(default="")
+    mark, kind, space, vector, more, below, multiple, marked = found.groups(default="")
     return OperandClass(
         kind,
         _KINDS[mark],
         vector,
-        int(fewer or 0),
+        int(more or 0),
         space,
         optional or bool(marked),
         range(0, int(below or 1 << 64), int(multiple or 1)) if below or multiple else None,

@@ -91,7 +91,7 @@ def launch(
         wave = Wave(
             program.module, program.reachable, program.target, memory, variables, config, numbers, parameters,
             layout, shared_bytes, write, watcher or Watcher(), watcher is not None, workspace,
-            Schedule(schedule), *engine,
+            Schedule(schedule), *engine, unlaunched.cancel,
         )  # fmt: skip
         scheduler = Scheduler(wave, entry, partial(tell, first, total))
         wave.watcher.begin(wave)
@@ -100,12 +100,12 @@ def launch(
         wave.own.hand_on()
         return scheduler.instructions
 
-    instructions, order = 0, _in_clusters(config)
+    instructions, unlaunched = 0, Unlaunched(config)
     with np.errstate(all="ignore"), _workspace(config, memory) as workspace:
-        for first in range(0, total, size):
-            numbers = order[first : first + size]
-            instructions += run(first, numbers, workspace)
-            done = first + len(numbers)
+        while unlaunched:
+            first = unlaunched.launched
+            instructions += run(first, unlaunched.take(size), workspace)
+            done = unlaunched.launched
             try:
                 tell(done, total)
             except TimeoutError as error:
@@ -131,6 +131,28 @@ def _workspace(config: LaunchConfig, memory: GlobalMemory) -> Iterator[int]:
         yield address
     finally:
         memory.free(address)
+
+
+class Unlaunched:
+    """The CTAs of a launch that have not begun, cluster by cluster; ``launched`` counts the others."""
+
+    def __init__(self, config: LaunchConfig) -> None:
+        self._order = _in_clusters(config)
+        self._cluster = config.cluster_ctas
+        self.launched = 0
+
+    def __bool__(self) -> bool:
+        return self.launched < len(self._order)
+
+    def take(self, count: int) -> Sequence[int]:
+        """Return the numbers of the next CTAs, up to so many."""
+        numbers = self._order[self.launched : self.launched + count]
+        self.launched += len(numbers)
+        return numbers
+
+    def cancel(self) -> int | None:
+        """Return the first CTA of the next cluster, which will not be launched; None if there is none."""
+        return next(iter(self.take(self._cluster)), None)
 
 
 def _in_clusters(config: LaunchConfig) -> Sequence[int]:

@@ -45,7 +45,8 @@ class Wave:
     begin with. At ``workspace`` is what the CTAs of a cooperative launch wait for each other with, 0 in
     another. Asynchronous work is in ``copies`` (cp.async), ``bulk_copies``, ``products`` (wgmma),
     ``tensor_work`` and ``tensor_stores`` (tcgen05) and ``signals``; it lands by the ``schedule``. From the heat ``hot`` on blocks become machine code,
-    which uses so many ``cores``.
+    which uses so many ``cores``. ``cancel`` gives the first CTA of a cluster that then is not launched;
+    the clusters that were ``refused`` may not ask again.
     """
 
     module: PtxModule
@@ -65,6 +66,7 @@ class Wave:
     schedule: Schedule
     hot: int
     cores: int
+    cancel: Callable[[], int | None]
 
     def __post_init__(self) -> None:
         ctas = self.ctas = len(self.numbers)
@@ -93,6 +95,7 @@ class Wave:
             own.copies.begin(self.copies, self.cores)
         self.products = Groups(self.width, self.schedule, WARPGROUP)
         self.signals = Signals(self.schedule)
+        self.refused = np.zeros(ctas, bool)
         self.tensor_memory = TensorMemory(ctas, self.watcher.poison)
         self.tensor_work = TensorWork(ctas, self.schedule)
         self.tensor_stores = Groups(self.width, self.schedule)
