@@ -39,7 +39,7 @@ class Accesses:
         self._shared = Words(None, self._shared_words * ctas)
         self._cta = np.repeat(np.arange(ctas), launch.threads)
         self._local = Words(None, registers.threads * (STACK // 4))
-        self._seen: dict[tuple[int, int, bytes], tuple[int, Request]] = {}
+        self._seen: dict[tuple[int, str, int, bytes], tuple[int, Request]] = {}
         self._seen_bytes = 0
 
     def move(self, i: DecodedInstruction, where: Where) -> None:
@@ -157,7 +157,7 @@ class Accesses:
         pattern = blake2b(asked.data, digest_size=16)
         for table in tables:
             pattern.update((table - table[0, 0]).data)
-        key = (i.number, 0 if space == "shared" else base % LINE, pattern.digest())
+        key = (i.number, space, 0 if space == "shared" else base % LINE, pattern.digest())
         seen = self._seen.get(key)
         if seen is None:
             seen = base, self._counted(i, space, tables, asked, nbytes)
@@ -165,7 +165,7 @@ class Accesses:
         first, request = seen
         return request.moved((base - first) // LINE)
 
-    def _remember(self, key: tuple[int, int, bytes], seen: tuple[int, Request]) -> None:
+    def _remember(self, key: tuple[int, str, int, bytes], seen: tuple[int, Request]) -> None:
         if self._seen_bytes > _PATTERN_BYTES:
             self._seen.clear()
             self._seen_bytes = 0

@@ -1,0 +1,168 @@
+"""From a launch to its time: what a prediction is kept by, what is asked of a chip, and how a grid adds up."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from ptxlab.errors import Unsupported
+from ptxlab.isa.targets import TARGETS
+from ptxlab.launch_config import LaunchConfig
+from ptxlab.machine.launch import Launch
+from ptxlab.machine.memory import MemoryRange
+from ptxlab.prediction import trace
+from ptxlab.prediction.chip import find
+from ptxlab.prediction.kept import kept
+from ptxlab.prediction.model import LAUNCH_SECONDS, Prediction
+from ptxlab.prediction.predict import predict, target_of
+
+HEAD = """\
+.version 8.7
+.target sm_80
+.address_size 64
+.visible .entry k(PARAMETERS)
+{
+  .reg .b32 t<8>; .reg .f32 f<4>; .reg .b64 p, q, w; .reg .pred u, v;
+"""
+STREAM = (
+    HEAD.replace("PARAMETERS", ".param .u64 in")
+    + """  ld.param.u64 p, [in]; mov.u32 t0, %tid.x; mov.u32 t1, %ctaid.x; mad.lo.u32 t2, t1, 1024, t0;
+  mad.wide.u32 p, t2, 4, p; ld.global.f32 f1, [p]; add.f32 f1, f1, f1; st.global.f32 [p], f1; ret;
+}
+"""
+)
+X = np.zeros(1 << 20, np.float32)
+
+
+def streamed(
+    grid: int, gpu: str = "a100", block: int = 1024, clock: int | None = None
+) -> Prediction:
+    return predict(STREAM, gpu, grid, block, [X], clock=clock)
+
+
+def test_a_prediction_is_kept_by_all_that_it_follows_from() -> None:
+    made: list[int] = []
+    found = streamed(1)
+
+    def make() -> Prediction:
+        made.append(1)
+        return found
+
+    data = np.array([time.time_ns()], np.int64)  # as nobody asked before
+    region = MemoryRange(4096, 8, data)
+    launch = Launch(TARGETS["sm_80"], LaunchConfig.of(1, 32), b"", [region])
+    chip = find("a100")
+    for _ in range(2):
+        assert kept(b"image", "k", launch, chip, None, make) == found
+    assert len(made) == 1
+    others = [
+        (b"image", "k", launch, chip, 1000), (b"image", "k", launch, find("h100"), None),
+        (b"image", "other", launch, chip, None), (b"picture", "k", launch, chip, None),
+        (b"image", "k", replace(launch, floats=True), chip, None),
+        (b"image", "k", replace(launch, parameters=b"1234"), chip, None),
+        (b"image", "k", replace(launch, regions=[replace(region, data=data + 1)]), chip, None),
+        (b"image", "k", replace(launch, regions=[replace(region, base=8192)]), chip, None),
+    ]  # fmt: skip
+    for count, other in enumerate(others, 2):
+        kept(*other, make)
+        assert len(made) == count, other
+
+
+def test_dram_waits_for_no_clock() -> None:
+    """Between L2 and DRAM the same nanoseconds pass at any clock: twice the cycles at twice the clock."""
+    chip = find("a100")
+    clock = chip.memory.clock
+    assert chip.at(clock).latency["dram"] == chip.latency["dram"]
+    far = chip.latency["dram"] - chip.latency["l2"]
+    assert chip.at(2 * clock).latency["dram"] == chip.latency["l2"] + 2 * far
+    assert chip.at(2 * clock).latency["l2"] == chip.latency["l2"]
+
+
+def test_an_sm_alone_gets_no_more_than_its_port() -> None:
+    chip = find("rtx3090")
+    share = chip.memory.l2_bytes
+    assert chip.used_by(chip.gpu.sms).memory.l2_bytes == share
+    assert chip.used_by(chip.gpu.sms // 2).memory.l2_bytes == 2 * share
+    assert chip.used_by(1).memory.l2_bytes == 64
+
+
+def test_tensor_cores_of_mma_are_part_of_those_of_a_chip() -> None:
+    chip = find("h100")
+    assert chip.tensor_flop("bf16", "f32") == chip.gpu.tensor["bf16", "f32"] * chip.gpu.mma_sync / 4
+    assert chip.gpu.mma_sync < 1
+    with pytest.raises(Unsupported, match="how fast"):
+        chip.tensor_flop("f64", "f64")
+
+
+def test_code_is_compiled_for_the_features_of_a_gpu() -> None:
+    assert [target_of(find(gpu)).name for gpu in ("a100", "h100", "b200", "rtx5090")] == [
+        "sm_80", "sm_90a", "sm_100a", "sm_120a",
+    ]  # fmt: skip
+
+
+def test_a_grid_comes_in_generations_and_a_tail() -> None:
+    """Two CTAs of 1024 threads share an SM of 108."""
+    whole, two = streamed(216), streamed(432)
+    assert (whole.generations, whole.tail, two.generations) == (1, 0, 2)
+    assert two.cycles == 2 * whole.cycles
+    alone, few = streamed(108), streamed(5)
+    assert (alone.generations, alone.tail, few.tail) == (0, 108, 5)
+    assert few.cycles <= alone.cycles < whole.cycles
+    both = streamed(216 + 108)
+    assert both.cycles == pytest.approx(whole.cycles + alone.cycles, rel=0.02)
+    little = streamed(216 + 5)  # one CTA an SM, and the L2 cache for five
+    assert whole.cycles + few.cycles == pytest.approx(little.cycles, rel=0.02)
+
+
+def test_seconds_are_those_of_cycles_or_of_dram_and_a_launch() -> None:
+    found = streamed(216)
+    cycles = found.cycles / (found.clock_mhz * 1e6)
+    memory = X.nbytes / (find("a100").gpu.bandwidth * 1e9)
+    assert found.seconds == pytest.approx(max(cycles, memory) + LAUNCH_SECONDS)
+    assert found.low < found.seconds < found.high
+    assert found.used["dram"] == pytest.approx(memory / max(cycles, memory))
+    fast = streamed(216, clock=100_000)  # so that DRAM alone is left
+    assert fast.seconds == pytest.approx(memory + LAUNCH_SECONDS, rel=0.01)
+    assert (fast.bound, fast.bound_by) == ("dram", "dram")
+    assert predict(STREAM, "a100", 1, 32, [X[:32]]).bound == "latency"
+
+
+def test_parameters_lie_where_their_types_have_them() -> None:
+    """A branch on the last of an int, a pointer and an int goes where it says."""
+    source = (
+        HEAD.replace("PARAMETERS", ".param .u32 a, .param .u64 in, .param .u32 b")
+        + """  ld.param.u32 t0, [a]; ld.param.u64 p, [in]; ld.param.u32 t1, [b]; mov.f32 f0, 0f00000000;
+more:
+  ld.volatile.global.f32 f1, [p]; add.f32 f0, f0, f1; sub.u32 t1, t1, 1; setp.ne.u32 u, t1, 0;
+  @u bra more;
+  st.global.f32 [p], f0; ret;
+}
+"""
+    )
+    few, many = (predict(source, "a100", 1, 32, [7, X, turns]).cycles for turns in (10, 20))
+    l1 = find("a100").latency["global"]
+    assert many - few >= 10 * l1
+
+
+def test_a_return_begins_no_turn_of_a_loop() -> None:
+    numbers = np.array([0, 1, 10, 11, 2, 3, 10, 11, 4])  # 11 returns, to 2 and to 4
+    assert trace.loops(numbers, np.array([11])) == []
+
+
+def test_tiles_are_those_of_all_warps_or_of_none() -> None:
+    """A persistent kernel of five tiles, three turns each; another warp has four tiles, or no loop."""
+    none = np.zeros(0, int)
+    tile = [1, 2, 2, 2, 3]
+    five, four, idle = (np.array([0, *tile * n, 9]) for n in (5, 4, 0))
+    every = np.concatenate([five, four, idle])
+    first, second = np.arange(len(five)), len(five) + np.arange(len(four))
+    third = len(five) + len(four) + np.arange(len(idle))
+    found = trace.tiles([first, third], every, none)
+    assert found is not None
+    assert list(found) == [0]
+    assert len(found[0]) == 5
+    assert trace.tiles([first, second], every, none) is None
+    assert trace.tiles([second], every, none) is None  # too few
