@@ -203,6 +203,28 @@ def test_a_launch_parts_from_that_of_another_gpu() -> None:
         launched.diff("sm_75")
 
 
+def test_steps_that_a_guard_holds_back_are_none() -> None:
+    """The step of the other half is the first that differs; who changes its own guard makes a step."""
+    session = Session("sm_80")
+    product = "mma.sync.aligned.m16n8k16"
+    text = (
+        SUMS.replace(product, f"setp.ne.u32 never, t, t; @!never {product}")
+        .replace("ret;", "@!never setp.eq.u32 never, t, t; ret;")
+        .replace(".reg .f32 c0", ".reg .pred never; .reg .f32 c0")
+    )
+    kernel = session.load(text, "sums.ptx").kernel("sums")
+    x, out = np.full(64, 0.7, np.float16), np.zeros(32, np.float32)
+    where = np.array([out.ctypes.data], np.uint64)
+    memory = [Borrowed(a.ctypes.data, a.nbytes, "array", a, str(a.dtype)) for a in (where, x, out)]
+    parameters = struct.pack("<QQ", where.ctypes.data, x.ctypes.data)
+    session.launch(kernel, LaunchConfig.of(1, 32), parameters, memory)
+    assert session.last is not None
+    assert session.last.diff("sm_86").steps == 32 * 13  # two more than without
+    other = session.last.diff("sm_90a").first
+    assert other is not None
+    assert other.instruction.opcode == "mma"
+
+
 def test_a_launch_has_a_limit(tmp_path: Path) -> None:
     def stop(done: int, total: int) -> None:
         raise TimeoutError("not at its end after 0 s")

@@ -106,6 +106,23 @@ def test_a_device_function() -> None:
     assert (found.words[:, 0] == 2 * (1000 * np.arange(40) + 123)).all()
 
 
+def test_registers_of_an_instruction_are_named_once() -> None:
+    device = EmulatorDevice(TARGETS["sm_90a"])
+    found = dump(device, Dump(line("add.u32 y, x, x")))
+    assert found.registers == ("y", "x")
+    assert (found.words[:, 1] == 1000 * np.arange(40) + 123).all()
+
+
+def test_a_register_may_be_called_like_an_operand(device: Device) -> None:
+    """It is the register that is meant then, not the destination."""
+    text = TEXT.replace("n, x, y;", "n, x, y, A;").replace(
+        "mov.b32 i, 0;", "mov.b32 i, 0; mov.b32 A, 77;"
+    )
+    found = dump(device, Dump("setp", ("A", "B")), text)
+    assert found.registers == ("A", "n")
+    assert found.words[:, 0].tolist() == [77] * 40
+
+
 @pytest.mark.parametrize(
     "asked",
     [
@@ -229,6 +246,12 @@ def test_a_rewritten_kernel_has_the_variables_and_leaves_them_changed() -> None:
     ("asked", "message", "hint"),
     [
         (Dump("mma.sync"), "k has no label or instruction mma.sync", None),
+        (Dump("ma"), "no label or instruction ma", None),
+        (
+            Dump("again", ("D",), of="mad.lo"),
+            "operand D of mad.lo.u32 is not the same at each of 2",
+            "name the line",
+        ),
         (Dump("agian"), "no label or instruction agian", "did you mean again?"),
         (Dump(4000), "no instruction on line 4000", f"the nearest is on line {len(KERNEL) - 1}"),
         (Dump("again", ("z",)), "no register named z", None),

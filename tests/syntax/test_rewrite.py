@@ -253,3 +253,20 @@ def test_no_second_dump() -> None:
     probes = [Probe(place(module, "ret"), ("r0",), False)]
     with pytest.raises(PtxlabError, match="ptxlab_dump is needed for the dump"):
         dump_registers(dump_registers(module, "k", probes), "k", probes)
+
+
+def test_coordinates_of_a_tensor_copy_are_registers_of_it() -> None:
+    module = parse("""
+.version 8.6
+.target sm_90a
+.address_size 64
+.visible .entry k() {
+    .reg .b32 to, x, y, bar; .reg .b64 map; .reg .b16 mask;
+    cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster
+        [to+8], [map, {x, y}], [bar], mask;
+    ret;
+}
+""")
+    copy, _ = instructions(module.entries[0])
+    named = [copy.registers(operand) for operand in copy.instruction.operands]
+    assert named == [["to"], ["map", "x", "y"], ["bar"], ["mask"]]

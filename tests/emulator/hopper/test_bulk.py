@@ -254,3 +254,17 @@ def test_the_largest_size_leaves_memory_and_is_told_at_once(run: Run) -> None:
     body = (START + FETCH + OUT).replace("[d1], 1024, [r2]", "[d1], r6, [r2]")
     with pytest.raises(LaunchError, match=r"cp\.async\.bulk read"):
         run("mov.u32 r6, 0xfffffff0;" + body, words=256, data=words(1), block=256)
+
+
+def test_what_one_thread_has_read_another_has_not(run: Run) -> None:
+    """Two threads store in one instruction; one of them waits until it is read, then all is overwritten."""
+    body = """
+        shl.b32 r5, r0, 4; add.u32 r5, r5, r3; mad.wide.u32 d2, r0, 16, d0;
+        mov.u32 r6, 5; st.shared.v4.u32 [r5], {r6, r0, r6, r0};
+        cp.async.bulk.global.shared::cta.bulk_group [d2], [r5], 16;
+        cp.async.bulk.commit_group;
+        @p0 cp.async.bulk.wait_group.read 0;
+        mov.u32 r6, 9; st.shared.v4.u32 [r5], {r6, r0, r6, r0};
+        cp.async.bulk.wait_group 0;
+    """
+    assert run(body, words=8, block=2).tolist() == [5, 0, 5, 0, 9, 1, 9, 1]

@@ -178,6 +178,11 @@ def test_who_does_not_come_is_missed_and_who_has_ended_is_not(run: Run) -> None:
     stays = body + "@p1 bar.sync 1, 64;"
     with pytest.raises(LaunchError, match=r"the cluster of CTA .* 32 of 64 threads have arrived"):
         run(stays, words=1, grid=2, cluster=2)
+    in_both = stays.replace("p1, r1, 1;", "p1, r4, 1;").replace(
+        "setp", "and.b32 r4, r1, 1; setp", 1
+    )
+    with pytest.raises(LaunchError, match=r"the cluster of CTA .* 32 of 64 threads have arrived"):
+        run(in_both, words=1, grid=4, cluster=2)
 
 
 def test_clusters_do_not_wait_for_each_other(run: Run) -> None:

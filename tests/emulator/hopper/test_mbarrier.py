@@ -255,3 +255,15 @@ def test_an_object_counts_no_further_than_it_has_bits(
     body = f"mbarrier.init.shared.b64 [bar], {first}; {second}"
     with pytest.raises(LaunchError, match=what) if what else nullcontext():
         run(body, words=1, block=1)
+
+
+@pytest.mark.parametrize(("first", "passed"), [("arrive_drop", 1), ("arrive", 0)])
+def test_who_drops_out_is_expected_no_more(run: Run, first: str, passed: int) -> None:
+    """Of two arrivals one is enough in the phase after."""
+    body = f"""
+        mbarrier.init.shared.b64 [bar], 2;
+        mbarrier.{first}.shared.b64 d2, [bar]; mbarrier.arrive.shared.b64 d2, [bar];
+        mbarrier.arrive.shared.b64 d2, [bar];
+        mbarrier.test_wait.parity.shared.b64 p1, [bar], 0; mbarrier.test_wait.parity.shared.b64 p2, [bar], 1;
+        selp.u32 r4, 1, 0, p1; selp.u32 r5, 1, 0, p2; st.global.v2.u32 [d0], {{r4, r5}};"""
+    assert run(body, words=2, block=1).tolist() == [1 - passed, passed]

@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pytest
 
 from ptxlab import Im2col
 from ptxlab.arrays import Array
+from ptxlab.device.emulator import EmulatorKernel
 from ptxlab.device.protocol import Device
+from ptxlab.emulator import Watcher
 from ptxlab.errors import LaunchError, PtxlabError, Unsupported
+from ptxlab.tensormap.encoding import encode
+from ptxlab.tensormap.tensor_map import TensorMap
 
 RNG = np.random.default_rng(5)
 SPANS = {"none": 0, "32B": 32, "64B": 64, "128B": 128}
@@ -317,3 +322,95 @@ def test_a_map_that_is_none_is_refused_by_line(hopper: Device) -> None:
         hopper.load(text).kernel("k").launch(grid=1, block=64, args=arguments)
     assert isinstance(caught.value, PtxlabError)
     assert caught.value.location is not None
+
+
+def test_a_box_of_a_store_begins_inside(hopper: Device) -> None:
+    buffer = hopper.zeros((10, 24), "u32")
+    plain = STORE.replace("OPERATION", "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group")
+    kernel = hopper.load(program(plain.replace("NBYTES", "32").replace("NWORDS", "32"))).kernel("k")
+    tensor_map = hopper.tensor_map(buffer, (4, 8), swizzle="32B")
+    for place in ((-1, 0), (0, -4)):
+        given = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at(*place))]
+        with pytest.raises(LaunchError, match=r"of a store, which are not negative"):
+            kernel.launch(grid=1, block=64, args=given)
+    assert not buffer.numpy().any()
+
+
+def test_a_box_lies_in_one_allocation(hopper: Device) -> None:
+    """A map may say that a tensor is larger than its memory; what is then copied is looked at."""
+    buffer = hopper.upload(np.arange(40 * 64, dtype=np.uint16).reshape(40, 64))
+    made = TensorMap("u16", buffer.address, (64, 48), (128,), (64, 8), (1, 1))
+    kernel = hopper.load(loading(2, 1024)).kernel("k")
+    out = hopper.zeros(256, "u32")
+    kernel.launch(grid=1, block=64, args=[out, encode(made), hopper.upload(at(0, 32))])
+    assert out.numpy().tobytes() == np.arange(32 * 64, 40 * 64, dtype=np.uint16).tobytes()
+    for row in (33, 40, 47):
+        with pytest.raises(LaunchError, match="which no allocation holds"):
+            kernel.launch(grid=1, block=64, args=[out, encode(made), hopper.upload(at(0, row))])
+
+
+def test_a_map_is_used_in_its_mode(hopper: Device) -> None:
+    buffer, out = hopper.zeros((4, 8, 8, 16), "u16"), hopper.zeros(256, "u32")
+    window = Im2col((0, 0), (0, 0), 16, 8)
+    strides = (32, 256, 2048)
+    made = TensorMap("u16", buffer.address, (16, 8, 8, 4), strides, window, (1, 1, 1, 1))
+    tile = TensorMap("u16", buffer.address, (16, 8, 8, 4), strides, (16, 8, 1, 1), (1, 1, 1, 1))
+    for mode, offsets, right, wrong in (
+        ("", "", tile, made), (".im2col", ", {h1, h2}", made, tile),
+    ):  # fmt: skip
+        kernel = hopper.load(
+            loading(4, 256, mode, offsets).replace(
+                "mov.u32 r1,", "mov.u16 h1, 0; mov.u16 h2, 0; mov.u32 r1,"
+            )
+        ).kernel("k")
+        arguments = [hopper.upload(at())]
+        kernel.launch(grid=1, block=64, args=[out, encode(right), *arguments])
+        kind = "tile" if mode else "im2col"
+        with pytest.raises(LaunchError, match=f"the tensor map is one of {kind} mode"):
+            kernel.launch(grid=1, block=64, args=[out, encode(wrong), *arguments])
+
+
+@pytest.mark.parametrize(("wait", "later"), [(".read 0", False), (".read 1", True)])
+def test_a_store_of_a_box_reads_its_source_once(hopper: Device, wait: str, later: bool) -> None:
+    """What the program writes there when it has waited for the reading is not stored."""
+    buffer = hopper.zeros((4, 8), "u32")
+    tensor_map = hopper.tensor_map(buffer, (4, 8))
+    name = "cp.async.bulk.tensor.2d.global.shared::cta.bulk_group"
+    body = STORE.replace("OPERATION", name).replace("NBYTES", "32").replace("NWORDS", "32")
+    again = f"commit_group; cp.async.bulk.wait_group{wait}; st.shared.u32 [r3+8], 77;"
+    text = program(body.replace("commit_group;", again))
+    arguments = [hopper.zeros(4, "u32"), tensor_map, hopper.upload(at())]
+    hopper.load(text).kernel("k").launch(grid=1, block=64, args=arguments)
+    wanted = np.arange(32)
+    wanted[2] = 77 if later else 2
+    assert buffer.numpy().reshape(-1).tolist() == wanted.tolist()
+
+
+def test_who_watches_hears_whose_box_it_is(hopper: Device) -> None:
+    heard = []
+
+    class Boxes(Watcher):
+        def box(self, thread: int, tensor_map: Any, coordinates: Any, *, outside: bool) -> None:
+            heard.append((thread, list(coordinates), outside))
+
+    tensor_map = hopper.tensor_map(hopper.zeros((40, 64), "u16"), (8, 64))
+    text = loading(2, 1024).replace("@!p0 bra W;", "setp.ne.u32 p3, r0, 37; @p3 bra W;")
+    kernel = hopper.load(text).kernel("k")
+    assert isinstance(kernel, EmulatorKernel)
+    for place, outside in (((0, 3), False), ((0, 40), True)):
+        arguments = [hopper.zeros(256, "u32"), tensor_map, hopper.upload(at(*place))]
+        kernel.watch(Boxes()).launch(grid=2, block=64, args=arguments)
+        assert heard == [(37, list(place), outside), (64 + 37, list(place), outside)]
+        heard.clear()
+
+
+def test_all_bytes_of_a_map_are_copied(hopper: Device) -> None:
+    body = """
+        mad.lo.u32 r4, r0, 4, r3; setp.lt.u32 p1, r0, 32; @p1 st.shared.u32 [r4], r0; bar.sync 0;
+        @!p1 bra E;
+        tensormap.cp_fenceproxy.global.shared::cta.tensormap::generic.release.gpu.sync.aligned [d0], [r3], 128;
+    E:"""
+    out = hopper.zeros(64, "u32")
+    arguments = [out, bytes(128), hopper.upload(at())]
+    hopper.load(program(body)).kernel("k").launch(1, 64, arguments)
+    assert out.numpy().tolist() == [*range(32), *[0] * 32]
